@@ -1,0 +1,260 @@
+"""The JSON form of values: plain where JSON has it, else an object with a `$` key.
+
+| value | form |
+|---|---|
+| object of a class | `{"$type": "module.Class", ...fields}`, `{"$type", "$args": [...]}`, \
+`{"$type", "$value"}` |
+| bytes | `{"$bytes": "<base64>"}` |
+| set, tuple, datetime | `{"$set": [...]}`, `{"$tuple": [...]}`, `{"$datetime": "<ISO 8601>"}` |
+| NaN, infinities | `{"$float": "NaN"}`, `"Infinity"`, `"-Infinity"` |
+| integers beyond 2^53 | `{"$int": "<digits>"}`, `0x...` for very long ones |
+| dict with a key that is not text | `{"$map": [[key, value], ...]}` |
+| text with lone surrogates | `{"$str": "<base64>"}` |
+| what could not be read | `{"$opaque": {"type", "bytes", "sha256", "reason"}}` |
+| what is past a limit | `{"$cut": {"kept", "bytes", "reason"}}` |
+
+A dict's own key that starts with `$` gets one more in front.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from binascii import a2b_base64, b2a_base64
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from .values import Cut, Opaque, Tagged, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+_T = TypeVar("_T")
+
+_SAFE_INT = 2**53
+_DECIMAL_BITS = 13_000
+"""Python writes and reads longer integers in hexadecimal only, since decimal is quadratic."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LISTS = {"$set": "builtins.set", "$tuple": "builtins.tuple"}
+_ALONE = frozenset(
+    {"$bytes", "$set", "$tuple", "$datetime", "$float", "$int", "$map", "$str", "$opaque", "$cut"}
+)
+_DATETIME = "datetime.datetime"
+_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def to_json(value: Value) -> Json:
+    """The JSON form of a value. Never recurses."""
+    return _fold(value, _inside, _spell)
+
+
+def from_json(form: Json) -> Value:
+    """The value of a JSON form. Never recurses. Raises ValueError for an unknown `$` key."""
+    try:
+        return _fold(form, _parts, _read)
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"not a JSON form: {error}") from error
+
+
+def _fold(
+    root: Any, inside: Callable[[Any], Iterable[Any]], make: Callable[[Any, Sequence[Any]], _T]
+) -> _T:
+    """Make `root` from what is made of the parts inside it, from the leaves upwards."""
+    nodes = [root]
+    spans = []
+    for node in nodes:
+        start = len(nodes)
+        nodes.extend(inside(node))
+        spans.append((start, len(nodes)))
+    made: list[Any] = nodes
+    for at in range(len(nodes) - 1, -1, -1):
+        start, end = spans[at]
+        made[at] = make(nodes[at], made[start:end])
+    result: _T = made[0]
+    return result
+
+
+def _inside(value: Value) -> Iterable[Value]:
+    match value:
+        case list():
+            return value
+        case dict():
+            if _has_text_keys(value):
+                return value.values()
+            return [part for pair in value.items() for part in pair]
+        case Tagged():
+            return (value.payload,)
+        case Cut():
+            return (value.kept,)
+    return ()
+
+
+def _spell(value: Value, parts: Sequence[Json]) -> Json:
+    match value:
+        case str():
+            return _text(value)
+        case None | bool():
+            return value
+        case int():
+            return value if -_SAFE_INT <= value <= _SAFE_INT else {"$int": _digits(value)}
+        case float():
+            if math.isfinite(value):
+                return value
+            name = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+            return {"$float": name}
+        case bytes():
+            return {"$bytes": _base64(value)}
+        case list():
+            return list(parts)
+        case dict():
+            if _has_text_keys(value):
+                return {_escaped(key): part for key, part in zip(value, parts, strict=True)}
+            return {"$map": [list(pair) for pair in zip(parts[::2], parts[1::2], strict=True)]}
+        case Tagged():
+            return _spell_tagged(value, parts[0])
+        case Opaque():
+            return {
+                "$opaque": {
+                    "type": _text(value.type),
+                    "bytes": value.size,
+                    "sha256": _text(value.sha256),
+                    "reason": _text(value.reason),
+                }
+            }
+        case Cut():
+            return {"$cut": {"kept": parts[0], "bytes": value.size, "reason": _text(value.reason)}}
+    raise TypeError(f"no JSON form for {type(value).__name__}")
+
+
+def _spell_tagged(value: Tagged, payload: Json) -> Json:
+    if isinstance(value.payload, list):
+        for key, name in _LISTS.items():
+            if value.type == name:
+                return {key: payload}
+        return {"$type": _text(value.type), "$args": payload}
+    if value.type == _DATETIME and isinstance(value.payload, str):
+        return {"$datetime": payload}
+    if (
+        isinstance(value.payload, dict)
+        and isinstance(payload, dict)
+        and _has_text_keys(value.payload)
+    ):
+        return {"$type": _text(value.type), **payload}
+    return {"$type": _text(value.type), "$value": payload}
+
+
+def _parts(form: Json) -> Iterable[Any]:
+    if isinstance(form, list):
+        return form
+    if not isinstance(form, dict):
+        return ()
+    match _kind(form), form:
+        case "", _:
+            return form.values()
+        case "$set" | "$tuple" | "$args" as key, _:
+            return _list(form[key])
+        case "$map", {"$map": list(pairs)}:
+            return [part for pair in pairs for part in _list(pair, 2)]
+        case "$value" | "$datetime" as key, _:
+            return (form[key],)
+        case "$type", _:
+            return [part for key, part in form.items() if key != "$type"]
+        case "$cut", {"$cut": {"kept": kept}}:
+            return (kept,)
+    return ()
+
+
+def _read(form: Json, parts: Sequence[Any]) -> Value:
+    if isinstance(form, list):
+        return list(parts)
+    if not isinstance(form, dict):
+        return form
+    match _kind(form), form:
+        case "", _:
+            return {_unescaped(key): part for key, part in zip(form, parts, strict=True)}
+        case "$type", {"$type": name}:
+            keys = [_unescaped(key) for key in form if key != "$type"]
+            return Tagged(_untext(name), dict(zip(keys, parts, strict=True)))
+        case "$args", {"$type": name}:
+            return Tagged(_untext(name), list(parts))
+        case "$value", {"$type": name}:
+            return Tagged(_untext(name), parts[0])
+        case "$set" | "$tuple" as key, _:
+            return Tagged(_LISTS[key], list(parts))
+        case "$datetime", _ if isinstance(parts[0], str):
+            return Tagged(_DATETIME, parts[0])
+        case "$map", {"$map": list()}:
+            return dict(zip(parts[::2], parts[1::2], strict=True))
+        case "$bytes", {"$bytes": str(text)}:
+            return a2b_base64(text, strict_mode=True)
+        case "$str", _:
+            return _untext(form)
+        case "$int", {"$int": str(text)}:
+            return int(text, 0)
+        case "$float", {"$float": str(text)}:
+            return _FLOATS[text]
+        case "$opaque", {
+            "$opaque": {"type": tag, "bytes": int(size), "sha256": sha, "reason": why}
+        }:
+            return Opaque(_untext(tag), size, _untext(sha), _untext(why))
+        case "$cut", {"$cut": {"kept": _, "bytes": int(size), "reason": why}}:
+            return Cut(parts[0], size, _untext(why))
+    raise ValueError(f"not a JSON form: '{_kind(form)}' with another value than it takes")
+
+
+def _kind(form: dict[str, Json]) -> str:
+    """Which of the forms an object has, by the `$` key that tells; `''` for a plain dict."""
+    marks = [key for key in form if key.startswith("$") and not key.startswith("$$")]
+    if not marks:
+        return ""
+    if "$type" in marks:
+        if len(marks) == 1:
+            return "$type"
+        if len(form) == 2 and marks[marks[0] == "$type"] in ("$args", "$value"):
+            return marks[marks[0] == "$type"]
+    elif len(form) == 1 and marks[0] in _ALONE:
+        return marks[0]
+    raise ValueError(f"not a JSON form: unexpected key '{marks[-1]}'")
+
+
+def _has_text_keys(fields: dict[Value, Value]) -> bool:
+    return all(isinstance(key, str) and not _SURROGATE.search(key) for key in fields)
+
+
+def _escaped(key: object) -> str:
+    text = str(key)
+    return "$" + text if text.startswith("$") else text
+
+
+def _unescaped(key: str) -> str:
+    return key[1:] if key.startswith("$") else key
+
+
+def _list(form: Json, length: int | None = None) -> list[Json]:
+    if isinstance(form, list) and length in (None, len(form)):
+        return form
+    raise ValueError("not a JSON form: list expected")
+
+
+def _text(text: str) -> Json:
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return {"$str": _base64(text.encode("utf-8", "surrogatepass"))}
+
+
+def _untext(form: Json) -> str:
+    match form:
+        case str():
+            return form
+        case {"$str": str(encoded)}:
+            return a2b_base64(encoded, strict_mode=True).decode("utf-8", "surrogatepass")
+    raise ValueError("not a JSON form: text expected")
+
+
+def _base64(data: bytes) -> str:
+    return b2a_base64(data, newline=False).decode()
+
+
+def _digits(value: int) -> str:
+    return str(value) if value.bit_length() < _DECIMAL_BITS else hex(value)

@@ -1,0 +1,141 @@
+"""JSON to inert values. Envelopes of constructors become `Tagged` nodes; nothing is looked up."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from . import scan
+from .values import Cut, Tagged, Value
+
+if TYPE_CHECKING:
+    from .limits import Limits
+
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
+_MAX_DIGITS = 4000
+"""Python refuses to read longer integers, since that takes quadratic time."""
+
+_LISTS = frozenset({"re.compile", "datetime.timedelta", "datetime.date", "datetime.timezone"})
+"""Besides paths, what takes a list of arguments even when it is given one."""
+_TIME = ("hour", "minute", "second", "microsecond", "tzinfo")
+
+
+def decode_json(data: bytes, limits: Limits) -> Value:
+    """The value, or a `Cut` with the beginning of its text. Raises ValueError."""
+    if len(data) > limits.value_bytes:
+        reason = f"longer than {limits.value_bytes} bytes"
+        return Cut(data[: limits.value_bytes].decode(errors="ignore"), len(data), reason)
+    text = data.decode("utf-8-sig", "surrogatepass")
+    if reason := past_limit(text, limits):
+        return Cut(text, len(data), reason)
+    value: Value = DECODER.decode(text)
+    return value
+
+
+def past_limit(text: str, limits: Limits) -> str:
+    """Which limit the text is past, `''` for none; commas and brackets are counted as nodes."""
+    opened = text.count("[") + text.count("{")
+    if opened <= limits.depth and opened + text.count(",") <= limits.nodes:
+        return ""
+    span = measure(text, 0)
+    return scan.past_limit(span.nodes, span.depth, limits)
+
+
+def measure(text: str, pos: int) -> scan.Span:
+    """The value that starts at `pos`, its end in characters; broken JSON ends with the text."""
+    depth = deepest = 0
+    nodes = 1
+    if text[pos : pos + 1] not in ("[", "{"):
+        return scan.Span(DECODER.raw_decode(text, pos)[1], nodes, depth)
+    for token in _TOKEN.finditer(text, pos):
+        mark = token[0]
+        if mark == ",":
+            nodes += 1
+        elif mark in ("[", "{"):
+            nodes += 1
+            depth += 1
+            deepest = max(deepest, depth)
+        elif mark in ("]", "}"):
+            depth -= 1
+            if depth <= 0:
+                return scan.Span(token.end(), nodes, deepest)
+    return scan.Span(len(text), nodes, deepest)
+
+
+def _integer(text: str) -> Value:
+    return int(text) if len(text) <= _MAX_DIGITS else Tagged("builtins.int", text)
+
+
+def _revive(fields: dict[Any, Any]) -> Value:
+    """The node for an envelope of LangChain (`lc` 1) or LangGraph (`lc` 2), else `fields`."""
+    version = fields.get("lc")
+    if version not in (1, 2) or type(version) is not int:
+        return fields
+    path = fields.get("id")
+    if not isinstance(path, list) or not path:
+        return fields
+    names = [part for part in path if isinstance(part, str)]
+    if len(names) != len(path):
+        return fields
+    name = ".".join(names)
+    if version == 2:
+        return _constructor(name, fields)
+    kwargs = fields.get("kwargs", {})
+    match fields.get("type"):
+        case "constructor" if isinstance(kwargs, dict):
+            return Tagged(name, kwargs)
+        case "secret":
+            return Tagged("langchain.secret", name)
+        case "not_implemented":
+            rest = {key: part for key, part in fields.items() if key not in ("lc", "type", "id")}
+            return Tagged(name, rest)
+    return fields
+
+
+def _constructor(name: str, fields: dict[Value, Value]) -> Value:
+    """The node for an `lc` 2 envelope, of the same shape as msgpack's for the same object."""
+    args = fields.get("args") or []
+    kwargs = fields.get("kwargs") or {}
+    method = fields.get("method")
+    if fields.get("type") != "constructor" or not isinstance(args, list):
+        return fields
+    if not isinstance(kwargs, dict):
+        return fields
+    if isinstance(method, list):
+        # Pydantic's: the constructor itself first, then what to try if it fails.
+        method = None
+    if method is not None and not isinstance(method, str):
+        return fields
+    if name == "datetime.time" and len(args) <= len(_TIME):
+        return Tagged(name, {**dict(zip(_TIME, args, strict=False)), **kwargs})
+    if args and kwargs:
+        return fields
+    if kwargs:
+        if name in ("langgraph.types.Send", "langgraph.constants.Send") and {*kwargs} == {
+            "node",
+            "arg",
+        }:
+            return Tagged(name, [kwargs["node"], kwargs["arg"]])
+        return Tagged(name if method is None else f"{name}.{method}", kwargs)
+    if method is not None and (name, method) != ("datetime.datetime", "fromisoformat"):
+        if method == "fromhex" and len(args) == 1:
+            return _from_hex(name, args[0], fields)
+        name = f"{name}.{method}"
+    if len(args) == 1 and name not in _LISTS and not name.startswith("pathlib."):
+        return Tagged(name, args[0])
+    return Tagged(name, args)
+
+
+def _from_hex(name: str, text: Value, fields: dict[Value, Value]) -> Value:
+    if not isinstance(text, str) or name not in ("builtins.bytes", "builtins.bytearray"):
+        return fields
+    try:
+        data = bytes.fromhex(text)
+    except ValueError:
+        return fields
+    return data if name == "builtins.bytes" else Tagged(name, data)
+
+
+DECODER = json.JSONDecoder(object_hook=_revive, parse_int=_integer)
+"""Reads one JSON text; recursion is the caller's to bound."""

@@ -1,0 +1,115 @@
+"""Decoding for rewriting: what is decoded and encoded again must give the same bytes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Unsupported
+from .jsonplus import past_limit
+from .limits import DEFAULT_LIMITS
+
+if TYPE_CHECKING:
+    from ..model import TypedBytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ext:
+    """A msgpack ext type, its payload untouched."""
+
+    code: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """How a JSON text is spelled."""
+
+    separators: tuple[str, str]
+    escaped: bool
+
+    def spell(self, value: Any) -> bytes:
+        text = json.dumps(value, ensure_ascii=self.escaped, separators=self.separators)
+        return text.encode("utf-8", "surrogatepass")
+
+
+_STYLES = tuple(
+    _Style(separators, escaped)
+    for separators in ((", ", ": "), (",", ":"))
+    for escaped in (False, True)
+)
+
+
+def decode_lossless(typed: TypedBytes) -> Any:
+    """Plain values, with `Ext` for ext types and tuples for map keys that are arrays.
+
+    Raises `Unsupported` for a type tag other than `msgpack` and `json`, and where encoding the
+    result would not give the same bytes.
+    """
+    _refuse_others(typed.type)
+    try:
+        value = _unpack(typed.data) if typed.type == "msgpack" else _load(typed.data)
+    except (ValueError, RecursionError) as error:
+        raise Unsupported(f"cannot read a {typed.type} value: {error}") from error
+    if encode_lossless(typed.type, value, like=typed.data) != typed.data:
+        raise Unsupported(f"cannot rewrite a {typed.type} value without changing it")
+    return value
+
+
+def encode_lossless(tag: str, value: Any, *, like: bytes = b"") -> bytes:
+    """The bytes to store under a type tag.
+
+    JSON is spelled as `like`, the text that it replaces: with or without spaces and escapes.
+    Raises `Unsupported` for another tag than `msgpack` and `json`, and for what it cannot hold.
+    """
+    _refuse_others(tag)
+    try:
+        return _pack(value) if tag == "msgpack" else _style_of(like).spell(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Unsupported(f"cannot write a {tag} value: {error}") from error
+
+
+def _refuse_others(tag: str) -> None:
+    if tag not in ("msgpack", "json"):
+        raise Unsupported(f"cannot rewrite a value of type '{tag}'")
+
+
+def _unpack(data: bytes) -> Any:
+    from ormsgpack import OPT_NON_STR_KEYS, unpackb  # loaded when needed
+
+    from .scan import heads, scan
+
+    if heads(data) > DEFAULT_LIMITS.depth and scan(data, 0).depth > DEFAULT_LIMITS.depth:
+        raise ValueError(f"nested deeper than {DEFAULT_LIMITS.depth} levels")
+    return unpackb(data, ext_hook=Ext, option=OPT_NON_STR_KEYS)
+
+
+def _pack(value: Any) -> bytes:
+    import ormsgpack  # loaded when needed
+
+    def on_other(item: Any) -> ormsgpack.Ext:
+        if isinstance(item, Ext):
+            return ormsgpack.Ext(item.code, item.data)
+        raise TypeError(f"no way to store a {type(item).__name__}")
+
+    # Our own `Ext` is a dataclass, which would be written as a map.
+    option = ormsgpack.OPT_NON_STR_KEYS | ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    return ormsgpack.packb(value, default=on_other, option=option)
+
+
+def _load(data: bytes) -> Any:
+    text = data.decode("utf-8", "surrogatepass")
+    if reason := past_limit(text, DEFAULT_LIMITS):
+        raise ValueError(reason)
+    return json.loads(text)
+
+
+def _style_of(data: bytes) -> _Style:
+    if not data:
+        return _STYLES[0]
+    value = _load(data)
+    for style in _STYLES:
+        if style.spell(value) == data:
+            return style
+    raise ValueError("its spelling is not known")

@@ -1,0 +1,186 @@
+"""msgpack to inert values. Ext types become `Tagged` nodes; nothing they name is looked up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ormsgpack import OPT_NON_STR_KEYS, unpackb
+
+from .arrays import ndarray
+from .partial import read_part
+from .scan import READ_EXT, PastLimit, heads, scan
+from .values import Cut, Tagged, Value
+
+if TYPE_CHECKING:
+    from .limits import Limits
+
+DELTA_SNAPSHOT = "langgraph.DeltaSnapshot"
+"""Type of the `Tagged` that wraps a DeltaChannel's snapshot."""
+
+_ONE_ARGUMENT, _ARGUMENTS, _FIELDS, _METHOD, _PYDANTIC_1, _PYDANTIC_2, _NUMPY, _SNAPSHOT = READ_EXT
+
+_WITH_FIELDS = (_PYDANTIC_2, _PYDANTIC_1, _FIELDS)
+_MAX_TUPLE_KEYS = 2000
+
+
+def decode_msgpack(data: bytes, limits: Limits) -> Value:
+    """The value, or a `Cut` of it if it is past a limit. Raises ValueError."""
+    if len(data) > limits.value_bytes:
+        return cut(data, limits, f"longer than {limits.value_bytes} bytes")
+    few = len(data) <= limits.nodes
+    try:
+        if few and heads(data) > limits.depth:
+            return _unpack_checked(data, limits)
+        if not few:
+            scan(data, 0, limits)
+        return unpack(data, limits)
+    except PastLimit as past:
+        return cut(data, limits, str(past))
+
+
+def cut(data: bytes, limits: Limits, reason: str) -> Cut:
+    """The beginning of a value, as much as the limits allow. Raises ValueError."""
+    return Cut(plain_keys(read_part(data, limits, build)), len(data), reason)
+
+
+def unpack(data: bytes, limits: Limits) -> Value:
+    """The value, of which the caller knows that it is within the limits. Raises ValueError."""
+    # Almost all maps have text keys only, and then no key needs a second look.
+    try:
+        value: Value = unpackb(data, ext_hook=_Reader(limits, 0).on_ext)
+    except ValueError:
+        reader = _Reader(limits, OPT_NON_STR_KEYS)
+        value = plain_keys(unpackb(data, ext_hook=reader.on_ext, option=OPT_NON_STR_KEYS))
+    return value
+
+
+def _unpack_checked(data: bytes, limits: Limits) -> Value:
+    """The value, whose depth is proved to be within the limits without a scan if possible.
+
+    The bytes outside ext types take C stack for at most 1022 levels, which ormsgpack sees to;
+    those inside are bounded before they are decoded. Raises ValueError and `PastLimit`.
+    """
+    for option in (0, OPT_NON_STR_KEYS):
+        reader = _Reader(limits, option)
+        try:
+            value: Value = unpackb(data, ext_hook=reader.on_outer_ext, option=option)
+        except ValueError:
+            if reader.past:
+                raise reader.past from None
+            if option:
+                raise
+        else:
+            break
+    if heads(data) - reader.heads + reader.depth > limits.depth:
+        scan(data, 0, limits)
+    return plain_keys(value) if option else value
+
+
+class _Reader:
+    """Makes the nodes for the ext types of one value."""
+
+    __slots__ = ("depth", "heads", "limits", "option", "past", "room")
+
+    def __init__(self, limits: Limits, option: int) -> None:
+        self.limits = limits
+        self.option = option
+        self.room = limits.nodes
+        self.heads = 0
+        self.depth = 0
+        self.past: PastLimit | None = None
+
+    def on_ext(self, code: int, data: bytes) -> Tagged:
+        if code not in READ_EXT:
+            return Tagged(f"ext:{code}", data)
+        try:
+            parts = unpackb(data, ext_hook=self.on_ext, option=self.option)
+        except ValueError:
+            # Trying again at each level would double the work with each level.
+            if not self.option:
+                raise
+            return Tagged(f"ext:{code}", data)
+        node = build(code, parts, self.room)
+        if code == _NUMPY:
+            self.room = max(0, self.room - len(data))
+        return node
+
+    def on_outer_ext(self, code: int, data: bytes) -> Tagged:
+        depth = heads(data)
+        self.heads += 1 + heads(len(data).to_bytes(4, "big")) + depth
+        if depth > self.limits.depth:
+            try:
+                depth = scan(data, 0, self.limits).depth
+            except PastLimit as past:
+                self.past = past
+                raise
+            except ValueError:
+                if not self.option:
+                    raise
+                return Tagged(f"ext:{code}", data)
+        self.depth = max(self.depth, 1 + depth)
+        return self.on_ext(code, data)
+
+
+def build(code: int, parts: Any, room: int) -> Tagged:
+    """The node for an ext type with this payload; type `ext:CODE` where that has another shape.
+
+    `room` is how many array elements may be made.
+    """
+    if code == _SNAPSHOT:
+        return Tagged(DELTA_SNAPSHOT, parts)
+    if code == _NUMPY:
+        return _array(parts, room)
+    # Plain tests, since this runs for each ext type and patterns take far longer.
+    if type(parts) is list and len(parts) in (3, 4):
+        module, name, content, *rest = parts
+        if type(module) is str and type(name) is str:
+            if code in _WITH_FIELDS:
+                if type(content) is dict and (not rest or code != _FIELDS):
+                    return Tagged(f"{module}.{name}", content)
+            elif code == _METHOD:
+                if rest and type(rest[0]) is str:
+                    known = parts[:2] == ["datetime"] * 2 and rest[0] == "fromisoformat"
+                    return Tagged(f"{module}.{name}" + ("" if known else f".{rest[0]}"), content)
+            elif not rest and (code == _ONE_ARGUMENT or type(content) is list):
+                return Tagged(f"{module}.{name}", content)
+    return Tagged(f"ext:{code}", parts)
+
+
+def _array(parts: Any, room: int) -> Tagged:
+    match parts:
+        case [str(dtype), [*shape], str(order), bytes(data)] if all(
+            type(size) is int and size >= 0 for size in shape
+        ):
+            return ndarray(dtype, shape, order, data, room)
+    return Tagged(f"ext:{_NUMPY}", parts)
+
+
+def plain_keys(root: Value) -> Value:
+    """The same value, changed in place, with map keys that are tuples as `Tagged`.
+
+    Raises ValueError where a map has too many of them.
+    """
+    todo: list[Value] = [root]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Tagged):
+            todo.append(item.payload)
+        elif isinstance(item, list):
+            todo += item
+        elif isinstance(item, dict):
+            todo += item.values()
+            tuples = sum(isinstance(key, tuple) for key in item)
+            # `Tagged` hashes by its type alone, so that many in one dict take quadratic time.
+            if tuples > _MAX_TUPLE_KEYS:
+                raise ValueError(f"a map with {tuples} keys that are tuples")
+            if tuples:
+                renamed = {_plain_key(key): part for key, part in item.items()}
+                item.clear()
+                item.update(renamed)
+    return root
+
+
+def _plain_key(key: object) -> Any:
+    if isinstance(key, tuple):
+        return Tagged("builtins.tuple", [_plain_key(part) for part in key])
+    return key

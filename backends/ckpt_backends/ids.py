@@ -1,0 +1,43 @@
+"""Time and step of a checkpoint from its id alone.
+
+Savers make checkpoint ids as UUIDv6 with the step in the clock sequence, so ids sort by time.
+LangGraph.js writes a variant nibble that is not RFC 9562 at step -1; only the version nibble
+is checked.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_UUID6 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-6[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
+_GREGORIAN = 0x01B21DD213814000
+"""100 ns ticks between 1582-10-15, where UUID time begins, and 1970-01-01."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def ticks_of(checkpoint_id: str) -> int | None:
+    """The id's time in 100 ns ticks since 1582-10-15, or None if it is not a UUIDv6."""
+    if _UUID6.fullmatch(checkpoint_id) is None:
+        return None
+    digits = checkpoint_id.replace("-", "")
+    return int(digits[:12], 16) << 12 | int(digits[13:16], 16)
+
+
+def time_of(checkpoint_id: str) -> datetime | None:
+    """When the checkpoint was made, UTC, or None if its id holds no time."""
+    ticks = ticks_of(checkpoint_id)
+    if ticks is None:
+        return None
+    return _EPOCH + timedelta(microseconds=(ticks - _GREGORIAN) // 10)
+
+
+def step_of(checkpoint_id: str) -> int | None:
+    """The step in the id's clock sequence (14 bit, signed), or None if it is not a UUIDv6.
+
+    It is one less than `metadata.step` on forks that `update_state(as_node="__copy__")` wrote.
+    """
+    if _UUID6.fullmatch(checkpoint_id) is None:
+        return None
+    sequence = int(checkpoint_id[19:23], 16) & 0x3FFF
+    return sequence - 0x4000 if sequence & 0x2000 else sequence

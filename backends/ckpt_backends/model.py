@@ -1,0 +1,130 @@
+"""The common model: what every checkpoint store holds, as frozen values without behaviour.
+
+A store hands out bytes together with their type tag (`TypedBytes`); `ckpt_backends.codec`
+turns them into values when someone looks. `None` in an optional field means *not read*,
+unless the field says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Flag, StrEnum, auto
+
+NULL_TASK_ID = "00000000-0000-0000-0000-000000000000"
+"""Task id of writes that the caller made (`Command(update=..., goto=..., resume=...)`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedBytes:
+    """A value as a saver stored it."""
+
+    type: str
+    """The serializer's tag: `msgpack`, `json`, `bytes`, `null`, `empty`, `pickle`, `X+aes`, ..."""
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CheckpointKey:
+    """The address of one checkpoint."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """What the index alone tells of a thread."""
+
+    thread_id: str
+    head: str | None
+    """The checkpoint that a saver would load in the root namespace; None where there is none."""
+    first_at: datetime | None
+    """Time of the oldest checkpoint over all namespaces, UTC; None where ids hold no time."""
+    last_at: datetime | None
+    """Time of the newest checkpoint over all namespaces, UTC; None where ids hold no time."""
+    checkpoints: int
+    namespaces: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadSize:
+    """Bytes that a thread's values take, from stored lengths; no value is read for it."""
+
+    checkpoints: int
+    writes: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The state of a thread after one superstep, as stored."""
+
+    key: CheckpointKey
+    parent_checkpoint_id: str | None
+    """None for a first checkpoint."""
+    body: TypedBytes | None = None
+    """The checkpoint dict: `v`, `ts`, `channel_values`, `channel_versions`, `versions_seen`, ..."""
+    metadata: TypedBytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One value that a task stored on the checkpoint it started from."""
+
+    key: CheckpointKey
+    task_id: str
+    task_path: str
+    """`''` where the layout does not store it."""
+    idx: int
+    channel: str
+    size: int
+    """Length of the stored value in bytes."""
+    value: TypedBytes | None = None
+
+
+class Status(StrEnum):
+    """What a thread waits for, judged by its head in the root namespace."""
+
+    INTERRUPTED = "interrupted"
+    """A task that has not finished asked a question."""
+    ERROR = "error"
+    """A task without output failed, and no error handler took it."""
+    PENDING = "pending"
+    """Something is next and nothing waits: a run in flight, a crash or a static breakpoint."""
+    DONE = "done"
+    UNKNOWN = "unknown"
+    """What is next cannot be known from what is stored."""
+    EMPTY = "empty"
+    """The thread has no checkpoint in the root namespace."""
+
+
+class Capability(Flag):
+    """What a layout can promise beyond listing and loading."""
+
+    HISTORY = auto()
+    """Keeps more than the newest checkpoint of a namespace."""
+    TASK_PATH = auto()
+    """Stores each write's task path, hence its node."""
+    ENFORCED_READ_ONLY = auto()
+    """The engine itself refuses writes through a store opened for reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """What a store says of itself; cheap to ask."""
+
+    layout: str
+    url: str
+    """Printable: never holds a password."""
+    engine: str
+    """Name and version of the engine, such as `SQLite 3.40.1`."""
+    saver: str
+    """The saver generation that the layout's own marks point to, in words."""
+    capabilities: Capability
+    tables: tuple[str, ...]
+    size: int | None
+    """Bytes that the store takes on disk; None where the engine does not tell."""
+    notes: tuple[str, ...] = field(default=())
+    """What a reader should know, such as `opened without its write-ahead log`."""

@@ -1,0 +1,108 @@
+"""What every store promises. Each sentence here has a case in `tests/conformance`.
+
+A `Store` only reads: it has no method that changes anything, and it asks its engine to refuse
+writes too. Streams are iterators from the engine to the screen; nothing collects a whole store.
+No method decodes a value, follows a class name or imports anything that a store names.
+Driver exceptions never leave an adapter; they are raised as `ckpt_backends.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from types import TracebackType
+from typing import ClassVar, Protocol, Self
+
+from ckpt_backends.model import Checkpoint, CheckpointKey, StoreInfo, Thread, ThreadSize, Write
+from ckpt_backends.url import StoreUrl
+
+
+class Store(Protocol):
+    """A checkpoint store, opened for reading. Not safe to share between threads."""
+
+    def describe(self) -> StoreInfo:
+        """What the store is; reads no thread."""
+        ...
+
+    def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
+        """All threads, the one with the newest checkpoint first, from the index alone.
+
+        Threads of equal age come in the order of their ids. With `limit`, the first so many.
+        """
+        ...
+
+    def thread(self, thread_id: str) -> Thread | None:
+        """One thread, or None if the store has no checkpoint of that id."""
+        ...
+
+    def size(self, thread_id: str) -> ThreadSize:
+        """How much the thread takes; all zero for a thread that is not there."""
+        ...
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        """The namespaces of a thread in the order of their names; the root is `''`."""
+        ...
+
+    def checkpoints(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        body: bool = False,
+        metadata: bool = False,
+    ) -> Iterator[Checkpoint]:
+        """The checkpoints of a thread, newest id first within each namespace.
+
+        All namespaces, one after the other, unless `checkpoint_ns` names one. With
+        `checkpoint_ids` only those; ids that are not there are left out. Bodies and metadata
+        are read only where asked for.
+        """
+        ...
+
+    def writes(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        """The writes of a thread, filtered as in `checkpoints`, and by channel.
+
+        In the order (namespace, checkpoint id, task path, task id, idx). `values` tells whether
+        values are read, or names the channels whose values are.
+        """
+        ...
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        """Where a checkpoint and its writes are kept, as queries or keys that a person can run."""
+        ...
+
+    def close(self) -> None:
+        """Give the connection back; closing twice is allowed."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class Backend(Protocol):
+    """The adapter for one family of layouts."""
+
+    schemes: ClassVar[tuple[str, ...]]
+    """URL schemes that it serves, the usual one first."""
+
+    @classmethod
+    def open(cls, url: StoreUrl) -> Store:
+        """Open for reading; never creates anything.
+
+        Raises `StoreUnavailable` or `UnknownLayout`.
+        """
+        ...

@@ -1,0 +1,41 @@
+"""Which backend serves which URL. Importing this imports no driver."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import cast
+
+from ckpt_backends.errors import UsageError
+from ckpt_backends.protocol import Backend, Store
+from ckpt_backends.url import StoreUrl, parse_url
+
+BUNDLED = {"sqlite": "ckpt_backends.sqlite:SqliteBackend"}
+"""URL scheme to the backend that serves it. A bundled name wins over an installed one."""
+
+ENTRY_POINTS = "ckpt.backends"
+"""Other packages add layouts here; the entry point's name is the URL scheme."""
+
+
+def load_backend(scheme: str) -> type[Backend]:
+    """The backend for a URL scheme. Raises `UsageError` where there is none."""
+    if scheme in BUNDLED:
+        module, _, name = BUNDLED[scheme].partition(":")
+        return cast("type[Backend]", getattr(import_module(module), name))
+    # Scanning installed packages takes 30 ms, so only an unknown scheme pays for it.
+    from importlib.metadata import entry_points
+
+    for found in entry_points(group=ENTRY_POINTS, name=scheme):
+        return cast("type[Backend]", found.load())
+    raise UsageError(
+        f"no backend for '{scheme}://' stores",
+        hint=f"known here: a path to a SQLite file, {', '.join(f'{s}://' for s in BUNDLED)}",
+    )
+
+
+def open_store(url: str | StoreUrl) -> Store:
+    """Open a store for reading; it has no way to change anything.
+
+    Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`.
+    """
+    parsed = parse_url(url) if isinstance(url, str) else url
+    return load_backend(parsed.scheme).open(parsed)

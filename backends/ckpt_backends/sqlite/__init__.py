@@ -1,0 +1,22 @@
+"""LangGraph's SQLite layout: one file, the tables `checkpoints` and `writes`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ckpt_backends.protocol import Store
+from ckpt_backends.url import StoreUrl
+
+
+class SqliteBackend:
+    """Opens SQLite files written by LangGraph's savers."""
+
+    schemes: ClassVar[tuple[str, ...]] = ("sqlite",)
+
+    @classmethod
+    def open(cls, url: StoreUrl) -> Store:
+        """Open a file for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
+        from ckpt_backends.sqlite.open import open_read_only
+        from ckpt_backends.sqlite.read import SqliteStore
+
+        return SqliteStore(open_read_only(url), url)

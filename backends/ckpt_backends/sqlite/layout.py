@@ -1,0 +1,58 @@
+"""Which of the SQLite layouts a file holds, from its catalog alone.
+
+All Python savers (langgraph-checkpoint-sqlite 1.x to 3.x) and all LangGraph.js savers share the
+tables `checkpoints` and `writes`; only `writes.task_path` came with 3.1.2, as the last column of
+older files. No saver sets `user_version` or `application_id`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+
+from ckpt_backends.errors import UnknownLayout
+
+CHECKPOINTS = frozenset(
+    {"thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "type"}
+    | {"checkpoint", "metadata"}
+)
+WRITES = frozenset(
+    {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "type", "value"}
+)
+_LATER = frozenset({"task_path"})
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteLayout:
+    """The `sqlite` layout as found in one file."""
+
+    task_path: bool
+    """Whether `writes.task_path` exists."""
+    unknown: tuple[str, ...]
+    """Columns that no known saver makes, as `table.column`; a newer saver may have."""
+
+
+def detect(tables: Mapping[str, Set[str]], where: str) -> SqliteLayout:
+    """The layout of a file with these tables and columns. Raises `UnknownLayout`."""
+    columns = tables.get("checkpoints")
+    if columns is None:
+        found = ", ".join(sorted(tables)) or "no tables at all"
+        raise UnknownLayout(
+            f"no checkpoint tables in '{where}'",
+            hint=f"found {found}; a LangGraph SQLite store has 'checkpoints' and 'writes'",
+        )
+    if "thread_ts" in columns:
+        raise UnknownLayout(
+            f"'{where}' was written by LangGraph 0.1 or earlier (column 'thread_ts')",
+            hint="this layout is not read; open it once with langgraph 0.2 to convert it",
+        )
+    missing = [f"checkpoints.{name}" for name in sorted(CHECKPOINTS - columns)]
+    missing += [f"writes.{name}" for name in sorted(WRITES - tables.get("writes", frozenset()))]
+    if missing:
+        raise UnknownLayout(
+            f"unknown layout of the checkpoint tables in '{where}'",
+            hint=f"missing {', '.join(missing)}",
+        )
+    unknown = [f"checkpoints.{name}" for name in sorted(columns - CHECKPOINTS)]
+    unknown += [f"writes.{name}" for name in sorted(tables["writes"] - WRITES - _LATER)]
+    return SqliteLayout(task_path="task_path" in tables["writes"], unknown=tuple(unknown))

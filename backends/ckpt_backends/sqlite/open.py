@@ -1,0 +1,158 @@
+"""Opening a SQLite file so that nothing can change it.
+
+`mode=ro` is right wherever it works. A file in WAL mode needs its `-shm` file, which SQLite
+makes beside it; where the folder cannot be written, `immutable=1` reads the main file alone.
+That would miss rows still in a write-ahead log, so it is done only when there is no log.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.url import StoreUrl
+
+_MAGIC = b"SQLite format 3\x00"
+_PARAMS = {"copy", "layout"}
+_BUSY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A read-only connection and what to do when it closes."""
+
+    connection: sqlite3.Connection
+    notes: tuple[str, ...]
+    cleanup: Callable[[], None]
+
+
+def open_read_only(url: StoreUrl) -> Opened:
+    """Open the file that the URL names. With the parameter `copy=1`, a private copy of it.
+
+    Raises `StoreUnavailable` for a file that is missing, unreadable or no database.
+    """
+    unknown = sorted(set(url.params) - _PARAMS)
+    if unknown:
+        raise UsageError(
+            f"unknown parameter '{unknown[0]}' of a SQLite store",
+            hint=f"known: {', '.join(sorted(_PARAMS))}",
+        )
+    path = Path(url.path)
+    _check_file(path)
+    if url.params.get("copy") in {"1", "true"}:
+        return _open_copy(path)
+    try:
+        return Opened(_connect(path, "mode=ro"), (), _nothing)
+    except sqlite3.DatabaseError as error:
+        if _sqlite_code(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
+            raise _unavailable(path, error) from error
+    if _log_size(path):
+        raise StoreUnavailable(
+            f"cannot open '{path}': its folder cannot be written, and it has a write-ahead log",
+            hint="add --copy to read a private copy of the file and its log",
+        )
+    try:
+        connection = _connect(path, "mode=ro&immutable=1")
+    except sqlite3.DatabaseError as error:
+        raise _unavailable(path, error) from error
+    return Opened(connection, ("read without locks: its folder cannot be written",), _nothing)
+
+
+def _check_file(path: Path) -> None:
+    """Raise unless the path is a readable SQLite file. Never creates it."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_MAGIC))
+    except FileNotFoundError:
+        hint = "a mistyped path is never created; `ckpt stores` lists the stores of this folder"
+        raise StoreUnavailable(f"cannot open '{path}': no such file", hint=hint) from None
+    except IsADirectoryError:
+        hint = f"name a file in it; `cd {path} && ckpt stores` lists its stores"
+        raise StoreUnavailable(f"cannot open '{path}': it is a folder", hint=hint) from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise StoreUnavailable(f"cannot open '{path}': {reason}") from error
+    if head and head != _MAGIC:
+        raise StoreUnavailable(
+            f"cannot open '{path}': not a SQLite database",
+            hint="a store of another kind is named by a URL, such as sqlite:///agent.db",
+        )
+
+
+def _connect(path: Path, query: str) -> sqlite3.Connection:
+    """Open and begin one read transaction, so that every answer is of one moment."""
+    connection = sqlite3.connect(
+        f"file:{quote(os.path.abspath(path))}?{query}",
+        uri=True,
+        timeout=_BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _open_copy(path: Path) -> Opened:
+    """Copy the file and its log to a temporary folder and open that.
+
+    The log is copied first: frames that a writer moves from the log into the file meanwhile
+    are then in both, and never in neither.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="ckpt-"))
+
+    def remove() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    try:
+        log = _log(path)
+        if log.exists():
+            shutil.copyfile(log, folder / "copy.db-wal")
+        shutil.copyfile(path, folder / "copy.db")
+        connection = _connect(folder / "copy.db", "mode=ro")
+    except OSError as error:
+        remove()
+        raise StoreUnavailable(f"cannot copy '{path}': {error.strerror or error}") from error
+    except sqlite3.DatabaseError as error:
+        remove()
+        raise _unavailable(path, error) from error
+    return Opened(connection, ("read from a private copy",), remove)
+
+
+def _log(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def _log_size(path: Path) -> int:
+    try:
+        return _log(path).stat().st_size
+    except OSError:
+        return 0
+
+
+def _sqlite_code(error: sqlite3.Error) -> int:
+    """The primary result code; extended codes hold it in their low byte."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _unavailable(path: Path, error: sqlite3.Error) -> StoreUnavailable:
+    hint = None
+    if _sqlite_code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        hint = "another process holds it; try again, or add --copy"
+    return StoreUnavailable(f"cannot open '{path}': {error}", hint=hint)
+
+
+def _nothing() -> None:
+    """A connection to the file itself leaves nothing to clean up."""

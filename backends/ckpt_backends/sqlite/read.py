@@ -1,0 +1,321 @@
+"""Reading LangGraph's SQLite layout.
+
+`checkpoints` and `writes` have no index but their primary keys, whose entries hold thread,
+namespace and checkpoint id. `metadata` lies behind the checkpoint body in its row, so reading it
+walks the body's overflow pages; listing therefore stays on the key.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from types import TracebackType
+from typing import Any, Self
+
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.ids import time_of
+from ckpt_backends.model import (
+    Capability,
+    Checkpoint,
+    CheckpointKey,
+    StoreInfo,
+    Thread,
+    ThreadSize,
+    TypedBytes,
+    Write,
+)
+from ckpt_backends.sqlite.layout import SqliteLayout, detect
+from ckpt_backends.sqlite.open import Opened
+from ckpt_backends.url import StoreUrl
+
+_IDS_PER_QUERY = 500
+"""Below SQLite's oldest limit of 999 bound values."""
+
+_PER_NAMESPACE = """
+    SELECT thread_id, checkpoint_ns, min(checkpoint_id) AS first_id,
+           max(checkpoint_id) AS last_id, count(*) AS n
+    FROM checkpoints {where} GROUP BY thread_id, checkpoint_ns
+"""
+_THREADS = """
+    SELECT thread_id, max(CASE WHEN checkpoint_ns = '' THEN last_id END), min(first_id),
+           max(last_id) AS newest, sum(n), count(*)
+    FROM ({per_namespace}) GROUP BY thread_id ORDER BY newest DESC, thread_id LIMIT ?
+"""
+
+
+class SqliteStore:
+    """A SQLite file, opened for reading."""
+
+    def __init__(self, opened: Opened, url: StoreUrl) -> None:
+        self._opened = opened
+        self._url = url
+        self._connection: sqlite3.Connection | None = opened.connection
+        # Not all text in a file need be UTF-8; what is not survives a round trip this way.
+        opened.connection.text_factory = _decode_text
+        try:
+            self._layout = self._detect()
+        except BaseException:
+            self.close()
+            raise
+
+    def _detect(self) -> SqliteLayout:
+        rows = self._query(
+            "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
+            " WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+        )
+        tables: dict[str, set[str]] = {}
+        for table, column in rows:
+            tables.setdefault(_text(table), set()).add(_text(column))
+        return detect(tables, str(self._url))
+
+    def describe(self) -> StoreInfo:
+        with self._errors():
+            ((pages,),) = self._query("PRAGMA page_count")
+            ((page_size,),) = self._query("PRAGMA page_size")
+            tag = next(self._query("SELECT type FROM checkpoints LIMIT 1"), (None,))[0]
+        notes = list(self._opened.notes)
+        if self._layout.unknown:
+            notes.append(f"columns of an unknown saver: {', '.join(self._layout.unknown)}")
+        can = Capability.HISTORY | Capability.ENFORCED_READ_ONLY
+        return StoreInfo(
+            layout="sqlite",
+            url=str(self._url),
+            engine=f"SQLite {sqlite3.sqlite_version}",
+            saver=_saver(self._layout, tag),
+            capabilities=can | Capability.TASK_PATH if self._layout.task_path else can,
+            tables=("checkpoints", "writes"),
+            size=pages * page_size,
+            notes=tuple(notes),
+        )
+
+    def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
+        sql = _THREADS.format(per_namespace=_PER_NAMESPACE.format(where=""))
+        yield from map(_thread, self._query(sql, [-1 if limit is None else limit]))
+
+    def thread(self, thread_id: str) -> Thread | None:
+        where = f"WHERE thread_id = {_TEXT}"
+        sql = _THREADS.format(per_namespace=_PER_NAMESPACE.format(where=where))
+        row = next(self._query(sql, [_bind(thread_id), 1]), None)
+        return None if row is None else _thread(row)
+
+    def size(self, thread_id: str) -> ThreadSize:
+        of_thread = f"WHERE thread_id = {_TEXT}"
+        sql = (
+            f"SELECT count(*), total(length(checkpoint)) + total(length(metadata))"
+            f" FROM checkpoints {of_thread}"
+            f" UNION ALL SELECT count(*), total(length(value)) FROM writes {of_thread}"
+        )
+        rows = self._query(sql, [_bind(thread_id)] * 2)
+        (checkpoints, in_checkpoints), (writes, in_writes) = rows
+        return ThreadSize(checkpoints, writes, int(in_checkpoints + in_writes))
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        sql = f"SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE thread_id = {_TEXT} ORDER BY 1"
+        return [_text(ns) for (ns,) in self._query(sql, [_bind(thread_id)])]
+
+    def checkpoints(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        body: bool = False,
+        metadata: bool = False,
+    ) -> Iterator[Checkpoint]:
+        columns = ["checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"]
+        columns += ["type", "checkpoint"] if body else ["NULL", "NULL"]
+        columns += ["metadata"] if metadata else ["NULL"]
+        query = _Query(
+            f"SELECT {', '.join(columns)} FROM checkpoints",
+            " ORDER BY checkpoint_ns, checkpoint_id DESC",
+        )
+        rows = self._of_thread(query, thread_id, checkpoint_ns, checkpoint_ids)
+        for ns, checkpoint_id, parent, tag, stored, meta in rows:
+            yield Checkpoint(
+                CheckpointKey(thread_id, _text(ns), _text(checkpoint_id)),
+                None if parent is None else _text(parent),
+                TypedBytes(_text(tag), _bytes(stored)) if body else None,
+                TypedBytes("json", _bytes(meta)) if metadata else None,
+            )
+
+    def writes(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        path = "task_path" if self._layout.task_path else "''"
+        columns = ["checkpoint_ns", "checkpoint_id", "task_id", f"{path} AS path", "idx"]
+        columns += ["channel", "length(value)"]
+        bound: list[bytes] = []
+        if isinstance(values, bool):
+            columns += ["1", "type", "value"] if values else ["0", "NULL", "NULL"]
+        else:
+            wanted = f"channel IN ({_texts(values)})"
+            columns += [wanted, "type", f"CASE WHEN {wanted} THEN value END"]
+            bound = [_bind(name) for name in values] * 2
+        only = "" if channels is None else f" AND channel IN ({_texts(channels)})"
+        query = _Query(
+            f"SELECT {', '.join(columns)} FROM writes",
+            f"{only} ORDER BY checkpoint_ns, checkpoint_id, path, task_id, idx",
+            bound,
+            [_bind(name) for name in channels or ()],
+        )
+        rows = self._of_thread(query, thread_id, checkpoint_ns, checkpoint_ids)
+        for ns, checkpoint_id, task_id, task_path, idx, channel, size, read, tag, value in rows:
+            yield Write(
+                CheckpointKey(thread_id, _text(ns), _text(checkpoint_id)),
+                _text(task_id),
+                _text(task_path),
+                idx if isinstance(idx, int) else 0,
+                _text(channel),
+                size or 0,
+                TypedBytes(_text(tag), _bytes(value)) if read else None,
+            )
+
+    def _of_thread(
+        self,
+        query: _Query,
+        thread_id: str,
+        checkpoint_ns: str | None,
+        checkpoint_ids: Collection[str] | None,
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows of a thread, in chunks of ids, newest first, where ids are asked for."""
+        where, bound = f"thread_id = {_TEXT}", [*query.before, _bind(thread_id)]
+        if checkpoint_ns is not None:
+            where += f" AND checkpoint_ns = {_TEXT}"
+            bound.append(_bind(checkpoint_ns))
+        if checkpoint_ids is None:
+            sql = f"{query.select} WHERE {where}{query.rest}"
+            yield from self._query(sql, [*bound, *query.after])
+            return
+        for ids in _chunks(sorted(set(checkpoint_ids), reverse=True), _IDS_PER_QUERY):
+            sql = f"{query.select} WHERE {where} AND checkpoint_id IN ({_texts(ids)}){query.rest}"
+            yield from self._query(sql, [*bound, *map(_bind, ids), *query.after])
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        where = " AND ".join(
+            f"{name} = {_quoted(value)}"
+            for name, value in [
+                ("thread_id", key.thread_id),
+                ("checkpoint_ns", key.checkpoint_ns),
+                ("checkpoint_id", key.checkpoint_id),
+            ]
+        )
+        return [f"SELECT * FROM {table} WHERE {where};" for table in ("checkpoints", "writes")]
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+            self._opened.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _query(self, sql: str, bound: Iterable[object] = ()) -> Iterator[tuple[Any, ...]]:
+        if self._connection is None:
+            raise StoreUnavailable(f"'{self._url}' is closed")
+        with self._errors():
+            yield from self._connection.execute(sql, tuple(bound))
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreUnavailable(
+                f"cannot read '{self._url}': {error}",
+                hint="if the file is damaged, `sqlite3 FILE .recover` saves what is left",
+            ) from error
+
+
+_TEXT = "CAST(? AS TEXT)"
+"""A bound id. Ids are bound as bytes, since one that is not UTF-8 cannot be bound as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A query of one thread's rows, but for the thread."""
+
+    select: str
+    rest: str
+    """What follows the conditions on thread, namespace and ids."""
+    before: Sequence[bytes] = ()
+    """Values bound in `select`."""
+    after: Sequence[bytes] = ()
+    """Values bound in `rest`."""
+
+
+def _texts(values: Collection[str]) -> str:
+    return ", ".join([_TEXT] * len(values))
+
+
+def _bind(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _decode_text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _thread(row: tuple[Any, ...]) -> Thread:
+    thread_id, head, first_id, last_id, checkpoints, namespaces = row
+    return Thread(
+        _text(thread_id),
+        None if head is None else _text(head),
+        time_of(_text(first_id)),
+        time_of(_text(last_id)),
+        checkpoints,
+        namespaces,
+    )
+
+
+def _text(value: object) -> str:
+    """A column that should hold text; SQLite lets it hold anything."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return _decode_text(value)
+    return "" if value is None else str(value)
+
+
+def _bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else _bind(_text(value))
+
+
+def _chunks(items: list[str], size: int) -> Iterator[list[str]]:
+    stream = iter(items)
+    while chunk := list(islice(stream, size)):
+        yield chunk
+
+
+def _quoted(text: str) -> str:
+    """A SQL literal that survives being pasted: odd characters are written as hex."""
+    if text.isprintable():
+        return "'" + text.replace("'", "''") + "'"
+    return f"CAST(X'{_bind(text).hex()}' AS TEXT)"
+
+
+def _saver(layout: SqliteLayout, tag: object) -> str:
+    if layout.task_path:
+        return "langgraph-checkpoint-sqlite 3.1.2 or later"
+    if tag == "json":
+        return (
+            "LangGraph.js, or langgraph-checkpoint-sqlite with langgraph-checkpoint before 1.0.10"
+        )
+    return "langgraph-checkpoint-sqlite before 3.1.2"

@@ -1,0 +1,92 @@
+"""The entry point: runs a command and turns errors into a line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from ckpt_backends.errors import CkptError, UsageError
+from ckpt_cli.app import root
+from ckpt_cli.session import Session
+
+
+def main() -> None:
+    """Run `ckpt` with the arguments of this process and leave with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line and return its exit code. Prints; never raises."""
+    session = Session()
+    try:
+        code = root().main(argv, prog_name="ckpt", standalone_mode=False, obj=session)
+        sys.stdout.flush()
+    except CkptError as error:
+        return _fail(error, argv, session)
+    except typer.TyperException as error:
+        return _usage(error, argv, session)
+    except typer.Abort:
+        return 130
+    except BrokenPipeError:
+        # Who read the answer has seen enough. Python would complain again when it flushes
+        # stdout at exit, so stdout now leads nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        return _bug(error, session)
+    finally:
+        session.close()
+    return code if isinstance(code, int) else 0
+
+
+def _fail(error: CkptError, argv: list[str], session: Session) -> int:
+    from ckpt_cli import diagnostics
+
+    if session.settings.get("debug"):
+        diagnostics.traceback()
+    diagnostics.report(error, as_json=_wants_json(argv))
+    return error.exit_code
+
+
+def _usage(error: typer.TyperException, argv: list[str], session: Session) -> int:
+    """Report what the parser says; its words end with a full stop and ours do not."""
+    context = getattr(error, "ctx", None)
+    text = error.format_message().strip()
+    if context is not None and text == context.get_help().strip():
+        typer.echo(text, err=True)
+        return 2
+    path = context.command_path if context is not None else "ckpt"
+    hint = f"see `{path} --help`"
+    if "No such option" in text or "no such option" in text:
+        hint += "; a thread id that begins with '-' goes after `--`"
+    line = text[:1].lower() + text[1:].rstrip(".")
+    return _fail(UsageError(line, hint=hint), argv, session)
+
+
+def _bug(error: Exception, session: Session) -> int:
+    from ckpt_cli import diagnostics
+
+    if session.settings.get("debug"):
+        diagnostics.traceback()
+    line = f"internal error: {type(error).__name__}: {error}"
+    hint = "this is a bug in ckpt; run again with --debug and report what it prints"
+    diagnostics.report(CkptError(line, hint=hint), as_json=False)
+    return 70
+
+
+def _wants_json(argv: list[str]) -> bool:
+    """Whether errors go out as JSON; read from the words, since parsing may be what failed."""
+    formats = [
+        value
+        for option, value in zip(argv, [*argv[1:], ""], strict=True)
+        if option in {"-o", "--output"}
+    ]
+    formats += [word.partition("=")[2] for word in argv if word.startswith("--output=")]
+    formats += [word[2:].removeprefix("=") for word in argv if word.startswith("-o")]
+    return any(value in {"json", "ndjson"} for value in formats)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The command table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from ckpt_cli import __version__
+from ckpt_cli.lazy import CommandRef, LazyGroup
+from ckpt_cli.options import global_options
+
+if TYPE_CHECKING:
+    from typer._click.core import Context, Parameter
+
+HELP = """Know, prove and undo what LangGraph agents remember.
+
+Reads a checkpoint store without the agent's code, and runs nothing that a store holds.
+
+\b
+  ckpt demo sample.db                        write a sample store to try this on
+  ckpt -s sample.db threads list             which threads are there, which are stuck
+  ckpt -s sample.db show trip-to-kyoto --tree
+  ckpt -s sample.db show trip-to-kyoto@head~2 --channel messages
+  ckpt -s sample.db diff trip-to-kyoto
+
+\b
+A checkpoint is THREAD@REF, where REF is an id or its end, head, ~N (N parents up),
+step:N, tip:N, or a time such as 2h or 2026-04-07T10:00.
+"""
+
+LOOK = "Look"
+STORES = "Stores"
+
+COMMANDS = {
+    "threads": CommandRef("ckpt_cli.commands.threads:COMMANDS", "List or show threads.", LOOK),
+    "show": CommandRef(
+        "ckpt_cli.commands.show:show", "Show a checkpoint's state, or a thread's tree.", LOOK
+    ),
+    "history": CommandRef(
+        "ckpt_cli.commands.history:history", "List a thread's checkpoints, newest first.", LOOK
+    ),
+    "diff": CommandRef(
+        "ckpt_cli.commands.diff:diff", "Show what changed between two checkpoints.", LOOK
+    ),
+    "interrupts": CommandRef(
+        "ckpt_cli.commands.interrupts:interrupts", "List questions that wait for an answer.", LOOK
+    ),
+    "stores": CommandRef(
+        "ckpt_cli.commands.stores:stores", "Say which stores are here and what they are.", STORES
+    ),
+    "demo": CommandRef("ckpt_cli.commands.demo:demo", "Write a small sample store.", STORES),
+}
+
+
+def root() -> LazyGroup:
+    """The `ckpt` command."""
+    group = LazyGroup(name="ckpt", refs=COMMANDS, help=HELP, options=global_options)
+    group.params.append(_version_option())
+    return group
+
+
+def _version_option() -> Parameter:
+    """`--version`, which the root command alone has."""
+
+    def show(ctx: Context, param: Parameter, value: bool) -> None:  # noqa: ARG001
+        if value:
+            typer.echo(f"ckpt {__version__}")
+            ctx.exit()
+
+    return typer.core.TyperOption(
+        param_decls=["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help="Print the version and leave.",
+    )

@@ -1,0 +1,43 @@
+"""`ckpt history`: a thread's checkpoints, newest first."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ckpt_cli.core.shortrefs import short_refs
+from ckpt_cli.options import Namespace
+from ckpt_cli.reading.history import history_entries
+from ckpt_cli.reading.target import find_thread
+from ckpt_cli.render.history import history_columns
+from ckpt_cli.render.records import entry_record
+from ckpt_cli.session import Session
+
+
+def history(
+    ctx: typer.Context,
+    thread: Annotated[
+        str | None, typer.Argument(metavar="[THREAD]", help="Thread id; the newest if not given.")
+    ] = None,
+    ns: Namespace = None,
+    all_ns: Annotated[bool, typer.Option("--all-ns", help="All namespaces.")] = False,
+    limit: Annotated[
+        int | None, typer.Option("-n", "--limit", min=1, help="Show so many; all if not given.")
+    ] = None,
+) -> None:
+    """List a thread's checkpoints, newest first.
+
+    One line each: what ran to make it, what is next, what it waits for.
+
+    \b
+      ckpt -s agent.db history user-42
+      ckpt -s agent.db history user-42 --ns 'research:*' -n 20
+      ckpt -s agent.db history user-42 -o ndjson | jq .next
+    """
+    session: Session = ctx.obj
+    reader = find_thread(session.store, thread, session.note)
+    entries = history_entries(reader, ns, all_ns=all_ns, limit=limit)
+    ids = [one.key.checkpoint_id for name in reader.namespaces for one in reader.index(name)]
+    columns = history_columns(short_refs(ids), session.now, session.zone, all_ns=all_ns)
+    session.output.records(map(entry_record, entries), columns)

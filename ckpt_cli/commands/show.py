@@ -1,0 +1,159 @@
+"""`ckpt show`: what the agent knew at a checkpoint, or the tree of a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from ckpt_backends.errors import UsageError
+from ckpt_cli.options import AsOf, At, Namespace, OptionalThread
+from ckpt_cli.reading.history import history_entries
+from ckpt_cli.reading.target import Target, Words, find_checkpoint, find_thread
+from ckpt_cli.reading.tree import read_tree
+from ckpt_cli.reading.view import View, picked, raw_bytes, view
+from ckpt_cli.render.history import channel_columns, history_columns, write_columns
+from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.records import channel_rows, entry_record, picked_rows, show_record
+from ckpt_cli.render.state import picked_lines, show_lines
+from ckpt_cli.render.table import Column
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.tree import tree_lines
+from ckpt_cli.render.tree_words import ASCII, UNICODE
+from ckpt_cli.session import Session
+
+
+def show(
+    ctx: typer.Context,
+    thread: OptionalThread = None,
+    at: At = None,
+    ns: Namespace = None,
+    as_of: AsOf = None,
+    channel: Annotated[
+        list[str] | None, typer.Option("--channel", help="Only this channel; may be repeated.")
+    ] = None,
+    path: Annotated[
+        str | None, typer.Option(metavar="PATH", help="A part, such as 'messages[-1].content'.")
+    ] = None,
+    writes: Annotated[bool, typer.Option("--writes", help="Also what its tasks wrote.")] = False,
+    metadata: Annotated[bool, typer.Option("--metadata", help="Also its metadata.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="The stored bytes of the checkpoint, undecoded.")
+    ] = False,
+    where: Annotated[
+        bool, typer.Option("--where", help="The queries that find it in the store.")
+    ] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Draw the thread's checkpoints.")] = False,
+    unfold: Annotated[bool, typer.Option("--unfold", help="Every step of the tree.")] = False,
+    all_ns: Annotated[
+        bool, typer.Option("--all-ns", help="The tree of each subgraph call too.")
+    ] = False,
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="The tree as a Mermaid flowchart.")
+    ] = False,
+    ascii_only: Annotated[
+        bool, typer.Option("--ascii", help="Draw the tree without box characters.")
+    ] = False,
+) -> None:
+    """Show a checkpoint's state, or a thread's tree.
+
+    Without a ref, the thread's head; without a thread, the newest one.
+
+    \b
+      ckpt -s agent.db show user-42
+      ckpt -s agent.db show user-42 --tree
+      ckpt -s agent.db show user-42@head~2 --path 'messages[-1].content'
+      ckpt -s agent.db show alice@example.com --at step:3 --writes
+      ckpt -s agent.db show user-42 --as-of yesterday --channel messages -o json
+    """
+    session: Session = ctx.obj
+    words = Words(thread, at, ns, as_of)
+    if tree or mermaid:
+        if at is not None or as_of is not None:
+            raise UsageError("--tree draws a whole thread", hint="leave out --at and --as-of")
+        _show_tree(session, words, unfold, all_ns, mermaid, ascii_only)
+        return
+    if unfold or all_ns or ascii_only:
+        raise UsageError("--unfold, --all-ns and --ascii go with --tree", hint="add --tree")
+    target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
+    if raw:
+        session.output.raw(raw_bytes(target))
+    elif where:
+        _show_sources(session, target)
+    elif path is not None:
+        _show_path(session, target, path)
+    else:
+        _show_state(session, view(target, channel), writes, metadata)
+
+
+def _show_tree(
+    session: Session, words: Words, unfold: bool, all_ns: bool, mermaid: bool, ascii_only: bool
+) -> None:
+    reader = find_thread(session.store, words.thread, session.note)
+    tree_of = words.ns
+
+    def record() -> list[dict[str, Any]]:
+        return list(map(entry_record, history_entries(reader, tree_of, all_ns=all_ns, limit=None)))
+
+    def text() -> Iterator[Line]:
+        from ckpt_cli.render.mermaid import mermaid_lines
+
+        found = read_tree(reader, tree_of, nest=all_ns, unfold=unfold)
+        if mermaid:
+            yield from mermaid_lines(found.plan, found.details, found.refs)
+            return
+        yield from tree_lines(
+            found.plan,
+            found.details,
+            found.refs,
+            thread_id=reader.thread_id,
+            zone=session.zone,
+            now=session.now,
+            status=found.status,
+            width=session.output.width,
+            glyphs=UNICODE if session.output.unicode and not ascii_only else ASCII,
+        )
+
+    columns = history_columns({}, session.now, session.zone, all_ns=True)
+    session.output.document(record, text, rows=record, columns=columns)
+
+
+def _show_sources(session: Session, target: Target) -> None:
+    reader = target.reader
+    key = reader.moment(target.checkpoint_ns, target.checkpoint_id).key
+    found = reader.store.sources(key)
+    session.output.document(
+        lambda: {"store": str(session.store_url), "queries": found},
+        lambda: (line(safe_text(query)) for query in found),
+        rows=lambda: ({"query": query} for query in found),
+        columns=[Column("QUERY", "query")],
+    )
+
+
+def _show_path(session: Session, target: Target, path: str) -> None:
+    found = picked(target, path)
+    rows, many = picked_rows(found), "[]" in path
+    session.output.document(
+        lambda: [row["value"] for row in rows] if many else rows[0]["value"],
+        lambda: picked_lines(found, session.output.width),
+        rows=lambda: rows,
+        columns=[Column("PATH", "path"), Column("VALUE", "value")],
+    )
+
+
+def _show_state(session: Session, found: View, writes: bool, metadata: bool) -> None:
+    record = show_record(found)
+    session.output.document(
+        lambda: record,
+        lambda: show_lines(
+            found,
+            session.now,
+            session.zone,
+            session.output.width,
+            writes=writes,
+            metadata=metadata,
+        ),
+        rows=lambda: record["writes"] if writes else channel_rows(record),
+        columns=write_columns() if writes else channel_columns(),
+    )

@@ -1,0 +1,59 @@
+"""`ckpt stores`: which stores are here, and what they are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+
+from ckpt_backends.errors import CkptError
+from ckpt_cli.reading.stores import Found, broken, in_folder, inspect
+from ckpt_cli.render.records import store_record
+from ckpt_cli.render.table import Column
+from ckpt_cli.render.units import size
+from ckpt_cli.session import Session
+
+COLUMNS = (
+    Column("NAME", "name", style="head"),
+    Column("LAYOUT", "layout"),
+    Column("SIZE", "size", size, right=True),
+    Column("SAVER", "saver", cut=True),
+    Column("ENGINE", "engine"),
+    Column("URL", "url"),
+    Column("", "error", cut=True, style="error"),
+)
+
+
+def stores(ctx: typer.Context) -> None:
+    """Say which stores are here and what they are.
+
+    With -s or CKPT_STORE, that store. Otherwise the profiles and this folder's SQLite files.
+
+    \b
+      ckpt stores
+      ckpt -s agent.db stores -o json
+    """
+    session: Session = ctx.obj
+    if session.store_name is not None:
+        found = inspect(session.store_name, session.url_of(session.store_name))
+        if found.error is not None:
+            raise found.error
+        session.output.records([store_record(found)], COLUMNS)
+        return
+    session.output.records(map(store_record, _all(session)), COLUMNS)
+    source = session.profiles.source
+    known = f"profiles of '{os.path.relpath(source)}'" if source else "no profiles"
+    session.note(f"{known}, and the SQLite files of this folder; name another store with -s")
+
+
+def _all(session: Session) -> Iterator[Found]:
+    for name, profile in session.profiles.stores.items():
+        try:
+            url = session.url_of(name)
+        except CkptError as error:
+            yield broken(name, profile.url, error)
+        else:
+            yield inspect(name, url)
+    yield from in_folder(Path.cwd())

@@ -1,0 +1,140 @@
+"""`ckpt threads`: which threads there are, and one of them as a whole."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from ckpt_backends.errors import UsageError
+from ckpt_backends.model import Status
+from ckpt_cli.core.times import parse_time
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.lazy import CommandRef
+from ckpt_cli.options import ExitCode
+from ckpt_cli.reading.threads import (
+    SORTS,
+    Selection,
+    first,
+    list_threads,
+    parse_where,
+    summarize,
+)
+from ckpt_cli.render.records import summary_record, thread_record
+from ckpt_cli.render.thread import namespace_columns, summary_lines, thread_columns
+from ckpt_cli.session import Session
+
+COMMANDS = {
+    "list": CommandRef(
+        "ckpt_cli.commands.threads:list_", "List threads, the most recent first.", "Commands"
+    ),
+    "show": CommandRef("ckpt_cli.commands.threads:show", "Show one thread as a whole.", "Commands"),
+}
+
+
+def list_(
+    ctx: typer.Context,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Show so many.")] = 50,
+    everything: Annotated[bool, typer.Option("--all", help="Show all, from the index.")] = False,
+    long: Annotated[bool, typer.Option("--long", help="Read each head, also with --all.")] = False,
+    sort: Annotated[
+        str, typer.Option(metavar="KEY", help=f"{', '.join(SORTS)}; last means newest first.")
+    ] = "last",
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Active since then: 2h, 2026-04-07.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Not active after then.")
+    ] = None,
+    status: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STATUS", help=f"{', '.join(Status)}; may be repeated."),
+    ] = None,
+    match: Annotated[
+        str | None, typer.Option(metavar="GLOB", help="Whose whole id fits, such as 'user-*'.")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="metadata.KEY=VALUE", help="Whose head says so; may be repeated."),
+    ] = None,
+    exit_code: ExitCode = False,
+) -> None:
+    """List threads, the most recent first.
+
+    Reads the index alone for what is not shown. --status and --where read every thread's head.
+
+    \b
+      ckpt -s agent.db threads list
+      ckpt -s agent.db threads list --status interrupted --since 2d
+      ckpt -s agent.db threads list --where metadata.user_id=42 --long
+      ckpt -s agent.db threads list --all -o json | jq -r '.[].thread_id'
+    """
+    session: Session = ctx.obj
+    if sort not in SORTS:
+        raise UsageError(f"cannot sort by '{sort}'", hint=f"known: {', '.join(SORTS)}")
+    wanted = Selection(
+        match=match,
+        since=None if since is None else parse_time(since, session.now, session.zone),
+        until=None if until is None else parse_time(until, session.now, session.zone),
+        status=frozenset(map(_status, status or ())),
+        where=tuple(map(parse_where, where or ())),
+    )
+    details = long or not everything
+    rows = list_threads(
+        session.store,
+        wanted,
+        sort=sort,
+        details=details,
+        watch=partial(progress, total=None, label="reading heads"),
+    )
+    more = False
+    if not everything:
+        found, more = first(rows, limit)
+        rows = iter(found)
+    counted = 0
+
+    def records() -> object:
+        nonlocal counted
+        for row in rows:
+            counted += 1
+            yield thread_record(row)
+
+    columns = thread_columns(session.now, details=details)
+    session.output.records(records(), columns)  # type: ignore[arg-type]
+    if not counted:
+        session.note("no thread" + (" fits" if wanted != Selection() else " in this store"))
+    elif more:
+        session.note(f"the first {limit}; --limit N shows more, --all shows all")
+    if exit_code and counted:
+        raise typer.Exit(1)
+
+
+def show(
+    ctx: typer.Context,
+    thread: Annotated[str, typer.Argument(metavar="THREAD", help="Thread id.")],
+) -> None:
+    """Show one thread as a whole.
+
+    Its namespaces, its size, and what its head waits for.
+
+    \b
+      ckpt -s agent.db threads show user-42
+      ckpt -s agent.db threads show user-42 -o json
+    """
+    session: Session = ctx.obj
+    summary = summarize(session.store, thread)
+    record = summary_record(summary)
+    session.output.document(
+        lambda: record,
+        lambda: summary_lines(summary, session.now, session.zone),
+        rows=lambda: record["in_namespaces"],
+        columns=namespace_columns(),
+    )
+
+
+def _status(text: str) -> Status:
+    try:
+        return Status(text)
+    except ValueError:
+        raise UsageError(f"no status '{text}'", hint=f"known: {', '.join(Status)}") from None

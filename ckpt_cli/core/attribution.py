@@ -1,0 +1,260 @@
+"""Which task stored which writes: by path, by the hash that is the task's id, by other traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ckpt_backends.codec.values import Value
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
+from ckpt_cli.core import task_ids
+from ckpt_cli.core.state import Body, step_from
+from ckpt_cli.core.triggers import START, Readers, learn, named_node
+
+HANDLED = "__error_source_node__"
+"""Stored by a task that failed and has an error handler (LangGraph 1.2)."""
+_UPDATES = 64
+"""So many updates at once are recognised."""
+
+Nodes = Mapping[str, Collection[str]]
+"""Node to the channels that made it ready."""
+
+
+@dataclass(slots=True)
+class Run:
+    """A task, and the writes that it stored, while they are being sorted out."""
+
+    node: str | None
+    path: str
+    index: int | None = None
+    """Place among the pending Sends, for a Send."""
+    fired: frozenset[str] = frozenset()
+    """The channels that made a node ready."""
+    writes: list[Write] = field(default_factory=list)
+
+
+class Attribution:
+    """The planned runs of one checkpoint, and the writes that no run has claimed yet."""
+
+    def __init__(
+        self,
+        key: CheckpointKey,
+        body: Body,
+        metadata: Mapping[str, Value],
+        writes: Iterable[Write],
+        learned_thread: Callable[[], Readers],
+        learned_store: Callable[[], Readers],
+        sub_namespaces: Callable[[], Collection[str]],
+    ) -> None:
+        step = step_from(metadata)
+        self.sends: list[Run] = []
+        self.nodes: dict[str, Run] = {}
+        self.own = learn([body])
+        self._key = key
+        self._body = body
+        self._learned_thread = learned_thread
+        self._learned_store = learned_store
+        self._sub_namespaces = sub_namespaces
+        self._origin = task_ids.origin_of(
+            key.checkpoint_id,
+            key.checkpoint_ns,
+            0 if step is None else step + 1,
+            body.v,
+            is_numeric=not any(isinstance(version, str) for version in body.versions.values()),
+        )
+        self._unclaimed: dict[str, list[Write]] = {}
+        self._chosen: set[str] = set()
+        for write in writes:
+            if write.task_id == NULL_TASK_ID:
+                self._chosen.add(write.channel)
+            else:
+                self._unclaimed.setdefault(write.task_id, []).append(write)
+        self._updates = self._find_updates()
+
+    def plan_sends(self, nodes: Sequence[str | None]) -> None:
+        """Plan the tasks of the pending Sends, and give them their writes."""
+        self.sends = [
+            Run(node, task_ids.send_path(index, self._body.v), index)
+            for index, node in enumerate(nodes)
+            if node is not None
+        ]
+        places = {run.index: run for run in self.sends}
+        for task_id, writes in list(self._unclaimed.items()):
+            if (index := task_ids.sent_index(_path_of(writes))) in places:
+                self._claim(places[index], task_id)
+        if self._homeless():
+            for run in self.sends:
+                self._claim_any(run, self._send_ids(run))
+
+    def plan_nodes(self, nodes: Nodes) -> None:
+        """Plan the tasks of nodes, and give them their writes."""
+        runs = {
+            node: Run(node, task_ids.pull_path(node), fired=frozenset(fired))
+            for node, fired in nodes.items()
+            if node not in self.nodes
+        }
+        self.nodes |= runs
+        paths = {run.path: run for run in runs.values()}
+        for task_id, writes in list(self._unclaimed.items()):
+            if (path := _path_of(writes)) in paths:
+                self._claim(paths[path], task_id)
+        self._match_hashes(runs, lambda: self.own)
+        if self._homeless() and any(not run.writes for run in runs.values()):
+            for task_id, node in self._calls():
+                if node in runs and task_id in self._unclaimed:
+                    self._claim(runs[node], task_id)
+        self._match_hashes(runs, self._learned_thread)
+
+    def plan_readers(self, channel: str) -> bool:
+        """Plan the nodes that a channel triggers though the body does not tell which.
+
+        Other bodies of the thread tell it, or traces of a run: a path, the namespace of a
+        subgraph call, an id that fits a node known from elsewhere in the store. False if nothing
+        tells it.
+        """
+        nodes = self._readers_of(channel)
+        self.plan_nodes(nodes)
+        return bool(nodes)
+
+    def has_strangers(self) -> bool:
+        """Whether a task that is not planned stored something."""
+        return not self._unclaimed.keys() <= self._updates.keys()
+
+    def others(self) -> Iterator[Run]:
+        """The runs that are not planned, by what their writes show."""
+        traced = self._handlers()
+        if self._homeless() - traced.keys():
+            traced |= {task_id: (node, "") for task_id, node in self._calls()}
+            traced |= self._unplanned()
+        for task_id, writes in self._unclaimed.items():
+            node, path = traced.get(task_id, (None, ""))
+            path = _path_of(writes) or path or self._updates.get(task_id, "")
+            yield Run(node or task_ids.pulled_node(path), path, writes=writes)
+
+    def _readers_of(self, channel: str) -> Nodes:
+        paths = map(_path_of, self._unclaimed.values())
+        ran = {node for path in paths if (node := task_ids.running_node(path)) is not None}
+        if channel == START:
+            ran = ran or set(self._proven(channel, {channel: {START}}))
+        else:
+            ran = set(self._learned_thread().get(channel, ())) or ran
+        ran = ran or set(self._learned_thread().get(channel, ()))
+        if ran := ran or {node for _, node in self._calls(channel)}:
+            return {node: {channel} for node in ran}
+        return self._proven(channel, self._learned_store()) if self._homeless() else {}
+
+    def _match_hashes(self, runs: Mapping[str, Run], learned: Callable[[], Readers]) -> None:
+        lacking = [run for run in runs.values() if not run.writes]
+        if lacking and self._homeless():
+            channels = _inverted(learned())
+            for run in lacking:
+                self._claim_any(run, self._node_ids(run, channels))
+
+    def _send_ids(self, run: Run) -> Iterator[str]:
+        if self._origin is not None and run.node is not None and run.index is not None:
+            yield from task_ids.send_ids(self._origin, run.node, run.index)
+
+    def _node_ids(self, run: Run, channels: Nodes) -> Iterator[str]:
+        if self._origin is not None and run.node is not None:
+            # A StateGraph's node always has this trigger, even if nobody ever wrote to it.
+            named = {f"branch:to:{run.node}"} if self._body.v > 1 else set()
+            known = {*channels.get(run.node, ()), *run.fired, *named}
+            triggers = task_ids.trigger_sets(known, {*run.fired, *named})
+            yield from task_ids.pull_ids(self._origin, run.node, triggers, len(self.sends))
+
+    def _claim_any(self, run: Run, candidates: Iterable[str]) -> None:
+        if self._unclaimed:
+            for task_id in candidates:
+                if task_id in self._unclaimed:
+                    self._claim(run, task_id)
+
+    def _claim(self, run: Run, task_id: str) -> None:
+        run.writes += self._unclaimed.pop(task_id)
+
+    def _homeless(self) -> set[str]:
+        """Task ids whose path does not tell what they are, `update_state` apart."""
+        return {
+            task_id
+            for task_id, writes in self._unclaimed.items()
+            if task_id not in self._updates
+            and (not (path := _path_of(writes)) or path.startswith("~__interrupt__"))
+        }
+
+    def _find_updates(self) -> dict[str, str]:
+        if self._origin is None or not (homeless := len(self._unclaimed)):
+            return {}
+        return task_ids.update_ids(self._origin, min(homeless, _UPDATES))
+
+    def _proven(self, channel: str, readers: Readers) -> Nodes:
+        """The nodes among the readers of a channel that have an id here."""
+        channels = _inverted(readers)
+        found = {}
+        for node in readers.get(channel, ()):
+            run = Run(node, "", fired=frozenset({channel}))
+            if any(task_id in self._unclaimed for task_id in self._node_ids(run, channels)):
+                found[node] = {channel, *channels[node]}
+        return found
+
+    def _calls(self, channel: str | None = None) -> Iterator[tuple[str, str]]:
+        """Task id and node of the subgraph calls of this step, from namespaces `node:task_id`.
+
+        A task is of this step if it stored something, or its id is that of a node that `channel`
+        triggers.
+        """
+        prefix = f"{self._key.checkpoint_ns}|" if self._key.checkpoint_ns else ""
+        for namespace in self._sub_namespaces():
+            call = namespace.removeprefix(prefix) if namespace.startswith(prefix) else ""
+            node, _, task_id = call.partition("|")[0].rpartition(":")
+            if node and (task_id in self._unclaimed or self._is_id(task_id, node, channel)):
+                yield task_id, node
+
+    def _is_id(self, task_id: str, node: str, channel: str | None) -> bool:
+        return channel is not None and task_id in self._node_ids(
+            Run(node, "", fired=frozenset({channel})), {}
+        )
+
+    def _handlers(self) -> dict[str, tuple[str, str]]:
+        """Task id to node and path of the error handlers of failed tasks.
+
+        Their names are those that `StateGraph.add_node(error_handler=...)` and
+        `StateGraph.set_node_defaults` give them.
+        """
+        found: dict[str, tuple[str, str]] = {}
+        for run in (*self.sends, *self.nodes.values()) if self._unclaimed else ():
+            failed = {write.task_id for write in run.writes if write.channel == HANDLED}
+            path = task_ids.handler_path(run.path)
+            for name in (f"__error_handler__{run.node}", "__default_error_handler__"):
+                for task_id in failed:
+                    found |= dict.fromkeys(self._handler_ids(run, name, task_id), (name, path))
+        return found
+
+    def _handler_ids(self, failed: Run, handler: str, task_id: str) -> Iterator[str]:
+        if self._origin is not None and failed.node is not None:
+            yield from task_ids.handler_ids(self._origin, handler, failed.node, task_id)
+
+    def _unplanned(self) -> dict[str, tuple[str, str]]:
+        """Task id to node and path of nodes that ran though they are not next by the state.
+
+        So it is where the caller chose the node: `Command(goto=...)`.
+        """
+        found = {}
+        channels = {
+            node: set(names) for node, names in _inverted(self.own).items()
+        } | {node: {name} for name in self._chosen if (node := named_node(name)) is not None}
+        for node in channels.keys() - self.nodes.keys():
+            for task_id in self._node_ids(Run(node, ""), channels):
+                if task_id in self._unclaimed:
+                    found[task_id] = (node, task_ids.pull_path(node))
+        return found
+
+
+def _path_of(writes: Sequence[Write]) -> str:
+    return next((write.task_path for write in writes if write.task_path), "")
+
+
+def _inverted(readers: Readers) -> dict[str, set[str]]:
+    channels: dict[str, set[str]] = {}
+    for channel, nodes in readers.items():
+        for node in nodes:
+            channels.setdefault(node, set()).add(channel)
+    return channels

@@ -1,0 +1,59 @@
+"""Which channels are state, and which belong to LangGraph's own bookkeeping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ckpt_backends.codec import DELTA_SNAPSHOT
+from ckpt_backends.codec.values import Tagged, Value
+from ckpt_cli.core.state import Body
+
+ROOT = "__root__"
+"""The only channel of a graph whose state is one bare value."""
+END = "__end__"
+"""What a functional `@entrypoint` returned."""
+
+_EDGES = ("branch:", "join:", "start:")
+
+
+def is_state(channel: str, body: Body) -> bool:
+    """Whether a channel holds what the agent knows, rather than what runs next.
+
+    Bodies with `v` < 4 also have a channel for each node, which holds the node's own name.
+    """
+    if channel.startswith("__"):
+        return channel in {ROOT, END}
+    if channel.startswith(_EDGES):
+        return False
+    if body.v >= 4:
+        return True
+    return channel not in body.seen and body.values.get(channel) != channel
+
+
+def state_values(body: Body) -> dict[str, Value]:
+    """The stored state, delta snapshots unwrapped, in the order of the names."""
+    return {
+        channel: unwrap(body.values[channel])
+        for channel in sorted(body.values)
+        if is_state(channel, body)
+    }
+
+
+def unwrap(value: Value) -> Value:
+    """A delta snapshot's value; any other value as it is."""
+    if isinstance(value, Tagged) and value.type == DELTA_SNAPSHOT:
+        return value.payload
+    return value
+
+
+def delta_channels(metadata: Mapping[str, Value]) -> set[str]:
+    """DeltaChannels that one checkpoint's metadata names.
+
+    The counter of a channel is dropped right after its snapshot, so one row may not name all.
+    """
+    counters = metadata.get("counters_since_delta_snapshot")
+    return (
+        {name for name in counters if isinstance(name, str)}
+        if isinstance(counters, dict)
+        else set()
+    )

@@ -1,0 +1,209 @@
+"""What changed between two values: operations that name the place, and turn one into the other."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, cast
+
+from ckpt_backends.codec.values import Tagged, Value
+from ckpt_cli.core.equality import Numbers, is_set
+from ckpt_cli.core.listdiff import (
+    Pairs,
+    by_identity,
+    common_subsequence,
+    in_order,
+    pair_gaps,
+)
+from ckpt_cli.core.messages import as_message
+
+Path: TypeAlias = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One difference.
+
+    Ops do not build on each other. The last index of a removed item counts in the list before;
+    every other index counts in the list after. Members of a set have an index too.
+    """
+
+    op: Literal["add", "remove", "replace", "move"]
+    path: Path
+    before: Value = None
+    """What was there; for `remove` and `replace`."""
+    after: Value = None
+    """What is there now; for `add` and `replace`."""
+    id: str | None = None
+    """Id of the message that the op is about, or that it is inside of."""
+    moved_from: int | None = None
+    """Index in the list before; for `move`."""
+
+
+def diff_values(before: Value, after: Value) -> list[Op]:
+    """What turns one value into the other; empty exactly if they are equal."""
+    return list(_diff(before, after, (), Numbers()))
+
+
+def patch(before: Value, ops: Sequence[Op]) -> Value:
+    """The value that the ops of `diff_values` lead to."""
+    if not ops:
+        return before
+    if not ops[0].path:
+        return ops[0].after
+    if isinstance(before, Tagged):
+        return Tagged(before.type, patch(before.payload, ops))
+    if isinstance(before, dict):
+        return _patch_dict(before, ops)
+    if isinstance(before, list):
+        return _patch_list(before, ops)
+    raise ValueError("ops of another value")
+
+
+def _diff(before: Value, after: Value, path: Path, numbers: Numbers) -> Iterator[Op]:
+    if numbers(before) == numbers(after):
+        return
+    inner_before, inner_after = before, after
+    if isinstance(before, Tagged) and isinstance(after, Tagged) and before.type == after.type:
+        inner_before, inner_after = before.payload, after.payload
+    if isinstance(inner_before, dict) and isinstance(inner_after, dict):
+        if _plain_keys(inner_before) and _plain_keys(inner_after):
+            yield from _diff_dicts(inner_before, inner_after, path, numbers)
+            return
+    elif isinstance(inner_before, list) and isinstance(inner_after, list):
+        if is_set(before):
+            yield from _diff_sets(inner_before, inner_after, path, numbers)
+        else:
+            yield from _diff_lists(inner_before, inner_after, path, numbers)
+        return
+    yield Op("replace", path, before, after)
+
+
+def _diff_dicts(
+    before: dict[Value, Value], after: dict[Value, Value], path: Path, numbers: Numbers
+) -> Iterator[Op]:
+    for key, value in before.items():
+        place = (*path, cast("str | int", key))
+        if key in after:
+            yield from _diff(value, after[key], place, numbers)
+        else:
+            yield Op("remove", place, before=value)
+    for key, value in after.items():
+        if key not in before:
+            yield Op("add", (*path, cast("str | int", key)), after=value)
+
+
+def _diff_sets(
+    before: list[Value], after: list[Value], path: Path, numbers: Numbers
+) -> Iterator[Op]:
+    gone = Counter(map(numbers, before)) - Counter(map(numbers, after))
+    new = Counter(map(numbers, after)) - Counter(map(numbers, before))
+    for i in _take(map(numbers, before), gone):
+        yield Op("remove", (*path, i), before=before[i])
+    for j in _take(map(numbers, after), new):
+        yield Op("add", (*path, j), after=after[j])
+
+
+def _diff_lists(
+    before: list[Value], after: list[Value], path: Path, numbers: Numbers
+) -> Iterator[Op]:
+    ids_before, ids_after = _message_ids(before), _message_ids(after)
+    if any(ids_before) or any(ids_after):
+        pairs = _pairs_by_id(before, after, ids_before, ids_after, numbers)
+    else:
+        equal = common_subsequence([*map(numbers, before)], [*map(numbers, after)])
+        pairs = pair_gaps(equal, len(before), len(after))
+    kept = dict(pairs)
+    sources = {j: i for i, j in pairs}
+    i = j = 0
+    # Walked from one item that kept its place to the next, as a person reads both lists.
+    for next_i, next_j in [*in_order(pairs), (len(before), len(after))]:
+        for k in range(i, next_i):
+            if k not in kept:
+                yield Op("remove", (*path, k), before=before[k], id=ids_before[k])
+        for k in range(j, min(next_j + 1, len(after))):
+            source = sources.get(k)
+            if source is None:
+                yield Op("add", (*path, k), after=after[k], id=ids_after[k])
+                continue
+            if k != next_j:
+                yield Op("move", (*path, k), id=ids_after[k], moved_from=source)
+            for op in _diff(before[source], after[k], (*path, k), numbers):
+                yield op if op.id else replace(op, id=ids_after[k])
+        i, j = next_i + 1, next_j + 1
+
+
+def _pairs_by_id(
+    before: list[Value],
+    after: list[Value],
+    ids_before: Sequence[str | None],
+    ids_after: Sequence[str | None],
+    numbers: Numbers,
+) -> Pairs:
+    pairs = by_identity(ids_before, ids_after)
+    paired_before, paired_after = {i for i, _ in pairs}, {j for _, j in pairs}
+    rest_before = [i for i in range(len(before)) if i not in paired_before]
+    rest_after = [j for j in range(len(after)) if j not in paired_after]
+    equal = common_subsequence(
+        [numbers(before[i]) for i in rest_before], [numbers(after[j]) for j in rest_after]
+    )
+    return sorted(pairs + [(rest_before[i], rest_after[j]) for i, j in equal])
+
+
+def _message_ids(items: list[Value]) -> list[str | None]:
+    """The ids of a list of messages; no ids at all if something else is among them."""
+    messages = [as_message(item) for item in items]
+    return [message.id if message and None not in messages else None for message in messages]
+
+
+def _patch_dict(before: dict[Value, Value], ops: Sequence[Op]) -> Value:
+    after = dict(before)
+    for key, inner in _by_head(ops).items():
+        match inner:
+            case [Op(op="remove", path=())]:
+                del after[key]
+            case [Op(op="add", path=()) as op]:
+                after[key] = op.after
+            case _:
+                after[key] = patch(before[key], inner)
+    return after
+
+
+def _patch_list(before: list[Value], ops: Sequence[Op]) -> Value:
+    here = [op for op in ops if len(op.path) == 1]
+    added = {op.path[0]: op.after for op in here if op.op == "add"}
+    moved = {op.path[0]: op.moved_from for op in here if op.op == "move"}
+    removed = {op.path[0] for op in here if op.op == "remove"}
+    leaving = removed | set(moved.values())
+    staying = iter([item for i, item in enumerate(before) if i not in leaving])
+    after: list[Value] = []
+    for j in range(len(before) - len(removed) + len(added)):
+        source = moved.get(j)
+        if source is not None:
+            after.append(before[source])
+        else:
+            after.append(added[j] if j in added else next(staying))
+    inside = [op for op in ops if op.op == "replace" or len(op.path) > 1]
+    for j, inner in _by_head(inside).items():
+        after[int(j)] = patch(after[int(j)], inner)
+    return after
+
+
+def _by_head(ops: Iterable[Op]) -> dict[str | int, list[Op]]:
+    groups: dict[str | int, list[Op]] = defaultdict(list)
+    for op in ops:
+        groups[op.path[0]].append(replace(op, path=op.path[1:]))
+    return groups
+
+
+def _plain_keys(value: dict[Value, Value]) -> bool:
+    return all(type(key) in (str, int) for key in value)
+
+
+def _take(numbers: Iterable[int], wanted: Counter[int]) -> Iterator[int]:
+    """The positions of the first so many items of each number."""
+    for position, number in enumerate(numbers):
+        if wanted[number] > 0:
+            wanted[number] -= 1
+            yield position

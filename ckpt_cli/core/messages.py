@@ -1,0 +1,126 @@
+"""Chat messages as stores hold them: LangChain objects of any era, and plain dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ckpt_backends.codec.values import Tagged, Value
+
+_ROLES = {
+    "AIMessage": "ai",
+    "FunctionMessage": "function",
+    "HumanMessage": "human",
+    "RemoveMessage": "remove",
+    "SystemMessage": "system",
+    "ToolMessage": "tool",
+}
+_DICT_TYPES = {*_ROLES.values(), "assistant", "developer", "user"}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool that a message asks for."""
+
+    name: str
+    args: Value
+    """A dict of arguments; text where the model's JSON could not be parsed."""
+    id: str | None
+    invalid: bool = False
+    """The model's arguments were not what the tool takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a message says."""
+
+    role: str
+    """As stored: human, ai, tool, system, remove, ...; user and assistant in plain dicts."""
+    content: Value
+    id: str | None
+    name: str | None
+    tool_calls: tuple[ToolCall, ...]
+    fields: Mapping[Value, Value]
+    """All of it as stored."""
+
+
+def as_message(value: Value) -> Message | None:
+    """A value as a message; None if it is not one."""
+    fields = value.payload if isinstance(value, Tagged) else value
+    if not isinstance(fields, dict) or "content" not in fields:
+        return None
+    role = _class_role(value.type, fields) if isinstance(value, Tagged) else _dict_role(fields)
+    if role is None:
+        return None
+    return Message(
+        role=role,
+        content=fields["content"],
+        id=_text(fields.get("id")),
+        name=_text(fields.get("name")),
+        tool_calls=tuple(_tool_calls(fields)),
+        fields=fields,
+    )
+
+
+def content_text(content: Value) -> str:
+    """The text of a message's content; blocks of other kinds as their kind in brackets."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(_block_text(block) for block in content)
+    return ""
+
+
+def _block_text(block: Value) -> str:
+    if isinstance(block, str):
+        return block
+    if not isinstance(block, dict):
+        return "[?]"
+    text = block.get("text")
+    return text if isinstance(text, str) else f"[{_text(block.get('type')) or '?'}]"
+
+
+def _class_role(type_name: str, fields: Mapping[Value, Value]) -> str | None:
+    name = type_name.rpartition(".")[2].removesuffix("Chunk")
+    if not name.endswith("Message"):
+        return None
+    return _ROLES.get(name) or _text(fields.get("role")) or _text(fields.get("type")) or name
+
+
+def _dict_role(fields: Mapping[Value, Value]) -> str | None:
+    kind = _text(fields.get("type"))
+    return _text(fields.get("role")) or (kind if kind in _DICT_TYPES else None)
+
+
+def _tool_calls(fields: Mapping[Value, Value]) -> list[ToolCall]:
+    extra = fields.get("additional_kwargs")
+    calls = fields.get("tool_calls") or (
+        extra.get("tool_calls") if isinstance(extra, dict) else None
+    )
+    invalid = fields.get("invalid_tool_calls")
+    return [
+        *(_tool_call(call) for call in (calls if isinstance(calls, list) else [])),
+        *(
+            _tool_call(call, invalid=True)
+            for call in (invalid if isinstance(invalid, list) else [])
+        ),
+    ]
+
+
+def _tool_call(call: Value, *, invalid: bool = False) -> ToolCall:
+    if isinstance(call, Tagged):
+        call = call.payload
+    fields = call if isinstance(call, dict) else {}
+    # OpenAI's own form holds name and arguments one level deeper.
+    function = fields.get("function")
+    inner = function if isinstance(function, dict) else fields
+    return ToolCall(
+        name=_text(inner.get("name")) or "?",
+        args=inner.get("args", inner.get("arguments")),
+        id=_text(fields.get("id")),
+        invalid=invalid,
+    )
+
+
+def _text(value: Value) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,148 @@
+"""Refs: which checkpoint of a thread a person means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+
+from ckpt_backends.errors import Ambiguous, NotFound, UsageError
+from ckpt_backends.model import Checkpoint
+from ckpt_cli.core.shortrefs import short_refs
+from ckpt_cli.core.times import looks_like_time, parse_time
+
+_PARENTS = re.compile(r"(?P<base>.*?)(?P<ups>(?:~\d*)+)", re.ASCII | re.DOTALL)
+_SHOWN_CANDIDATES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The checkpoints of one namespace, for finding one of them."""
+
+    thread_id: str
+    checkpoints: Sequence[Checkpoint]
+    """Newest first; bodies and metadata are not needed."""
+    head: str | None
+    steps: Callable[[], Mapping[str, int | None]]
+    """Step of each checkpoint id; asked for only by `step:N`, since it reads metadata."""
+    times: Callable[[], Mapping[str, datetime | None]]
+    """Time of each checkpoint id, UTC."""
+
+
+def split_target(text: str, exists: Callable[[str], bool]) -> tuple[str, str | None]:
+    """`THREAD` or `THREAD@REF` as (thread id, ref).
+
+    The whole text is first tried as a thread id, since thread ids are often e-mail addresses.
+    """
+    if "@" not in text or exists(text):
+        return text, None
+    thread_id, _, ref = text.rpartition("@")
+    return (thread_id, ref) if thread_id and ref else (text, None)
+
+
+def resolve(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
+    """The checkpoint id that a ref means. Raises `NotFound`, `Ambiguous` or `UsageError`."""
+    if any(ref == found.key.checkpoint_id for found in line.checkpoints):
+        return ref
+    match = _PARENTS.fullmatch(ref)
+    if match is None:
+        return _base(ref, line, now, zone)
+    start = _base(match["base"] or "head", line, now, zone)
+    ups = [int(up or 1) for up in match["ups"].split("~")[1:]]
+    return _up(start, sum(ups), ref, line)
+
+
+def _base(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
+    if ref == "head":
+        if line.head is None:
+            raise NotFound(f"thread '{line.thread_id}' has no checkpoint in this namespace")
+        return line.head
+    if ref.startswith("step:"):
+        return _only(_of_step(ref, line), ref, line)
+    if ref.startswith("tip:"):
+        return _tip(ref, line)
+    if looks_like_time(ref):
+        return as_of(parse_time(ref, now, zone), line)
+    ids = [found.key.checkpoint_id for found in line.checkpoints]
+    found = [one for one in ids if one.startswith(ref)] + [one for one in ids if one.endswith(ref)]
+    return _only(list(dict.fromkeys(found)), ref, line)
+
+
+def as_of(moment: datetime, line: Line) -> str:
+    """The newest checkpoint that was there at a moment. Raises `NotFound`."""
+    times = line.times()
+    for found in line.checkpoints:
+        at = times.get(found.key.checkpoint_id)
+        if at is not None and at <= moment:
+            return found.key.checkpoint_id
+    known = [at for at in times.values() if at is not None]
+    hint = f"its first checkpoint is of {min(known).isoformat()}" if known else None
+    raise NotFound(
+        f"thread '{line.thread_id}' had no checkpoint at {moment.isoformat()}", hint=hint
+    )
+
+
+def tips(checkpoints: Sequence[Checkpoint]) -> list[str]:
+    """Ids of the checkpoints without children, newest first."""
+    parents = {found.parent_checkpoint_id for found in checkpoints}
+    ids = [found.key.checkpoint_id for found in checkpoints]
+    return [one for one in ids if one not in parents]
+
+
+def _of_step(ref: str, line: Line) -> list[str]:
+    number = ref.removeprefix("step:")
+    if re.fullmatch(r"-?\d{1,9}", number, re.ASCII) is None:
+        raise UsageError(f"'{ref}' is not a step", hint="write it as step:3 or step:-1")
+    steps = line.steps()
+    ids = [found.key.checkpoint_id for found in line.checkpoints]
+    return [one for one in ids if steps.get(one) == int(number)]
+
+
+def _tip(ref: str, line: Line) -> str:
+    found = tips(line.checkpoints)
+    number = ref.removeprefix("tip:")
+    if re.fullmatch(r"\d{1,9}", number, re.ASCII) is None:
+        raise UsageError(f"'{ref}' is not a tip", hint="tip:0 is the newest, tip:1 the next")
+    if int(number) >= len(found):
+        last = len(found) - 1
+        raise NotFound(
+            f"no '{ref}' in thread '{line.thread_id}'", hint=f"its tips are tip:0 to tip:{last}"
+        )
+    return found[int(number)]
+
+
+def _up(start: str, count: int, ref: str, line: Line) -> str:
+    parents = {found.key.checkpoint_id: found.parent_checkpoint_id for found in line.checkpoints}
+    here = start
+    for done in range(count):
+        parent = parents.get(here)
+        if parent is None or parent not in parents:
+            raise NotFound(
+                f"no '{ref}' in thread '{line.thread_id}'",
+                hint=f"only {done} of {count} parents are stored",
+            )
+        here = parent
+    return here
+
+
+def _only(found: list[str], ref: str, line: Line) -> str:
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NotFound(f"no checkpoint '{ref}' in thread '{line.thread_id}'", hint=_nearest(line))
+    shown = ", ".join(found[:_SHOWN_CANDIDATES])
+    more = len(found) - _SHOWN_CANDIDATES
+    raise Ambiguous(
+        f"'{ref}' fits {len(found)} checkpoints of thread '{line.thread_id}'",
+        hint=f"say which: {shown}" + (f" and {more} more" if more > 0 else ""),
+    )
+
+
+def _nearest(line: Line) -> str:
+    ids = [found.key.checkpoint_id for found in line.checkpoints]
+    if not ids:
+        return "this namespace has no checkpoints"
+    short = short_refs(ids)
+    newest = ", ".join(short[one] for one in ids[:_SHOWN_CANDIDATES])
+    return f"newest first: {newest}; `ckpt history THREAD` lists all {len(ids)}"

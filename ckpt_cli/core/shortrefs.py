@@ -1,0 +1,60 @@
+"""Short refs: what people type and read instead of a checkpoint id.
+
+Ids of one thread begin alike, since they begin with their time; their ends differ.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
+
+from ckpt_cli.core.times import looks_like_time
+
+_SHORTEST = 4
+_OTHER_REF = re.compile(
+    r"\d{1,5}"  # a year, a step; a longer number is taken for neither
+    r"|head|(?:step|tip):.*"
+    r"|-.*"  # an option
+    r"|.*~\d*",  # parents of another ref
+    re.ASCII | re.DOTALL,
+)
+
+
+def short_refs(ids: Sequence[str]) -> dict[str, str]:
+    """The shortest end of each id that names it alone among `ids`, at least four characters.
+
+    It is lengthened while it could be read as another kind of ref or begins another id, up to
+    the id itself, which is also what an id gets that another one ends with.
+    """
+    ordered = sorted(ids)
+    by_end = sorted(text[::-1] for text in ids)
+    shared = [0, *(_common(left, right) for left, right in pairwise(by_end)), 0]
+    return {
+        end[::-1]: _readable(end[::-1], max(_SHORTEST, before + 1, after + 1), ordered)
+        for end, before, after in zip(by_end, shared, shared[1:], strict=False)
+    }
+
+
+def _common(left: str, right: str) -> int:
+    """How many characters two texts begin alike with."""
+    length = min(len(left), len(right))
+    for place in range(length):
+        if left[place] != right[place]:
+            return place
+    return length
+
+
+def _readable(full: str, length: int, ordered: list[str]) -> str:
+    for size in range(length, len(full)):
+        ref = full[-size:]
+        other = looks_like_time(ref) or _OTHER_REF.fullmatch(ref)
+        if not other and not _begins_another(ref, full, ordered):
+            return ref
+    return full
+
+
+def _begins_another(ref: str, full: str, ordered: list[str]) -> bool:
+    place = bisect_left(ordered, ref)
+    return any(other.startswith(ref) and other != full for other in ordered[place : place + 2])

@@ -1,0 +1,83 @@
+"""A checkpoint's body and metadata as plain values, tolerant of anything a store may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ckpt_backends.codec import decode, decode_checkpoint
+from ckpt_backends.codec.values import Opaque, Value
+from ckpt_backends.model import Checkpoint
+
+Version = str | int | float
+"""A channel version: padded text by Python savers, a number by LangGraph.js."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a checkpoint body says. A part that is missing or of a wrong type is left empty."""
+
+    v: int
+    """Format of the body: 1 to 4; 0 where it cannot be told."""
+    ts: str | None
+    values: Mapping[str, Value]
+    """Stored channel values, control channels included, delta snapshots still wrapped."""
+    versions: Mapping[str, Version]
+    seen: Mapping[str, Mapping[str, Version]]
+    """Node to the channel versions that it has seen."""
+    pending_sends: list[Value]
+    """Inline Sends, which SQLite keeps in bodies with `v` < 4."""
+    problem: Opaque | None = None
+    """Set where the body could not be read at all."""
+
+
+def read_body(checkpoint: Checkpoint) -> Body:
+    """The body of a checkpoint that was loaded with `body=True`."""
+    raw = decode_checkpoint(checkpoint.body) if checkpoint.body is not None else None
+    problem = raw if isinstance(raw, Opaque) else None
+    fields = raw if isinstance(raw, dict) else {}
+    v, ts, sends = fields.get("v"), fields.get("ts"), fields.get("pending_sends")
+    return Body(
+        v=v if isinstance(v, int) else 0,
+        ts=ts if isinstance(ts, str) else None,
+        values=_text_keys(fields.get("channel_values")),
+        versions=_versions(fields.get("channel_versions")),
+        seen={
+            node: _versions(seen) for node, seen in _text_keys(fields.get("versions_seen")).items()
+        },
+        pending_sends=sends if isinstance(sends, list) else [],
+        problem=problem,
+    )
+
+
+def read_metadata(checkpoint: Checkpoint) -> dict[str, Value]:
+    """The metadata of a checkpoint that was loaded with `metadata=True`; `{}` if unreadable."""
+    if checkpoint.metadata is None:
+        return {}
+    return _text_keys(decode(checkpoint.metadata))
+
+
+def step_from(metadata: Mapping[str, Value]) -> int | None:
+    """`metadata.step`, if it is there and a number."""
+    step = metadata.get("step")
+    return step if isinstance(step, int) and not isinstance(step, bool) else None
+
+
+def source_from(metadata: Mapping[str, Value]) -> str | None:
+    """`metadata.source`: input, loop, update or fork."""
+    source = metadata.get("source")
+    return source if isinstance(source, str) else None
+
+
+def _text_keys(value: Value) -> dict[str, Value]:
+    if not isinstance(value, dict):
+        return {}
+    return {key: item for key, item in value.items() if isinstance(key, str)}
+
+
+def _versions(value: Value) -> dict[str, Version]:
+    return {
+        key: item
+        for key, item in _text_keys(value).items()
+        if isinstance(item, str | int | float) and not isinstance(item, bool)
+    }

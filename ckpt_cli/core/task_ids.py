@@ -1,0 +1,216 @@
+"""Task ids and task paths as LangGraph makes them, so that both can be recognised again.
+
+A task's id is a hash of its checkpoint, namespace, step and node; its path tells what kind of
+task it is. Sources: `langgraph/pregel/_algo.py` (1.2.22, 0.6.11), `langgraph/pregel/algo.py`
+(0.2.70, 0.2.14), `@langchain/langgraph/dist/pregel/algo.js` (1.7.3).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from hashlib import sha1
+from itertools import combinations
+from uuid import UUID, uuid5
+
+PULL = "__pregel_pull"
+PUSH = "__pregel_push"
+SEARCHED = 8
+"""Of so many unsure channels all subsets are tried as a node's triggers."""
+POSITIONS = 12
+"""So many places in the task list are tried, which LangGraph 0.2.14 hashed into the id."""
+_HANDLER = "node_error_handler"
+_HANDLER_END = f", {_HANDLER}, 0000000000"
+_CALL = re.compile(r"~__pregel_push, ~__pregel_pull, (.+), \d{10}, \d{10}", re.DOTALL)
+_INT64 = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What all task ids of one checkpoint are hashed from."""
+
+    checkpoint_id: UUID
+    checkpoint_ns: str
+    step: int
+    """Of the tasks: one more than the checkpoint's."""
+    v: int
+    """Format of the checkpoint body, which decides the hash."""
+    is_numeric: bool
+    """The channel versions are numbers, so that LangGraph.js may have made the ids."""
+
+
+def origin_of(
+    checkpoint_id: str, checkpoint_ns: str, step: int, v: int, *, is_numeric: bool
+) -> Origin | None:
+    """The origin, or None where no task id can be hashed from such a checkpoint."""
+    try:
+        identity = UUID(checkpoint_id)
+    except ValueError:
+        return None
+    if not -_INT64 <= step < _INT64:
+        return None
+    return Origin(identity, checkpoint_ns, step, v, is_numeric)
+
+
+def pull_ids(
+    origin: Origin, node: str, triggers: Iterable[Collection[str]], position: int = 0
+) -> Iterator[str]:
+    """The ids that the task of a node may have, given the sets of channels that may trigger it.
+
+    `position` is the first place in the task list that the node can have.
+    """
+    for names in map(sorted, triggers):
+        yield from _hashes(origin, node, PULL, *names)
+        if origin.v <= 1:
+            for k in range(position, position + POSITIONS):
+                yield _oldest(origin, node, names, k)
+        if origin.is_numeric:
+            yield _javascript(origin, node, PULL, names)
+
+
+def send_ids(origin: Origin, node: str, index: int) -> Iterator[str]:
+    """The ids that the task of the `index`-th pending Send may have."""
+    yield from _hashes(origin, node, PUSH, str(index))
+    if origin.v <= 1:
+        yield _oldest(origin, node, ["__pregel_tasks"], index)
+    if origin.is_numeric:
+        yield _javascript(origin, node, PUSH, str(index))
+
+
+def handler_ids(origin: Origin, handler: str, failed_node: str, failed_id: str) -> Iterator[str]:
+    """The ids that an error handler's task may have; it runs inside the failed task's namespace."""
+    inside = replace(origin, checkpoint_ns=f"{_namespace(origin, failed_node)}:{failed_id}")
+    yield from _hashes(inside, handler, PUSH, _HANDLER, failed_id)
+    if origin.is_numeric:
+        yield _javascript(inside, handler, PUSH, _HANDLER, failed_id)
+
+
+def update_ids(origin: Origin, count: int) -> dict[str, str]:
+    """Id to path of what `update_state` stores where no task of the step fits the update.
+
+    `count` bounds how many updates there can be at once.
+    """
+    found = {str(uuid5(origin.checkpoint_id, "__input__")): ""}
+    for i in range(count):
+        name = f"__interrupt__:{i}" if i else "__interrupt__"
+        found[str(uuid5(origin.checkpoint_id, name))] = f"~__interrupt__, {i:010d}"
+    return found
+
+
+def trigger_sets(known: Collection[str], fired: Collection[str]) -> Iterator[frozenset[str]]:
+    """The sets of channels that may be a node's triggers.
+
+    Newer libraries hash all triggers, and which ones a node has is not stored; older ones (body
+    formats 1 and 2) and LangGraph.js hash those that fired. With more than `SEARCHED` known
+    channels, those that fired are taken as sure, and the search is cut.
+    """
+    sure = frozenset() if len(known) <= SEARCHED else frozenset(fired)
+    unsure = sorted(set(known) - sure)
+    if len(unsure) > SEARCHED:
+        yield frozenset(known)
+    for size in range(min(len(unsure), SEARCHED) + 1):
+        for some in combinations(unsure[:SEARCHED], size):
+            if sure or some:
+                yield sure.union(some)
+
+
+def _hashes(origin: Origin, node: str, *parts: str) -> Iterator[str]:
+    """Format 4 hashes with XXH3, the ones before with SHA-1, or XXH3 under newer libraries."""
+    text = "".join((_namespace(origin, node), str(origin.step), node, *parts))
+    data = origin.checkpoint_id.bytes + _utf8(text)
+    if origin.v > 1:
+        yield _as_uuid(_xxh3(data))
+    if origin.v < 4:
+        yield _as_uuid(sha1(data, usedforsecurity=False).hexdigest())
+
+
+def _oldest(origin: Origin, node: str, triggers: list[str], position: int) -> str:
+    """LangGraph 0.2.14."""
+    task = {
+        "langgraph_step": origin.step,
+        "langgraph_node": node,
+        "langgraph_triggers": triggers,
+        "langgraph_task_idx": position,
+    }
+    return str(uuid5(origin.checkpoint_id, json.dumps((_namespace(origin, node), task))))
+
+
+def _javascript(origin: Origin, node: str, *parts: str | list[str]) -> str:
+    hashed = [_namespace(origin, node), str(origin.step), node, *parts]
+    text = json.dumps(hashed, separators=(",", ":"), ensure_ascii=False)
+    data = sha1(origin.checkpoint_id.bytes + _utf8(text), usedforsecurity=False).digest()
+    return str(UUID(bytes=data[:16], version=5))
+
+
+def _namespace(origin: Origin, node: str) -> str:
+    return f"{origin.checkpoint_ns}|{node}" if origin.checkpoint_ns else node
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _as_uuid(digest: str) -> str:
+    return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+
+
+def _xxh3(data: bytes) -> str:
+    from xxhash import xxh3_128_hexdigest
+
+    return xxh3_128_hexdigest(data)
+
+
+def interrupt_id(namespaces: Iterable[str]) -> str:
+    """The id by which the newest library answers an Interrupt that was stored with its `ns`."""
+    return _xxh3(_utf8("|".join(namespaces)))
+
+
+def pull_path(node: str) -> str:
+    """The path of a node's task, as the column `task_path` has it."""
+    return f"~{PULL}, {node}"
+
+
+def send_path(index: int, v: int) -> str:
+    """The path of the `index`-th Send's task; libraries that write format 4 mark it as no call."""
+    return f"~{PUSH}, {index:010d}, 0000000000" if v >= 4 else f"~{PUSH}, {index:010d}"
+
+
+def handler_path(failed_path: str) -> str:
+    """The path of an error handler's task for a failed task."""
+    return failed_path + _HANDLER_END
+
+
+def pulled_node(path: str) -> str | None:
+    """The node in a node task's path, with or without the step that `durability="exit"` adds."""
+    if path.startswith("~~") and path[2:12].isdigit():
+        path = path[12:]
+    is_pull = path.startswith(f"~{PULL}, ") and not is_handler(path)
+    return path.removeprefix(f"~{PULL}, ") if is_pull else None
+
+
+def running_node(path: str) -> str | None:
+    """The node whose task has this path, or called the `@task` function that has it."""
+    if (call := _CALL.fullmatch(path)) is not None:
+        return call[1]
+    node = pulled_node(path)
+    return node if node is not None and path == pull_path(node) else None
+
+
+def sent_index(path: str) -> int | None:
+    """The Send's index in a Send task's path."""
+    parts = path.split(", ")
+    is_send = parts[0] == f"~{PUSH}" and parts[2:] in ([], ["0000000000"])
+    digits = parts[1] if is_send and len(parts) > 1 else ""
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
+
+
+def is_handler(path: str) -> bool:
+    """Whether the path is an error handler's."""
+    return path.endswith(_HANDLER_END)
+
+
+def is_call(path: str) -> bool:
+    """Whether the path is that of a `@task` function called by another task."""
+    return path.startswith(f"~{PUSH}, ~")

@@ -1,0 +1,282 @@
+"""The tasks of a checkpoint, what is next, and what it waits for, from the rows alone.
+
+LangGraph computes the tasks of a superstep from the graph and the checkpoint; here the graph is
+not at hand. Sends are stored, ready nodes show in the channels (`triggers`), and which writes
+belong to which task shows in their path or in the hash that is the task's id (`task_ids`).
+Where that is not enough, the answer is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.model import CheckpointKey, Status, Write
+from ckpt_cli.core.attribution import HANDLED, Attribution, Run
+from ckpt_cli.core.state import Body, source_from
+from ckpt_cli.core.task_ids import interrupt_id, is_call, is_handler
+from ckpt_cli.core.triggers import SENDS, START, Readers, find_ready, learn
+
+__all__ = ["Question", "Readers", "Step", "Task", "learn", "plan_step", "status_of", "write_order"]
+
+ERROR = "__error__"
+INTERRUPT = "__interrupt__"
+CONTROL = frozenset({INTERRUPT, "__resume__", ERROR, HANDLED, "__scheduled__"})
+"""Channels that say what happened to a task; a write on any other one is its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One Interrupt that a task raised."""
+
+    interrupt_id: str | None
+    """None where neither the id nor the namespace that it is made from is stored."""
+    task_id: str
+    node: str | None
+    value: Value
+    answered: bool
+    """The task finished: so LangGraph 1.2 tells it (`pregel/_task_status.py`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One run in the superstep that starts from a checkpoint."""
+
+    id: str | None
+    """None as long as the task stored nothing."""
+    node: str | None
+    path: str
+    """Such as `~__pregel_pull, NODE`, rebuilt where it is not stored; `''` if not known."""
+    finished: bool
+    error: str | None
+    handled: bool
+    """An error handler took the error."""
+    questions: tuple[Question, ...]
+    writes: tuple[Write, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What comes after a checkpoint."""
+
+    tasks: tuple[Task, ...]
+    """Sends in their order, then nodes by name: the graph's own order is not stored."""
+    others: tuple[Task, ...]
+    """Who else stored writes here: error handlers, `@task` calls, `update_state`, unknown ones."""
+    next: tuple[str, ...] | None
+    """The nodes of all tasks, as `get_state_history` gives them; None where unknown."""
+    waiting: tuple[str, ...] | None
+    """The nodes of the tasks without output, as `get_state` of LangGraph 1.2 gives them."""
+    assumed: bool
+    """Nothing stored contradicts the answer, and nothing proves it."""
+
+
+def plan_step(
+    key: CheckpointKey,
+    body: Body,
+    metadata: Mapping[str, Value],
+    writes: Sequence[Write],
+    *,
+    parent_writes: Callable[[], Sequence[Write]],
+    learned_thread: Callable[[], Readers],
+    learned_store: Callable[[], Readers],
+    sub_namespaces: Callable[[], Collection[str]],
+    delta_channels: Collection[str] = (),
+) -> Step:
+    """What comes after a checkpoint, given the writes that are stored on it.
+
+    The callables cost reads, so they are asked only where the answer depends on them: the
+    parent's writes, what `learn` tells of the thread's bodies and of the store's, and the
+    thread's namespaces. A StateGraph's checkpoint of format 4, with paths or hashes that fit,
+    asks none.
+    """
+    runs = Attribution(key, body, metadata, writes, learned_thread, learned_store, sub_namespaces)
+    sends = _sent_nodes(body, parent_writes)
+    if body.v < 1 or sends is None:
+        return _step(runs, is_known=False)
+    runs.plan_sends(sends)
+    ready = find_ready(body, runs.own, learned_thread, delta_channels)
+    runs.plan_nodes(ready.fired)
+    source = source_from(metadata)
+    is_known, is_assumed = True, False
+    for channel in [name for name in ready.unread if not runs.plan_readers(name)]:
+        if runs.has_strangers():
+            is_known = False
+        elif channel == START:
+            # The input of a StateGraph, of which nothing is stored but this.
+            runs.plan_nodes({START: {START}})
+            is_assumed = True
+        elif _all_finished(runs) or (
+            (source != "update" or channel in learned_thread()) and not learned_store().get(channel)
+        ):
+            # A last node, it seems: what ran after it, or what anyone reads, is something else.
+            is_assumed = True
+        else:
+            is_known = False
+    if source == "input" and body.versions and not (runs.sends or runs.nodes):
+        # An input makes something run: here a node of a graph that is not known.
+        is_known = False
+    return _step(runs, is_known=is_known, is_assumed=is_assumed)
+
+
+def status_of(step: Step | None) -> Status:
+    """The status of a thread by the step after its root head; `None` if there is no head."""
+    if step is None:
+        return Status.EMPTY
+    runs = (*step.tasks, *step.others)
+    if any(not question.answered for run in runs for question in run.questions):
+        return Status.INTERRUPTED
+    if any(_failed(run) for run in step.tasks) or any(
+        _failed(run) for run in step.others if _is_part(run, step)
+    ):
+        return Status.ERROR
+    if step.next is None:
+        return Status.UNKNOWN
+    return Status.PENDING if step.next else Status.DONE
+
+
+def owners(step: Step) -> dict[str, Task]:
+    """The task that stored each write, by the write's task id; the null task's are left out."""
+    return {write.task_id: run for run in (*step.tasks, *step.others) for write in run.writes}
+
+
+def write_order(writes: Iterable[Write], step: Step) -> list[Write]:
+    """A checkpoint's writes in the order in which LangGraph applies them.
+
+    Source: `writes_sort_key` in `langgraph/checkpoint/base`; where a layout stores no path, the
+    one of the task that the write belongs to stands in.
+    """
+    owned = owners(step)
+
+    def place(write: Write) -> tuple[str, str, int]:
+        owner = owned.get(write.task_id)
+        return (write.task_path or (owner.path if owner else "")), write.task_id, write.idx
+
+    return sorted(writes, key=place)
+
+
+def _step(runs: Attribution, *, is_known: bool, is_assumed: bool = False) -> Step:
+    nodes = [run for _, run in sorted(runs.nodes.items())]
+    tasks = tuple(_task(run) for run in (*runs.sends, *nodes))
+    return Step(
+        tasks=tasks,
+        others=tuple(_task(run) for run in runs.others()),
+        next=_names(tasks) if is_known else None,
+        waiting=_names(task for task in tasks if not task.finished) if is_known else None,
+        assumed=is_known and is_assumed,
+    )
+
+
+def _all_finished(runs: Attribution) -> bool:
+    planned = [*runs.sends, *runs.nodes.values()]
+    return bool(planned) and all(map(_is_finished, planned))
+
+
+def _is_finished(run: Run) -> bool:
+    return any(write.channel not in CONTROL for write in run.writes)
+
+
+def _names(tasks: Iterable[Task]) -> tuple[str, ...]:
+    return tuple(task.node for task in tasks if task.node is not None)
+
+
+def _task(run: Run) -> Task:
+    is_finished = _is_finished(run)
+    error = next((write for write in reversed(run.writes) if write.channel == ERROR), None)
+    return Task(
+        id=run.writes[0].task_id if run.writes else None,
+        node=run.node,
+        path=run.path,
+        finished=is_finished,
+        error=None if error is None else _error_text(_value(error)),
+        handled=any(write.channel == HANDLED for write in run.writes),
+        questions=tuple(
+            _question(raised, write, run.node, answered=is_finished)
+            for write in run.writes
+            if write.channel == INTERRUPT
+            for raised in _raised(_value(write))
+        ),
+        writes=tuple(run.writes),
+    )
+
+
+def _raised(value: Value) -> list[Value]:
+    """The Interrupts of a write: a list, or a bare one in LangGraph 0.2."""
+    return value if isinstance(value, list) else [value]
+
+
+def _question(raised: Value, write: Write, node: str | None, *, answered: bool) -> Question:
+    fields = _fields(raised)
+    if "value" not in fields:
+        return Question(None, write.task_id, node, raised, answered)
+    identity = fields.get("id", fields.get("interrupt_id"))
+    namespaces = fields.get("ns")
+    if not isinstance(identity, str) or identity == "placeholder-id":
+        identity = None
+        if isinstance(namespaces, list) and all(isinstance(name, str) for name in namespaces):
+            identity = interrupt_id(name for name in namespaces if isinstance(name, str))
+    return Question(identity, write.task_id, node, fields["value"], answered)
+
+
+def _error_text(value: Value) -> str:
+    """An error as text: Python savers store its `repr`, LangGraph.js its name and message."""
+    if isinstance(value, str):
+        return value
+    fields = _fields(value)
+    texts = [text for key in ("name", "message") if isinstance(text := fields.get(key), str)]
+    return ": ".join(texts) or (value.type if isinstance(value, Tagged) else "unreadable")
+
+
+def _sent_nodes(
+    body: Body, parent_writes: Callable[[], Sequence[Write]]
+) -> list[str | None] | None:
+    """The node of each pending Send, None for one that is not readable; None if they all are.
+
+    Bodies before format 4 hold them apart or, where the layout does not store them, leave them
+    among the parent's writes.
+    """
+    packets: Value = body.values.get(SENDS)
+    if body.v < 4:
+        packets = body.pending_sends
+        if packets is None:
+            sent = [write for write in parent_writes() if write.channel == SENDS]
+            sent.sort(key=lambda write: (write.task_path, write.task_id, write.idx))
+            packets = [_value(write) for write in sent]
+    if isinstance(packets, Opaque | Cut):
+        return None
+    return [_sent_node(packet) for packet in packets] if isinstance(packets, list) else []
+
+
+def _sent_node(packet: Value) -> str | None:
+    """The node of a Send: `Send(node, arg)` in Python, `{node, args}` in LangGraph.js."""
+    payload = packet.payload if isinstance(packet, Tagged) else packet
+    node = _fields(packet).get("node")
+    if isinstance(packet, Tagged) and isinstance(payload, list) and payload:
+        node = payload[0]
+    return node if isinstance(node, str) else None
+
+
+def _fields(value: Value) -> dict[Value, Value]:
+    payload = value.payload if isinstance(value, Tagged) else value
+    return payload if isinstance(payload, dict) else {}
+
+
+def _value(write: Write) -> Value:
+    return None if write.value is None else decode(write.value)
+
+
+def _failed(run: Task) -> bool:
+    return run.error is not None and not run.finished and not run.handled
+
+
+def _is_part(run: Task, step: Step) -> bool:
+    """Whether the error of a run that is not planned is one of the step.
+
+    That of a `@task` call is its caller's business. Without a path it is taken for a call where
+    all planned tasks are accounted for.
+    """
+    if is_handler(run.path) or is_call(run.path):
+        return is_handler(run.path)
+    return step.next is None or any(task.id is None for task in step.tasks)

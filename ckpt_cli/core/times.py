@@ -1,0 +1,68 @@
+"""The grammar of moments: `2h`, `1w2d`, `yesterday`, `2026-04-07`, `2026-04-07T10:00`."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, tzinfo
+
+from ckpt_backends.errors import UsageError
+
+_UNITS = {
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+    "mo": timedelta(days=30),
+    "y": timedelta(days=365),
+}
+_DURATION = re.compile(r"(?:\d{1,9}(?:mo|[smhdwy]))+", re.ASCII)
+_PART = re.compile(r"(\d+)(mo|[smhdwy])", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ].*)?", re.ASCII | re.DOTALL)
+_WORDS = ("now", "today", "yesterday")
+
+
+def looks_like_time(text: str) -> bool:
+    """Whether a text is meant as a moment, well-formed or not."""
+    return text in _WORDS or any(form.fullmatch(text) for form in (_DURATION, _DATE))
+
+
+def parse_time(text: str, now: datetime, zone: tzinfo) -> datetime:
+    """A moment: so long ago, a word, or ISO 8601; without a zone it is in `zone`.
+
+    A day stands for its beginning. A month has 30 days and a year 365. Raises `UsageError`.
+    """
+    if _DURATION.fullmatch(text):
+        return _ago(text, now)
+    if text == "now":
+        return now
+    if text in _WORDS:
+        day = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+        return (day - timedelta(days=text == "yesterday")).replace(tzinfo=zone)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise _not_a_time(text) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
+
+
+def parse_duration(text: str) -> timedelta:
+    """A length of time such as `90m` or `1d12h`. Raises `UsageError`."""
+    if _DURATION.fullmatch(text) is None:
+        raise UsageError(f"'{text}' is not a length of time", hint="write it as 30s, 90m, 2h or 7d")
+    try:
+        return sum((_UNITS[unit] * int(n) for n, unit in _PART.findall(text)), timedelta())
+    except OverflowError:
+        raise UsageError(f"'{text}' is too long ago", hint="write it as 30s, 90m or 7d") from None
+
+
+def _ago(text: str, now: datetime) -> datetime:
+    try:
+        return now - parse_duration(text)
+    except OverflowError:
+        raise _not_a_time(text) from None
+
+
+def _not_a_time(text: str) -> UsageError:
+    hint = "write it as 2h, 7d, yesterday, 2026-04-07 or 2026-04-07T10:00"
+    return UsageError(f"'{text}' is not a time", hint=hint)

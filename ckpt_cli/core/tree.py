@@ -1,0 +1,524 @@
+"""The shape of a thread as rows to draw: branches, forks, tips, folded runs, subgraph calls.
+
+`plan_tree` works on `Skeleton`s, which a store's key index can fill; `Plan.shown` then names
+the few checkpoints whose details (`Node`) the picture needs. The oldest comes first and time
+runs down. The branch that leads to the head is drawn straight, the others under their fork.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+Key = tuple[str, str]
+"""Namespace and id of a checkpoint."""
+Trouble = Literal["parent gone", "loop"]
+"""Why a first row is no beginning: its parent is not stored, or its parents led back to it."""
+
+SHORTEST_RUN = 3
+"""Fewer plain steps are not worth a fold."""
+FEWEST_ALIKE = 4
+"""So many quiet calls of one node under one step become one row."""
+LANES = 12
+"""Rows keep so many of their innermost lanes; deeper nesting than this never fits a screen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """What the structure needs of one checkpoint. Empty defaults stand for *not read*."""
+
+    checkpoint_ns: str
+    checkpoint_id: str
+    parent_checkpoint_id: str | None
+    step: int | None = None
+    source: str | None = None
+    """None is drawn as `loop` would be; `undecided` tells where that may be wrong."""
+    ran: tuple[str, ...] | None = None
+    """Nodes that ran to make it; counted where it is folded."""
+    tasks: tuple[str, ...] = ()
+    """Ids of the tasks of its next step, as far as known: the calls of `node:task` hang here."""
+    marked: bool = False
+    """It holds a question, an answer, an error or anything else that must not be folded."""
+    forked_from: str | None = None
+    parents: Mapping[str, str] = field(default_factory=dict)
+    """`metadata.parents`: of each outer namespace, the checkpoint that called this one."""
+
+    @property
+    def key(self) -> Key:
+        return self.checkpoint_ns, self.checkpoint_id
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What a row says of one checkpoint; asked for the checkpoints in `Plan.shown` only."""
+
+    at: datetime | None = None
+    step: int | None = None
+    source: str | None = None
+    ran: tuple[str, ...] = ()
+    """Nodes that ran to make it, one entry per task."""
+    writes: int = 0
+    """Writes stored on it."""
+    next: tuple[str, ...] | None = None
+    """None where it is not known."""
+    questions: tuple[str, ...] = ()
+    """Open questions, one line each."""
+    answered: int = 0
+    errors: tuple[str, ...] = ()
+    forked_from: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One checkpoint."""
+
+    ns: str
+    id: str
+    step: int | None
+    lanes: str
+    """`|` or blank for each column left of the row's own; only the innermost `LANES`."""
+    depth: int
+    """How many lanes there are in truth."""
+    branch: bool = False
+    """It begins a side branch: its last lane is the fork's, and it springs from there."""
+    first: bool = False
+    """It has no parent in the picture."""
+    last: bool = False
+    """It is a tip: nothing follows in its column."""
+    head: bool = False
+    trouble: Trouble | None = None
+    parent: str | None = None
+    """The checkpoint that it is drawn under, or its parent that is not there."""
+
+    @property
+    def key(self) -> Key:
+        return self.ns, self.id
+
+
+@dataclass(frozen=True, slots=True)
+class FoldRow:
+    """A run of plain steps of one branch, oldest first."""
+
+    ns: str
+    ids: tuple[str, ...]
+    parent: str
+    lanes: str
+    depth: int
+    ran: tuple[tuple[str, int], ...]
+    """Nodes with the number of their runs; empty where not all are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """A subgraph call, or several alike, under the step that made it."""
+
+    caller: Key
+    namespaces: tuple[str, ...]
+    keys: tuple[Key, ...]
+    """All their checkpoints, with those of the calls they made themselves."""
+    heads: tuple[Key, ...]
+    """The newest checkpoint of each call."""
+    first: str
+    last: str
+    """Smallest and greatest id in `keys`."""
+    branches: int
+    nested: bool
+    """The call's own tree follows, two columns further in."""
+    lanes: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class SectionRow:
+    """The tree of another namespace begins."""
+
+    ns: str
+    checkpoints: int
+    call: bool
+    """It is a subgraph call whose step is not in the store, not a stateful namespace."""
+
+
+Row = StepRow | FoldRow | CallRow | SectionRow
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything the picture shows, in order."""
+
+    rows: tuple[Row, ...]
+    shown: tuple[Key, ...]
+    """The checkpoints whose details the picture needs."""
+    checkpoints: int
+    branches: int
+    """Tips of the root namespace."""
+    calls: int
+    folded: int
+    """Steps in folds."""
+
+
+def undecided(skeletons: Iterable[Skeleton]) -> list[Key]:
+    """The checkpoints whose `source` and `forked_from` may change the structure.
+
+    First ones, those after a fork, after a question or an error, after a step that stored
+    nothing, and those whose step does not follow their parent's: at all others a run went on.
+    An `update` elsewhere is found only where the caller fills `source` or `marked`.
+    """
+    items = {item.key: item for item in skeletons}
+    children = Counter((item.checkpoint_ns, item.parent_checkpoint_id) for item in items.values())
+    found = []
+    for key, item in items.items():
+        parent = items.get((item.checkpoint_ns, item.parent_checkpoint_id or ""))
+        if item.source is not None:
+            continue
+        if (
+            parent is None
+            or parent.marked
+            or not parent.tasks
+            or children[parent.key] > 1
+            or (item.step is not None and parent.step is not None and item.step != parent.step + 1)
+        ):
+            found.append(key)
+    return found
+
+
+def plan_tree(
+    skeletons: Iterable[Skeleton],
+    *,
+    heads: Mapping[str, str] | None = None,
+    unfold: bool = False,
+    nest: bool = False,
+) -> Plan:
+    """Arrange the checkpoints of one thread in rows.
+
+    `heads` gives a namespace's head where it is not its greatest id. `nest` draws the trees of
+    subgraph calls too; `unfold` shows every checkpoint, hence those as well.
+    """
+    return _Planner(skeletons, heads or {}, unfold, nest or unfold).plan()
+
+
+class _Forest:
+    """The trees of one namespace."""
+
+    def __init__(self, items: dict[str, Skeleton], head: str | None) -> None:
+        self.items = items
+        self.head = head if head in items else max(items)
+        self.parent = {key: _drawn_parent(item, items) for key, item in items.items()}
+        self.loops = _cut_loops(self.parent)
+        self.children: dict[str, list[str]] = {}
+        for key in sorted(items):
+            above = self.parent[key]
+            if above is not None:
+                self.children.setdefault(above, []).append(key)
+        self._find_trunks()
+
+    def _find_trunks(self) -> None:
+        roots = [key for key in sorted(self.items) if self.parent[key] is None]
+        order = list(roots)
+        for key in order:
+            order.extend(self.children.get(key, ()))
+        newest = {}
+        self.trunk: dict[str, str] = {}
+        """Each checkpoint's child that goes on in its column."""
+        for key in reversed(order):
+            below = self.children.get(key)
+            if below:
+                self.trunk[key] = max(below, key=newest.__getitem__)
+            newest[key] = newest[self.trunk[key]] if below else key
+        key = self.head
+        while (above := self.parent[key]) is not None:
+            self.trunk[above] = key
+            key = above
+        self.roots = [root for root in roots if root != key] + [key]
+        self.tips = len(order) - len(self.trunk)
+
+    def trouble(self, key: str) -> Trouble | None:
+        if key in self.loops:
+            return "loop"
+        gone = self.parent[key] is None and self.items[key].parent_checkpoint_id
+        return "parent gone" if gone else None
+
+
+def _drawn_parent(item: Skeleton, items: Mapping[str, Skeleton]) -> str | None:
+    """The parent, or the fork's target where the fork was written as the target's sibling."""
+    target = items.get(item.forked_from) if item.forked_from else None
+    if (
+        target is not None
+        and target.checkpoint_id < item.checkpoint_id
+        and target.parent_checkpoint_id == item.parent_checkpoint_id
+    ):
+        return target.checkpoint_id
+    parent = item.parent_checkpoint_id
+    return parent if parent in items else None
+
+
+def _cut_loops(parent: dict[str, str | None]) -> set[str]:
+    """Cut every loop of parents below its greatest id; the checkpoints that lost their parent."""
+    cut = set()
+    done: set[str] = set()
+    for start in parent:
+        path: list[str] = []
+        here: str | None = start
+        on_path: set[str] = set()
+        while here is not None and here not in done:
+            path.append(here)
+            done.add(here)
+            on_path.add(here)
+            here = parent[here]
+        if here is None or here not in on_path:
+            continue
+        loop = path[path.index(here) :]
+        greatest = max(loop)
+        orphan = loop[loop.index(greatest) - 1]
+        parent[orphan] = None
+        cut.add(orphan)
+    return cut
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a checkpoint is drawn."""
+
+    ns: str
+    id: str
+    lanes: str
+    depth: int
+    branch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call, or several alike, to draw under a step."""
+
+    caller: Key
+    namespaces: tuple[str, ...]
+    lanes: str
+    depth: int
+
+
+class _Planner:
+    def __init__(
+        self, skeletons: Iterable[Skeleton], heads: Mapping[str, str], unfold: bool, nest: bool
+    ) -> None:
+        self.unfold = unfold
+        self.nest = nest
+        by_ns: dict[str, dict[str, Skeleton]] = {}
+        for item in skeletons:
+            by_ns.setdefault(item.checkpoint_ns, {})[item.checkpoint_id] = item
+        self.forests = {ns: _Forest(by_ns[ns], heads.get(ns)) for ns in sorted(by_ns)}
+        self.calls, self.sections = self._hang_calls()
+        self.rows: list[Row] = []
+        self.shown: list[Key] = []
+        self.folded = 0
+        self.run: list[_Place] = []
+
+    def plan(self) -> Plan:
+        if "" in self.forests:
+            self._draw("", "", 0)
+        for ns in self.sections:
+            call = is_call(ns)
+            self.rows.append(SectionRow(ns, len(self.forests[ns].items), call))
+            self._draw(ns, "", 0)
+        root = self.forests.get("")
+        return Plan(
+            rows=tuple(self.rows),
+            shown=tuple(self.shown),
+            checkpoints=sum(len(forest.items) for forest in self.forests.values()),
+            branches=root.tips if root else 0,
+            calls=sum(is_call(ns) for ns in self.forests),
+            folded=self.folded,
+        )
+
+    def _hang_calls(self) -> tuple[dict[Key, list[str]], list[str]]:
+        """The namespaces called from each checkpoint, in order of time, and all the others."""
+        by_task = {
+            (ns, task): (ns, item.checkpoint_id)
+            for ns, forest in self.forests.items()
+            for item in forest.items.values()
+            for task in item.tasks
+        }
+        calls: dict[Key, list[str]] = {}
+        sections = []
+        for ns, forest in self.forests.items():
+            caller = self._caller(ns, by_task) if is_call(ns) else None
+            if caller is not None:
+                calls.setdefault(caller, []).append(ns)
+            elif ns:
+                sections.append(ns)
+        for made in calls.values():
+            made.sort(key=lambda ns: min(self.forests[ns].items))
+        # Stateful namespaces are part of the thread's state; lost calls come after them.
+        return calls, sorted(sections, key=lambda ns: (is_call(ns), ns))
+
+    def _caller(self, ns: str, by_task: Mapping[Key, Key]) -> Key | None:
+        segments = ns.split("|")
+        for place in range(len(segments) - 1, -1, -1):
+            task = segments[place].rpartition(":")[2]
+            caller = by_task.get(("|".join(segments[:place]), task))
+            if caller is not None:
+                return caller
+        first = self.forests[ns].items[min(self.forests[ns].items)]
+        for place in range(len(segments) - 1, -1, -1):
+            outer = "|".join(segments[:place])
+            forest = self.forests.get(outer)
+            if forest is not None and first.parents.get(outer) in forest.items:
+                return outer, first.parents[outer]
+        return None
+
+    def _draw(self, ns: str, lanes: str, depth: int) -> None:
+        """Draw a namespace's trees, without recursion: threads are deeper than Python's stack."""
+        work: list[_Place | _Call] = [*reversed(self._roots(ns, lanes, depth))]
+        while work:
+            item = work.pop()
+            if isinstance(item, _Place) and self._is_plain(item):
+                self.run.append(item)
+            else:
+                self._flush()
+                self._emit(item)
+            work.extend(reversed([*self._below(item)]))
+
+    def _roots(self, ns: str, lanes: str, depth: int) -> list[_Place]:
+        return [_Place(ns, root, lanes, depth) for root in self.forests[ns].roots]
+
+    def _below(self, item: _Place | _Call) -> Iterator[_Place | _Call]:
+        if isinstance(item, _Call):
+            if self.nest:
+                inner = _add_lane(item.lanes, " ")
+                yield from self._roots(item.namespaces[0], inner, item.depth + 1)
+            return
+        forest = self.forests[item.ns]
+        on = forest.trunk.get(item.id)
+        side = _add_lane(item.lanes, " " if on is None else "|")
+        caller = item.ns, item.id
+        for namespaces in self._grouped(self.calls.get(caller, [])):
+            yield _Call(caller, namespaces, side, item.depth + 1)
+        for child in forest.children.get(item.id, ()):
+            if child != on:
+                yield _Place(item.ns, child, side, item.depth + 1, branch=True)
+        if on is not None:
+            yield _Place(item.ns, on, item.lanes, item.depth)
+
+    def _grouped(self, calls: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """One group per call, but a group for many calls of one node that need no attention."""
+        alike: dict[str, list[str]] = {}
+        for ns in calls:
+            alike.setdefault(node_of(ns), []).append(ns)
+        for node, group in alike.items():
+            quiet = node and not self.nest and len(group) >= FEWEST_ALIKE
+            if quiet and not any(self.forests[ns].items[i].marked for ns, i in self._within(group)):
+                yield tuple(group)
+            else:
+                yield from ((ns,) for ns in group)
+
+    def _within(self, namespaces: Iterable[str]) -> list[Key]:
+        """All checkpoints of some namespaces and of the calls they made."""
+        pending = list(namespaces)
+        keys: list[Key] = []
+        for ns in pending:
+            for checkpoint_id in self.forests[ns].items:
+                keys.append((ns, checkpoint_id))
+                pending.extend(self.calls.get((ns, checkpoint_id), ()))
+        return keys
+
+    def _is_plain(self, place: _Place) -> bool:
+        if self.unfold or place.branch:
+            return False
+        forest = self.forests[place.ns]
+        item = forest.items[place.id]
+        parent = forest.parent[place.id]
+        return (
+            parent is not None
+            and len(forest.children[parent]) == 1
+            and len(forest.children.get(place.id, ())) == 1
+            and place.id != forest.head
+            and item.source in {None, "loop"}
+            and not item.marked
+            and (place.ns, place.id) not in self.calls
+        )
+
+    def _flush(self) -> None:
+        run, self.run = self.run, []
+        if len(run) < SHORTEST_RUN:
+            for place in run:
+                self._emit(place)
+            return
+        items = [self.forests[place.ns].items[place.id] for place in run]
+        ran = Counter(node for item in items for node in item.ran or ())
+        known = all(item.ran is not None for item in items)
+        self.rows.append(
+            FoldRow(
+                ns=run[0].ns,
+                ids=tuple(place.id for place in run),
+                parent=self.forests[run[0].ns].parent[run[0].id] or "",
+                lanes=run[0].lanes,
+                depth=run[0].depth,
+                ran=tuple(ran.items()) if known else (),
+            )
+        )
+        self.folded += len(run)
+
+    def _emit(self, item: _Place | _Call) -> None:
+        if isinstance(item, _Call):
+            self._emit_call(item)
+            return
+        forest = self.forests[item.ns]
+        skeleton = forest.items[item.id]
+        row = StepRow(
+            ns=item.ns,
+            id=item.id,
+            step=skeleton.step,
+            lanes=item.lanes,
+            depth=item.depth,
+            branch=item.branch,
+            first=forest.parent[item.id] is None,
+            last=item.id not in forest.trunk,
+            head=item.id == forest.head,
+            trouble=forest.trouble(item.id),
+            parent=forest.parent[item.id] or skeleton.parent_checkpoint_id,
+        )
+        self.rows.append(row)
+        self.shown.append(row.key)
+
+    def _emit_call(self, call: _Call) -> None:
+        keys = self._within(call.namespaces)
+        heads = tuple((ns, self.forests[ns].head) for ns in call.namespaces)
+        row = CallRow(
+            caller=call.caller,
+            namespaces=call.namespaces,
+            keys=tuple(keys),
+            heads=heads,
+            first=min(checkpoint_id for _, checkpoint_id in keys),
+            last=max(checkpoint_id for _, checkpoint_id in keys),
+            branches=max(self.forests[ns].tips for ns in call.namespaces),
+            nested=self.nest,
+            lanes=call.lanes,
+            depth=call.depth,
+        )
+        self.rows.append(row)
+        if not self.nest:
+            self.shown.extend(heads)
+
+
+def is_call(ns: str) -> bool:
+    """Whether a namespace belongs to one call of a subgraph; others keep state over calls."""
+    return ":" in _own_segment(ns)
+
+
+def node_of(ns: str) -> str:
+    """The node that made the call, or the name of a stateful namespace."""
+    return _own_segment(ns).rpartition(":")[0] or _own_segment(ns)
+
+
+def _own_segment(ns: str) -> str:
+    """The last segment that is not the number of a further call in the same task."""
+    segments = ns.split("|")
+    while len(segments) > 1 and segments[-1].isdecimal():
+        segments.pop()
+    return segments[-1]
+
+
+def _add_lane(lanes: str, lane: str) -> str:
+    return (lanes + lane)[-LANES:]

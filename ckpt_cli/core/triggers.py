@@ -1,0 +1,167 @@
+"""Which nodes a checkpoint body makes ready to run, from its channels alone.
+
+A channel that holds something, in a version that a subscribed node has not seen, makes that node
+run next. Who subscribes to what is the graph's own knowledge; it shows in channel names
+(`branch:to:NODE`, `join:A+B:NODE`, ...) and in `versions_seen`. Source: `_triggers` and
+`prepare_next_tasks` in `langgraph/pregel/_algo.py`, 0.2.14 to 1.2.22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_cli.core.state import Body, Version
+
+SENDS = "__pregel_tasks"
+START = "__start__"
+NOT_NODES = frozenset({"__input__", "__interrupt__", "__snapshot_bumps__"})
+"""Keys of `versions_seen` that are no nodes."""
+
+Readers = Mapping[str, Collection[str]]
+"""Channel to the nodes that subscribe to it."""
+
+
+@dataclass(slots=True)
+class Ready:
+    """The nodes that are ready, and the channels that hold something nobody is known to read."""
+
+    fired: dict[str, set[str]] = field(default_factory=dict)
+    """Node to the channels that made it ready."""
+    unread: list[str] = field(default_factory=list)
+    """`__start__`, or a node's own channel (body formats 1 and 2)."""
+
+
+def learn(bodies: Iterable[Body]) -> dict[str, set[str]]:
+    """Channel to the nodes that read it, as checkpoint bodies show.
+
+    A channel that was emptied without a known reader is in it with none.
+    """
+    readers: dict[str, set[str]] = {}
+    for body in bodies:
+        for node, seen in body.seen.items():
+            for channel in seen if node not in NOT_NODES else ():
+                readers.setdefault(channel, set()).add(node)
+        for channel in body.versions:
+            if (named := named_node(channel)) is not None:
+                readers.setdefault(channel, set()).add(named)
+            elif channel not in body.values:
+                readers.setdefault(channel, set())
+    return readers
+
+
+def find_ready(
+    body: Body, own: Readers, learned_thread: Callable[[], Readers], delta_channels: Iterable[str]
+) -> Ready:
+    """The nodes that are ready; `own` is what the body itself tells of its readers."""
+    ready = Ready()
+    is_state_graph = _is_state_graph(body)
+    channels = [name for name, value in body.values.items() if is_available(name, value)]
+    if not is_state_graph:
+        # A DeltaChannel between snapshots is stored nowhere, and only in a graph made of bare
+        # Pregel nodes can one trigger a node.
+        stored = body.values.keys()
+        channels += [c for c in delta_channels if c in body.versions and c not in stored]
+    for channel in channels:
+        if channel == SENDS:
+            continue
+        nodes = set(own.get(channel, ()))
+        if not is_state_graph:
+            nodes.update(learned_thread().get(channel, ()))
+        elif not nodes and channel == START and has_branches(body):
+            nodes = {START}
+        if not nodes and channel in body.versions and _is_read(body, channel):
+            ready.unread.append(channel)
+        for node in nodes - NOT_NODES:
+            if is_new(body, channel, node):
+                ready.fired.setdefault(node, set()).add(channel)
+    return ready
+
+
+def named_node(channel: str) -> str | None:
+    """The node that a channel's name says it triggers."""
+    kind, _, rest = channel.partition(":")
+    if kind == "start":
+        return rest or None
+    if kind == "branch" and rest.startswith("to:"):
+        return rest.removeprefix("to:") or None
+    if kind in ("branch", "join") and ":" in rest and not channel.endswith("::then"):
+        return rest.rpartition(":")[2] or None
+    return None
+
+
+def is_available(channel: str, value: Value) -> bool:
+    """Whether a stored channel value is one that can trigger a node."""
+    if isinstance(value, list) and len(value) == 2:
+        if channel.startswith(("branch:", "join:")) and isinstance(value[1], bool):
+            # A channel of a deferred node: `[value, finished]`.
+            return value[1] and (_is_joined(channel, value[0]) or not channel.startswith("join:"))
+        if channel.endswith("::then"):
+            expected, seen = map(_members, value)
+            return bool(expected) and expected == seen
+    if channel.startswith("join:") and named_node(channel) is not None:
+        return _is_joined(channel, value)
+    return True
+
+
+def is_new(body: Body, channel: str, node: str) -> bool:
+    """Whether a node has not seen the version of a channel that holds something."""
+    seen = body.seen.get(node)
+    version = body.versions.get(channel)
+    if version is None:
+        return seen is None and body.v >= 4
+    if seen is None or channel not in seen:
+        return True
+    return _is_greater(version, seen[channel])
+
+
+def has_branches(body: Body) -> bool:
+    """Whether the body is of a StateGraph in today's form, whose channels name their nodes."""
+    return body.v >= 3 and any(name.startswith("branch:to:") for name in body.versions)
+
+
+def _is_read(body: Body, channel: str) -> bool:
+    """Whether somebody must read the channel, or may: one that a node writes its own name to.
+
+    The latter are of LangGraph before 0.3.15.
+    """
+    return channel == START or (body.v < 4 and body.values.get(channel) == channel)
+
+
+def _is_state_graph(body: Body) -> bool:
+    """Whether it is a graph whose state channels trigger nothing; `@entrypoint` is one too."""
+    return any(name == START or named_node(name) is not None for name in body.versions)
+
+
+def _is_joined(channel: str, value: Value) -> bool:
+    """Whether all nodes that a join waits for have arrived.
+
+    Their names may themselves hold a plus sign, so not the names but their length is compared.
+    """
+    members = _members(value)
+    awaited = channel.removeprefix("join:").rpartition(":")[0]
+    return bool(members) and sum(map(len, members)) + len(members) - 1 == len(awaited)
+
+
+def _members(value: Value) -> set[str]:
+    items = value.payload if isinstance(value, Tagged) else value
+    if isinstance(items, Cut | Opaque) or not isinstance(items, list):
+        return set()
+    if len(items) == 1 and isinstance(items[0], list):
+        items = items[0]
+    return {item for item in items if isinstance(item, str)}
+
+
+def _is_greater(version: Version, seen: Version) -> bool:
+    if isinstance(version, str) and isinstance(seen, str):
+        return version > seen
+    return _number(version) > _number(seen)
+
+
+def _number(version: Version) -> float:
+    """The counter of a version, where a thread holds text and numbers side by side."""
+    try:
+        return float(version.partition(".")[0]) if isinstance(version, str) else float(version)
+    except (ValueError, OverflowError):
+        return 0.0

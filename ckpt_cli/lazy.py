@@ -1,0 +1,128 @@
+"""A command group that imports a command only when it runs.
+
+Help and completion are answered from the table of `CommandRef`s alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import typer
+import typer.core
+import typer.main
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context, Parameter
+    from typer._click.formatting import HelpFormatter
+    from typer._click.shell_completion import CompletionItem
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRef:
+    """Where a command is and what help says of it."""
+
+    target: str
+    """`package.module:function`, or `package.module:GROUP` for a group of commands."""
+    summary: str
+    """The first line of the command's own help; a test keeps them equal."""
+    panel: str
+    """Heading that it is listed under."""
+
+
+class GlobalOption(typer.core.TyperOption):
+    """An option that every command takes, listed under its own heading in help."""
+
+
+class SectionedCommand(typer.core.TyperCommand):
+    """A command whose help lists its own options before those that all commands share."""
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        write_options(self.get_params(ctx), ctx, formatter)
+
+
+def write_options(params: Sequence[Parameter], ctx: Context, formatter: HelpFormatter) -> None:
+    """Write the help sections Arguments, Options and Global options."""
+    sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+    sections["Global options"] = []
+    for param in params:
+        record = param.get_help_record(ctx)
+        if record is None:
+            continue
+        if isinstance(param, GlobalOption):
+            sections["Global options"].append(record)
+        else:
+            argument = param.param_type_name == "argument"
+            sections["Arguments" if argument else "Options"].append(record)
+    for title, rows in sections.items():
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """Commands by name, each imported when it is called."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        refs: Mapping[str, CommandRef],
+        help: str,  # noqa: A002 - click's name for it
+        options: Callable[[], list[Parameter]],
+    ) -> None:
+        super().__init__(
+            name=name, help=help, rich_markup_mode=None, no_args_is_help=True, params=options()
+        )
+        self.refs = refs
+        self._options = options
+
+    def list_commands(self, ctx: Context) -> list[str]:  # noqa: ARG002
+        return list(self.refs)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:  # noqa: ARG002
+        ref = self.refs.get(cmd_name)
+        return None if ref is None else load_command(cmd_name, ref, self._options)
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        write_options(self.get_params(ctx), ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002
+        for panel, rows in groupby(self.refs.items(), lambda item: item[1].panel):
+            with formatter.section(panel):
+                formatter.write_dl([(name, ref.summary) for name, ref in rows])
+
+    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
+        from typer._click.shell_completion import CompletionItem
+
+        names = [
+            CompletionItem(name, help=ref.summary)
+            for name, ref in self.refs.items()
+            if name.startswith(incomplete)
+        ]
+        # TyperGroup's own would import every command to ask for its help.
+        return names + super(typer.core.TyperGroup, self).shell_complete(ctx, incomplete)
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, Command | None, list[str]]:
+        # "Did you mean" looks at the keys only.
+        self.commands = dict.fromkeys(self.refs, self)
+        return super().resolve_command(ctx, args)
+
+
+def load_command(name: str, ref: CommandRef, options: Callable[[], list[Parameter]]) -> Command:
+    """Import one command and add the options that all commands share."""
+    module, _, attribute = ref.target.partition(":")
+    found: Any = getattr(import_module(module), attribute)
+    if isinstance(found, Mapping):
+        return LazyGroup(name=name, refs=found, help=ref.summary, options=options)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(name, cls=SectionedCommand)(found)
+    command = typer.main.get_command(single)
+    command.params.extend(options())
+    return command

@@ -1,0 +1,90 @@
+"""Options that commands share: the global ones, and those with the same meaning in several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ckpt_cli.lazy import GlobalOption
+
+if TYPE_CHECKING:
+    from typer._click.core import Context, Parameter
+
+FORMATS = ("auto", "table", "json", "ndjson", "tsv")
+COLORS = ("auto", "always", "never")
+
+
+def global_options() -> list[Parameter]:
+    """The options that stand before or after any command; the later one wins."""
+    return [
+        _value(["-s", "--store"], "URL", "SQLite file, store URL or profile [env: CKPT_STORE]."),
+        _value(["--config"], "FILE", "Read profiles from this file."),
+        _value(
+            ["-o", "--output"],
+            "FORMAT",
+            "auto, table, json, ndjson or tsv; auto is a table on a terminal, TSV in a pipe.",
+            FORMATS,
+        ),
+        _value(["--color"], "WHEN", "auto, always or never [env: NO_COLOR].", COLORS),
+        _flag(["--copy"], "Read a private copy of a SQLite file and its log."),
+        _flag(["--no-pager"], "Do not page long answers."),
+        _flag(["--utc"], "Show times in UTC, not in this machine's zone."),
+        _flag(["-q", "--quiet"], "No notes on stderr."),
+        _flag(["-v", "--verbose"], "More notes on stderr."),
+        _flag(["--debug"], "Show the traceback of an error."),
+    ]
+
+
+def _value(
+    names: list[str], metavar: str, text: str, choices: tuple[str, ...] | None = None
+) -> Parameter:
+    def keep(ctx: Context, param: Parameter, value: str | None) -> None:
+        if value is None:
+            return
+        if choices is not None and value not in choices:
+            raise typer.BadParameter(f"'{value}' is not one of {', '.join(choices)}")
+        _remember(ctx, param, value)
+
+    return GlobalOption(
+        param_decls=names, metavar=metavar, help=text, callback=keep, expose_value=False
+    )
+
+
+def _flag(names: list[str], text: str) -> Parameter:
+    def keep(ctx: Context, param: Parameter, value: bool) -> None:
+        if value:
+            _remember(ctx, param, value)
+
+    return GlobalOption(
+        param_decls=names, is_flag=True, help=text, callback=keep, expose_value=False
+    )
+
+
+def _remember(ctx: Context, param: Parameter, value: Any) -> None:
+    ctx.find_root().obj.settings[param.name] = value
+
+
+Thread = Annotated[
+    str,
+    typer.Argument(metavar="THREAD[@REF]", help="Thread id, perhaps with a checkpoint."),
+]
+OptionalThread = Annotated[
+    str | None,
+    typer.Argument(metavar="[THREAD[@REF]]", help="Thread id, perhaps with a checkpoint."),
+]
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="REF", help="The checkpoint; THREAD is then never split at '@'."),
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--ns", metavar="NAMESPACE", help="Checkpoint namespace; the root if not given."),
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", metavar="TIME", help="The head as of then: 2h, yesterday, 2026-04-07."),
+]
+ExitCode = Annotated[
+    bool, typer.Option("--exit-code", help="Exit 1 if anything was found, 0 if not.")
+]

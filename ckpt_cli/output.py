@@ -1,0 +1,184 @@
+"""The only writer of stdout.
+
+An answer is either a stream of records with columns, or a document with a text form.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, TextIO
+
+from ckpt_cli.render.lines import Line, Style
+from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
+from ckpt_cli.render.text import safe_json, safe_text
+
+_UNLIMITED = 1_000_000
+_ANSI: Mapping[Style, str] = {
+    "dim": "2",
+    "bold": "1",
+    "add": "32",
+    "remove": "31",
+    "change": "33",
+    "head": "1;36",
+    "error": "1;31",
+    "question": "1;33",
+    "id": "33",
+    "time": "2",
+    "node": "36",
+}
+
+
+class Output:
+    """Where the answer goes, in the format that the user chose."""
+
+    def __init__(
+        self, chosen: str, *, color: str, pager: bool, stream: TextIO | None = None
+    ) -> None:
+        self._stream = stream or sys.stdout
+        self._terminal = self._stream.isatty()
+        self._chosen = chosen
+        self._pager = pager and self._terminal
+        self._color = color == "always" or (
+            color == "auto"
+            and self._terminal
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM") != "dumb"
+        )
+
+    @property
+    def width(self) -> int:
+        """Columns that a line may take; without limit where no terminal reads it."""
+        return shutil.get_terminal_size().columns if self._terminal else _UNLIMITED
+
+    @property
+    def unicode(self) -> bool:
+        """Whether box characters can be printed."""
+        return (self._stream.encoding or "").lower().replace("-", "").startswith("utf")
+
+    @property
+    def machine(self) -> bool:
+        """Whether the answer is read by a program as JSON."""
+        return self._chosen in {"json", "ndjson"}
+
+    def records(
+        self,
+        rows: Iterable[Record],
+        columns: Sequence[Column],
+        *,
+        rest: Callable[[], str] | None = None,
+    ) -> None:
+        """Print a list. `rest`, if given, says below a table what it leaves out."""
+        if self._chosen == "json":
+            self._print(_json_array(rows))
+        elif self._chosen == "ndjson":
+            self._print(map(_json_line, rows))
+        elif self._chosen == "tsv" or (self._chosen == "auto" and not self._terminal):
+            self._print(tsv_lines(rows, columns))
+        else:
+            lines = self._painted(table_lines(rows, columns, self.width))
+            self._page(chain(lines, _below(rest)))
+
+    def document(
+        self,
+        record: Callable[[], Any],
+        text: Callable[[], Iterable[Line]],
+        *,
+        rows: Callable[[], Iterable[Record]],
+        columns: Sequence[Column],
+    ) -> None:
+        """Print one thing: as JSON, as text, or its parts as TSV when that is asked for."""
+        if self._chosen == "json":
+            self._print([safe_json(json.dumps(record(), ensure_ascii=False, indent=2))])
+        elif self._chosen == "ndjson":
+            found = record()
+            self._print(map(_json_line, found if isinstance(found, list) else [found]))
+        elif self._chosen == "tsv":
+            self._print(tsv_lines(rows(), columns))
+        else:
+            self._page(self._painted(text()))
+
+    def raw(self, data: bytes) -> None:
+        """Write bytes as they are. Refused on a terminal, which would obey them."""
+        if self._terminal:
+            from ckpt_backends.errors import Refused
+
+            raise Refused(
+                "raw bytes are not written to a terminal", hint="send them to a file or a pipe"
+            )
+        self._stream.flush()
+        self._stream.buffer.write(data)
+
+    def _painted(self, lines: Iterable[Line]) -> Iterator[str]:
+        paint = _painted if self._color else _unpainted
+        return map(paint, lines)
+
+    def _print(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._stream.write(line)
+            self._stream.write("\n")
+
+    def _page(self, lines: Iterable[str]) -> None:
+        command = _pager_command() if self._pager else None
+        if command is None:
+            self._print(lines)
+            return
+        options = {"LESS": "FRX", **os.environ}
+        # The user's own choice of pager, run by the shell as git does.
+        pager = subprocess.Popen(  # noqa: S602
+            command, shell=True, stdin=subprocess.PIPE, text=True, encoding="utf-8", env=options
+        )
+        assert pager.stdin is not None  # noqa: S101
+        try:
+            for line in lines:
+                pager.stdin.write(line + "\n")
+            pager.stdin.close()
+        except BrokenPipeError:
+            pass
+        finally:
+            pager.wait()
+
+
+def _pager_command() -> str | None:
+    command = os.environ.get("PAGER", "less").strip()
+    if not command or command == "cat" or shutil.which(command.split()[0]) is None:
+        return None
+    return command
+
+
+def _json_line(record: Any) -> str:
+    return safe_json(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
+
+
+def _json_array(rows: Iterable[Record]) -> Iterator[str]:
+    """A JSON array with one record a line, so that it streams and diffs well."""
+    line, empty = "[", True
+    for row in rows:
+        yield line if empty else line + ","
+        line, empty = _json_line(row), False
+    if empty:
+        yield "[]"
+    else:
+        yield line
+        yield "]"
+
+
+def _below(rest: Callable[[], str] | None) -> Iterator[str]:
+    if rest is not None and (text := rest()):
+        yield safe_text(text)
+
+
+def _painted(line: Line) -> str:
+    return "".join(
+        f"\x1b[{_ANSI[style]}m{text}\x1b[0m" if style in _ANSI else text
+        for text, style in line.spans
+    )
+
+
+def _unpainted(line: Line) -> str:
+    return "".join(text for text, _ in line.spans)

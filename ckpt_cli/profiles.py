@@ -1,0 +1,115 @@
+"""Named stores, from `ckpt.toml`, `[tool.ckpt]` of `pyproject.toml`, or the user's config folder.
+
+    default = "prod"
+
+    [stores.prod]
+    url = "postgresql://reader:${PGPASSWORD}@db/agents"
+
+The nearest file wins: this folder and those above it, then `$XDG_CONFIG_HOME/ckpt/ckpt.toml`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ckpt_backends.errors import UsageError
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One named store."""
+
+    name: str
+    url: str
+    """As written: `${NAME}` is not yet replaced, so it can be printed redacted."""
+    params: Mapping[str, str]
+    """What the layout needs to be told; joined to the URL's query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """All named stores of one configuration file."""
+
+    source: Path | None
+    default: str | None
+    stores: Mapping[str, Profile]
+
+
+def load_profiles(chosen: str | None, folder: Path) -> Profiles:
+    """The profiles of the file `chosen`, or of the nearest one from `folder` upwards.
+
+    Raises `UsageError` for a file that is missing, unreadable or of a wrong shape.
+    """
+    if chosen is not None:
+        return _parse(Path(chosen), _read(Path(chosen)))
+    for path in _candidates(folder):
+        if path.is_file():
+            table = _read(path)
+            if path.name == "pyproject.toml":
+                table = table.get("tool", {}).get("ckpt")  # type: ignore[attr-defined]
+            if table is not None:
+                return _parse(path, table)
+    return Profiles(None, None, {})
+
+
+def expand(text: str, environment: Mapping[str, str]) -> str:
+    """Replace each `${NAME}`. Raises `UsageError` for a variable that is not set."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in environment:
+            raise UsageError(
+                f"the profile needs the environment variable '{name}'",
+                hint=f"set it: export {name}=...",
+            )
+        return environment[name]
+
+    return _VARIABLE.sub(value, text)
+
+
+def _candidates(folder: Path) -> Iterator[Path]:
+    for place in (folder, *folder.parents):
+        yield place / "ckpt.toml"
+        yield place / "pyproject.toml"
+    home = os.environ.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
+    yield Path(home) / "ckpt" / "ckpt.toml"
+
+
+def _read(path: Path) -> dict[str, object]:
+    import tomllib
+
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise UsageError(f"cannot read '{path}': no such file") from None
+    except OSError as error:
+        raise UsageError(f"cannot read '{path}': {(error.strerror or '').lower()}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"cannot read '{path}': {error}") from error
+
+
+def _parse(path: Path, table: object) -> Profiles:
+    if not isinstance(table, dict):
+        raise UsageError(f"'{path}': ckpt's settings are not a table")
+    stores = table.get("stores", {})
+    default = table.get("default")
+    if not isinstance(stores, dict) or not (default is None or isinstance(default, str)):
+        raise UsageError(f"'{path}': expected [stores.NAME] tables and default = \"NAME\"")
+    return Profiles(path, default, {name: _profile(path, name, it) for name, it in stores.items()})
+
+
+def _profile(path: Path, name: str, table: object) -> Profile:
+    if not isinstance(table, dict) or not isinstance(table.get("url"), str):
+        raise UsageError(
+            f"'{path}': profile '{name}' has no url",
+            hint=f'write [stores.{name}] and url = "agent.db"',
+        )
+    params = {key: str(value) for key, value in table.items() if key != "url"}
+    return Profile(name, table["url"], params)

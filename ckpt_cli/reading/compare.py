@@ -1,0 +1,46 @@
+"""Two checkpoints side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from ckpt_backends.codec.values import Value
+from ckpt_cli.core.changes import ChannelChange, diff_channels
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What differs between two checkpoints."""
+
+    before: Moment | None
+    """None where the later one has no stored parent to compare with."""
+    after: Moment
+    changes: Mapping[str, ChannelChange]
+
+
+def compare(first: Target, second: Target | None, channels: Collection[str] | None) -> Comparison:
+    """From the first checkpoint to the second; with one alone, from its parent to it."""
+    if second is None:
+        after, here = _read(first, first.checkpoint_id, channels)
+        parent = after.checkpoint.parent_checkpoint_id
+        known = {one.key.checkpoint_id for one in first.reader.index(first.checkpoint_ns)}
+        if parent is None or parent not in known:
+            return Comparison(None, after, diff_channels({}, here))
+        before, there = _read(first, parent, channels)
+    else:
+        before, there = _read(first, first.checkpoint_id, channels)
+        after, here = _read(second, second.checkpoint_id, channels)
+    return Comparison(before, after, diff_channels(there, here))
+
+
+def _read(
+    target: Target, checkpoint_id: str, channels: Collection[str] | None
+) -> tuple[Moment, Mapping[str, Value]]:
+    moment = target.reader.moment(target.checkpoint_ns, checkpoint_id)
+    values = target.reader.state(moment, channels).values
+    if channels is not None:
+        values = {name: value for name, value in values.items() if name in channels}
+    return moment, values

@@ -1,0 +1,96 @@
+"""Questions that wait, over all threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from ckpt_backends.model import CheckpointKey, Thread
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.tasks import INTERRUPT, Question
+from ckpt_cli.reading.thread import Moment, ThreadReader
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One open question, where it was asked."""
+
+    key: CheckpointKey
+    question: Question
+    since: datetime | None
+    """Time of the checkpoint whose step asked it."""
+
+
+def open_questions(
+    store: Store,
+    thread_id: str | None,
+    before: datetime | None,
+    watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
+) -> Iterator[Waiting]:
+    """The open questions of one thread, or of all, those of the newest thread first.
+
+    With `before`, only those that were asked by then. A thread's head is read only if an
+    Interrupt is stored on it.
+    """
+    if thread_id is not None:
+        found = of_thread(ThreadReader(store, thread_id))
+    else:
+        found = (
+            waiting
+            for thread in watch(store.threads())
+            if _may_ask(store, thread)
+            for waiting in of_thread(ThreadReader(store, thread.thread_id))
+        )
+    for waiting in found:
+        if before is None or (waiting.since is not None and waiting.since <= before):
+            yield waiting
+
+
+def of_thread(reader: ThreadReader) -> Iterator[Waiting]:
+    """The open questions of a thread's head."""
+    head = reader.head("")
+    if head is not None:
+        yield from _leaves(reader, reader.moment("", head))
+
+
+def _may_ask(store: Store, thread: Thread) -> bool:
+    if thread.head is None:
+        return False
+    found = store.writes(
+        thread.thread_id, checkpoint_ns="", checkpoint_ids=[thread.head], channels=[INTERRUPT]
+    )
+    return any(True for _ in found)
+
+
+def _leaves(reader: ThreadReader, moment: Moment) -> Iterator[Waiting]:
+    """Open questions of a checkpoint, each in the innermost subgraph call that asked it.
+
+    The same Interrupt is stored at every level, from the node that asked up to the root.
+    """
+    for task in (*moment.step.tasks, *moment.step.others):
+        own = [question for question in task.questions if not question.answered]
+        if not own:
+            continue
+        inner = list(_inside(reader, moment.key, task.id, task.node))
+        asked = {waiting.question.interrupt_id for waiting in inner}
+        yield from inner
+        for question in own:
+            if not inner or (
+                question.interrupt_id is not None and question.interrupt_id not in asked
+            ):
+                yield Waiting(moment.key, question, moment.at)
+
+
+def _inside(
+    reader: ThreadReader, key: CheckpointKey, task_id: str | None, node: str | None
+) -> Iterator[Waiting]:
+    """Open questions of the subgraphs that a task called, or of the stateful one it is."""
+    outer = f"{key.checkpoint_ns}|" if key.checkpoint_ns else ""
+    stateful, call = f"{outer}{node}", f"{outer}{node}:{task_id}"
+    for ns in reader.namespaces:
+        again = ns.removeprefix(f"{call}|")  # the second call in one task is `node:task|1`
+        if ns in {stateful, call} or (again != ns and again.isdigit()):
+            head = reader.head(ns)
+            if head is not None:
+                yield from _leaves(reader, reader.moment(ns, head))

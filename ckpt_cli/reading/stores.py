@@ -1,0 +1,55 @@
+"""Which stores there are: the one named, those of the profiles, those of this folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ckpt_backends.errors import CkptError, UnknownLayout
+from ckpt_backends.model import StoreInfo
+from ckpt_backends.registry import open_store
+from ckpt_backends.url import StoreUrl, printable
+
+_SUFFIXES = {".db", ".sqlite", ".sqlite3"}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One store, or why it could not be opened."""
+
+    name: str
+    url: str
+    """Printable."""
+    info: StoreInfo | None
+    error: CkptError | None
+
+
+def inspect(name: str, url: StoreUrl) -> Found:
+    """Open a store for a moment and ask it what it is."""
+    try:
+        with open_store(url) as store:
+            info = store.describe()
+    except CkptError as error:
+        return Found(name, str(url), None, error)
+    return Found(name, str(url), info, None)
+
+
+def broken(name: str, url: str, error: CkptError) -> Found:
+    """A store whose URL could not even be made, such as a profile without its variable."""
+    return Found(name, printable(url), None, error)
+
+
+def in_folder(folder: Path) -> Iterator[Found]:
+    """The files of a folder that hold checkpoints; other databases are passed over."""
+    names: list[str] = []
+    with suppress(OSError):
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
+    for name in names:
+        if Path(name).suffix not in _SUFFIXES:
+            continue
+        found = inspect(name, StoreUrl("sqlite", str(folder / name), raw=name))
+        if not isinstance(found.error, UnknownLayout):
+            yield found

@@ -1,0 +1,343 @@
+"""One thread of a store: its checkpoints, what each knows, and what runs after it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from itertools import islice
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import NotFound
+from ckpt_backends.ids import step_of, time_of
+from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Thread, Write
+from ckpt_backends.protocol import Store
+from ckpt_cli.core import refs
+from ckpt_cli.core.channels import delta_channels, is_state, state_values, unwrap
+from ckpt_cli.core.reducers import fold
+from ckpt_cli.core.state import (
+    Body,
+    read_body,
+    read_metadata,
+    source_from,
+    step_from,
+)
+from ckpt_cli.core.tasks import CONTROL, Step, learn, plan_step, status_of
+
+_AT_ONCE = 200
+"""Checkpoints whose writes are fetched with one query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A checkpoint, decoded, with the tasks of its next step."""
+
+    checkpoint: Checkpoint
+    body: Body
+    metadata: Mapping[str, Value]
+    writes: Sequence[Write]
+    step: Step
+
+    @property
+    def key(self) -> CheckpointKey:
+        return self.checkpoint.key
+
+    @property
+    def number(self) -> int | None:
+        """The step, from the metadata, else from the id."""
+        step = step_from(self.metadata)
+        return step_of(self.key.checkpoint_id) if step is None else step
+
+    @property
+    def source(self) -> str | None:
+        return source_from(self.metadata)
+
+    @property
+    def at(self) -> datetime | None:
+        return moment_time(self.key.checkpoint_id, self.body)
+
+    @property
+    def status(self) -> Status:
+        return status_of(self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The values of a checkpoint's channels as the agent would see them."""
+
+    values: Mapping[str, Value]
+    rebuilt: Mapping[str, str]
+    """Channels whose value is not stored as such: how it was made."""
+
+
+class ThreadReader:
+    """Reads one thread. Raises `NotFound` where the store has none of that id."""
+
+    def __init__(self, store: Store, thread_id: str) -> None:
+        self.store = store
+        self.thread_id = thread_id
+        found = store.thread(thread_id)
+        if found is None:
+            raise NotFound(
+                f"no thread '{thread_id}' in this store",
+                hint="`ckpt threads list --all` lists them; add --match 'PART*' to search",
+            )
+        self.thread: Thread = found
+        self._indexes: dict[str, list[Checkpoint]] = {}
+
+    @cached_property
+    def namespaces(self) -> list[str]:
+        """Names of the thread's namespaces; the root is `''`."""
+        return self.store.namespaces(self.thread_id)
+
+    def index(self, checkpoint_ns: str) -> list[Checkpoint]:
+        """The checkpoints of a namespace without bodies, newest first."""
+        if checkpoint_ns not in self._indexes:
+            found = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns)
+            self._indexes[checkpoint_ns] = list(found)
+        return self._indexes[checkpoint_ns]
+
+    def head(self, checkpoint_ns: str) -> str | None:
+        """The checkpoint that a saver would load in a namespace."""
+        index = self.index(checkpoint_ns)
+        return index[0].key.checkpoint_id if index else None
+
+    def require(self, checkpoint_ns: str) -> None:
+        """Raise `NotFound` unless the namespace has checkpoints."""
+        if checkpoint_ns not in self.namespaces:
+            there = ", ".join(f"'{ns}'" for ns in self.namespaces if ns) or "only the root"
+            raise NotFound(
+                f"no namespace '{checkpoint_ns}' in thread '{self.thread_id}'",
+                hint=f"there is {there}",
+            )
+
+    def line(self, checkpoint_ns: str) -> refs.Line:
+        """The namespace's checkpoints, for resolving a ref."""
+        return refs.Line(
+            self.thread_id,
+            self.index(checkpoint_ns),
+            self.head(checkpoint_ns),
+            lambda: self._steps(checkpoint_ns),
+            lambda: self.times(checkpoint_ns),
+        )
+
+    def _steps(self, checkpoint_ns: str) -> dict[str, int | None]:
+        found = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns, metadata=True)
+        return {one.key.checkpoint_id: step_from(read_metadata(one)) for one in found}
+
+    def times(self, checkpoint_ns: str) -> dict[str, datetime | None]:
+        """When each checkpoint of a namespace was made, from its id, else from its body."""
+        times = {
+            one.key.checkpoint_id: time_of(one.key.checkpoint_id)
+            for one in self.index(checkpoint_ns)
+        }
+        without = [checkpoint_id for checkpoint_id, at in times.items() if at is None]
+        if without:
+            for one in self.store.checkpoints(
+                self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=without, body=True
+            ):
+                times[one.key.checkpoint_id] = moment_time(one.key.checkpoint_id, read_body(one))
+        return times
+
+    def moment(self, checkpoint_ns: str, checkpoint_id: str) -> Moment:
+        """One checkpoint with all its writes. Raises `NotFound`."""
+        for found in self.moments(checkpoint_ns, [checkpoint_id], values=True):
+            return found
+        raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
+
+    def moments(
+        self,
+        checkpoint_ns: str,
+        checkpoint_ids: Collection[str] | None = None,
+        *,
+        values: bool = False,
+    ) -> Iterator[Moment]:
+        """Checkpoints of a namespace, newest first, a few in memory at a time.
+
+        The values of writes are read only for LangGraph's control channels, unless `values`.
+        """
+        stream = self.store.checkpoints(
+            self.thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=checkpoint_ids,
+            body=True,
+            metadata=True,
+        )
+        wanted = {one.key.checkpoint_id for one in self.index(checkpoint_ns)}
+        if checkpoint_ids is not None:
+            wanted = wanted.intersection(checkpoint_ids)
+        pending = iter(sorted(wanted, reverse=True))
+        writes: dict[str, list[Write]] = {}
+        for checkpoint in stream:
+            checkpoint_id = checkpoint.key.checkpoint_id
+            if checkpoint_id not in writes:
+                ids = [checkpoint_id, *islice(pending, _AT_ONCE)]
+                writes = self._writes_of(checkpoint_ns, ids, True if values else CONTROL)
+            yield self._moment(checkpoint, writes.get(checkpoint_id, []))
+
+    def _writes_of(
+        self, checkpoint_ns: str, ids: Iterable[str], values: bool | Collection[str]
+    ) -> dict[str, list[Write]]:
+        grouped: dict[str, list[Write]] = {one: [] for one in ids}
+        for write in self.store.writes(
+            self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=grouped, values=values
+        ):
+            grouped[write.key.checkpoint_id].append(write)
+        return grouped
+
+    def _moment(self, checkpoint: Checkpoint, writes: Sequence[Write]) -> Moment:
+        body, metadata = read_body(checkpoint), read_metadata(checkpoint)
+        parent = checkpoint.parent_checkpoint_id
+
+        def parent_writes() -> list[Write]:
+            if parent is None:
+                return []
+            found = self._writes_of(checkpoint.key.checkpoint_ns, [parent], CONTROL)
+            return found[parent]
+
+        step = plan_step(
+            checkpoint.key,
+            body,
+            metadata,
+            writes,
+            parent_writes=parent_writes,
+            learned_thread=lambda: self._learned_thread,
+            learned_store=lambda: self._learned_store,
+            sub_namespaces=lambda: self.namespaces,
+        )
+        return Moment(checkpoint, body, metadata, writes, step)
+
+    @cached_property
+    def _learned_thread(self) -> Mapping[str, Collection[str]]:
+        """Which nodes each channel triggers, as all bodies of this thread tell."""
+        return learn(map(read_body, self.store.checkpoints(self.thread_id, body=True)))
+
+    @cached_property
+    def _learned_store(self) -> Mapping[str, Collection[str]]:
+        """The same from the heads of other threads, for graphs whose node never ran here."""
+        return learn(self._other_heads())
+
+    def _other_heads(self) -> Iterator[Body]:
+        for thread in self.store.threads(limit=_AT_ONCE):
+            if thread.head is not None:
+                heads = self.store.checkpoints(
+                    thread.thread_id, checkpoint_ns="", checkpoint_ids=[thread.head], body=True
+                )
+                yield from map(read_body, heads)
+
+    def state(self, moment: Moment, channels: Collection[str] | None = None) -> State:
+        """The values at a checkpoint: stored ones, DeltaChannels rebuilt, null task applied.
+
+        With `channels`, only those are rebuilt.
+        """
+        values = dict(state_values(moment.body))
+        rebuilt: dict[str, str] = {}
+        missing = {
+            name
+            for name in self._delta_channels(moment) - set(moment.body.values)
+            if channels is None or name in channels
+        }
+        for name, value, reducer in self._rebuild(moment.checkpoint, missing):
+            values[name] = value
+            rebuilt[name] = f"rebuilt (assumed {reducer})"
+        for name, writes in _null_writes(moment).items():
+            if channels is None or name in channels:
+                values[name], reducer = fold(values.get(name), writes)
+                rebuilt[name] = f"with the caller's writes (assumed {reducer})"
+        return State(dict(sorted(values.items())), rebuilt)
+
+    def _delta_channels(self, moment: Moment) -> set[str]:
+        """DeltaChannels of this checkpoint's namespace that may have no stored value here."""
+        unset = {
+            name
+            for name in moment.body.versions
+            if name not in moment.body.values and is_state(name, moment.body)
+        }
+        if not unset:
+            return unset
+        found = delta_channels(moment.metadata)
+        if unset <= found:
+            return unset
+        for other in self.store.checkpoints(
+            self.thread_id, checkpoint_ns=moment.key.checkpoint_ns, metadata=True
+        ):
+            found |= delta_channels(read_metadata(other))
+        return unset & found
+
+    def _rebuild(self, checkpoint: Checkpoint, names: set[str]) -> Iterator[tuple[str, Value, str]]:
+        """DeltaChannel values from the writes of ancestors, down to the nearest stored value.
+
+        A checkpoint's own writes are not part of its value; those of the ancestor that stores
+        the value are.
+        """
+        batches: dict[str, list[list[Value]]] = {name: [] for name in names}
+        seeds: dict[str, Value] = {}
+        open_names = set(names)
+        for ancestor in self._ancestors(checkpoint):
+            if not open_names:
+                break
+            key = ancestor.key
+            for name in open_names:
+                batches[name].append([])
+            for write in self.store.writes(
+                self.thread_id,
+                checkpoint_ns=key.checkpoint_ns,
+                checkpoint_ids=[key.checkpoint_id],
+                channels=open_names,
+                values=True,
+            ):
+                if write.value is not None:
+                    batches[write.channel][-1].append(decode(write.value))
+            stored = read_body(ancestor).values
+            for name in open_names & set(stored):
+                seeds[name] = unwrap(stored[name])
+            open_names -= set(stored)
+        for name in sorted(names):
+            writes = [write for batch in reversed(batches[name]) for write in batch]
+            yield name, *fold(seeds.get(name), writes)
+
+    def _ancestors(self, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
+        """Parents, nearest first, with bodies; ends where one is gone or comes again."""
+        ns = checkpoint.key.checkpoint_ns
+        parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in self.index(ns)}
+        seen = {checkpoint.key.checkpoint_id}
+        here = checkpoint.parent_checkpoint_id
+        while here is not None and here in parents and here not in seen:
+            seen.add(here)
+            yield from self.store.checkpoints(
+                self.thread_id, checkpoint_ns=ns, checkpoint_ids=[here], body=True
+            )
+            here = parents[here]
+
+    def children(self, key: CheckpointKey) -> list[str]:
+        """Ids of the checkpoints whose parent this is, oldest first."""
+        return [
+            one.key.checkpoint_id
+            for one in reversed(self.index(key.checkpoint_ns))
+            if one.parent_checkpoint_id == key.checkpoint_id
+        ]
+
+
+def _null_writes(moment: Moment) -> dict[str, list[Value]]:
+    """What the caller wrote to state channels with `Command(update=...)`, by channel."""
+    grouped: dict[str, list[Value]] = {}
+    for write in moment.writes:
+        if write.task_id != NULL_TASK_ID or not is_state(write.channel, moment.body):
+            continue
+        if write.value is not None:
+            grouped.setdefault(write.channel, []).append(decode(write.value))
+    return grouped
+
+
+def moment_time(checkpoint_id: str, body: Body) -> datetime | None:
+    """When a checkpoint was made: from its id, else from the body's `ts`."""
+    at = time_of(checkpoint_id)
+    if at is not None or body.ts is None:
+        return at
+    try:
+        found = datetime.fromisoformat(body.ts)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None

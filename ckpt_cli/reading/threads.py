@@ -1,0 +1,213 @@
+"""Listing threads: which ones, in which order, with what their heads tell."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import translate
+from itertools import islice
+from typing import Any, Literal
+
+from ckpt_backends.codec import to_json
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import NotFound, UsageError
+from ckpt_backends.model import Status, Thread, ThreadSize
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.refs import tips
+from ckpt_cli.reading.thread import Moment, ThreadReader
+
+Sort = Literal["last", "first", "id", "checkpoints", "namespaces", "step", "bytes"]
+SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints", "namespaces", "step", "bytes")
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What reading a thread's head tells beyond the index."""
+
+    status: Status
+    head: Moment | None
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thread of a listing; `details` is None where its head was not read."""
+
+    thread: Thread
+    details: Details | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which threads are wanted. Every condition that is given must hold."""
+
+    match: str | None = None
+    """Shell pattern that the whole thread id fits."""
+    since: datetime | None = None
+    until: datetime | None = None
+    """Bounds of the thread's newest checkpoint, both included."""
+    status: frozenset[Status] = frozenset()
+    """One of these; any if empty."""
+    where: tuple[tuple[tuple[str, ...], str], ...] = ()
+    """(path in the head's metadata, wanted value as text)."""
+
+    @property
+    def needs_heads(self) -> bool:
+        """Whether each head must be read to decide."""
+        return bool(self.status or self.where)
+
+
+def parse_where(text: str) -> tuple[tuple[str, ...], str]:
+    """`metadata.user_id=42` as (("user_id",), "42"). Raises `UsageError`."""
+    name, equals, wanted = text.partition("=")
+    path = tuple(name.split("."))
+    if not equals or path[0] != "metadata" or len(path) < 2 or not all(path):
+        raise UsageError(f"'{text}' is not a condition", hint="write it as metadata.KEY=VALUE")
+    return path[1:], wanted
+
+
+def list_threads(
+    store: Store,
+    wanted: Selection,
+    *,
+    sort: Sort = "last",
+    details: bool = False,
+    watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
+) -> Iterator[Row]:
+    """The threads wanted, in the order asked for; a stream where that order is the store's own.
+
+    `watch` sees each thread whose head is about to be read, to show progress.
+    """
+    threads = filter(_index_filter(wanted), store.threads())
+    rows: Iterator[Row]
+    if wanted.needs_heads or sort in {"step", "bytes"}:
+        rows = (Row(thread, _details(store, thread)) for thread in watch(threads))
+        rows = (row for row in rows if row.details and _fits(row.details, wanted))
+    else:
+        rows = (Row(thread) for thread in threads)
+    if sort != "last":
+        rows = iter(sorted(rows, key=lambda row: _order(row, sort)))
+    for row in rows:
+        yield row if row.details or not details else Row(row.thread, _details(store, row.thread))
+
+
+def first(rows: Iterator[Row], limit: int) -> tuple[list[Row], bool]:
+    """The first so many rows, and whether there are more."""
+    found = list(islice(rows, limit + 1))
+    return found[:limit], len(found) > limit
+
+
+def _index_filter(wanted: Selection) -> Callable[[Thread], bool]:
+    pattern = None if wanted.match is None else re.compile(translate(wanted.match))
+
+    def fits(thread: Thread) -> bool:
+        if pattern is not None and pattern.match(thread.thread_id) is None:
+            return False
+        if wanted.since is not None and (thread.last_at or _NEVER) < wanted.since:
+            return False
+        return wanted.until is None or (
+            thread.last_at is not None and thread.last_at <= wanted.until
+        )
+
+    return fits
+
+
+def _details(store: Store, thread: Thread) -> Details:
+    size = store.size(thread.thread_id).bytes
+    if thread.head is None:
+        return Details(Status.EMPTY, None, size)
+    try:
+        head = ThreadReader(store, thread.thread_id).moment("", thread.head)
+    except NotFound:  # Such an id is not text, so it can be listed and not looked up.
+        return Details(Status.UNKNOWN, None, size)
+    return Details(head.status, head, size)
+
+
+def _fits(details: Details, wanted: Selection) -> bool:
+    if wanted.status and details.status not in wanted.status:
+        return False
+    metadata = details.head.metadata if details.head is not None else {}
+    return all(_as_text(_at(metadata, path)) == text for path, text in wanted.where)
+
+
+def _at(metadata: Mapping[str, Value], path: tuple[str, ...]) -> Value:
+    """The value at a path; a key that itself holds dots is tried first."""
+    whole = ".".join(path)
+    if whole in metadata:
+        return metadata[whole]
+    found: Any = metadata
+    for key in path:
+        if not isinstance(found, Mapping) or key not in found:
+            return None
+        found = found[key]
+    return found  # type: ignore[no-any-return]
+
+
+def _as_text(value: Value) -> str | None:
+    """A metadata value as a user would type it: text as it is, the rest as JSON."""
+    import json
+
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(to_json(value), ensure_ascii=False)
+
+
+def _order(row: Row, sort: Sort) -> tuple[Any, ...]:
+    """A key that puts the most interesting row first: newest, largest; ids from a to z."""
+    thread, details = row.thread, row.details
+    keys: dict[Sort, Any] = {
+        "first": -(thread.first_at or _NEVER).timestamp(),
+        "id": 0,
+        "checkpoints": -thread.checkpoints,
+        "namespaces": -thread.namespaces,
+        "step": -((details.head.number if details and details.head else None) or 0),
+        "bytes": -(details.bytes if details else 0),
+    }
+    return keys[sort], thread.thread_id
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One thread as a whole."""
+
+    row: Row
+    size: ThreadSize
+    in_namespaces: tuple[NamespaceSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceSummary:
+    """One namespace of a thread."""
+
+    checkpoint_ns: str
+    checkpoints: int
+    tips: int
+    forks: int
+    head: str | None
+
+
+def summarize(store: Store, thread_id: str) -> Summary:
+    """Everything that the index and the head tell of a thread. Raises `NotFound`."""
+    reader = ThreadReader(store, thread_id)
+    return Summary(
+        row=Row(reader.thread, _details(store, reader.thread)),
+        size=store.size(thread_id),
+        in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces),
+    )
+
+
+def _namespace(reader: ThreadReader, checkpoint_ns: str) -> NamespaceSummary:
+    index = reader.index(checkpoint_ns)
+    children = Counter(one.parent_checkpoint_id for one in index)
+    return NamespaceSummary(
+        checkpoint_ns,
+        checkpoints=len(index),
+        tips=len(tips(index)),
+        forks=sum(n > 1 for parent, n in children.items() if parent is not None),
+        head=reader.head(checkpoint_ns),
+    )

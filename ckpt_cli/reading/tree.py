@@ -1,0 +1,177 @@
+"""A thread's tree: its shape from the keys and writes, details for what is shown only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ckpt_backends.codec.values import Value
+from ckpt_backends.ids import step_of
+from ckpt_backends.model import NULL_TASK_ID, Checkpoint, Status
+from ckpt_cli.core.shortrefs import short_refs
+from ckpt_cli.core.state import read_metadata, source_from, step_from
+from ckpt_cli.core.task_ids import pulled_node
+from ckpt_cli.core.tasks import ERROR, INTERRUPT
+from ckpt_cli.core.tree import Key, Node, Plan, Skeleton, plan_tree, undecided
+from ckpt_cli.reading.thread import Moment, ThreadReader
+from ckpt_cli.render.value import summary
+
+_QUESTION_WIDTH = 200
+"""Cells of a question's text that are kept; the picture cuts it to what fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Everything that a picture of a thread needs."""
+
+    plan: Plan
+    details: Mapping[Key, Node]
+    refs: Mapping[str, str]
+    """Checkpoint id to short ref."""
+    status: Status
+
+
+@dataclass(slots=True)
+class _Stored:
+    """What the keys of a checkpoint's writes tell."""
+
+    tasks: dict[str, str | None]
+    """Task id to node, None where the path does not say it."""
+    marked: bool = False
+
+
+def read_tree(reader: ThreadReader, checkpoint_ns: str | None, *, nest: bool, unfold: bool) -> Tree:
+    """The tree of a thread, or of one namespace of it."""
+    if checkpoint_ns is not None:
+        reader.require(checkpoint_ns)
+    namespaces = reader.namespaces if checkpoint_ns is None else [checkpoint_ns]
+    index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
+    skeletons = _skeletons(reader, index)
+    plan = plan_tree(skeletons, unfold=unfold, nest=nest)
+    details = _details(reader, index, plan.shown)
+    head = reader.head("")
+    root = reader.moment("", head) if head is not None else None
+    ids = {checkpoint_id for _, checkpoint_id in index}
+    return Tree(plan, details, short_refs(sorted(ids)), root.status if root else Status.EMPTY)
+
+
+def _skeletons(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> list[Skeleton]:
+    stored = _stored(reader, index)
+    found = {
+        key: Skeleton(
+            key[0],
+            key[1],
+            one.parent_checkpoint_id,
+            step=step_of(key[1]),
+            ran=_ran(stored.get((key[0], one.parent_checkpoint_id or ""))),
+            tasks=tuple(stored[key].tasks) if key in stored else (),
+            marked=key in stored and stored[key].marked,
+        )
+        for key, one in index.items()
+    }
+    for key, metadata in _metadata(reader, undecided(found.values())).items():
+        parents = metadata.get("parents")
+        forked_from = metadata.get("forked_from")
+        found[key] = replace(
+            found[key],
+            step=step_from(metadata),
+            source=source_from(metadata),
+            forked_from=forked_from if isinstance(forked_from, str) else None,
+            parents={
+                ns: parent
+                for ns, parent in (parents if isinstance(parents, dict) else {}).items()
+                if isinstance(ns, str) and isinstance(parent, str)
+            },
+        )
+    return list(found.values())
+
+
+def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, _Stored]:
+    """Tasks and marks of each checkpoint, from the keys of its writes."""
+    namespaces = {ns for ns, _ in index}
+    only = next(iter(namespaces)) if len(namespaces) == 1 else None
+    found: dict[Key, _Stored] = {}
+    for write in reader.store.writes(reader.thread_id, checkpoint_ns=only):
+        if write.task_id == NULL_TASK_ID:
+            continue
+        here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), _Stored({}))
+        here.tasks[write.task_id] = pulled_node(write.task_path)
+        here.marked = here.marked or write.channel in {INTERRUPT, ERROR}
+    return found
+
+
+def _ran(parent: _Stored | None) -> tuple[str, ...] | None:
+    """Nodes of the tasks that stored writes on the parent; None unless all are known."""
+    if parent is None:
+        return None
+    nodes = tuple(node for node in parent.tasks.values() if node is not None)
+    return nodes if len(nodes) == len(parent.tasks) else None
+
+
+def _metadata(reader: ThreadReader, keys: Iterable[Key]) -> dict[Key, dict[str, Value]]:
+    return {
+        (ns, one.key.checkpoint_id): read_metadata(one)
+        for ns, ids in _by_namespace(keys).items()
+        for one in reader.store.checkpoints(
+            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, metadata=True
+        )
+    }
+
+
+def _details(
+    reader: ThreadReader, index: Mapping[Key, Checkpoint], shown: Sequence[Key]
+) -> dict[Key, Node]:
+    """Details of the checkpoints shown. Their parents are read too, to tell what ran."""
+    wanted = set(shown)
+    parents = {
+        (ns, parent)
+        for ns, checkpoint_id in shown
+        if (parent := index[ns, checkpoint_id].parent_checkpoint_id) is not None
+        and (ns, parent) in index
+    }
+    ran: dict[Key, tuple[str, ...]] = {}
+    nodes: dict[Key, Node] = {}
+    for ns, ids in _by_namespace(wanted | parents).items():
+        for moment in reader.moments(ns, ids):
+            key = (ns, moment.key.checkpoint_id)
+            if key in parents:
+                ran[key] = tuple(
+                    task.node for task in moment.step.tasks if task.finished and task.node
+                )
+            if key in wanted:
+                nodes[key] = _node(moment)
+    for key, node in nodes.items():
+        parent = index[key].parent_checkpoint_id
+        if node.source == "loop":
+            nodes[key] = replace(node, ran=ran.get((key[0], parent or ""), ()))
+    return nodes
+
+
+def _node(moment: Moment) -> Node:
+    runs = (*moment.step.tasks, *moment.step.others)
+    questions = [question for run in runs for question in run.questions]
+    forked_from = moment.metadata.get("forked_from")
+    problem = moment.body.problem
+    return Node(
+        at=moment.at,
+        step=moment.number,
+        source=moment.source,
+        writes=len(moment.writes),
+        next=moment.step.next,
+        questions=tuple(
+            summary(question.value, _QUESTION_WIDTH)
+            for question in questions
+            if not question.answered
+        ),
+        answered=sum(question.answered for question in questions),
+        errors=tuple(run.error for run in runs if run.error is not None and not run.handled),
+        forked_from=forked_from if isinstance(forked_from, str) else None,
+        problem=None if problem is None else problem.reason,
+    )
+
+
+def _by_namespace(keys: Iterable[Key]) -> dict[str, Collection[str]]:
+    grouped: dict[str, set[str]] = {}
+    for ns, checkpoint_id in keys:
+        grouped.setdefault(ns, set()).add(checkpoint_id)
+    return dict(sorted(grouped.items()))

@@ -1,0 +1,81 @@
+"""One checkpoint as a whole, as `show` and `diff` look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import NotFound
+from ckpt_cli.core.paths import Selected, parse_path, select
+from ckpt_cli.core.write_view import Placed, place
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import Moment, State
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A checkpoint, its state and its writes."""
+
+    moment: Moment
+    state: State
+    writes: Sequence[Placed]
+    children: Sequence[str]
+    is_head: bool
+
+
+def view(target: Target, channels: Collection[str] | None = None) -> View:
+    """Everything of a checkpoint; with `channels`, only these values. Raises `NotFound`."""
+    reader = target.reader
+    moment = reader.moment(target.checkpoint_ns, target.checkpoint_id)
+    state = reader.state(moment, channels)
+    if channels is not None:
+        state = State(_chosen(moment, state, channels), state.rebuilt)
+    return View(
+        moment,
+        state,
+        place(moment.writes, moment.step),
+        reader.children(moment.key),
+        is_head=target.checkpoint_id == reader.head(target.checkpoint_ns),
+    )
+
+
+def picked(target: Target, path: str) -> list[Selected]:
+    """The parts of the state that a path such as `messages[-1].content` names.
+
+    Raises `NotFound` with what is there, or `UsageError`.
+    """
+    parsed = parse_path(path)
+    reader = target.reader
+    moment = reader.moment(target.checkpoint_ns, target.checkpoint_id)
+    name = parsed[0] if parsed else None
+    channels = [name] if isinstance(name, str) else None
+    values = cast("dict[Value, Value]", dict(reader.state(moment, channels).values))
+    if isinstance(name, str) and name not in values and name in moment.body.values:
+        values[name] = moment.body.values[name]
+    return select(values, parsed)
+
+
+def raw_bytes(target: Target) -> bytes:
+    """The checkpoint body as stored. Raises `NotFound`."""
+    stored = target.reader.store.checkpoints(
+        target.reader.thread_id,
+        checkpoint_ns=target.checkpoint_ns,
+        checkpoint_ids=[target.checkpoint_id],
+        body=True,
+    )
+    for found in stored:
+        if found.body is not None:
+            return found.body.data
+    raise NotFound(f"no checkpoint '{target.checkpoint_id}'")
+
+
+def _chosen(moment: Moment, state: State, channels: Collection[str]) -> dict[str, Value]:
+    """The values asked for, LangGraph's own channels too when they are named."""
+    known = {**moment.body.values, **state.values}
+    for name in channels:
+        if name not in known:
+            there = ", ".join(state.values) or "none"
+            raise NotFound(f"no channel '{name}' at this checkpoint", hint=f"its channels: {there}")
+    return {name: known[name] for name in channels}

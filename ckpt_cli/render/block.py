@@ -1,0 +1,137 @@
+"""Values in full, over as many lines as they need, in the manner of YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ckpt_backends.codec.values import Cut, Tagged, Value
+from ckpt_cli.core.messages import Message, ToolCall, as_message
+from ckpt_cli.render.cells import cell_len, wrap
+from ckpt_cli.render.leaves import cut_note, leaf, short_class
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.value import key_text, message_label, summary
+
+_TEXT_BLOCK = {"type", "text"}
+_UNLIMITED = 1 << 30
+
+
+def block(value: Value, indent: int, width: int) -> Iterator[str]:
+    """All of a value, nothing left out, in lines of about `width` cells; long lines are wrapped."""
+    yield from _indented(_lines(value, width - indent), indent)
+
+
+def _lines(value: Value, width: int) -> Iterator[str]:
+    message = as_message(value)
+    if message is not None:
+        yield from _message(message, width)
+    elif isinstance(value, str):
+        yield from _text(value, width)
+    elif (flat := _flat(value, width)) is not None:
+        yield flat
+    elif isinstance(value, Cut):
+        yield from _lines(value.kept, width)
+        yield cut_note(value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _entry(f"{key_text(key, width=_UNLIMITED)}:", item, width)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _item(item, width)
+    elif isinstance(value, Tagged) and leaf(value) is None:
+        yield short_class(value.type)
+        yield from _indented(_lines(value.payload, width - 2), 2)
+    else:
+        yield from wrap(leaf(value) or "", width)
+
+
+def _entry(label: str, value: Value, width: int) -> Iterator[str]:
+    """A value behind its key."""
+    flat = _flat(value, width - cell_len(label) - 1)
+    if flat is not None:
+        yield f"{label} {flat}"
+        return
+    lines = _lines(value, width - 2)
+    if isinstance(value, str):
+        label += " |"
+    elif as_message(value) or (isinstance(value, Tagged) and leaf(value) is None):
+        yield f"{label} {next(lines)}"
+        yield from lines
+        return
+    yield label
+    yield from _indented(lines, 2)
+
+
+def _item(value: Value, width: int) -> Iterator[str]:
+    """A value as an item of a list."""
+    flat = _flat(value, width - 2)
+    lines = _lines(value, width - 2) if flat is None else iter([flat])
+    yield f"- {'|' if flat is None and isinstance(value, str) else next(lines, '')}"
+    yield from _indented(lines, 2)
+
+
+def _flat(value: Value, room: int) -> str | None:
+    """The whole of a small value on one line; None if it has keys or does not fit."""
+    if not _simple(value) or (isinstance(value, str | bytes | list) and len(value) > room):
+        return None
+    text = summary(value, _UNLIMITED)
+    return text if cell_len(text) <= room else None
+
+
+def _simple(value: Value) -> bool:
+    if isinstance(value, str):
+        return "\n" not in value
+    if leaf(value, 1) is not None:
+        return True
+    if isinstance(value, Tagged):
+        return not as_message(value) and _simple(value.payload)
+    return all(map(_simple, value)) if isinstance(value, list) else value == {}
+
+
+def _message(message: Message, width: int) -> Iterator[str]:
+    yield message_label(message) + _in_brackets(message.id)
+    yield from _indented(_content(message.content, width - 2), 2)
+    for call in message.tool_calls:
+        yield from _indented(_call(call, width - 2), 2)
+    for key, value in message.fields.items():
+        if not _said(key, value) and value not in (None, False, "", [], {}):
+            yield from _indented(_entry(f"{key_text(key)}:", value, width - 2), 2)
+
+
+def _content(content: Value, width: int) -> Iterator[str]:
+    if not isinstance(content, list):
+        yield from _text(content, width) if isinstance(content, str) else _lines(content, width)
+        return
+    for part in content:
+        text = part["text"] if isinstance(part, dict) and part.keys() == _TEXT_BLOCK else part
+        if isinstance(text, str):
+            yield from _text(text, width)
+        else:
+            yield from _item(part, width)
+
+
+def _call(call: ToolCall, width: int) -> Iterator[str]:
+    yield f"call {safe_text(call.name)}{_in_brackets(call.id)}"
+    if call.args not in (None, {}):
+        yield from _indented(_lines(call.args, width - 2), 2)
+
+
+def _said(key: Value, value: Value) -> bool:
+    """Whether a field of a message stands in its heading, its content or its calls."""
+    if key in ("type", "role", "id", "name"):
+        return isinstance(value, str)
+    return key == "content" or (key == "tool_calls" and isinstance(value, list))
+
+
+def _in_brackets(ident: str | None) -> str:
+    return f" ({safe_text(ident)})" if ident else ""
+
+
+def _text(text: str, width: int) -> Iterator[str]:
+    if text:
+        for line in safe_text(text, newlines=True).split("\n"):
+            yield from wrap(line, width)
+
+
+def _indented(lines: Iterable[str], indent: int) -> Iterator[str]:
+    for line in lines:
+        yield " " * indent + line if line else line

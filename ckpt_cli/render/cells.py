@@ -1,0 +1,60 @@
+"""Text measured in terminal cells: East Asian wide characters take two, combining ones none."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+
+MIN_WIDTH = 20
+"""Text is never wrapped narrower than this, however deep it is indented."""
+
+
+def cell_len(text: str) -> int:
+    """The cells that a text takes."""
+    return len(text) if text.isascii() else sum(map(_cells, text))
+
+
+def fit(text: str, width: int) -> str:
+    """A text in at most so many cells; `…` stands for what was left out."""
+    if len(text) * 2 <= width or cell_len(text) <= width:
+        return text
+    end = _end(text, 0, width - 1)
+    return text[:end] + "…"[:width]
+
+
+def pad(text: str, width: int) -> str:
+    """A text filled up with blanks."""
+    return text + " " * (width - cell_len(text))
+
+
+def wrap(text: str, width: int) -> Iterator[str]:
+    """One line in pieces that fit, broken at blanks where there are any."""
+    width = max(width, MIN_WIDTH)
+    start = 0
+    while (end := _end(text, start, width)) < len(text):
+        blank = text.rfind(" ", start, end + 1)
+        if text[start:blank].strip():
+            yield text[start:blank]
+            start = blank + 1
+        else:
+            yield text[start:end]
+            start = end
+    yield text[start:]
+
+
+def _end(text: str, start: int, width: int) -> int:
+    """Where the piece that begins at `start` and fits ends."""
+    used = 0
+    for position in range(start, len(text)):
+        used += _cells(text[position])
+        if used > width:
+            return position
+    return len(text)
+
+
+def _cells(char: str) -> int:
+    if char < "\u0300":
+        return 1
+    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -1,0 +1,217 @@
+"""Differences between states, in the manner of git."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import unified_diff
+from os.path import commonprefix
+
+from ckpt_backends.codec.values import Value
+from ckpt_cli.core.changes import ChannelChange, Counts, count
+from ckpt_cli.core.diff import Op
+from ckpt_cli.core.equality import is_set
+from ckpt_cli.core.inside import inside
+from ckpt_cli.core.messages import as_message
+from ckpt_cli.core.paths import format_path
+from ckpt_cli.render.cells import cell_len, fit, pad
+from ckpt_cli.render.lines import Line, Span, Style, line
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.units import size
+from ckpt_cli.render.value import counted, noun_for, summary
+
+MAX_BAR = 40
+MAX_COMPARED = 4_000_000
+"""Lines before times lines after of two texts that are still compared line by line."""
+
+_MARKS: dict[str, tuple[str, Style]] = {
+    "add": ("+", "add"),
+    "remove": ("-", "remove"),
+    "replace": ("~", "change"),
+    "move": ("~", "change"),
+}
+
+
+def diff_text(
+    changes: Mapping[str, ChannelChange], *, stat: bool = False, width: int = 100
+) -> Iterator[Line]:
+    """The changes for people, one block a channel; with `stat`, one line a channel and a sum."""
+    if stat:
+        yield from _stat(changes)
+        return
+    for name, change in changes.items():
+        yield _heading(name, change)
+        if change.change == "changed":
+            for op in change.ops:
+                yield from _op(op, change.after, width)
+        else:
+            yield from _whole(change, width)
+
+
+def _heading(name: str, change: ChannelChange) -> Line:
+    counts = count(change)
+    title: Span = (safe_text(name), "head")
+    if change.change != "changed":
+        style: Style = "add" if change.change == "added" else "remove"
+        return line(title, "  ", (change.change, style), (_held(change), "dim"))
+    return line(title, "  ", *_tally(counts), (_held(change), "dim"))
+
+
+def _tally(counts: Counts) -> Iterator[Span]:
+    marks: tuple[tuple[str, int, Style], ...] = (
+        ("+", counts.added, "add"),
+        ("-", counts.removed, "remove"),
+        ("~", counts.changed, "change"),
+    )
+    gap = ""
+    for mark, n, style in marks:
+        if n:
+            yield f"{gap}{mark}{n}", style
+            gap = " "
+
+
+def _held(change: ChannelChange) -> str:
+    """How many items a list, set or dict had and has: ` (4 → 6 messages)`."""
+    sides = [change.before] if change.change == "removed" else [change.after]
+    if change.change == "changed":
+        sides = [change.before, change.after]
+    held = [side for side in map(inside, sides) if side is not None]
+    if len(held) < len(sides) or as_message(sides[-1]):
+        return ""
+    last = held[-1]
+    noun = (
+        noun_for(held[0] + last) if isinstance(last, list) and isinstance(held[0], list) else "key"
+    )
+    numbers = [len(side) for side in held]
+    if len(set(numbers)) == 1:
+        return f"  ({counted(numbers[0], noun)})"
+    return f"  ({numbers[0]} → {counted(numbers[1], noun)})"
+
+
+def _whole(change: ChannelChange, width: int) -> Iterator[Line]:
+    """The lines of a channel that is new or gone: one an item, or one in all."""
+    mark, style = _MARKS["add" if change.change == "added" else "remove"]
+    value = change.after if change.change == "added" else change.before
+    for item in value if isinstance(value, list) else [value]:
+        yield _value_line(f"  {mark} ", item, style, width)
+
+
+def _op(op: Op, after: Value, width: int) -> Iterator[Line]:
+    mark, style = _MARKS[op.op]
+    if op.op == "replace":
+        yield from _replace(op, width)
+    elif op.op == "move":
+        label = f"{_name((*op.path[:-1], op.moved_from or 0))} moved to [{op.path[-1]}]: "
+        yield _value_line(f"  {mark} {label}", _at(after, op.path), style, width)
+    else:
+        value = op.before if op.op == "remove" else op.after
+        # The index of a message says little, and that of a set's member nothing.
+        nameless = as_message(value) or is_set(_at(after, op.path[:-1]))
+        name = _name(op.path[:-1] if nameless else op.path)
+        yield _value_line(f"  {mark} {name}{': ' if name else ''}", value, style, width)
+
+
+def _replace(op: Op, width: int) -> Iterator[Line]:
+    name = _name(op.path)
+    if isinstance(op.before, str) and isinstance(op.after, str) and "\n" in op.before + op.after:
+        lines = op.before.splitlines(), op.after.splitlines()
+        if len(lines[0]) * len(lines[1]) <= MAX_COMPARED and lines[0] != lines[1]:
+            yield line((f"  ~ {name}{':' if name else 'text:'}", "change"))
+            yield from _line_diff(*lines, width)
+            return
+    start = f"  ~ {name}{': ' if name else ''}"
+    room = width - cell_len(start) - 3
+    one, other = (summary(side, width, quote=True) for side in (op.before, op.after))
+    if cell_len(one) + cell_len(other) <= room:
+        yield line((start, "change"), (one, "remove"), " → ", (other, "add"))
+        return
+    yield line((f"  ~ {name}{':' if name else ''}".rstrip(" ~") or "  ~", "change"))
+    before, after = _apart(op.before, op.after, width)
+    yield _value_line("    - ", before, "remove", width)
+    yield _value_line("    + ", after, "add", width)
+
+
+def _line_diff(before: list[str], after: list[str], width: int) -> Iterator[Line]:
+    for text in list(unified_diff(before, after, n=2, lineterm=""))[2:]:
+        mark, rest = text[0], safe_text(text[1:])
+        if mark == "@":
+            yield line((f"    {text}", "dim"))
+            continue
+        style: Style = {"+": "add", "-": "remove"}.get(mark, "plain")
+        yield line((f"    {mark} {fit(rest, max(width - 6, 1))}".rstrip(), style))
+
+
+def _apart(before: Value, after: Value, width: int) -> tuple[Value, Value]:
+    """Two long strings without most of what they begin with in common."""
+    if not (isinstance(before, str) and isinstance(after, str)):
+        return before, after
+    common = len(commonprefix([before, after]))
+    skipped = common - width // 4
+    if skipped <= width // 4:
+        return before, after
+    return f"…{before[skipped:]}", f"…{after[skipped:]}"
+
+
+def _stat(changes: Mapping[str, ChannelChange]) -> Iterator[Line]:
+    rows = [(safe_text(name), count(change)) for name, change in changes.items()]
+    name_width = max((cell_len(name) for name, _ in rows), default=0)
+    most = max((_total(counts) for _, counts in rows), default=0)
+    number_width = len(str(most))
+    for name, counts in rows:
+        bytes_text = f"  {_delta(counts)}"
+        start = f" {pad(name, name_width)} | {_total(counts):{number_width}} "
+        yield line(start, *_bar(counts, most), (bytes_text, "dim"))
+    sums = [sum(column) for column in zip(*(_columns(counts) for _, counts in rows), strict=True)]
+    if sums:
+        added, removed, changed, delta = sums
+        parts = [
+            f"{counted(len(rows), 'channel')} changed",
+            *([f"{counted(added, 'item')} added(+)"] if added else []),
+            *([f"{counted(removed, 'item')} removed(-)"] if removed else []),
+            *([f"{counted(changed, 'item')} changed(~)"] if changed else []),
+            _signed(delta),
+        ]
+        yield line(" " + ", ".join(parts))
+
+
+def _bar(counts: Counts, most: int) -> Iterator[Span]:
+    scale = min(1.0, MAX_BAR / most) if most else 1.0
+    marks: tuple[tuple[str, int, Style], ...] = (
+        ("+", counts.added, "add"),
+        ("-", counts.removed, "remove"),
+        ("~", counts.changed, "change"),
+    )
+    for mark, n, style in marks:
+        yield mark * (max(round(n * scale), 1) if n else 0), style
+
+
+def _columns(counts: Counts) -> tuple[int, int, int, int]:
+    delta = counts.bytes_after - counts.bytes_before
+    return counts.added, counts.removed, counts.changed, delta
+
+
+def _total(counts: Counts) -> int:
+    return counts.added + counts.removed + counts.changed
+
+
+def _delta(counts: Counts) -> str:
+    delta = _signed(counts.bytes_after - counts.bytes_before)
+    return f"{size(counts.bytes_before)} → {size(counts.bytes_after)} ({delta})"
+
+
+def _signed(n: int) -> str:
+    return f"{'-' if n < 0 else '+'}{size(abs(n))}"
+
+
+def _value_line(start: str, value: Value, style: Style, width: int) -> Line:
+    return line((start + summary(value, max(width - cell_len(start), 1)), style))
+
+
+def _name(path: tuple[str | int, ...]) -> str:
+    return safe_text(format_path(path)) if path else ""
+
+
+def _at(value: Value, path: tuple[str | int, ...]) -> Value:
+    for step in path:
+        held = inside(value)
+        value = held[int(step)] if isinstance(held, list) else (held or {})[step]
+    return value

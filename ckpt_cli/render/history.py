@@ -1,0 +1,83 @@
+"""Columns of the listings of checkpoints, writes and questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, tzinfo
+from typing import Any
+
+from ckpt_backends.codec import from_json
+from ckpt_cli.render.table import Column
+from ckpt_cli.render.thread import ago, names
+from ckpt_cli.render.units import size, when
+from ckpt_cli.render.value import summary
+
+_SHOWN = 60
+"""Cells of a value in a table."""
+
+
+def history_columns(
+    shorts: Mapping[str, str], now: datetime, zone: tzinfo, *, all_ns: bool
+) -> Sequence[Column]:
+    """The columns of `history`; a table shows short refs, TSV whole ids."""
+
+    def at(text: str) -> str:
+        return when(datetime.fromisoformat(text), now, zone)
+
+    def short(checkpoint_id: str) -> str:
+        return shorts.get(checkpoint_id, checkpoint_id)
+
+    return [
+        Column("REF", "checkpoint_id", short, style="id"),
+        Column("NAMESPACE", "checkpoint_ns", table=all_ns),
+        Column("STEP", "step", right=True),
+        Column("SOURCE", "source"),
+        Column("PARENT", "parent_checkpoint_id", short, style="dim"),
+        Column("NEXT", "next", names, cut=True, style="node"),
+        Column("STATUS", "status"),
+        Column("WRITES", "write_count", right=True),
+        Column("TIME", "ts", at, style="time"),
+    ]
+
+
+def write_columns() -> Sequence[Column]:
+    """The columns of a checkpoint's writes."""
+    return [
+        Column("NODE", "node", style="node"),
+        Column("TASK", "task_id", lambda text: text[:8], style="dim"),
+        Column("IDX", "idx", right=True),
+        Column("CHANNEL", "channel", style="head"),
+        Column("TYPE", "type"),
+        Column("SIZE", "bytes", size, right=True),
+        Column("VALUE", "value", value_text, cut=True),
+    ]
+
+
+def channel_columns() -> Sequence[Column]:
+    """The columns of a checkpoint's values as TSV."""
+    return [Column("CHANNEL", "channel"), Column("VALUE", "value"), Column("REBUILT", "rebuilt")]
+
+
+def change_columns() -> Sequence[Column]:
+    """The columns of `diff` as TSV, one row an operation."""
+    names = ("channel", "change", "op", "path", "before", "after")
+    return [Column(name.upper(), name) for name in names]
+
+
+def interrupt_columns(now: datetime) -> Sequence[Column]:
+    """The columns of `interrupts`."""
+    return [
+        Column("THREAD", "thread_id", style="head"),
+        Column("NODE", "node", style="node"),
+        Column("WAITING", "since", lambda text: ago(now)(text).removesuffix(" ago"), right=True),
+        Column("INTERRUPT", "interrupt_id", style="id"),
+        Column("QUESTION", "value", value_text, cut=True, style="question"),
+        Column("NAMESPACE", "checkpoint_ns", table=False),
+        Column("CHECKPOINT", "checkpoint_id", table=False),
+        Column("TASK", "task_id", table=False),
+    ]
+
+
+def value_text(record: Any) -> str:
+    """One line of a value that a record holds in JSON form."""
+    return summary(from_json(record), _SHOWN)

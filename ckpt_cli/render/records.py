@@ -1,0 +1,247 @@
+"""Answers as records: the JSON shapes that scripts rely on. Keys may be added, never renamed.
+
+Times are UTC ISO 8601, sizes bytes, values in the codec's JSON form. An absent key means that
+the answer was made without reading it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from ckpt_backends.codec import decode, to_json
+from ckpt_backends.codec.values import Value
+from ckpt_backends.ids import step_of
+from ckpt_backends.model import Thread, Write
+from ckpt_cli.core.changes import ChannelChange, change_record
+from ckpt_cli.core.paths import Selected, format_path
+from ckpt_cli.core.tasks import Question, Task
+from ckpt_cli.core.write_view import Placed
+from ckpt_cli.reading.history import Entry
+from ckpt_cli.reading.interrupts import Waiting
+from ckpt_cli.reading.stores import Found
+from ckpt_cli.reading.thread import Moment
+from ckpt_cli.reading.threads import Row, Summary
+from ckpt_cli.reading.view import View
+from ckpt_cli.render.units import iso
+
+
+def store_record(found: Found) -> dict[str, Any]:
+    """One store of `stores`."""
+    record: dict[str, Any] = {"name": found.name, "url": found.url}
+    if found.error is not None:
+        return {**record, "error": found.error.message}
+    info = found.info
+    if info is not None:
+        record |= {
+            "layout": info.layout,
+            "engine": info.engine,
+            "saver": info.saver,
+            "size": info.size,
+            "tables": list(info.tables),
+            "capabilities": sorted(str(one.name).lower() for one in info.capabilities),
+            "notes": list(info.notes),
+        }
+    return record
+
+
+def thread_record(row: Row) -> dict[str, Any]:
+    """One thread of `threads list`."""
+    thread = row.thread
+    record = _from_index(thread)
+    if row.details is None:
+        return record
+    head = row.details.head
+    record["status"] = row.details.status
+    record["bytes"] = row.details.bytes
+    if head is not None:
+        record["step"] = head.number
+        record["source"] = head.source
+        record["parent"] = head.checkpoint.parent_checkpoint_id
+        record["metadata"] = values_record(head.metadata)
+    return record
+
+
+def _from_index(thread: Thread) -> dict[str, Any]:
+    return {
+        "thread_id": thread.thread_id,
+        "head": thread.head,
+        "step": None if thread.head is None else step_of(thread.head),
+        "first_at": _time(thread.first_at),
+        "last_at": _time(thread.last_at),
+        "checkpoints": thread.checkpoints,
+        "namespaces": thread.namespaces,
+    }
+
+
+def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
+    """A checkpoint without its values and writes, as in `history`."""
+    key, step = moment.key, moment.step
+    return {
+        "thread_id": key.thread_id,
+        "checkpoint_ns": key.checkpoint_ns,
+        "checkpoint_id": key.checkpoint_id,
+        "parent_checkpoint_id": moment.checkpoint.parent_checkpoint_id,
+        "ts": _time(moment.at),
+        "step": moment.number,
+        "source": moment.source,
+        "next": _names(step.next),
+        "waiting": _names(step.waiting),
+        "status": moment.status,
+        "tasks": [task_record(task) for task in step.tasks],
+        "metadata": values_record(moment.metadata),
+        "interrupts": [
+            question_record(question) for task in step.tasks for question in task.questions
+        ],
+        "children": list(children),
+        "write_count": len(moment.writes),
+        **({"problem": moment.body.problem.reason} if moment.body.problem is not None else {}),
+        **({"assumed": True} if step.assumed else {}),
+    }
+
+
+def entry_record(entry: Entry) -> dict[str, Any]:
+    """One checkpoint of `history`, and of `show --tree`."""
+    return {**moment_record(entry.moment, entry.children), "depth": entry.depth}
+
+
+def show_record(found: View) -> dict[str, Any]:
+    """A checkpoint whole, as in `show`."""
+    record = moment_record(found.moment, found.children)
+    del record["write_count"]
+    record["values"] = values_record(found.state.values)
+    record["rebuilt"] = dict(found.state.rebuilt)
+    record["versions"] = dict(found.moment.body.versions)
+    record["writes"] = [write_record(placed) for placed in found.writes]
+    return record
+
+
+def channel_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The values of a `show` record, one row a channel."""
+    rebuilt = record["rebuilt"]
+    return [
+        {"channel": name, "value": value, "rebuilt": rebuilt.get(name)}
+        for name, value in record["values"].items()
+    ]
+
+
+def picked_rows(found: Sequence[Selected]) -> list[dict[str, Any]]:
+    """What `show --path` found, one row a place."""
+    return [{"path": format_path(one.path), "value": to_json(one.value)} for one in found]
+
+
+def summary_record(found: Summary) -> dict[str, Any]:
+    """One thread of `threads show`."""
+    record = thread_record(found.row)
+    head = found.row.details.head if found.row.details is not None else None
+    if head is not None:
+        record |= {
+            key: value
+            for key, value in moment_record(head, []).items()
+            if key in {"next", "waiting", "interrupts", "tasks"}
+        }
+    record["writes"] = found.size.writes
+    record["in_namespaces"] = [asdict(ns) for ns in found.in_namespaces]
+    return record
+
+
+def interrupt_record(found: Waiting) -> dict[str, Any]:
+    """One open question of `interrupts`."""
+    key = found.key
+    return {
+        "thread_id": key.thread_id,
+        "checkpoint_ns": key.checkpoint_ns,
+        "checkpoint_id": key.checkpoint_id,
+        **{
+            name: value
+            for name, value in question_record(found.question).items()
+            if name != "answered"
+        },
+        "since": _time(found.since),
+    }
+
+
+def diff_record(
+    before: Moment | None, after: Moment, changes: Mapping[str, ChannelChange]
+) -> dict[str, Any]:
+    """The answer of `diff`."""
+    return {
+        "from": None if before is None else _key_record(before),
+        "to": _key_record(after),
+        "channels": {name: change_record(change) for name, change in changes.items()},
+    }
+
+
+def change_rows(changes: Mapping[str, ChannelChange]) -> Iterator[dict[str, Any]]:
+    """The answer of `diff`, one row an operation; a channel that came or went is one too."""
+    for name, change in changes.items():
+        record = change_record(change)
+        ops = record.pop("ops") or [record]
+        for op in ops:
+            yield {**op, "channel": name, "change": change.change}
+
+
+def _key_record(moment: Moment) -> dict[str, Any]:
+    key = moment.key
+    return {
+        "thread_id": key.thread_id,
+        "checkpoint_ns": key.checkpoint_ns,
+        "checkpoint_id": key.checkpoint_id,
+        "step": moment.number,
+        "ts": _time(moment.at),
+    }
+
+
+def values_record(values: Mapping[str, Value]) -> dict[str, Any]:
+    """Channel values in JSON form."""
+    return {name: to_json(value) for name, value in values.items()}
+
+
+def task_record(task: Task) -> dict[str, Any]:
+    """One task of a checkpoint's next step."""
+    return {
+        "id": task.id,
+        "node": task.node,
+        "path": task.path,
+        "finished": task.finished,
+        "error": task.error,
+        "interrupts": [question_record(question) for question in task.questions],
+    }
+
+
+def question_record(question: Question) -> dict[str, Any]:
+    """One Interrupt of a task."""
+    return {
+        "task_id": question.task_id,
+        "node": question.node,
+        "interrupt_id": question.interrupt_id,
+        "value": to_json(question.value),
+        "answered": question.answered,
+    }
+
+
+def write_record(placed: Placed) -> dict[str, Any]:
+    """One write, in the order in which LangGraph applies them."""
+    write: Write = placed.write
+    record: dict[str, Any] = {
+        "task_id": write.task_id,
+        "node": placed.node,
+        "task_path": placed.path,
+        "idx": write.idx,
+        "channel": write.channel,
+        "type": write.value.type if write.value is not None else None,
+        "bytes": write.size,
+    }
+    if write.value is not None:
+        record["value"] = to_json(decode(write.value))
+    return record
+
+
+def _names(names: Sequence[str] | None) -> list[str] | None:
+    return None if names is None else list(names)
+
+
+def _time(at: datetime | None) -> str | None:
+    return None if at is None else iso(at)

@@ -1,0 +1,112 @@
+"""A checkpoint as text: where it stands, what the agent knew, what its tasks wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, tzinfo
+from typing import cast
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Value
+from ckpt_cli.core.paths import Selected, format_path
+from ckpt_cli.core.write_view import Placed
+from ckpt_cli.reading.view import View
+from ckpt_cli.render.block import block
+from ckpt_cli.render.cells import cell_len
+from ckpt_cli.render.lines import Line, Span, line
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.thread import field, step_lines
+from ckpt_cli.render.units import age, size, when
+from ckpt_cli.render.value import summary
+
+_INDENT = 2
+_SIZE_CELLS = 16
+"""Cells of a write's line that the size and the gaps take."""
+
+
+def show_lines(
+    found: View, now: datetime, zone: tzinfo, width: int, *, writes: bool, metadata: bool
+) -> Iterator[Line]:
+    """A checkpoint, its values in full, and on request its writes and metadata."""
+    yield from _standing(found, now, zone)
+    if found.moment.body.problem is not None:
+        yield field("problem", f"not readable: {found.moment.body.problem.reason}", "error")
+    for name, value in found.state.values.items():
+        yield line("")
+        yield from _titled(name, value, width, found.state.rebuilt.get(name))
+    if writes:
+        yield from _writes(found.writes, width)
+    if metadata:
+        yield line("")
+        yield from _titled("metadata", cast("Value", dict(found.moment.metadata)), width, None)
+
+
+def picked_lines(found: Sequence[Selected], width: int) -> Iterator[Line]:
+    """Parts of a state in full; several are named."""
+    for one in found:
+        if len(found) > 1:
+            yield line((safe_text(format_path(one.path)), "head"))
+        if isinstance(one.value, str):
+            yield from (line(text) for text in safe_text(one.value, newlines=True).split("\n"))
+        else:
+            yield from map(line, block(one.value, 0, width))
+
+
+def _standing(found: View, now: datetime, zone: tzinfo) -> Iterator[Line]:
+    moment = found.moment
+    key = moment.key
+    yield field("thread", key.thread_id, "head")
+    if key.checkpoint_ns:
+        yield field("ns", key.checkpoint_ns)
+    yield field("ckpt", key.checkpoint_id + ("  (head)" if found.is_head else ""), "id")
+    parent = moment.checkpoint.parent_checkpoint_id
+    yield field("parent", parent if parent is not None else "none")
+    if len(found.children) > 1:
+        yield field("children", ", ".join(found.children))
+    at = "" if moment.at is None else f"  {when(moment.at, now, zone)} ({age(moment.at, now)} ago)"
+    number = "?" if moment.number is None else moment.number
+    yield field("step", f"{number} {moment.source or '?'}{at}")
+    yield field("status", moment.status)
+    yield from step_lines(moment)
+
+
+def _titled(name: str, value: Value, width: int, remark: str | None) -> Iterator[Line]:
+    title = safe_text(name)
+    note: Span = (f"  ({remark})" if remark else "", "dim")
+    if not _long(value):
+        short = summary(value, width)
+        if len(title) + 2 + cell_len(short) < width:
+            yield line((f"{title}: ", "head"), short, note)
+            return
+    yield line((title, "head"), note)
+    for text in block(value, _INDENT, width):
+        yield line(text)
+
+
+def _long(value: Value) -> bool:
+    """Whether a value deserves lines of its own."""
+    if isinstance(value, str):
+        return "\n" in value
+    return isinstance(value, list | dict) and bool(value)
+
+
+def _writes(writes: Sequence[Placed], width: int) -> Iterator[Line]:
+    yield line("")
+    yield line((f"writes  {len(writes)}", "head"))
+    for placed in writes:
+        write = placed.write
+        node = safe_text(placed.node) if placed.node is not None else "?"
+        if placed.node is None and write.task_id.strip("0-") == "":
+            node = "(caller)"
+        start = f"  {node}  {safe_text(write.channel)}  "
+        room = max(width - len(start) - 14, 20)
+        value = "" if write.value is None else summary(decode(write.value), min(room, 200))
+        yield line(
+            "  ",
+            (node, "node"),
+            "  ",
+            (safe_text(write.channel), "head"),
+            "  ",
+            value,
+            (f"  {size(write.size)}", "dim"),
+        )

@@ -1,0 +1,77 @@
+"""Text from a store made safe for a terminal. The one place where that is decided."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Written out, since computing them from `unicodedata` would cost each start 100 ms. Those past
+# U+FFFF stand apart: with them in it, the class is searched five times slower.
+_INVISIBLE = (
+    "\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\uf8ff\ufdd0-\ufdef"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U00010000-\U0010ffff"
+)
+"""DEL, C1, format and bidi characters, fillers, line separators, surrogates, private use,
+noncharacters, variation selectors; and all that is past U+FFFF, of which these stay:"""
+_VISIBLE = re.compile(
+    "(?![\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a])"
+    "[\U00010000-\U000dffff]"
+)
+_NONCHARACTERS = 0xFFFE
+
+_UNSAFE = re.compile(f"[\x00-\x1f{_INVISIBLE}]")
+_UNSAFE_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f{_INVISIBLE}]")
+_UNSAFE_IN_JSON = re.compile(f"[{_INVISIBLE}]")
+_EMOJI = re.compile("[#*0-9©®\u203c-\u3299\U0001f000-\U0001faff]")
+_SHORT = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
+_JOINER, _AS_EMOJI = "\u200d", "\ufe0f"
+
+
+def safe_text(text: str, *, newlines: bool = False) -> str:
+    r"""The text with what a terminal would obey, hide or reorder as escapes such as `\x1b`.
+
+    Newlines and tabs are escaped too unless `newlines` is set. Emoji sequences stay whole. A
+    backslash stays as it is, so that applying this twice changes nothing more.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return (_UNSAFE_IN_LINES if newlines else _UNSAFE).sub(_where_unsafe(_visible), text)
+
+
+def safe_json(text: str) -> str:
+    r"""The text of a JSON document, of the same value, with such characters as `\u` escapes."""
+    return _UNSAFE_IN_JSON.sub(_where_unsafe(_json_escape), text)
+
+
+def _where_unsafe(escape: Callable[[str], str]) -> Callable[[re.Match[str]], str]:
+    def replace(match: re.Match[str]) -> str:
+        character, text, at = match[0], match.string, match.start()
+        if _VISIBLE.match(character) and ord(character) & _NONCHARACTERS != _NONCHARACTERS:
+            return character
+        if character == _AS_EMOJI and _EMOJI.match(text, at - 1):
+            return character
+        if character == _JOINER and _EMOJI.match(text, at + 1):
+            before = at - 2 if text[at - 1] == _AS_EMOJI else at - 1
+            if before >= 0 and _EMOJI.match(text, before):
+                return character
+        return escape(character)
+
+    return replace
+
+
+def _visible(character: str) -> str:
+    if character in _SHORT:
+        return _SHORT[character]
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

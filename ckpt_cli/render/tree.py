@@ -1,0 +1,299 @@
+"""The tree of a thread as lines of text: one line per checkpoint, fold or subgraph call.
+
+◆ a17c  -1  input                                             09:41:58
+┊ 4 steps   agent ×2, tools ×2                       09:41:58–09:42:31
+○ 77d1   4  agent                                   2 writes  09:44:12
+├─○ 51aa   5  tools → agent  ○ tip                            09:44:13
+◇ 2b9f   5  fork of 51aa                                      09:50:01
+● e4f0   6  agent → refund  ● head                   1 write  09:50:07
+  ? Refund 89.00 EUR?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+
+from ckpt_backends.ids import time_of
+from ckpt_cli.core.tree import CallRow, FoldRow, Key, Node, Plan, Row, SectionRow, StepRow
+from ckpt_cli.render.cells import cell_len, wrap
+from ckpt_cli.render.lines import Line, Span, line
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.tree_words import UNICODE, Glyphs, Words, count, cut, status_style
+
+NARROWEST = 80
+_SHOWN_LANES = 10
+_WIDEST_REF_COLUMN = 8
+"""Refs are longer only by accident; those push their own row aside and no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A line before the columns are known."""
+
+    left: tuple[Span, ...]
+    """The graph and the ref: never cut."""
+    text: tuple[Span, ...] = ()
+    """Cut where it does not fit."""
+    marks: tuple[Span, ...] = ()
+    """After the text; never cut."""
+    writes: str = ""
+    time: str = ""
+    """A range of times also takes the column of the writes."""
+    remark: bool = False
+    """It stands outside the columns and may use the whole width."""
+
+
+def tree_lines(
+    plan: Plan,
+    details: Mapping[Key, Node],
+    refs: Mapping[str, str],
+    *,
+    thread_id: str,
+    zone: tzinfo,
+    now: datetime,
+    status: str | None = None,
+    width: int = NARROWEST,
+    glyphs: Glyphs = UNICODE,
+) -> Iterator[Line]:
+    """The picture, in `width` columns but no fewer than `NARROWEST`, and no wider than it must.
+
+    `refs` has the short ref of each checkpoint id. Days are named where they change, starting
+    from today. Only a ref that is itself too long makes a line longer than `width`.
+    """
+    width = max(width, NARROWEST)
+    yield from _header(plan, thread_id, status, width, glyphs)
+    yield Line(())
+    words = Words(plan, details, refs, glyphs)
+    yield from _in_columns(list(_Drafter(plan, words, zone).drafts(now)), width, glyphs.dots)
+    if plan.folded:
+        yield Line(())
+        hint = f"{glyphs.fold}{count(plan.folded, 'plain step')} folded; --unfold shows all"
+        yield line((hint, "dim"))
+
+
+def _header(
+    plan: Plan, thread_id: str, status: str | None, width: int, glyphs: Glyphs
+) -> Iterator[Line]:
+    counts = [count(plan.checkpoints, "checkpoint")]
+    if plan.branches > 1:
+        counts.append(count(plan.branches, "branch"))
+    if plan.calls:
+        counts.append(count(plan.calls, "subgraph call"))
+    facts: list[Span] = [(glyphs.dot.join(counts), "plain")]
+    if status:
+        facts += [(glyphs.dot, "plain"), (safe_text(status), status_style(status))]
+    *above, name = wrap(f"thread {safe_text(thread_id)}", width)
+    for piece in above:
+        yield line((piece, "bold"))
+    if cell_len(name) + 3 + _cells(facts) <= width:
+        yield line((name, "bold"), "   ", *facts)
+    else:
+        yield line((name, "bold"))
+        yield line(*facts)
+
+
+class _Drafter:
+    """Puts the words of each row behind its part of the graph."""
+
+    def __init__(self, plan: Plan, words: Words, zone: tzinfo) -> None:
+        self.plan = plan
+        self.words = words
+        self.zone = zone
+        self.glyphs = words.glyphs
+        steps = [row for row in plan.rows if isinstance(row, StepRow)]
+        widest = max((cell_len(words.ref(row.id)) for row in steps), default=0)
+        self.ref_width = min(widest, _WIDEST_REF_COLUMN)
+        self.step_width = max((len(words.step(row)) for row in steps), default=0)
+
+    def drafts(self, now: datetime) -> Iterator[_Draft]:
+        day = now.astimezone(self.zone).date()
+        before: Row | None = None
+        for row in self.plan.rows:
+            if self._is_another_tree(row, before):
+                yield _Draft(self._above(row))
+            before = row
+            times = [at.astimezone(self.zone) for at in self._times(row)]
+            if times and times[0].date() != day:
+                day = times[0].date()
+                yield _Draft(self._above(row), time=f"{day:%a} {day.day} {day:%b %Y}")
+            yield from self._row(row, self._clock(times))
+            day = times[-1].date() if times else day
+
+    def _is_another_tree(self, row: Row, before: Row | None) -> bool:
+        """Whether a row must be kept apart from the tip before it, which is not its parent."""
+        begins = isinstance(before, SectionRow) or (isinstance(before, CallRow) and before.nested)
+        return before is not None and not begins and isinstance(row, StepRow) and row.first
+
+    def _row(self, row: Row, time: str) -> Iterator[_Draft]:
+        if isinstance(row, StepRow):
+            yield from self._step_row(row, time)
+        elif isinstance(row, FoldRow):
+            yield self._fold_row(row, time)
+        elif isinstance(row, CallRow):
+            yield self._call_row(row, time)
+        else:
+            yield _Draft(())
+            yield self._section_row(row)
+
+    def _step_row(self, row: StepRow, time: str) -> Iterator[_Draft]:
+        words = self.words
+        ref, step = words.ref(row.id), words.step(row)
+        writes = words.node(row.key).writes
+        gap = " " * max(self.ref_width - cell_len(ref), 0)
+        if row.trouble is not None:
+            yield self._trouble(row)
+        yield _Draft(
+            left=(
+                *self._graph(row.lanes, row.depth, branch=row.branch),
+                words.sign(row),
+                (ref, "head" if row.head else "id"),
+                (f"{gap} {step.rjust(self.step_width)}  ", "dim"),
+            ),
+            text=(words.made(row), (words.next(row), "plain")),
+            marks=tuple((f"  {text}", style) for text, style in words.marks(row)),
+            writes=count(writes, "write") if writes else "",
+            time=time,
+        )
+        lane: Span = ("  " if row.last else self.glyphs.lane, "dim")
+        left = (*self._graph(row.lanes, row.depth), lane)
+        for remark in words.remarks(row):
+            yield _Draft(left, (remark,), remark=True)
+
+    def _trouble(self, row: StepRow) -> _Draft:
+        if row.trouble == "loop":
+            text = "its parents lead back to it"
+        else:
+            text = f"its parent {self.words.ref(row.parent or '')} is gone"
+        sign: Span = (self.glyphs.gone, "dim")
+        return _Draft((*self._above(row), sign), ((text, "dim"),), remark=True)
+
+    def _fold_row(self, row: FoldRow, time: str) -> _Draft:
+        steps = count(len(row.ids), "step").ljust(self.ref_width + 1 + self.step_width)
+        return _Draft(
+            left=(
+                *self._graph(row.lanes, row.depth),
+                (f"{self.glyphs.fold}{steps}  ", "dim"),
+            ),
+            text=((self.words.folded(row), "dim"),),
+            time=time,
+        )
+
+    def _call_row(self, row: CallRow, time: str) -> _Draft:
+        words = self.words
+        status = words.call_status(row)
+        style = status_style(status)
+        return _Draft(
+            left=(*self._graph(row.lanes, row.depth), (self.glyphs.call, "dim")),
+            text=((words.call_name(row), "node"),),
+            marks=(
+                (f"  {words.call_facts(row)}" + (self.glyphs.dot if status else ""), "dim"),
+                (status, "dim" if style == "plain" else style),
+            ),
+            time=time,
+        )
+
+    def _section_row(self, row: SectionRow) -> _Draft:
+        kind = "subgraph call, its step is gone" if row.call else "keeps its state over calls"
+        facts = self.glyphs.dot.join((count(row.checkpoints, "checkpoint"), kind))
+        name = (self.words.short_ns(row.ns), "bold")
+        return _Draft((), (name,), ((f"   {facts}", "plain"),), remark=True)
+
+    def _graph(self, lanes: str, depth: int, *, branch: bool = False) -> tuple[Span, ...]:
+        glyphs = self.glyphs
+        signs = [glyphs.lane if lane == "|" else "  " for lane in lanes[-_SHOWN_LANES:]]
+        if depth > _SHOWN_LANES:
+            signs[0] = glyphs.cut_lane
+        if branch:
+            signs[-1] = glyphs.branch
+        return (("".join(signs), "dim"),)
+
+    def _above(self, row: Row) -> tuple[Span, ...]:
+        """The graph on a line between a row and the one before it."""
+        if isinstance(row, SectionRow):
+            return ()
+        begins = isinstance(row, CallRow) or (
+            isinstance(row, StepRow) and (row.first or row.branch)
+        )
+        return (*self._graph(row.lanes, row.depth), ("" if begins else self.glyphs.lane, "dim"))
+
+    def _times(self, row: Row) -> list[datetime]:
+        """When the row begins and ends; empty where that cannot be told."""
+        if isinstance(row, SectionRow):
+            return []
+        if isinstance(row, StepRow):
+            ends = [self.words.node(row.key).at or time_of(row.id)]
+        elif isinstance(row, FoldRow):
+            ends = [time_of(row.ids[0]), time_of(row.ids[-1])]
+        else:
+            ends = [time_of(row.first), time_of(row.last)]
+        return [end for end in ends if end is not None]
+
+    def _clock(self, times: Sequence[datetime]) -> str:
+        clocks = list(dict.fromkeys(f"{time:%H:%M:%S}" for time in times))
+        days = (times[-1].date() - times[0].date()).days if times else 0
+        return self.glyphs.to.join(clocks) + (f" {days:+}d" if days else "")
+
+
+def _in_columns(drafts: Sequence[_Draft], width: int, dots: str) -> Iterator[Line]:
+    """Times end where the longest line does, so that short pictures stay together."""
+    time_width = max((len(draft.time) for draft in drafts if draft.writes), default=0)
+    rights = [_right(draft, time_width) for draft in drafts]
+    sizes = [_cells((*draft.left, *draft.text, *draft.marks)) for draft in drafts]
+    natural = max(
+        (
+            size + (2 + len(right) if right else 0)
+            for draft, size, right in zip(drafts, sizes, rights, strict=True)
+            if not draft.remark
+        ),
+        default=0,
+    )
+    for draft, size, right in zip(drafts, sizes, rights, strict=True):
+        full = width if draft.remark else min(width, natural)
+        yield _set(draft, size, right, full, dots)
+
+
+def _right(draft: _Draft, time_width: int) -> str:
+    return f"{draft.writes}  {draft.time.rjust(time_width)}" if draft.writes else draft.time
+
+
+def _set(draft: _Draft, size: int, right: str, width: int, dots: str) -> Line:
+    room = width - (2 + len(right) if right else 0)
+    text = draft.text
+    if size > room:
+        fixed = size - _cells(text)
+        text = _fit(text, max(room - fixed, 0), dots)
+        size = fixed + _cells(text)
+    spans = (*draft.left, *text, *draft.marks)
+    space = width - size - len(right)
+    # Where a ref leaves no room, what is right of it goes.
+    if not right or space < 2:
+        return _trimmed(spans)
+    writes = right[: len(right) - len(draft.time)]
+    return line(*spans, " " * space, (writes, "dim"), (draft.time, "time"))
+
+
+def _fit(spans: Sequence[Span], room: int, dots: str) -> tuple[Span, ...]:
+    """One text or two, of which each gets half of the room if both are long."""
+    first = cell_len(spans[0][0]) if spans else 0
+    later = _cells(spans[1:])
+    for_later = min(later, max(room - first, room // 2))
+    shares = (room - for_later, for_later)
+    return tuple(
+        (cut(text, share, dots), style) for (text, style), share in zip(spans, shares, strict=False)
+    )
+
+
+def _cells(spans: Iterable[Span]) -> int:
+    return cell_len("".join(text for text, _ in spans))
+
+
+def _trimmed(spans: Sequence[Span]) -> Line:
+    kept = list(spans)
+    while kept and not kept[-1][0].strip():
+        kept.pop()
+    if not kept:
+        return Line(())
+    text, style = kept[-1]
+    return line(*kept[:-1], (text.rstrip(), style))

@@ -1,0 +1,47 @@
+"""Sizes and times as people read them, and as JSON has them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+
+_AGES = ((365 * 86400, "y"), (30 * 86400, "mo"), (7 * 86400, "w"), (86400, "d"), (3600, "h"))
+
+
+def size(n: int) -> str:
+    """Bytes in IEC units: `512 B`, `1.2 KiB`, `34 MiB`."""
+    if n < 1024:
+        return f"{n} B"
+    value = float(n)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        # What would be rounded up to 1024 belongs to the next unit.
+        if value < 1023.5:
+            break
+    return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
+
+
+def when(moment: datetime, now: datetime, zone: tzinfo) -> str:
+    """A time in a zone, with the year if it is not this one."""
+    moment, now = moment.astimezone(zone), now.astimezone(zone)
+    year = "" if moment.year == now.year else f" {moment.year}"
+    return f"{moment:%b} {moment.day:2}{year} {moment:%H:%M:%S}"
+
+
+def age(moment: datetime, now: datetime) -> str:
+    """How long ago, in one unit rounded down: `45s`, `3h`, `2mo`; `in 5m` for what is to come."""
+    seconds = int((now - moment).total_seconds())
+    if seconds < 0:
+        return f"in {_span(-seconds)}"
+    return _span(seconds)
+
+
+def iso(moment: datetime) -> str:
+    """A time in UTC as ISO 8601 with microseconds, for JSON."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def _span(seconds: int) -> str:
+    for length, unit in (*_AGES, (60, "m")):
+        if seconds >= length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"

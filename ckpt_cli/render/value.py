@@ -1,0 +1,184 @@
+"""Values on one line, as people want to read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from ckpt_backends.codec.values import Cut, Tagged, Value
+from ckpt_cli.core.equality import is_set
+from ckpt_cli.core.messages import Message, ToolCall, as_message, content_text
+from ckpt_cli.render.cells import cell_len, fit
+from ckpt_cli.render.leaves import cut_note, leaf, short_class, string
+from ckpt_cli.render.text import safe_text
+
+NDARRAY = "numpy.ndarray"
+TUPLE = "builtins.tuple"
+
+_DTYPE = re.compile(r"[<>|=]([biufc])(\d{1,4})")
+_KINDS = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
+
+
+def summary(value: Value, width: int, *, quote: bool = False) -> str:
+    """One line of at most `width` cells that tells what a value is.
+
+    Strings are in quotes where they would be misread without, or always with `quote`.
+    """
+    return fit(_inline(value, width, nested=False, quote=quote), width)
+
+
+def message_label(message: Message) -> str:
+    """Who speaks: the role, and the name of a tool or an agent."""
+    return safe_text(f"{message.role} {message.name}" if message.name else message.role)
+
+
+def key_text(key: Value, *, width: int = 1000) -> str:
+    """A key of a dict."""
+    return _inline(key, width)
+
+
+def counted(n: int, noun: str) -> str:
+    """A number and its noun, which takes an s: `1 item`, `2 items`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def noun_for(items: Iterable[Value]) -> str:
+    """What the items of a list are called: message or item."""
+    return "message" if all(as_message(item) for item in items) else "item"
+
+
+def _inline(value: Value, width: int, *, nested: bool = True, quote: bool = False) -> str:
+    """A value in about so many cells; the caller cuts what is still too long."""
+    if isinstance(value, str):
+        return string(value, width, nested=nested, quote=quote)
+    text = leaf(value, max(width, 0))
+    if text is not None:
+        return text
+    message = as_message(value)
+    if message is not None:
+        return _message(message, width)
+    match value:
+        case list():
+            return _list(value, width, quote=quote)
+        case dict():
+            return "{" + _fields(value, ": ", width - 2, quote=quote) + "}"
+        case Cut():
+            kept = _inline(value.kept, max(width // 2, 1), nested=nested, quote=quote)
+            return f"{kept} {cut_note(value)}"
+        case Tagged():
+            return _object(value, width, quote=quote)
+        case _:
+            raise TypeError(type(value))
+
+
+def _list(value: list[Value], width: int, *, quote: bool) -> str:
+    noun = noun_for(value) if value else "item"
+    whole = None if noun == "message" else _items(value, width - 2, quote=quote)
+    return f"[{counted(len(value), noun) if whole is None else whole}]"
+
+
+def _items(items: list[Value], width: int, *, quote: bool) -> str | None:
+    """All items; None if they do not fit."""
+    texts: list[str] = []
+    room = width
+    for item in items:
+        text = _inline(item, room, quote=quote)
+        room -= cell_len(text) + 2
+        if room < -2:
+            return None
+        texts.append(text)
+    return ", ".join(texts)
+
+
+def _fields(fields: Mapping[Value, Value], separator: str, width: int, *, quote: bool) -> str:
+    texts: list[str] = []
+    room = width
+    # One long field must not hide all others.
+    share = max(width // 2, 24) if len(fields) > 1 else width
+    for n, (key, value) in enumerate(fields.items(), 1):
+        name = key_text(key, width=share) + separator
+        free = room - cell_len(name) - (3 if n < len(fields) else 0)
+        text = _inline(value, min(free, share), quote=quote) if free > 0 else "…"
+        if cell_len(text) > max(free, 0):
+            texts.append(f"{name}…" if free > 0 else "…")
+            break
+        texts.append(name + text)
+        room -= cell_len(texts[-1]) + 2
+    return ", ".join(texts)
+
+
+def _object(value: Tagged, width: int, *, quote: bool) -> str:
+    payload, name = value.payload, short_class(value.type)
+    if value.type == NDARRAY and isinstance(payload, dict):
+        return _array(payload, width)
+    if isinstance(payload, dict):
+        return f"{name}({_fields(payload, '=', width - len(name) - 2, quote=True)})"
+    if not isinstance(payload, list):
+        return f"{name}({_inline(payload, width - len(name) - 2, quote=True)})"
+    noun = noun_for(payload) if payload else "item"
+    items = None if noun == "message" else _items(payload, width - len(name) - 2, quote=quote)
+    content = counted(len(payload), noun) if items is None else items
+    if is_set(value) and payload:
+        return "{" + content + "}"
+    return f"({content})" if value.type == TUPLE else f"{name}({content})"
+
+
+def _array(fields: Mapping[Value, Value], width: int) -> str:
+    dtype, shape, data = (fields.get(key) for key in ("dtype", "shape", "data"))
+    kind = _dtype_name(dtype) if isinstance(dtype, str) else "?"
+    lengths = "×".join(str(n) for n in shape) if isinstance(shape, list) else "?"
+    start = " ".join(part for part in ("ndarray", kind, lengths) if part)
+    return f"{start} {_beginning(data, width - cell_len(start) - 1)}"
+
+
+def _beginning(data: Value, width: int) -> str:
+    """As many items of nested lists as fit, and `…` for the others."""
+    if not isinstance(data, list):
+        return _inline(data, width, quote=True)
+    texts: list[str] = []
+    room = width - 2
+    for n, item in enumerate(data, 1):
+        text = _beginning(item, room)
+        room -= cell_len(text) + 2
+        if room < (1 if n < len(data) else -2):
+            texts.append("…")
+            break
+        texts.append(text)
+    return f"[{', '.join(texts)}]"
+
+
+def _dtype_name(dtype: str) -> str:
+    match = _DTYPE.fullmatch(dtype)
+    if match is None:
+        return safe_text(dtype)
+    kind, bits = match[1], int(match[2]) * 8
+    return "bool" if kind == "b" else f"{_KINDS[kind]}{bits}"
+
+
+def _message(message: Message, width: int) -> str:
+    label = message_label(message)
+    if message.role == "remove":
+        return f"{label}: {safe_text(message.id or '?')}"
+    room = width - cell_len(label) - 2
+    text = content_text(message.content)
+    calls = _calls(message.tool_calls, max(room // 2, 20) if text else room)
+    if calls:
+        room -= cell_len(calls) + 1
+    body = fit(safe_text(text[: max(room, 0) + 1]), max(room, 1))
+    return f"{label}: {' '.join(part for part in (body, calls) if part)}"
+
+
+def _calls(calls: tuple[ToolCall, ...], width: int) -> str:
+    if not calls:
+        return ""
+    texts = [_call(call, width - 14) for call in calls]
+    return f"[tool_calls: {fit(', '.join(texts), max(width - 14, 1))}]"
+
+
+def _call(call: ToolCall, width: int) -> str:
+    name = safe_text(call.name)
+    if isinstance(call.args, dict):
+        args = _fields(call.args, "=", width - cell_len(name) - 2, quote=True)
+    else:
+        args = _inline(call.args, width - cell_len(name) - 2, quote=True)
+    return f"{'invalid ' if call.invalid else ''}{name}({args})"

@@ -1,0 +1,124 @@
+"""One run of `ckpt`: its settings, its store, its clock and where its answer goes."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from datetime import UTC, datetime, tzinfo
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckpt_backends.errors import UsageError
+from ckpt_cli import diagnostics
+
+if TYPE_CHECKING:
+    from ckpt_backends.protocol import Store
+    from ckpt_backends.url import StoreUrl
+    from ckpt_cli.output import Output
+    from ckpt_cli.profiles import Profiles
+
+
+class Session:
+    """What a command works with. The global options land in `settings` while words are parsed."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] = {}
+        self._store: Store | None = None
+
+    @cached_property
+    def now(self) -> datetime:
+        """The moment of this run, UTC."""
+        return datetime.now(UTC)
+
+    @cached_property
+    def zone(self) -> tzinfo:
+        """The zone that times are shown and read in."""
+        return UTC if self.settings.get("utc") else _local_zone()
+
+    @cached_property
+    def output(self) -> Output:
+        """Where the answer goes."""
+        from ckpt_cli.output import Output
+
+        return Output(
+            self.settings.get("output", "auto"),
+            color=self.settings.get("color", "auto"),
+            pager=not self.settings.get("no_pager"),
+        )
+
+    @cached_property
+    def profiles(self) -> Profiles:
+        """The named stores of the nearest configuration file."""
+        from ckpt_cli.profiles import load_profiles
+
+        return load_profiles(self.settings.get("config"), Path.cwd())
+
+    @property
+    def store_name(self) -> str | None:
+        """What the user named as the store: `-s`, else `CKPT_STORE`."""
+        name = self.settings.get("store") or os.environ.get("CKPT_STORE")
+        return str(name) if name else None
+
+    @cached_property
+    def store_url(self) -> StoreUrl:
+        """The store of this run. Raises `UsageError` where none is named."""
+        name = self.store_name or self.profiles.default
+        if name is None:
+            raise UsageError(
+                "no store given",
+                hint="name one with -s FILE or CKPT_STORE; `ckpt stores` lists what is here,"
+                " `ckpt demo sample.db` makes one to try",
+            )
+        return self.url_of(name)
+
+    def url_of(self, name: str) -> StoreUrl:
+        """The URL of a file, a store URL or a profile."""
+        from dataclasses import replace
+
+        from ckpt_backends.url import parse_url
+        from ckpt_cli.profiles import expand
+
+        params: dict[str, str] = {}
+        if "://" not in name and not Path(name).exists() and name in self.profiles.stores:
+            profile = self.profiles.stores[name]
+            name = expand(profile.url, os.environ)
+            params = {key: expand(value, os.environ) for key, value in profile.params.items()}
+        url = parse_url(name)
+        if self.settings.get("copy"):
+            params["copy"] = "1"
+        return replace(url, params={**url.params, **params})
+
+    @property
+    def store(self) -> Store:
+        """The store of this run, opened for reading; closed when the run ends."""
+        if self._store is None:
+            from ckpt_backends.registry import open_store
+
+            self._store = open_store(self.store_url)
+            for text in self._store.describe().notes:
+                self.note(text)
+        return self._store
+
+    def note(self, text: str) -> None:
+        """Print a remark on stderr, unless the user asked for quiet."""
+        if not self.settings.get("quiet"):
+            diagnostics.note(text)
+
+    def close(self) -> None:
+        """Close the store if it was opened."""
+        if self._store is not None:
+            self._store.close()
+
+
+def _local_zone() -> tzinfo:
+    """This machine's zone with its summer time, which the system's own offset does not know."""
+    from zoneinfo import ZoneInfo
+
+    name = os.environ.get("TZ", "").removeprefix(":")
+    with suppress(OSError, ValueError):
+        if name:
+            return ZoneInfo(name)
+        with Path("/etc/localtime").open("rb") as file:
+            return ZoneInfo.from_file(file)
+    return datetime.now().astimezone().tzinfo or UTC

@@ -1,0 +1,60 @@
+"""What tests of several folders share."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ckpt_cli.__main__ import run
+
+ROOT = Path(__file__).parent.parent
+FIXTURES = ROOT / "fixtures"
+SAMPLE = ROOT / "ckpt_cli" / "data" / "sample.db"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one command line printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.code in {0, 1}, self.err
+        return json.loads(self.out)
+
+
+class _Out(io.TextIOWrapper):
+    """Standard output as bytes and text, as a pipe is."""
+
+    def __init__(self) -> None:
+        self.bytes = io.BytesIO()
+        super().__init__(self.bytes, encoding="utf-8", newline="", write_through=True)
+
+
+def ckpt(*words: str | Path) -> Answer:
+    """Run `ckpt` in this process through its entry point, with its output as in a pipe."""
+    out, err = _Out(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run([str(word) for word in words])
+    return Answer(code, out.bytes.getvalue().decode(), err.getvalue())
+
+
+def copy_store(source: Path, folder: Path) -> Path:
+    """A private copy of a store; opening one that is in WAL mode makes files beside it."""
+    target = folder / "store.db"
+    shutil.copyfile(source, target)
+    return target
+
+
+def eras() -> Iterator[Path]:
+    """The fixture folders."""
+    return (path.parent for path in sorted(FIXTURES.glob("*/truth.json")))
