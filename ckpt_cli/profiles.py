@@ -49,13 +49,24 @@ def load_profiles(chosen: str | None, folder: Path) -> Profiles:
     if chosen is not None:
         return _parse(Path(chosen), _read(Path(chosen)))
     for path in _candidates(folder):
-        if path.is_file():
-            table = _read(path)
-            if path.name == "pyproject.toml":
-                table = table.get("tool", {}).get("ckpt")  # type: ignore[attr-defined]
-            if table is not None:
-                return _parse(path, table)
+        # Unlike Path.is_file, this is False also where the folder may not be read.
+        if not os.path.isfile(path):
+            continue
+        if path.name != "pyproject.toml":
+            return _parse(path, _read(path))
+        table = _of_project(path)
+        if table is not None:
+            return _parse(path, table)
     return Profiles(None, None, {})
+
+
+def _of_project(path: Path) -> object:
+    """`[tool.ckpt]` of a project's own file; None where it has none or cannot be read."""
+    try:
+        tool = _read(path).get("tool")
+    except UsageError:
+        return None
+    return tool.get("ckpt") if isinstance(tool, dict) else None
 
 
 def expand(text: str, environment: Mapping[str, str]) -> str:

@@ -63,6 +63,8 @@ class Session:
     @cached_property
     def store_url(self) -> StoreUrl:
         """The store of this run. Raises `UsageError` where none is named."""
+        if "config" in self.settings:
+            _ = self.profiles  # so that a mistyped file is not passed over where a store is named
         name = self.store_name or self.profiles.default
         if name is None:
             raise UsageError(

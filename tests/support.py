@@ -23,8 +23,12 @@ class Answer:
     """What one command line printed, and its exit code."""
 
     code: int
-    out: str
+    raw: bytes
     err: str
+
+    @property
+    def out(self) -> str:
+        return self.raw.decode()
 
     @property
     def json(self) -> Any:
@@ -45,7 +49,7 @@ def ckpt(*words: str | Path) -> Answer:
     out, err = _Out(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run([str(word) for word in words])
-    return Answer(code, out.bytes.getvalue().decode(), err.getvalue())
+    return Answer(code, out.bytes.getvalue(), err.getvalue())
 
 
 def copy_store(source: Path, folder: Path) -> Path:

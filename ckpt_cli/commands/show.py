@@ -70,8 +70,11 @@ def show(
     session: Session = ctx.obj
     words = Words(thread, at, ns, as_of)
     if tree or mermaid:
-        if at is not None or as_of is not None:
-            raise UsageError("--tree draws a whole thread", hint="leave out --at and --as-of")
+        if at or as_of or channel or path or writes or metadata or raw or where:
+            raise UsageError(
+                "--tree draws a whole thread",
+                hint="it goes with --ns, --all-ns, --unfold, --ascii and --mermaid only",
+            )
         _show_tree(session, words, unfold, all_ns, mermaid, ascii_only)
         return
     if unfold or all_ns or ascii_only:

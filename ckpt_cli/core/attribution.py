@@ -15,6 +15,8 @@ HANDLED = "__error_source_node__"
 """Stored by a task that failed and has an error handler (LangGraph 1.2)."""
 _UPDATES = 64
 """So many updates at once are recognised."""
+_BUDGET = 200_000
+"""So many ids are hashed for the nodes of one checkpoint; a real one needs some hundreds."""
 
 Nodes = Mapping[str, Collection[str]]
 """Node to the channels that made it ready."""
@@ -42,6 +44,7 @@ class Attribution:
         body: Body,
         metadata: Mapping[str, Value],
         writes: Iterable[Write],
+        *,
         learned_thread: Callable[[], Readers],
         learned_store: Callable[[], Readers],
         sub_namespaces: Callable[[], Collection[str]],
@@ -70,6 +73,7 @@ class Attribution:
             else:
                 self._unclaimed.setdefault(write.task_id, []).append(write)
         self._updates = self._find_updates()
+        self._budget = _BUDGET
 
     def plan_sends(self, nodes: Sequence[str | None]) -> None:
         """Plan the tasks of the pending Sends, and give them their writes."""
@@ -100,7 +104,7 @@ class Attribution:
                 self._claim(paths[path], task_id)
         self._match_hashes(runs, lambda: self.own)
         if self._homeless() and any(not run.writes for run in runs.values()):
-            for task_id, node in self._calls():
+            for task_id, node in self._calls().items():
                 if node in runs and task_id in self._unclaimed:
                     self._claim(runs[node], task_id)
         self._match_hashes(runs, self._learned_thread)
@@ -124,7 +128,7 @@ class Attribution:
         """The runs that are not planned, by what their writes show."""
         traced = self._handlers()
         if self._homeless() - traced.keys():
-            traced |= {task_id: (node, "") for task_id, node in self._calls()}
+            traced |= {task_id: (node, "") for task_id, node in self._calls().items()}
             traced |= self._unplanned()
         for task_id, writes in self._unclaimed.items():
             node, path = traced.get(task_id, (None, ""))
@@ -137,9 +141,10 @@ class Attribution:
         if channel == START:
             ran = ran or set(self._proven(channel, {channel: {START}}))
         else:
+            # Not all that it triggers need have run yet.
             ran = set(self._learned_thread().get(channel, ())) or ran
-        ran = ran or set(self._learned_thread().get(channel, ()))
-        if ran := ran or {node for _, node in self._calls(channel)}:
+        ran = ran or set(self._learned_thread().get(channel, ())) or self._called(channel)
+        if ran:
             return {node: {channel} for node in ran}
         return self._proven(channel, self._learned_store()) if self._homeless() else {}
 
@@ -159,8 +164,12 @@ class Attribution:
             # A StateGraph's node always has this trigger, even if nobody ever wrote to it.
             named = {f"branch:to:{run.node}"} if self._body.v > 1 else set()
             known = {*channels.get(run.node, ()), *run.fired, *named}
-            triggers = task_ids.trigger_sets(known, {*run.fired, *named})
-            yield from task_ids.pull_ids(self._origin, run.node, triggers, len(self.sends))
+            triggers = task_ids.trigger_sets(known, run.fired)
+            for found in task_ids.pull_ids(self._origin, run.node, triggers, len(self.sends)):
+                if self._budget <= 0:
+                    return
+                self._budget -= 1
+                yield found
 
     def _claim_any(self, run: Run, candidates: Iterable[str]) -> None:
         if self._unclaimed:
@@ -195,23 +204,26 @@ class Attribution:
                 found[node] = {channel, *channels[node]}
         return found
 
-    def _calls(self, channel: str | None = None) -> Iterator[tuple[str, str]]:
-        """Task id and node of the subgraph calls of this step, from namespaces `node:task_id`.
+    def _called(self, channel: str) -> set[str]:
+        """The nodes that called a subgraph in this step, if `channel` can have triggered them."""
+        calls = self._calls()
+        called = {node for task_id, node in calls.items() if task_id in self._unclaimed}
+        for node in set(calls.values()) - called:
+            ids = self._node_ids(Run(node, "", fired=frozenset({channel})), {})
+            if any(calls.get(task_id) == node for task_id in ids):
+                called.add(node)
+        return called
 
-        A task is of this step if it stored something, or its id is that of a node that `channel`
-        triggers.
-        """
+    def _calls(self) -> dict[str, str]:
+        """Task id to node of subgraph calls, from namespaces `node:task_id` in this one."""
         prefix = f"{self._key.checkpoint_ns}|" if self._key.checkpoint_ns else ""
+        found = {}
         for namespace in self._sub_namespaces():
             call = namespace.removeprefix(prefix) if namespace.startswith(prefix) else ""
             node, _, task_id = call.partition("|")[0].rpartition(":")
-            if node and (task_id in self._unclaimed or self._is_id(task_id, node, channel)):
-                yield task_id, node
-
-    def _is_id(self, task_id: str, node: str, channel: str | None) -> bool:
-        return channel is not None and task_id in self._node_ids(
-            Run(node, "", fired=frozenset({channel})), {}
-        )
+            if node:
+                found[task_id] = node
+        return found
 
     def _handlers(self) -> dict[str, tuple[str, str]]:
         """Task id to node and path of the error handlers of failed tasks.
@@ -238,9 +250,8 @@ class Attribution:
         So it is where the caller chose the node: `Command(goto=...)`.
         """
         found = {}
-        channels = {
-            node: set(names) for node, names in _inverted(self.own).items()
-        } | {node: {name} for name in self._chosen if (node := named_node(name)) is not None}
+        chosen = {node: {name} for name in self._chosen if (node := named_node(name)) is not None}
+        channels = _inverted(self.own) | chosen
         for node in channels.keys() - self.nodes.keys():
             for task_id in self._node_ids(Run(node, ""), channels):
                 if task_id in self._unclaimed:

@@ -83,13 +83,13 @@ def op_records(ops: Iterable[Op]) -> list[dict[str, Any]]:
 
 
 def change_record(change: ChannelChange) -> dict[str, Any]:
-    """The JSON form of a channel's change; a side that does not exist is left out."""
-    record: dict[str, Any] = {"change": change.change}
-    if change.change != "added":
-        record["before"] = to_json(change.before)
-    if change.change != "removed":
-        record["after"] = to_json(change.after)
-    return {**record, "ops": op_records(change.ops)}
+    """The JSON form of a channel's change; a side that does not exist is null."""
+    return {
+        "change": change.change,
+        "before": to_json(change.before),
+        "after": to_json(change.after),
+        "ops": op_records(change.ops),
+    }
 
 
 def json_size(value: Value) -> int:

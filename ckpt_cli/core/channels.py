@@ -31,11 +31,15 @@ def is_state(channel: str, body: Body) -> bool:
 
 
 def state_values(body: Body) -> dict[str, Value]:
-    """The stored state, delta snapshots unwrapped, in the order of the names."""
+    """The stored state, delta snapshots unwrapped, in the order of the names.
+
+    Libraries that wrote formats 1 and 2 took a stored None for a channel without a value
+    (`from_checkpoint` in `langgraph/channels`, until 0.3).
+    """
     return {
         channel: unwrap(body.values[channel])
         for channel in sorted(body.values)
-        if is_state(channel, body)
+        if is_state(channel, body) and (body.v > 2 or body.values[channel] is not None)
     }
 
 

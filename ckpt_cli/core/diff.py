@@ -185,8 +185,8 @@ def _patch_list(before: list[Value], ops: Sequence[Op]) -> Value:
         else:
             after.append(added[j] if j in added else next(staying))
     inside = [op for op in ops if op.op == "replace" or len(op.path) > 1]
-    for j, inner in _by_head(inside).items():
-        after[int(j)] = patch(after[int(j)], inner)
+    for head, inner in _by_head(inside).items():
+        after[int(head)] = patch(after[int(head)], inner)
     return after
 
 

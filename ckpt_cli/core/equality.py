@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Iterable
 
 SETS = ("builtins.set", "builtins.frozenset")
+
+_Holder: TypeAlias = list[Value] | dict[Value, Value] | Tagged | Cut
+_HOLDERS = (list, dict, Tagged, Cut)
 
 
 class Numbers:
@@ -24,27 +27,42 @@ class Numbers:
         self._known: dict[int, tuple[Value, int]] = {}
 
     def __call__(self, value: Value) -> int:
-        if not isinstance(value, list | dict | Tagged | Cut):
-            return self._number(_leaf(value))
-        known = self._known.get(id(value))
-        if known is not None:
-            return known[1]
-        number = self._number(self._inside(value))
-        # The value is kept, since the id of a value that is gone is given to another.
-        self._known[id(value)] = (value, number)
-        return number
+        # Without recursion: a value may be as deep as the decoder allows.
+        todo = [value]
+        while todo:
+            unknown = [part for part in _parts(todo[-1]) if self._is_unknown(part)]
+            if unknown:
+                todo += unknown
+            else:
+                self._learn(todo.pop())
+        return self._of(value)
 
-    def _inside(self, value: list[Value] | dict[Value, Value] | Tagged | Cut) -> Hashable:
+    def _is_unknown(self, value: Value) -> bool:
+        return isinstance(value, _HOLDERS) and id(value) not in self._known
+
+    def _learn(self, value: Value) -> None:
+        if isinstance(value, _HOLDERS) and id(value) not in self._known:
+            # The value is kept, since the id of a value that is gone is given to another.
+            self._known[id(value)] = (value, self._number(self._shape(value)))
+
+    def _of(self, value: Value) -> int:
+        if isinstance(value, _HOLDERS):
+            return self._known[id(value)][1]
+        if isinstance(value, float):
+            return self._number(("float", value.hex()))
+        return self._number((type(value).__name__, value))
+
+    def _shape(self, value: _Holder) -> Hashable:
         if isinstance(value, list):
-            return "list", tuple([self(item) for item in value])
+            return "list", tuple(map(self._of, value))
         if isinstance(value, dict):
-            return "dict", frozenset([(self(key), self(item)) for key, item in value.items()])
+            return "dict", frozenset((self._of(key), self._of(item)) for key, item in value.items())
         if isinstance(value, Cut):
-            return "cut", self(value.kept), value.size, value.reason
+            return "cut", self._of(value.kept), value.size, value.reason
         if is_set(value) and isinstance(value.payload, list):
-            members = Counter(self(item) for item in value.payload)
+            members = Counter(map(self._of, value.payload))
             return "set", value.type, frozenset(members.items())
-        return "tagged", value.type, self(value.payload)
+        return "tagged", value.type, self._of(value.payload)
 
     def _number(self, shape: Hashable) -> int:
         return self._numbers.setdefault(shape, len(self._numbers))
@@ -61,7 +79,15 @@ def is_set(value: Value) -> bool:
     return isinstance(value, Tagged) and value.type in SETS
 
 
-def _leaf(value: bool | int | float | str | bytes | Opaque | None) -> Hashable:
-    if isinstance(value, float):
-        return "float", value.hex()
-    return type(value).__name__, value
+def _parts(value: Value) -> Iterable[Value]:
+    match value:
+        case list():
+            return value
+        case dict():
+            return (*value.keys(), *value.values())
+        case Tagged():
+            return (value.payload,)
+        case Cut():
+            return (value.kept,)
+        case _:
+            return ()

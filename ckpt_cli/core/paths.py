@@ -32,7 +32,7 @@ _STEP = re.compile(
     rf"""
     \.? (?P<bare>{_BARE})
     | \.? \[ \s* (?:
-        (?P<index>-?\d{1, 18})
+        (?P<index>-?\d{{1,18}})
         | (?P<double>"(?:[^"\\]|\\.)*")
         | '(?P<single>(?:[^'\\]|\\.)*)'
         | (?P<all>)

@@ -21,6 +21,8 @@ SEARCHED = 8
 """Of so many unsure channels all subsets are tried as a node's triggers."""
 POSITIONS = 12
 """So many places in the task list are tried, which LangGraph 0.2.14 hashed into the id."""
+_PLAUSIBLE = 64
+"""No node has more triggers than that; beyond it nothing is searched."""
 _HANDLER = "node_error_handler"
 _HANDLER_END = f", {_HANDLER}, 0000000000"
 _CALL = re.compile(r"~__pregel_push, ~__pregel_pull, (.+), \d{10}, \d{10}", re.DOTALL)
@@ -104,14 +106,15 @@ def trigger_sets(known: Collection[str], fired: Collection[str]) -> Iterator[fro
 
     Newer libraries hash all triggers, and which ones a node has is not stored; older ones (body
     formats 1 and 2) and LangGraph.js hash those that fired. With more than `SEARCHED` known
-    channels, those that fired are taken as sure, and the search is cut.
+    channels, those that fired are taken as sure, and of the others only the first are tried.
     """
     sure = frozenset() if len(known) <= SEARCHED else frozenset(fired)
     unsure = sorted(set(known) - sure)
     if len(unsure) > SEARCHED:
         yield frozenset(known)
-    for size in range(min(len(unsure), SEARCHED) + 1):
-        for some in combinations(unsure[:SEARCHED], size):
+    tried = unsure[: SEARCHED if len(known) <= _PLAUSIBLE else 0]
+    for size in range(len(tried) + 1):
+        for some in combinations(tried, size):
             if sure or some:
                 yield sure.union(some)
 

@@ -8,8 +8,8 @@ Where that is not enough, the answer is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
@@ -19,7 +19,17 @@ from ckpt_cli.core.state import Body, source_from
 from ckpt_cli.core.task_ids import interrupt_id, is_call, is_handler
 from ckpt_cli.core.triggers import SENDS, START, Readers, find_ready, learn
 
-__all__ = ["Question", "Readers", "Step", "Task", "learn", "plan_step", "status_of", "write_order"]
+__all__ = [
+    "Question",
+    "Readers",
+    "Step",
+    "Task",
+    "learn",
+    "owners",
+    "plan_step",
+    "status_of",
+    "write_order",
+]
 
 ERROR = "__error__"
 INTERRUPT = "__interrupt__"
@@ -48,7 +58,7 @@ class Task:
     """None as long as the task stored nothing."""
     node: str | None
     path: str
-    """Such as `~__pregel_pull, NODE`, rebuilt where it is not stored; `''` if not known."""
+    """Such as `~__pregel_pull, NODE`, whether stored or not; `''` where it is not known."""
     finished: bool
     error: str | None
     handled: bool
@@ -92,7 +102,15 @@ def plan_step(
     thread's namespaces. A StateGraph's checkpoint of format 4, with paths or hashes that fit,
     asks none.
     """
-    runs = Attribution(key, body, metadata, writes, learned_thread, learned_store, sub_namespaces)
+    runs = Attribution(
+        key,
+        body,
+        metadata,
+        writes,
+        learned_thread=learned_thread,
+        learned_store=learned_store,
+        sub_namespaces=sub_namespaces,
+    )
     sends = _sent_nodes(body, parent_writes)
     if body.v < 1 or sends is None:
         return _step(runs, is_known=False)
@@ -193,31 +211,42 @@ def _task(run: Run) -> Task:
         error=None if error is None else _error_text(_value(error)),
         handled=any(write.channel == HANDLED for write in run.writes),
         questions=tuple(
-            _question(raised, write, run.node, answered=is_finished)
+            question
             for write in run.writes
             if write.channel == INTERRUPT
-            for raised in _raised(_value(write))
+            for question in _questions(_value(write), write, run.node, answered=is_finished)
         ),
         writes=tuple(run.writes),
     )
 
 
-def _raised(value: Value) -> list[Value]:
-    """The Interrupts of a write: a list, or a bare one in LangGraph 0.2."""
-    return value if isinstance(value, list) else [value]
+def _questions(
+    value: Value, write: Write, node: str | None, *, answered: bool
+) -> Iterator[Question]:
+    """The Interrupts of a write: a list of them, or a bare one in LangGraph 0.2."""
+    cut = value if isinstance(value, Cut) else None
+    raised = value if cut is None else cut.kept
+    for item in raised if isinstance(raised, list) else [raised]:
+        fields = _fields(item)
+        asked = fields.get("value", item)
+        yield Question(
+            interrupt_id=_interrupt_id(fields),
+            task_id=write.task_id,
+            node=node,
+            value=asked if cut is None else replace(cut, kept=asked),
+            answered=answered,
+        )
 
 
-def _question(raised: Value, write: Write, node: str | None, *, answered: bool) -> Question:
-    fields = _fields(raised)
-    if "value" not in fields:
-        return Question(None, write.task_id, node, raised, answered)
+def _interrupt_id(fields: Mapping[Value, Value]) -> str | None:
+    """LangGraph before 0.6 stored `ns`, of which the newest library makes the id."""
     identity = fields.get("id", fields.get("interrupt_id"))
+    if isinstance(identity, str) and identity != "placeholder-id":
+        return identity
     namespaces = fields.get("ns")
-    if not isinstance(identity, str) or identity == "placeholder-id":
-        identity = None
-        if isinstance(namespaces, list) and all(isinstance(name, str) for name in namespaces):
-            identity = interrupt_id(name for name in namespaces if isinstance(name, str))
-    return Question(identity, write.task_id, node, fields["value"], answered)
+    names = namespaces if isinstance(namespaces, list) else []
+    texts = [name for name in names if isinstance(name, str)]
+    return interrupt_id(texts) if texts and len(texts) == len(names) else None
 
 
 def _error_text(value: Value) -> str:
@@ -243,6 +272,8 @@ def _sent_nodes(
         if packets is None:
             sent = [write for write in parent_writes() if write.channel == SENDS]
             sent.sort(key=lambda write: (write.task_path, write.task_id, write.idx))
+            if any(write.value is None for write in sent):
+                return None
             packets = [_value(write) for write in sent]
     if isinstance(packets, Opaque | Cut):
         return None

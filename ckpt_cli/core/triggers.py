@@ -30,7 +30,7 @@ class Ready:
     fired: dict[str, set[str]] = field(default_factory=dict)
     """Node to the channels that made it ready."""
     unread: list[str] = field(default_factory=list)
-    """`__start__`, or a node's own channel (body formats 1 and 2)."""
+    """Only those that a node may well read."""
 
 
 def learn(bodies: Iterable[Body]) -> dict[str, set[str]]:
@@ -63,6 +63,14 @@ def find_ready(
         # Pregel nodes can one trigger a node.
         stored = body.values.keys()
         channels += [c for c in delta_channels if c in body.versions and c not in stored]
+    newest = max(map(_number, body.versions.values()), default=0.0)
+
+    def may_be_read(channel: str) -> bool:
+        if is_state_graph:
+            # Before LangGraph 0.3.15 a node wrote its name to a channel of that name.
+            return channel == START or (body.v < 4 and body.values.get(channel) == channel)
+        return _number(body.versions[channel]) == newest
+
     for channel in channels:
         if channel == SENDS:
             continue
@@ -71,7 +79,7 @@ def find_ready(
             nodes.update(learned_thread().get(channel, ()))
         elif not nodes and channel == START and has_branches(body):
             nodes = {START}
-        if not nodes and channel in body.versions and _is_read(body, channel):
+        if not nodes and channel in body.versions and may_be_read(channel):
             ready.unread.append(channel)
         for node in nodes - NOT_NODES:
             if is_new(body, channel, node):
@@ -119,14 +127,6 @@ def is_new(body: Body, channel: str, node: str) -> bool:
 def has_branches(body: Body) -> bool:
     """Whether the body is of a StateGraph in today's form, whose channels name their nodes."""
     return body.v >= 3 and any(name.startswith("branch:to:") for name in body.versions)
-
-
-def _is_read(body: Body, channel: str) -> bool:
-    """Whether somebody must read the channel, or may: one that a node writes its own name to.
-
-    The latter are of LangGraph before 0.3.15.
-    """
-    return channel == START or (body.v < 4 and body.values.get(channel) == channel)
 
 
 def _is_state_graph(body: Body) -> bool:

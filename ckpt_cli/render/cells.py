@@ -33,7 +33,7 @@ def wrap(text: str, width: int) -> Iterator[str]:
     start = 0
     while (end := _end(text, start, width)) < len(text):
         blank = text.rfind(" ", start, end + 1)
-        if text[start:blank].strip():
+        if blank > start and text[start:blank].strip():
             yield text[start:blank]
             start = blank + 1
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import unified_diff
-from os.path import commonprefix
 
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.changes import ChannelChange, Counts, count
@@ -53,20 +52,8 @@ def _heading(name: str, change: ChannelChange) -> Line:
     if change.change != "changed":
         style: Style = "add" if change.change == "added" else "remove"
         return line(title, "  ", (change.change, style), (_held(change), "dim"))
-    return line(title, "  ", *_tally(counts), (_held(change), "dim"))
-
-
-def _tally(counts: Counts) -> Iterator[Span]:
-    marks: tuple[tuple[str, int, Style], ...] = (
-        ("+", counts.added, "add"),
-        ("-", counts.removed, "remove"),
-        ("~", counts.changed, "change"),
-    )
-    gap = ""
-    for mark, n, style in marks:
-        if n:
-            yield f"{gap}{mark}{n}", style
-            gap = " "
+    tally = [(f" {mark}{n}", style) for mark, n, style in _marks(counts)]
+    return line(title, " ", *tally, (_held(change), "dim"))
 
 
 def _held(change: ChannelChange) -> str:
@@ -124,10 +111,13 @@ def _replace(op: Op, width: int) -> Iterator[Line]:
     if cell_len(one) + cell_len(other) <= room:
         yield line((start, "change"), (one, "remove"), " → ", (other, "add"))
         return
-    yield line((f"  ~ {name}{':' if name else ''}".rstrip(" ~") or "  ~", "change"))
+    indent = "  "
+    if name:
+        indent = "    "
+        yield line((f"  ~ {name}:", "change"))
     before, after = _apart(op.before, op.after, width)
-    yield _value_line("    - ", before, "remove", width)
-    yield _value_line("    + ", after, "add", width)
+    yield _value_line(f"{indent}- ", before, "remove", width)
+    yield _value_line(f"{indent}+ ", after, "add", width)
 
 
 def _line_diff(before: list[str], after: list[str], width: int) -> Iterator[Line]:
@@ -136,7 +126,7 @@ def _line_diff(before: list[str], after: list[str], width: int) -> Iterator[Line
         if mark == "@":
             yield line((f"    {text}", "dim"))
             continue
-        style: Style = {"+": "add", "-": "remove"}.get(mark, "plain")
+        style: Style = "add" if mark == "+" else "remove" if mark == "-" else "plain"
         yield line((f"    {mark} {fit(rest, max(width - 6, 1))}".rstrip(), style))
 
 
@@ -144,7 +134,9 @@ def _apart(before: Value, after: Value, width: int) -> tuple[Value, Value]:
     """Two long strings without most of what they begin with in common."""
     if not (isinstance(before, str) and isinstance(after, str)):
         return before, after
-    common = len(commonprefix([before, after]))
+    pairs = enumerate(zip(before, after, strict=False))
+    ends = min(len(before), len(after))
+    common = next((at for at, (one, other) in pairs if one != other), ends)
     skipped = common - width // 4
     if skipped <= width // 4:
         return before, after
@@ -153,47 +145,50 @@ def _apart(before: Value, after: Value, width: int) -> tuple[Value, Value]:
 
 def _stat(changes: Mapping[str, ChannelChange]) -> Iterator[Line]:
     rows = [(safe_text(name), count(change)) for name, change in changes.items()]
-    name_width = max((cell_len(name) for name, _ in rows), default=0)
-    most = max((_total(counts) for _, counts in rows), default=0)
-    number_width = len(str(most))
-    for name, counts in rows:
-        bytes_text = f"  {_delta(counts)}"
-        start = f" {pad(name, name_width)} | {_total(counts):{number_width}} "
-        yield line(start, *_bar(counts, most), (bytes_text, "dim"))
-    sums = [sum(column) for column in zip(*(_columns(counts) for _, counts in rows), strict=True)]
-    if sums:
-        added, removed, changed, delta = sums
-        parts = [
-            f"{counted(len(rows), 'channel')} changed",
-            *([f"{counted(added, 'item')} added(+)"] if added else []),
-            *([f"{counted(removed, 'item')} removed(-)"] if removed else []),
-            *([f"{counted(changed, 'item')} changed(~)"] if changed else []),
-            _signed(delta),
-        ]
-        yield line(" " + ", ".join(parts))
+    if not rows:
+        return
+    most = max(_total(counts) for _, counts in rows)
+    bars = [_bar(counts, most) for _, counts in rows]
+    name_width = max(cell_len(name) for name, _ in rows)
+    bar_width = max(len(bar.text) for bar in bars)
+    for (name, counts), bar in zip(rows, bars, strict=True):
+        start = f" {pad(name, name_width)} | {_total(counts):{len(str(most))}} "
+        gap = " " * (bar_width - len(bar.text) + 2)
+        yield line(start, *bar.spans, gap, (_bytes(counts), "dim"))
+    yield line(" " + ", ".join(_sums([counts for _, counts in rows])))
 
 
-def _bar(counts: Counts, most: int) -> Iterator[Span]:
+def _sums(rows: list[Counts]) -> Iterator[str]:
+    yield f"{counted(len(rows), 'channel')} changed"
+    for word, n in (
+        ("added(+)", sum(counts.added for counts in rows)),
+        ("removed(-)", sum(counts.removed for counts in rows)),
+        ("changed(~)", sum(counts.changed for counts in rows)),
+    ):
+        if n:
+            yield f"{counted(n, 'item')} {word}"
+    yield _signed(sum(counts.bytes_after - counts.bytes_before for counts in rows))
+
+
+def _bar(counts: Counts, most: int) -> Line:
     scale = min(1.0, MAX_BAR / most) if most else 1.0
-    marks: tuple[tuple[str, int, Style], ...] = (
+    return line(*((mark * max(round(n * scale), 1), style) for mark, n, style in _marks(counts)))
+
+
+def _marks(counts: Counts) -> list[tuple[str, int, Style]]:
+    marks: list[tuple[str, int, Style]] = [
         ("+", counts.added, "add"),
         ("-", counts.removed, "remove"),
         ("~", counts.changed, "change"),
-    )
-    for mark, n, style in marks:
-        yield mark * (max(round(n * scale), 1) if n else 0), style
-
-
-def _columns(counts: Counts) -> tuple[int, int, int, int]:
-    delta = counts.bytes_after - counts.bytes_before
-    return counts.added, counts.removed, counts.changed, delta
+    ]
+    return [mark for mark in marks if mark[1]]
 
 
 def _total(counts: Counts) -> int:
     return counts.added + counts.removed + counts.changed
 
 
-def _delta(counts: Counts) -> str:
+def _bytes(counts: Counts) -> str:
     delta = _signed(counts.bytes_after - counts.bytes_before)
     return f"{size(counts.bytes_before)} → {size(counts.bytes_after)} ({delta})"
 

@@ -43,9 +43,11 @@ class Column:
 
 def tsv_lines(rows: Iterable[Record], columns: Sequence[Column]) -> Iterator[str]:
     """A header line and a line a row; tab, newline and backslash are escaped."""
+    lines = ("\t".join(_tsv_cell(row.get(column.key)) for column in columns) for row in rows)
+    # An answer that fails at its first row prints no header.
+    first = list(islice(lines, 1))
     yield "\t".join(column.key for column in columns)
-    for row in rows:
-        yield "\t".join(_tsv_cell(row.get(column.key)) for column in columns)
+    yield from chain(first, lines)
 
 
 def _tsv_cell(value: Any) -> str:

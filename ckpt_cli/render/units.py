@@ -11,12 +11,12 @@ def size(n: int) -> str:
     """Bytes in IEC units: `512 B`, `1.2 KiB`, `34 MiB`."""
     if n < 1024:
         return f"{n} B"
-    value = float(n)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
+    value, units = n / 1024, ["TiB", "GiB", "MiB", "KiB"]
+    # What would be rounded up to 1024 belongs to the next unit.
+    while value >= 1023.5 and len(units) > 1:
         value /= 1024
-        # What would be rounded up to 1024 belongs to the next unit.
-        if value < 1023.5:
-            break
+        units.pop()
+    unit = units[-1]
     return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
 
 

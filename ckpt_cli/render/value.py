@@ -140,7 +140,7 @@ def _beginning(data: Value, width: int) -> str:
     for n, item in enumerate(data, 1):
         text = _beginning(item, room)
         room -= cell_len(text) + 2
-        if room < (1 if n < len(data) else -2):
+        if text == "[…]" or room < (1 if n < len(data) else -2):
             texts.append("…")
             break
         texts.append(text)
@@ -160,11 +160,9 @@ def _message(message: Message, width: int) -> str:
     if message.role == "remove":
         return f"{label}: {safe_text(message.id or '?')}"
     room = width - cell_len(label) - 2
-    text = content_text(message.content)
-    calls = _calls(message.tool_calls, max(room // 2, 20) if text else room)
-    if calls:
-        room -= cell_len(calls) + 1
-    body = fit(safe_text(text[: max(room, 0) + 1]), max(room, 1))
+    text = safe_text(content_text(message.content)[: max(room, 0) + 1])
+    calls = _calls(message.tool_calls, max(room - cell_len(text) - 1, room // 2, 20))
+    body = fit(text, max(room - cell_len(calls) - 1 if calls else room, 1))
     return f"{label}: {' '.join(part for part in (body, calls) if part)}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .jsonform import Json, from_json, to_json
-from .limits import DEFAULT_LIMITS, Limits
+from .limits import DEFAULT_LIMITS, Limits, PastLimit, past_bytes
 from .lossless import Ext, decode_lossless, encode_lossless
 from .values import Cut, Opaque, Tagged, Value
 
@@ -38,6 +38,7 @@ __all__ = [
 DELTA_SNAPSHOT = "langgraph.DeltaSnapshot"
 """Type of the `Tagged` that wraps a DeltaChannel's snapshot."""
 
+_BYTEARRAY = "builtins.bytearray"
 _MAX_REASON = 200
 
 
@@ -48,57 +49,79 @@ def decode(typed: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     tag that is not read here, gives `Opaque`; what is past a limit gives `Cut`.
     """
     try:
-        return _read(typed, limits)
+        return _whole(typed, limits)
+    except PastLimit as past:
+        return _beginning(typed, limits, str(past))
     except Exception as error:  # whatever a store holds must not end a listing
-        return _opaque(typed, str(error) or type(error).__name__)
+        return _opaque(typed, error)
 
 
 def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Value:
-    """A checkpoint body: a dict of which each large channel value is cut on its own.
+    """A checkpoint body: a dict. Past a limit, each large channel value is cut on its own.
 
     Never raises: a body that cannot be read gives `Opaque`.
     """
-    if body.type not in ("msgpack", "json"):
-        return decode(body, limits)
-    if len(body.data) <= limits.value_bytes:
-        whole = decode(body, limits)
-        if not isinstance(whole, Cut):
-            return whole
     try:
-        from .body import json_body, msgpack_body  # few bodies need it
+        return _whole(body, limits)
+    except PastLimit as past:
+        if body.type in ("msgpack", "json"):
+            return _by_channel(body, limits)
+        return _beginning(body, limits, str(past))
+    except Exception as error:
+        return _opaque(body, error)
 
+
+def _whole(typed: TypedBytes, limits: Limits) -> Value:
+    match typed.type:
+        case "msgpack":
+            from .msgpack import decode_msgpack  # noqa: PLC0415  # loads ormsgpack
+
+            return decode_msgpack(typed.data, limits)
+        case "json":
+            from .jsonplus import decode_json  # noqa: PLC0415
+
+            return decode_json(typed.data, limits)
+        case "bytes" | "bytearray":
+            if reason := past_bytes(len(typed.data), limits):
+                raise PastLimit(reason)
+            return typed.data if typed.type == "bytes" else Tagged(_BYTEARRAY, typed.data)
+        case "null" | "empty":
+            if typed.data:
+                raise ValueError(f"bytes where type {typed.type} has none")
+            return None
+    raise ValueError("a type that is not read here")
+
+
+def _beginning(typed: TypedBytes, limits: Limits, reason: str) -> Value:
+    try:
+        match typed.type:
+            case "msgpack":
+                from .msgpack import cut_msgpack  # noqa: PLC0415
+
+                return cut_msgpack(typed.data, limits, reason)
+            case "json":
+                from .jsonplus import cut_json  # noqa: PLC0415
+
+                return cut_json(typed.data, limits, reason)
+        kept = typed.data[: limits.value_bytes]
+        value = kept if typed.type == "bytes" else Tagged(_BYTEARRAY, kept)
+        return Cut(value, len(typed.data), reason)
+    except Exception as error:
+        return _opaque(typed, error)
+
+
+def _by_channel(body: TypedBytes, limits: Limits) -> Value:
+    from .body import json_body, msgpack_body  # noqa: PLC0415  # few bodies need it
+
+    try:
         read = msgpack_body if body.type == "msgpack" else json_body
         return read(body.data, limits)
     except Exception as error:
-        return _opaque(body, str(error) or type(error).__name__)
+        return _opaque(body, error)
 
 
-def _read(typed: TypedBytes, limits: Limits) -> Value:
-    data = typed.data
-    match typed.type:
-        case "msgpack":
-            from .msgpack import decode_msgpack  # loads ormsgpack
+def _opaque(typed: TypedBytes, error: Exception) -> Opaque:
+    from hashlib import sha256  # noqa: PLC0415  # loads OpenSSL
 
-            return decode_msgpack(data, limits)
-        case "json":
-            from .jsonplus import decode_json
-
-            return decode_json(data, limits)
-        case "bytes" | "bytearray":
-            kept = data[: limits.value_bytes]
-            value = kept if typed.type == "bytes" else Tagged("builtins.bytearray", kept)
-            if len(kept) < len(data):
-                return Cut(value, len(data), f"longer than {limits.value_bytes} bytes")
-            return value
-        case "null" | "empty":
-            if data:
-                raise ValueError(f"bytes where type {typed.type} has none")
-            return None
-    return _opaque(typed, "a type that is not read here")
-
-
-def _opaque(typed: TypedBytes, reason: str) -> Opaque:
-    from hashlib import sha256  # loads OpenSSL
-
-    digest = sha256(typed.data).hexdigest()
-    return Opaque(typed.type, len(typed.data), digest, reason[:_MAX_REASON])
+    reason = (str(error) or type(error).__name__)[:_MAX_REASON]
+    return Opaque(typed.type, len(typed.data), sha256(typed.data).hexdigest(), reason)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from . import jsonplus, msgpack, scan
+from .limits import past_bytes, past_counts
 from .values import Cut, Value
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ def msgpack_body(data: bytes, limits: Limits) -> Value:
         left = max(0, left - span.nodes)
         if not reason:
             return msgpack.unpack(part, bounds)
-        return msgpack.cut(part, bounds, reason) if bounds.nodes else Cut(None, len(part), reason)
+        if not bounds.nodes:
+            return Cut(None, len(part), reason)
+        return msgpack.cut_msgpack(part, bounds, reason)
 
     def entries(pos: int) -> Iterator[tuple[Value, int, scan.Span]]:
         kind, pos, pairs = scan.head(data, pos)
@@ -57,7 +60,7 @@ def msgpack_body(data: bytes, limits: Limits) -> Value:
 
 def json_body(data: bytes, limits: Limits) -> Value:
     """A body of which each large entry is cut on its own. Raises ValueError."""
-    text = data.decode("utf-8-sig", "surrogatepass")
+    text = data.removeprefix(jsonplus.BOM).decode("utf-8", "surrogatepass")
     left = limits.nodes
 
     def entry(pos: int) -> tuple[Value, int]:
@@ -106,8 +109,6 @@ def _skip(text: str, pos: int) -> int:
 
 
 def _past(span: scan.Span, size: int, limits: Limits, left: int) -> str:
-    if size > limits.value_bytes:
-        return f"longer than {limits.value_bytes} bytes"
     if span.nodes > left:
         return f"more than {limits.nodes} nodes"
-    return scan.past_limit(span.nodes, span.depth, limits)
+    return past_bytes(size, limits) or past_counts(span.nodes, span.depth, limits)

@@ -6,11 +6,14 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from . import scan
+from .limits import PastLimit, past_bytes, past_counts
+from .scan import Span
 from .values import Cut, Tagged, Value
 
 if TYPE_CHECKING:
     from .limits import Limits
+
+BOM = b"\xef\xbb\xbf"
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
 _MAX_DIGITS = 4000
@@ -22,15 +25,19 @@ _TIME = ("hour", "minute", "second", "microsecond", "tzinfo")
 
 
 def decode_json(data: bytes, limits: Limits) -> Value:
-    """The value, or a `Cut` with the beginning of its text. Raises ValueError."""
-    if len(data) > limits.value_bytes:
-        reason = f"longer than {limits.value_bytes} bytes"
-        return Cut(data[: limits.value_bytes].decode(errors="ignore"), len(data), reason)
-    text = data.decode("utf-8-sig", "surrogatepass")
+    """The value. Raises `PastLimit`, and ValueError for what is not JSON."""
+    if reason := past_bytes(len(data), limits):
+        raise PastLimit(reason)
+    text = data.removeprefix(BOM).decode("utf-8", "surrogatepass")
     if reason := past_limit(text, limits):
-        return Cut(text, len(data), reason)
+        raise PastLimit(reason)
     value: Value = DECODER.decode(text)
     return value
+
+
+def cut_json(data: bytes, limits: Limits, reason: str) -> Cut:
+    """The beginning of a value's text."""
+    return Cut(data[: limits.value_bytes].decode(errors="ignore"), len(data), reason)
 
 
 def past_limit(text: str, limits: Limits) -> str:
@@ -39,15 +46,15 @@ def past_limit(text: str, limits: Limits) -> str:
     if opened <= limits.depth and opened + text.count(",") <= limits.nodes:
         return ""
     span = measure(text, 0)
-    return scan.past_limit(span.nodes, span.depth, limits)
+    return past_counts(span.nodes, span.depth, limits)
 
 
-def measure(text: str, pos: int) -> scan.Span:
+def measure(text: str, pos: int) -> Span:
     """The value that starts at `pos`, its end in characters; broken JSON ends with the text."""
     depth = deepest = 0
     nodes = 1
     if text[pos : pos + 1] not in ("[", "{"):
-        return scan.Span(DECODER.raw_decode(text, pos)[1], nodes, depth)
+        return Span(DECODER.raw_decode(text, pos)[1], nodes, depth)
     for token in _TOKEN.finditer(text, pos):
         mark = token[0]
         if mark == ",":
@@ -59,8 +66,8 @@ def measure(text: str, pos: int) -> scan.Span:
         elif mark in ("]", "}"):
             depth -= 1
             if depth <= 0:
-                return scan.Span(token.end(), nodes, deepest)
-    return scan.Span(len(text), nodes, deepest)
+                return Span(token.end(), nodes, deepest)
+    return Span(len(text), nodes, deepest)
 
 
 def _integer(text: str) -> Value:

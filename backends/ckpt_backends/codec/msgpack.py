@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from ormsgpack import OPT_NON_STR_KEYS, unpackb
 
 from .arrays import ndarray
+from .limits import PastLimit, past_bytes
 from .partial import read_part
-from .scan import READ_EXT, PastLimit, heads, scan
+from .scan import READ_EXT, heads, scan
 from .values import Cut, Tagged, Value
 
 if TYPE_CHECKING:
@@ -24,21 +25,17 @@ _MAX_TUPLE_KEYS = 2000
 
 
 def decode_msgpack(data: bytes, limits: Limits) -> Value:
-    """The value, or a `Cut` of it if it is past a limit. Raises ValueError."""
-    if len(data) > limits.value_bytes:
-        return cut(data, limits, f"longer than {limits.value_bytes} bytes")
-    few = len(data) <= limits.nodes
-    try:
-        if few and heads(data) > limits.depth:
-            return _unpack_checked(data, limits)
-        if not few:
-            scan(data, 0, limits)
-        return unpack(data, limits)
-    except PastLimit as past:
-        return cut(data, limits, str(past))
+    """The value. Raises `PastLimit`, and ValueError for what is not msgpack."""
+    if reason := past_bytes(len(data), limits):
+        raise PastLimit(reason)
+    if len(data) > limits.nodes:
+        scan(data, 0, limits)
+    elif heads(data) > limits.depth:
+        return _unpack_checked(data, limits)
+    return unpack(data, limits)
 
 
-def cut(data: bytes, limits: Limits, reason: str) -> Cut:
+def cut_msgpack(data: bytes, limits: Limits, reason: str) -> Cut:
     """The beginning of a value, as much as the limits allow. Raises ValueError."""
     return Cut(plain_keys(read_part(data, limits, build)), len(data), reason)
 

@@ -50,8 +50,14 @@ def read_part(data: bytes, limits: Limits, build: Build) -> Value:
         if pos >= min(stop, top.end) or nodes >= limits.nodes:
             break
         nodes += 1
-        kind, start, length = head(data, pos)
         top.left -= 1
+        first = data[pos]
+        if first <= 0x80 or first == 0x90:
+            # Small numbers and empty things: what there can be most of.
+            top.items.append({} if first == 0x80 else [] if first == 0x90 else first)
+            pos += 1
+            continue
+        kind, start, length = head(data, pos)
         if kind in (ARRAY, MAP, EXT):
             if len(open_) > limits.depth:
                 break

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .limits import Limits
+from .limits import Limits, PastLimit, past_counts
 
 STR, BIN, ARRAY, MAP, EXT, SCALAR = range(6)
 
@@ -49,10 +47,6 @@ _SIZED = {
 _ONE_BYTE_RUN = re.compile(rb"[\x00-\x80\x90\xa0\xc0\xc2\xc3\xe0-\xff]+")
 _FLOAT_RUN = re.compile(rb"(?:\xcb.{8})+", re.DOTALL)
 _WORTH_A_RUN = 16
-
-
-class PastLimit(Exception):
-    """A value is past a limit; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +130,10 @@ def scan(data: bytes, pos: int, limits: Limits | None = None) -> Span:
         nodes += max(0, min(left, end - pos))
         depth = max(depth, len(outer))
         if limits and (nodes > limits.nodes or depth > limits.depth):
-            raise PastLimit(past_limit(nodes, depth, limits))
+            raise PastLimit(past_counts(nodes, depth, limits))
         if left >= _WORTH_A_RUN:
             skipped, pos = _skip_run(data, pos, end, left)
             left -= skipped
-
-
-def past_limit(nodes: int, depth: int, limits: Limits) -> str:
-    """Which limit a value with these counts is past, in words; `''` for none."""
-    if depth > limits.depth:
-        return f"nested deeper than {limits.depth} levels"
-    return f"more than {limits.nodes} nodes" if nodes > limits.nodes else ""
 
 
 def _skip_run(data: bytes, pos: int, end: int, left: int) -> tuple[int, int]:

@@ -106,9 +106,9 @@ def test_a_short_thread_is_one_line_per_checkpoint() -> None:
         """
 thread trip   3 checkpoints · done
 
-◆ aa01 -1  input               1 write  10:42:00
-○ aa02  0  __start__           1 write  10:42:02
-● aa03  1  agent → END  ● head          10:42:04
+◆ aa01 -1  input       1 write  10:42:00
+○ aa02  0  __start__   1 write  10:42:02
+● aa03  1  agent → END  ● head  10:42:04
 """,
     )
 
@@ -125,10 +125,10 @@ def test_plain_steps_fold_into_one_line_between_the_turns() -> None:
         """
 thread trip   10 checkpoints
 
-◆ aa01 -1  input              1 write  10:42:00
+◆ aa01 -1  input               1 write  10:42:00
 ┊ 7 steps  agent ×3, tools ×6  10:42:02–10:42:14
-◆ cc01  6  input              2 writes  10:42:16
-● cc02  7  agent → END  ● head          10:42:18
+◆ cc01  7  input              2 writes  10:42:16
+● cc02  8  agent → END  ● head          10:42:18
 
 ┊ 7 plain steps folded; --unfold shows all
 """,
@@ -145,6 +145,15 @@ def test_an_abandoned_branch_stands_under_the_fork() -> None:
     check(
         thread.picture(),
         """
+thread trip   7 checkpoints · 2 branches
+
+◆ aa01 -1  input          1 write  10:42:00
+○ aa02  0  __start__      1 write  10:42:02
+○ aa03  1  agent         2 writes  10:42:04
+├─○ bb01  2  tools        1 write  10:42:06
+│ ○ bb02  3  agent → tools  ○ tip  10:42:08
+◇ cc01  2  update         1 write  10:42:10
+● cc02  3  agent → END  ● head     10:42:12
 """,
     )
 
@@ -158,6 +167,14 @@ def test_a_fork_written_as_a_sibling_stands_under_its_target() -> None:
     check(
         thread.picture(),
         """
+thread trip   6 checkpoints · 2 branches
+
+◆ aa01 -1  input         1 write  10:42:00
+○ aa02  0  __start__     1 write  10:42:02
+○ aa03  1  agent        2 writes  10:42:04
+├─○ bb01  2  tools → END  ○ tip   10:42:06
+◇ cc01  1  fork of aa03  1 write  10:42:08
+● cc02  2  agent → tools  ● head  10:42:10
 """,
     )
 
@@ -173,6 +190,16 @@ def test_branches_of_branches_stand_further_in() -> None:
     check(
         thread.picture(),
         """
+thread trip   8 checkpoints · 3 branches
+
+◆ aa01 -1  input        1 write  10:42:00
+○ aa02  0  __start__    1 write  10:42:02
+├─○ bb01  1  one                 10:42:04
+│ ├─○ bb02  2  two → END  ○ tip  10:42:06
+│ ◇ cc01  2  fork of bb01        10:42:08
+│ ○ cc02  3  two → END  ○ tip    10:42:10
+◇ dd01  1  fork of aa02          10:42:12
+● dd02  2  one → two  ● head     10:42:14
 """,
     )
 
@@ -184,6 +211,12 @@ def test_parallel_tasks_are_counted() -> None:
     check(
         thread.picture(),
         """
+thread trip   4 checkpoints
+
+◆ aa01 -1  input                              1 write  10:42:00
+○ aa02  0  __start__                          1 write  10:42:02
+○ aa03  1  plan                              7 writes  10:42:04
+● aa04  2  worker ×3, audit → sum ×2  ● head  1 write  10:42:06
 """,
     )
 
@@ -205,6 +238,12 @@ def test_a_subgraph_call_is_one_line_under_its_step() -> None:
     check(
         research().picture(),
         """
+thread trip   7 checkpoints · 2 subgraph calls
+
+◆ aa01 -1  input                              1 write  10:42:00
+○ aa02  0  __start__                          1 write  10:42:02
+│ ╰ research:9c1e2b07…  4 checkpoints · done  10:42:04–10:42:10
+● aa03  1  research → END  ● head                      10:42:12
 """,
     )
 
@@ -213,6 +252,17 @@ def test_a_subgraph_call_can_show_its_own_tree() -> None:
     check(
         research().picture(nest=True),
         """
+thread trip   7 checkpoints · 2 subgraph calls
+
+◆ aa01 -1  input                        1 write  10:42:00
+○ aa02  0  __start__                    1 write  10:42:02
+│ ╰ research:9c1e2b07…  4 checkpoints   10:42:04–10:42:10
+│   ◆ dd01 -1  input                    1 write  10:42:04
+│   │ ╰ fetch:17e0aa55…  2 checkpoints  10:42:06–10:42:08
+│   │   ◆ ee01 -1  input                1 write  10:42:06
+│   │   ● ee02  0  get → END                     10:42:08
+│   ● dd02  0  fetch → END                       10:42:10
+● aa03  1  research → END  ● head                10:42:12
 """,
     )
 
@@ -227,6 +277,12 @@ def test_many_calls_of_one_node_share_a_line() -> None:
     check(
         thread.picture(),
         """
+thread trip   8 checkpoints · 5 subgraph calls
+
+◆ aa01 -1  input                       1 write  10:42:00
+○ aa02  0  __start__                   1 write  10:42:02
+│ ╰ research ×5  5 checkpoints · done  10:42:04–10:42:12
+● aa03  1  research ×5 → END  ● head            10:42:14
 """,
     )
 
@@ -239,6 +295,15 @@ def test_a_stateful_namespace_has_a_section() -> None:
     check(
         thread.picture(),
         """
+thread trip   5 checkpoints
+
+◆ aa01 -1  input          1 write  10:42:00
+○ aa02  0  __start__      1 write  10:42:02
+● aa03  1  memory → END  ● head    10:42:08
+
+memory   2 checkpoints · keeps its state over calls
+◆ dd01 -1  input          1 write  10:42:04
+● dd02  0  remember → END  ● head  10:42:06
 """,
     )
 
@@ -252,6 +317,14 @@ def test_questions_stand_under_the_step_that_waits() -> None:
     check(
         thread.picture(status="interrupted"),
         r"""
+thread trip   4 checkpoints · interrupted
+
+◆ aa01 -1  input                   1 write  10:42:00
+○ aa02  0  __start__               1 write  10:42:02
+○ aa03  1  agent  ✓ 2 answered    2 writes  10:42:04
+● aa04  2  tools → refund  ● head  1 write  10:42:06
+  ? Refund 89.00 EUR?
+  ? Sure?\n
 """,
     )
 
@@ -266,11 +339,24 @@ def test_a_question_of_a_subgraph_is_shown_where_it_was_asked() -> None:
     check(
         thread.picture(),
         """
+thread trip   3 checkpoints · 1 subgraph call
+
+◆ aa01 -1  input                           1 write  10:42:00
+● aa02  0  ? → research  ● head            1 write  10:42:00
+  ? Go on?
+  ╰ research:9c1e2b07…  1 checkpoint · interrupted  10:42:04
 """,
     )
     check(
         thread.picture(nest=True),
         """
+thread trip   3 checkpoints · 1 subgraph call
+
+◆ aa01 -1  input                 1 write  10:42:00
+● aa02  0  ? → research  ● head  1 write  10:42:00
+  ╰ research:9c1e2b07…  1 checkpoint      10:42:04
+    ● dd01 -1  input → ask       1 write  10:42:04
+      ? Go on?
 """,
     )
 
@@ -282,6 +368,14 @@ def test_errors_and_problems_stand_under_their_step() -> None:
     check(
         thread.picture(),
         """
+thread trip   4 checkpoints · 2 branches
+
+◆ aa01 -1  input                 1 write  10:42:00
+○ aa02  0  __start__             1 write  10:42:02
+├─○ aa03  1  agent → pay  ○ tip  1 write  10:42:04
+│   ✗ TimeoutError('30 s')
+● bb01  1  fork → ?  ● head               10:42:06
+  ! its body cannot be read
 """,
     )
 
@@ -293,6 +387,11 @@ def test_a_pruned_parent_is_named() -> None:
     check(
         thread.picture(),
         """
+thread trip   2 checkpoints
+
+┆ its parent deadbeef is gone
+○ aa07 4  agent       1 write  10:42:00
+● aa08 5  tools → END  ● head  10:42:02
 """,
     )
 
@@ -303,6 +402,11 @@ def test_a_loop_of_parents_is_drawn_once_and_marked() -> None:
     check(
         thread.picture(),
         """
+thread trip   2 checkpoints
+
+┆ its parents lead back to it
+◆ aa01 -1  input                  1 write  10:42:00
+● aa02  0  __start__ → ?  ● head  1 write  10:42:02
 """,
     )
 
@@ -314,6 +418,12 @@ def test_trees_without_a_common_beginning_are_kept_apart() -> None:
     check(
         thread.picture(),
         """
+thread trip   3 checkpoints · 2 branches
+
+◆ aa01 -1  input                 1 write  10:42:00
+○ aa02  0  __start__ → ?  ○ tip  1 write  10:42:02
+
+● bb01 -1  input → ?  ● head              10:42:04
 """,
     )
 
@@ -329,6 +439,16 @@ def test_days_are_named_where_they_change() -> None:
     check(
         thread.picture(now=later, zone=timezone(timedelta(hours=2))),
         """
+thread trip   5 checkpoints · 2 branches
+
+                          Sat 21 Nov 2026
+◆ aa01 -1  input        1 write  12:42:00
+○ aa02  0  __start__    1 write  12:42:02
+│                         Sun 22 Nov 2026
+○ aa03  1  agent        1 write  03:42:04
+├─○ bb01  2  tools → END  ○ tip  03:42:06
+│                         Tue 22 Dec 2026
+● cc01  2  fork → tools  ● head  03:42:08
 """,
     )
 
@@ -342,6 +462,13 @@ def test_a_fold_over_midnight_says_so() -> None:
     check(
         thread.picture(),
         """
+thread trip   6 checkpoints
+
+◆ aa01 -1  input         1 write  10:42:00
+┊ 4 steps  agent ×3  10:42:02–04:42:08 +1d
+● cc01  4  agent → END  ● head    04:42:10
+
+┊ 4 plain steps folded; --unfold shows all
 """,
     )
 
@@ -353,6 +480,10 @@ def test_ids_without_time_leave_no_column_for_it() -> None:
     check(
         thread.picture(),
         """
+thread trip   2 checkpoints
+
+○ one 0  ?
+● two 1  ? → END  ● head
 """,
     )
 
@@ -372,6 +503,20 @@ def test_the_ascii_form_says_the_same() -> None:
     check(
         lines,
         """
+thread trip   10 checkpoints, 2 branches, 1 subgraph call
+
+> aa01 -1  input                     1 write  10:42:00
+o aa02  0  __start__                 1 write  10:42:02
+| ` research:9c1e2b07...  1 checkpoint, done  10:42:04
+o aa03  1  research x2  + answered            10:42:06
+|-o bb01  2  tools -> END  o tip              10:42:08
+~ cc01  2  fork of aa03                       10:42:10
+: 3 steps  agent x3                  10:42:12-10:42:16
+* cc20  6  agent -> pay  * head               10:42:18
+  ? Pay?
+  x E()
+
+: 3 plain steps folded; --unfold shows all
 """,
     )
 
@@ -390,6 +535,13 @@ def test_long_and_wide_texts_are_cut_to_the_width() -> None:
     check(
         lines,
         """
+thread trip   4 checkpoints · interrupted
+
+◆ aa01 -1  input                                               1 write  10:42:00
+○ aa02  0  __start__                                           1 write  10:42:02
+○ aa03  1  节点名称很长的第0个步骤, 节点名称很长的第1个步…   12 writes  10:42:04
+● aa04  2  node_with_a_long_name_0,… → another_long_name_0,…  ● head    10:42:06
+  ? 要不要退款要不要退款要不要退款要不要退款要不要退款要不要退款要不要退款要不…
 """,
     )
 

@@ -1,0 +1,191 @@
+"""What only SQLite has: its log, its locks, and folders that cannot be written."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.registry import open_store
+from tests.support import SAMPLE, ckpt
+
+NOBODY = 65534
+
+COMMANDS = [
+    ["threads", "list", "--long", "-o", "json"],
+    ["threads", "show", "trip-to-kyoto"],
+    ["show", "trip-to-kyoto", "--writes", "--metadata"],
+    ["show", "trip-to-kyoto", "--tree", "--all-ns", "--unfold"],
+    ["show", "trip-to-kyoto", "--raw"],
+    ["show", "support-live-chat"],
+    ["history", "trip-to-kyoto", "--all-ns"],
+    ["diff", "trip-to-kyoto"],
+    ["interrupts"],
+    ["stores"],
+]
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def with_log(tmp_path: Path) -> Iterator[Path]:
+    """A store whose newest thread stands only in the write-ahead log, as after a crash."""
+    live = tmp_path / "live.db"
+    shutil.copyfile(SAMPLE, live)
+    with closing(sqlite3.connect(live)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("PRAGMA wal_autocheckpoint = 0")
+        writer.execute("UPDATE checkpoints SET thread_id = 'in-the-log' WHERE thread_id = 'refund-4711'")
+        writer.commit()
+        crashed = tmp_path / "crashed" / "store.db"
+        crashed.parent.mkdir()
+        shutil.copyfile(live, crashed)
+        shutil.copyfile(f"{live}-wal", f"{crashed}-wal")
+    yield crashed
+
+
+def threads(url: str) -> set[str]:
+    with open_store(url) as store:
+        return {thread.thread_id for thread in store.threads()}
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_no_command_changes_the_file(sample: Path, mode: str) -> None:
+    with closing(sqlite3.connect(sample)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {mode}")
+    before = digest(sample)
+    for words in COMMANDS:
+        assert ckpt("-s", sample, *words).code == 0, words
+    assert digest(sample) == before
+
+
+def test_rows_that_stand_only_in_the_log_are_read(with_log: Path) -> None:
+    before = digest(with_log), digest(Path(f"{with_log}-wal"))
+    assert "in-the-log" in threads(str(with_log))
+    assert (digest(with_log), digest(Path(f"{with_log}-wal"))) == before
+
+
+def test_a_private_copy_holds_the_log_too_and_leaves_nothing(with_log: Path) -> None:
+    folder = sorted(with_log.parent.iterdir())
+    assert "in-the-log" in threads(f"sqlite:///{with_log}?copy=1")
+    assert sorted(with_log.parent.iterdir()) == folder
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Root may write anywhere, so what a test does here is done as another user."""
+    root = os.geteuid() == 0
+    if root:
+        os.setegid(NOBODY)
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+            os.setegid(0)
+
+
+@pytest.fixture
+def locked_folder() -> Iterator[Path]:
+    """A folder that any user can read and none can write, once it is filled and locked."""
+    folder = Path(tempfile.mkdtemp(prefix="ckpt-test-"))
+    # What is imported late must be there already: another user may not read this environment.
+    assert ckpt("-s", SAMPLE, "--copy", "threads", "list").code == 0
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def lock(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.chmod(0o444)
+    folder.chmod(0o555)
+
+
+def test_a_folder_that_cannot_be_written(locked_folder: Path) -> None:
+    store = locked_folder / "store.db"
+    shutil.copyfile(SAMPLE, store)
+    lock(locked_folder)
+    with unprivileged():
+        answer = ckpt("-s", store, "threads", "list")
+    assert answer.code == 0, answer.err
+    assert "trip-to-kyoto" in answer.out
+    assert "its folder cannot be written" in answer.err
+    assert [path.name for path in locked_folder.iterdir()] == ["store.db"]
+
+
+def test_a_log_in_a_folder_that_cannot_be_written(locked_folder: Path, with_log: Path) -> None:
+    store = locked_folder / "store.db"
+    shutil.copyfile(with_log, store)
+    shutil.copyfile(f"{with_log}-wal", f"{store}-wal")
+    lock(locked_folder)
+    with unprivileged():
+        refused = ckpt("-s", store, "threads", "list")
+        copied = ckpt("-s", store, "--copy", "threads", "list")
+    assert refused.code == 4
+    assert "hint: add --copy" in refused.err
+    assert copied.code == 0, copied.err
+    assert "in-the-log" in copied.out
+
+
+def test_the_engine_itself_refuses_to_write(sample: Path) -> None:
+    from ckpt_backends.sqlite.open import open_read_only
+    from ckpt_backends.url import parse_url
+
+    opened = open_read_only(parse_url(str(sample)))
+    with closing(opened.connection) as connection, pytest.raises(sqlite3.OperationalError):
+        connection.execute("DELETE FROM checkpoints")
+
+
+def test_a_locked_store_says_so(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ckpt_backends.sqlite.open._BUSY_SECONDS", 0.1)
+    with closing(sqlite3.connect(sample)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreUnavailable) as caught:
+            open_store(str(sample))
+    assert caught.value.hint is not None
+    assert "--copy" in caught.value.hint
+
+
+def test_one_answer_is_of_one_moment(sample: Path) -> None:
+    with closing(sqlite3.connect(sample)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        with open_store(str(sample)) as store:
+            before = list(store.threads())
+            writer.execute("DELETE FROM checkpoints")
+            writer.commit()
+            assert list(store.threads()) == before
+
+
+def test_an_unknown_parameter_is_refused(sample: Path) -> None:
+    with pytest.raises(UsageError):
+        open_store(f"sqlite:///{sample}?copi=1")
+
+
+@pytest.mark.parametrize("form", ["{}", "sqlite:///{}"])
+def test_a_path_with_odd_characters(sample: Path, form: str) -> None:
+    odd = sample.parent / "a b?c#d%41é.db"
+    sample.rename(odd)
+    name = str(odd) if form == "{}" else str(odd).replace("%", "%25").replace("?", "%3F")
+    assert "trip-to-kyoto" in threads(form.format(name.replace("#", "%23") if form != "{}" else name))
+
+
+def test_a_damaged_file_ends_in_one_line(sample: Path) -> None:
+    data = bytearray(sample.read_bytes())
+    data[4096:40960] = b"\xff" * 36864
+    sample.write_bytes(data)
+    answer = ckpt("-s", sample, "threads", "list")
+    assert answer.code == 4
+    assert answer.err.startswith("ckpt: cannot ")

@@ -1,0 +1,69 @@
+"""Help: complete, with examples, in step with the table, and quick."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from ckpt_cli.app import COMMANDS
+from ckpt_cli.commands.threads import COMMANDS as THREADS
+from ckpt_cli.lazy import CommandRef
+from tests.support import ckpt
+
+REFS = {
+    **{name: ref for name, ref in COMMANDS.items() if name != "threads"},
+    **{f"threads {name}": ref for name, ref in THREADS.items()},
+}
+HEAVY = {
+    *("sqlite3", "rich", "textual", "ormsgpack", "xxhash", "pydantic", "psycopg"),
+    *("langgraph", "langchain_core", "importlib.metadata", "asyncio", "ckpt_cli.commands"),
+}
+
+
+@pytest.mark.parametrize(("name", "ref"), REFS.items(), ids=list(REFS))
+def test_the_table_says_what_the_command_says(name: str, ref: CommandRef) -> None:
+    module, _, attribute = ref.target.partition(":")
+    text = inspect.getdoc(getattr(import_module(module), attribute)) or ""
+    assert text.splitlines()[0] == ref.summary
+
+
+@pytest.mark.parametrize("name", REFS)
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    answer = ckpt(*name.split(), "--help")
+    assert answer.code == 0
+    assert "\n    ckpt " in answer.out
+    assert "Global options:" in answer.out
+
+
+def test_ckpt_alone_prints_its_help() -> None:
+    answer = ckpt()
+    assert answer.code == 2
+    assert "Usage: ckpt" in answer.err
+
+
+def loaded_by(*words: str) -> set[str]:
+    """Modules that one command line loads, in a process of its own."""
+    program = (
+        "import sys; from ckpt_cli.__main__ import run; code = run(sys.argv[1:]);"
+        "print(*sys.modules, sep='\\n', file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False
+    )
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["--bogus"], ["bogus"]], ids=lambda words: words[0]
+)
+def test_help_loads_no_driver_and_no_terminal_library(words: list[str]) -> None:
+    assert not HEAVY & loaded_by(*words)
+
+
+@pytest.mark.parametrize("name", REFS)
+def test_a_commands_help_loads_no_driver(name: str) -> None:
+    assert not (HEAVY - {"ckpt_cli.commands"}) & loaded_by(*name.split(), "--help")

@@ -1,0 +1,182 @@
+"""Each promise in `ckpt_backends.protocol`, asked of every store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from ckpt_backends.ids import time_of
+from ckpt_backends.model import Checkpoint
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_store
+from tests.conformance.conftest import Filled
+
+THREAD = "subgraph"
+"""A thread with a root and two subgraph calls."""
+
+
+@pytest.fixture
+def store(filled: Filled) -> Iterator[Store]:
+    with open_store(filled.bench.url) as opened:
+        yield opened
+
+
+def history(filled: Filled, thread_id: str) -> dict[str, list[str]]:
+    """Checkpoint ids by namespace, newest first, as the official library gives them."""
+    found = filled.threads[thread_id]["history"]
+    return {ns: [one["checkpoint_id"] for one in rows] for ns, rows in found.items()}
+
+
+def test_describe_names_the_layout_and_where_it_is(store: Store, filled: Filled) -> None:
+    info = store.describe()
+    assert info.layout
+    assert info.engine
+    assert info.saver
+    assert info.url in filled.bench.url or filled.bench.url in info.url
+
+
+def test_threads_gives_every_thread_once_newest_first(store: Store, filled: Filled) -> None:
+    threads = list(store.threads())
+    assert sorted(one.thread_id for one in threads) == sorted(filled.threads)
+    newest = [one.last_at for one in threads if one.last_at is not None]
+    assert len(newest) == len(threads)
+    assert all(left >= right for left, right in pairwise(newest))
+
+
+def test_threads_with_a_limit_gives_the_first_so_many(store: Store) -> None:
+    assert list(store.threads(limit=3)) == list(store.threads())[:3]
+
+
+def test_a_thread_tells_head_times_and_counts(store: Store, filled: Filled) -> None:
+    for thread in store.threads():
+        rows = history(filled, thread.thread_id)
+        every = [one for ids in rows.values() for one in ids]
+        assert thread.head == (rows[""][0] if rows.get("") else None)
+        assert thread.checkpoints == len(every)
+        assert thread.namespaces == len(rows)
+        assert thread.first_at == time_of(min(every))
+        assert thread.last_at == time_of(max(every))
+        assert store.thread(thread.thread_id) == thread
+
+
+@pytest.mark.parametrize("missing", ["", "no such", "linea", "LINEAR", "linear%", "*"])
+def test_a_thread_that_is_not_there_is_none(store: Store, missing: str) -> None:
+    assert store.thread(missing) is None
+    assert store.namespaces(missing) == []
+    assert list(store.checkpoints(missing)) == []
+    assert list(store.writes(missing)) == []
+    assert store.size(missing).bytes == 0
+
+
+def test_namespaces_come_in_order_the_root_as_the_empty_text(store: Store, filled: Filled) -> None:
+    for thread_id, truth in filled.threads.items():
+        assert store.namespaces(thread_id) == sorted(truth["history"])
+
+
+def test_checkpoints_come_newest_first_within_each_namespace(store: Store, filled: Filled) -> None:
+    for thread_id in filled.threads:
+        found: dict[str, list[str]] = {}
+        for one in store.checkpoints(thread_id):
+            found.setdefault(one.key.checkpoint_ns, []).append(one.key.checkpoint_id)
+        assert found == history(filled, thread_id)
+
+
+def test_checkpoints_of_one_namespace_are_only_those(store: Store, filled: Filled) -> None:
+    for namespace, ids in history(filled, THREAD).items():
+        found = store.checkpoints(THREAD, checkpoint_ns=namespace)
+        assert [one.key.checkpoint_id for one in found] == ids
+
+
+def test_checkpoints_by_id_leave_out_what_is_not_there(store: Store, filled: Filled) -> None:
+    ids = history(filled, THREAD)[""]
+    asked = [ids[0], "gone", ids[2]]
+    found = list(store.checkpoints(THREAD, checkpoint_ns="", checkpoint_ids=asked))
+    assert [one.key.checkpoint_id for one in found] == [ids[0], ids[2]]
+
+
+def test_more_ids_than_one_query_can_hold_are_answered(store: Store, filled: Filled) -> None:
+    ids = history(filled, THREAD)[""]
+    asked = [*ids, *(f"none-{n}" for n in range(3000))]
+    found = list(store.checkpoints(THREAD, checkpoint_ns="", checkpoint_ids=asked))
+    assert [one.key.checkpoint_id for one in found] == ids
+
+
+def test_bodies_and_metadata_are_read_only_where_asked_for(store: Store) -> None:
+    def parts(one: Checkpoint) -> tuple[bool, bool]:
+        return one.body is not None, one.metadata is not None
+
+    assert {parts(one) for one in store.checkpoints(THREAD)} == {(False, False)}
+    assert {parts(one) for one in store.checkpoints(THREAD, body=True)} == {(True, False)}
+    assert {parts(one) for one in store.checkpoints(THREAD, metadata=True)} == {(False, True)}
+
+
+def test_writes_come_in_the_order_of_the_protocol(store: Store, filled: Filled) -> None:
+    for thread_id in filled.threads:
+        found = list(store.writes(thread_id))
+        places = [
+            (
+                one.key.checkpoint_ns,
+                one.key.checkpoint_id,
+                one.task_path,
+                one.task_id,
+                one.idx,
+            )
+            for one in found
+        ]
+        for _, by_query in _grouped(places).items():
+            assert by_query == sorted(by_query)
+
+
+def _grouped(places: list[tuple[str, str, str, str, int]]) -> dict[str, list[object]]:
+    grouped: dict[str, list[object]] = {}
+    for place in places:
+        grouped.setdefault(place[1], []).append(place)
+    return grouped
+
+
+def test_write_values_are_read_for_all_none_or_some_channels(store: Store) -> None:
+    everything = list(store.writes("interrupt-answered", values=True))
+    assert all(one.value is not None for one in everything)
+    assert all(one.size == len(one.value.data) for one in everything if one.value is not None)
+    assert all(one.value is None for one in store.writes("interrupt-answered"))
+    some = list(store.writes("interrupt-answered", values=["__interrupt__"]))
+    assert [one.task_id for one in some] == [one.task_id for one in everything]
+    assert {one.channel for one in some if one.value is not None} == {"__interrupt__"}
+
+
+def test_writes_of_some_channels_are_only_those(store: Store) -> None:
+    found = list(store.writes("interrupt-answered", channels=["__interrupt__"]))
+    assert {one.channel for one in found} == {"__interrupt__"}
+
+
+def test_size_counts_what_is_stored(store: Store) -> None:
+    size = store.size(THREAD)
+    checkpoints = list(store.checkpoints(THREAD, body=True, metadata=True))
+    writes = list(store.writes(THREAD))
+    stored = sum(len(part.data) for one in checkpoints for part in (one.body, one.metadata) if part)
+    assert size.checkpoints == len(checkpoints)
+    assert size.writes == len(writes)
+    assert size.bytes == stored + sum(one.size for one in writes)
+
+
+def test_sources_name_the_checkpoint(store: Store, filled: Filled) -> None:
+    key = next(store.checkpoints(THREAD)).key
+    assert any(key.checkpoint_id in source for source in store.sources(key))
+
+
+def test_closing_twice_is_allowed(filled: Filled) -> None:
+    opened = open_store(filled.bench.url)
+    opened.close()
+    opened.close()
+
+
+def test_reading_everything_changes_nothing(filled: Filled) -> None:
+    before = filled.bench.fingerprint()
+    with open_store(filled.bench.url) as opened:
+        for thread in opened.threads():
+            list(opened.checkpoints(thread.thread_id, body=True, metadata=True))
+            list(opened.writes(thread.thread_id, values=True))
+            opened.size(thread.thread_id)
+    assert filled.bench.fingerprint() == before

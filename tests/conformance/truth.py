@@ -1,0 +1,154 @@
+"""Comparing what `ckpt` reads with what LangGraph's own library said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ckpt_backends.codec import to_json
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.channels import END, ROOT
+from ckpt_cli.reading.thread import Moment, ThreadReader
+
+EMPTY: tuple[Any, ...] = ([], {}, 0, 0.0, "", False, None, {"$set": []})
+"""What a reducer's channel holds before anything was written; no row has it."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """Where the answer differs from the era's own library, and why that is right."""
+
+    next_unknown: frozenset[tuple[str, int]] = frozenset()
+    """(thread, step) whose `next` cannot be known: `?`, never a guess."""
+    waiting: Mapping[str, list[str]] | None = None
+    """Threads whose `waiting` the newest library misreads, with what the rows say."""
+    lost_interrupts: bool = False
+    """The library loses stored Interrupts; the rows have them."""
+    sparse_objects: bool = False
+    """The rows leave out an object's defaults, and name its class by an old path."""
+
+
+def check_thread(
+    store: Store, thread_id: str, truth: Mapping[str, Any], known: Known
+) -> set[tuple[str, int]]:
+    """Assert that every checkpoint of a thread reads as its truth says.
+
+    Returns the (thread, step) whose `next` is unknown.
+    """
+    reader = ThreadReader(store, thread_id)
+    assert reader.namespaces == sorted(truth["history"])
+    unknown: set[tuple[str, int]] = set()
+    for namespace, history in truth["history"].items():
+        moments = list(reader.moments(namespace, values=True))
+        assert [one.key.checkpoint_id for one in moments] == [
+            one["checkpoint_id"] for one in history
+        ]
+        for moment, expected in zip(moments, history, strict=True):
+            where = f"{thread_id!r} {namespace!r} step {expected['step']}"
+            _check_facts(moment, expected, where)
+            _check_values(reader, moment, expected, known, where)
+            if moment.step.next is None:
+                unknown.add((thread_id, expected["step"]))
+            else:
+                assert sorted(moment.step.next) == expected["next"], where
+            _check_interrupts(moment, expected, known, where)
+        if namespace == "" and moments:
+            _check_waiting(moments[0], thread_id, truth, known)
+    return unknown
+
+
+def _check_facts(moment: Moment, expected: Mapping[str, Any], where: str) -> None:
+    assert moment.checkpoint.parent_checkpoint_id == expected["parent_checkpoint_id"], where
+    assert moment.number == expected["step"], where
+    assert moment.source == expected["source"], where
+    assert canonical({k: to_json(v) for k, v in moment.metadata.items()}) == canonical(
+        expected["metadata"]
+    ) or expected["metadata"].get("writes"), where
+
+
+def _check_values(
+    reader: ThreadReader, moment: Moment, expected: Mapping[str, Any], known: Known, where: str
+) -> None:
+    state = reader.state(moment)
+    got = canonical({name: to_json(value) for name, value in state.values.items()})
+    want = expected["values"]
+    if set(got) <= {ROOT, END} and (got or not isinstance(want, dict)):
+        # Such a graph's state is one bare value, which the library returns as it is.
+        want = {name: want for name in got}
+    want = canonical(want)
+    for name in set(want) - set(got):
+        if want[name] in EMPTY and name not in moment.body.versions:
+            del want[name]
+    assert same(got, want, sparse=known.sparse_objects), f"{where}\n{got}\n{want}"
+
+
+def _check_interrupts(
+    moment: Moment, expected: Mapping[str, Any], known: Known, where: str
+) -> None:
+    questions = [question for task in moment.step.tasks for question in task.questions]
+    has_ids = any("id" in one for one in expected["interrupts"])
+    got = [
+        {"value": to_json(one.value), **({"id": one.interrupt_id} if has_ids else {})}
+        for one in questions
+    ]
+    if known.lost_interrupts and not expected["interrupts"]:
+        return
+    assert sorted(map(text, got)) == sorted(map(text, expected["interrupts"])), where
+
+
+def _check_waiting(
+    head: Moment, thread_id: str, truth: Mapping[str, Any], known: Known
+) -> None:
+    expected = (known.waiting or {}).get(thread_id, truth["waiting"])
+    if expected is None:  # a store filled now: its own library is the newest
+        expected = truth["waiting_own"]
+    if head.step.waiting is None:
+        assert (thread_id, head.number) in known.next_unknown, thread_id
+    else:
+        assert sorted(head.step.waiting) == expected, thread_id
+
+
+def canonical(form: Any) -> Any:
+    """A JSON form with its members in order, and one spelling for a single list argument."""
+    if isinstance(form, list):
+        return [canonical(item) for item in form]
+    if not isinstance(form, dict):
+        return form
+    if "$args" in form:
+        form = {"$type": form["$type"], "$value": form["$args"]}
+    if form.get("$type") == "builtins.frozenset":
+        form = {**form, "$value": sorted(map(canonical, form["$value"]), key=text)}
+    if set(form) == {"$set"}:
+        return {"$set": sorted(map(canonical, form["$set"]), key=text)}
+    if set(form) == {"$map"}:
+        return {"$map": sorted(map(canonical, form["$map"]), key=text)}
+    return {key: canonical(item) for key, item in form.items()}
+
+
+def same(got: Any, want: Any, *, sparse: bool) -> bool:
+    """Equality; with `sparse`, an object need not spell out its defaults."""
+    if not sparse or type(got) is not type(want):
+        return text(got) == text(want)
+    if isinstance(got, list):
+        return len(got) == len(want) and all(
+            same(one, other, sparse=True) for one, other in zip(got, want, strict=True)
+        )
+    if not isinstance(got, dict):
+        return text(got) == text(want)
+    names = got.keys() - {"$type"}
+    if "$type" in got:
+        if got["$type"].rpartition(".")[2] != want["$type"].rpartition(".")[2]:
+            return False
+        left_out = want.keys() - got.keys()
+        if names - want.keys() or any(want[key] not in EMPTY for key in left_out):
+            return False
+    elif got.keys() != want.keys():
+        return False
+    return all(same(got[key], want[key], sparse=True) for key in names)
+
+
+def text(form: Any) -> str:
+    """A JSON form as text that sorts, and tells 1 from 1.0 and true."""
+    return json.dumps(canonical(form), sort_keys=True)

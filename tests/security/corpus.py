@@ -1,0 +1,359 @@
+"""Hostile rows, and a store that holds one thread for each of them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sqlite3
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ormsgpack import OPT_NON_STR_KEYS, Ext, packb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Table = Literal["checkpoint", "write", "metadata", "thread_id", "channel"]
+
+DDL = """
+CREATE TABLE checkpoints (
+  thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '', checkpoint_id TEXT NOT NULL,
+  parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB, metadata BLOB,
+  PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id));
+CREATE TABLE writes (
+  thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '', checkpoint_id TEXT NOT NULL,
+  task_id TEXT NOT NULL, task_path TEXT NOT NULL DEFAULT '', idx INTEGER NOT NULL,
+  channel TEXT NOT NULL, type TEXT, value BLOB,
+  PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx));
+"""
+
+ORDINARY_ID = "1f0a0000-0000-6000-8000-000000000001"
+HOSTILE_ID = "1f0a0000-0000-6000-8001-000000000002"
+TASK_ID = "11111111-2222-3333-4444-555555555555"
+METADATA = b'{"source": "loop", "step": 1, "parents": {}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One hostile thing, and where in a store it stands."""
+
+    name: str
+    table: Table
+    """`checkpoint`, `write` and `metadata` hold `data`; `thread_id` and `channel` are it."""
+    type: str | None
+    data: bytes | str | None
+    cycle: bool = False
+    """The checkpoint's parent is its own child."""
+
+    @property
+    def thread_id(self) -> str:
+        """The thread that holds this row in the store that `build_store` makes."""
+        return str(self.data) if self.table == "thread_id" else f"hostile {self.name}"
+
+
+def hostile_rows(marker: Path) -> list[Row]:
+    """The corpus. Whoever runs a payload of it creates the directory `marker`."""
+    values = [*_code(str(marker)), *_broken(), *_deep(), *_text()]
+    return [
+        *(Row(f"write: {name}", "write", tag, data) for name, tag, data in values),
+        *(
+            Row(f"state: {name}", "checkpoint", tag, _around(tag, data))
+            for name, tag, data in values
+            if tag in ("msgpack", "json") and data is not None
+        ),
+        *(Row(f"body: {name}", "checkpoint", tag, data) for name, tag, data in _bodies()),
+        *(Row(f"metadata: {name}", "metadata", "json", data) for name, data in _metadata(marker)),
+        *(Row(f"thread id: {name}", "thread_id", None, data) for name, data in _ids()),
+        *(Row(f"channel: {name}", "channel", None, data) for name, data in _names()),
+        Row("parent cycle", "checkpoint", "msgpack", ordinary_body(HOSTILE_ID), cycle=True),
+    ]
+
+
+def build_store(path: Path, marker: Path) -> list[str]:
+    """Write the corpus into a new SQLite file as LangGraph lays it out; gives the thread ids."""
+    rows = hostile_rows(marker)
+    with sqlite3.connect(path) as db:
+        db.executescript(DDL)
+        for row in rows:
+            _insert(db, row)
+    db.close()
+    return [row.thread_id for row in rows]
+
+
+def ordinary_body(checkpoint_id: str, channel: str = "answer") -> bytes:
+    """A valid checkpoint body."""
+    return packb(
+        {
+            "v": 4,
+            "ts": "2026-04-07T10:00:00+00:00",
+            "id": checkpoint_id,
+            "channel_values": {channel: "forty-two"},
+            "channel_versions": {channel: f"{1:032}.0.5"},
+            "versions_seen": {"__input__": {}, "node": {channel: f"{1:032}.0.5"}},
+            "updated_channels": None,
+        }
+    )
+
+
+def _insert(db: sqlite3.Connection, row: Row) -> None:
+    def checkpoint(
+        checkpoint_id: str, parent: str | None, tag: str | None, body: object, metadata: object
+    ) -> None:
+        db.execute(
+            "INSERT INTO checkpoints VALUES (?, '', ?, ?, ?, ?, ?)",
+            (row.thread_id, checkpoint_id, parent, tag, body, metadata),
+        )
+
+    def write(channel: object, tag: str | None, value: object) -> None:
+        db.execute(
+            "INSERT INTO writes VALUES (?, '', ?, ?, '~__pregel_pull, node', 0, ?, ?, ?)",
+            (row.thread_id, HOSTILE_ID, TASK_ID, channel, tag, value),
+        )
+
+    body = ordinary_body(HOSTILE_ID)
+    first_parent = HOSTILE_ID if row.cycle else None
+    checkpoint(ORDINARY_ID, first_parent, "msgpack", ordinary_body(ORDINARY_ID), METADATA)
+    match row.table:
+        case "checkpoint":
+            checkpoint(HOSTILE_ID, ORDINARY_ID, row.type, row.data, METADATA)
+        case "metadata":
+            checkpoint(HOSTILE_ID, ORDINARY_ID, "msgpack", body, row.data)
+        case "channel":
+            named = ordinary_body(HOSTILE_ID, str(row.data))
+            checkpoint(HOSTILE_ID, ORDINARY_ID, "msgpack", named, METADATA)
+            write(row.data, "msgpack", packb("x"))
+        case "write":
+            checkpoint(HOSTILE_ID, ORDINARY_ID, "msgpack", body, METADATA)
+            write("answer", row.type, row.data)
+        case "thread_id":
+            checkpoint(HOSTILE_ID, ORDINARY_ID, "msgpack", body, METADATA)
+
+
+def _around(tag: str, value: bytes) -> bytes:
+    """A body that has `value`, whatever it is, in a channel between two ordinary ones."""
+    if tag == "json":
+        return (
+            b'{"v": 1, "ts": "2026-04-07T10:00:00+00:00", "id": "%s", "channel_values": '
+            b'{"before": "ok", "evil": %s, "after": "ok"}, "channel_versions": {"evil": "1"}, '
+            b'"versions_seen": {}, "pending_sends": []}' % (HOSTILE_ID.encode(), value)
+        )
+    inside = b"\x83" + packb("before") + packb("ok") + packb("evil") + value
+    inside += packb("after") + packb("ok")
+    rest = {"channel_versions": {"evil": "1"}, "versions_seen": {}, "updated_channels": None}
+    head = {"v": 4, "ts": "2026-04-07T10:00:00+00:00", "id": HOSTILE_ID}
+    return b"\x87" + packb(head)[1:] + packb("channel_values") + inside + packb(rest)[1:]
+
+
+class _Runs:
+    """What unpickling turns into a call of `os.mkdir`."""
+
+    def __init__(self, marker: str) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import os
+
+        return os.mkdir, (self.marker,)
+
+
+def _code(marker: str) -> Iterator[tuple[str, str, bytes]]:
+    """Values that make a reader import or call something."""
+    for module, name in (("os", "mkdir"), ("os", "system"), ("antigravity", "fly"), ("this", "s")):
+        argument = f"mkdir {marker}" if name == "system" else marker
+        yield f"ext 0 {module}.{name}", "msgpack", _ext(0, module, name, argument)
+        yield f"ext 1 {module}.{name}", "msgpack", _ext(1, module, name, [argument])
+        envelope = {"lc": 2, "type": "constructor", "id": [module, name], "args": [argument]}
+        yield f"lc 2 {module}.{name}", "json", _json(envelope)
+    yield "ext 2", "msgpack", _ext(2, "os", "mkdir", {"path": marker})
+    yield "ext 3", "msgpack", _ext(3, "pathlib", "Path", marker, "mkdir")
+    yield "ext 3 on a module", "msgpack", _ext(3, "os", "path", marker, "os.mkdir")
+    yield "ext 4", "msgpack", _ext(4, "os", "mkdir", {"path": marker})
+    yield "ext 5", "msgpack", _ext(5, "os", "mkdir", {"path": marker}, "model_validate_json")
+    yield "ext in ext", "msgpack", _ext(2, "a", "B", {"x": Ext(0, packb(["os", "mkdir", marker]))})
+    yield "ext in a snapshot", "msgpack", packb(Ext(7, _ext(0, "os", "mkdir", marker)))
+    for method in ("mkdir", [None, "mkdir"], ["mkdir"], {"x": 1}, 7):
+        envelope = {"lc": 2, "type": "constructor", "id": ["pathlib", "Path"], "args": [marker]}
+        yield f"lc 2 method {method}", "json", _json(envelope | {"method": method})
+    kwargs = {"lc": 2, "type": "constructor", "id": ["os", "mkdir"], "kwargs": {"path": marker}}
+    yield "lc 2 kwargs", "json", _json(kwargs)
+    yield "lc 1", "json", _json(kwargs | {"lc": 1})
+    yield "lc 1 secret", "json", _json({"lc": 1, "type": "secret", "id": ["PATH"]})
+    yield "lc id of other things", "json", _json(kwargs | {"id": [["os"], {"a": 1}, None]})
+    yield "lc id is text", "json", _json(kwargs | {"id": "os.mkdir"})
+    raw = pickle.dumps(_Runs(marker))
+    yield "pickle", "pickle", raw
+    yield "pickle as msgpack", "msgpack", raw
+    yield "pickle as bytes", "bytes", raw
+    yield "pickle as json", "json", raw
+
+
+def _broken() -> Iterator[tuple[str, str | None, bytes | None]]:
+    """Values that are not what their tag says, or claim more than they have."""
+    yield "array of 4e9", "msgpack", b"\xdd\xff\xff\xff\xff\x00"
+    yield "map of 4e9", "msgpack", b"\xdf\xff\xff\xff\xff\xa1a\x00"
+    yield "ext of 4e9", "msgpack", b"\xc9\xff\xff\xff\xff\x00\x00"
+    yield "text of 4e9", "msgpack", b"\xdb\xff\xff\xff\xffa"
+    yield "claims inside claims", "msgpack", b"\xdd\x00\x0f\x00\x00" * 500 + b"\x00" * 1000
+    yield (
+        "a million empty maps",
+        "msgpack",
+        b"\xdd" + struct.pack(">I", 1 << 20) + b"\x80" * (1 << 20),
+    )
+    yield "a million empty lists", "json", b"[" + b"[]," * (1 << 20) + b"[]]"
+    yield "numpy of no size", "msgpack", _ext(6, "|u1", [1 << 40, 0], "C", b"")
+    yield "numpy of negative size", "msgpack", _ext(6, "|u1", [-1, -2], "C", b"ab")
+    yield "numpy of objects", "msgpack", _ext(6, "|O", [1], "C", b"12345678")
+    yield "ext of wrong arity", "msgpack", _ext(0, "os")
+    yield "ext of wrong kinds", "msgpack", _ext(2, 1, {"a": 2}, "c")
+    yield "ext of nothing", "msgpack", b"\xc7\x00\x00"
+    yield "ext unknown", "msgpack", packb(Ext(99, b"\x00\xff"))
+    yield "ext with broken payload", "msgpack", packb(Ext(0, b"\x93\xa2os"))
+    yield "cut off msgpack", "msgpack", packb({"a": ["text", 1]})[:-3]
+    yield "cut off json", "json", b'{"a": ["text", 1'
+    yield "empty msgpack", "msgpack", b""
+    yield "empty json", "json", b""
+    yield "text that is not UTF-8", "msgpack", b"\xa4\xff\xfe\xc0\x80"
+    yield "json that is not UTF-8", "json", b'"\xff\xfe\xc0\x80"'
+    yield "json with a surrogate", "json", b'"\\ud800 \\udfff"'
+    yield "json with a long integer", "json", b"1" * 10_000
+    yield "json with infinities", "json", b"[NaN, Infinity, -Infinity, 1e999]"
+    yield "unknown type", "zip+rot13", b"whatever"
+    yield "hostile type", "\x1b]0;owned\x07[bold]", b"whatever"
+    yield "encrypted", "msgpack+aes", bytes(range(64))
+    yield "no type", None, b"\xc0"
+    yield "no value", "msgpack", None
+    yield "neither", None, None
+
+
+def _deep() -> Iterator[tuple[str, str, bytes]]:
+    """Values that overflow a recursive reader's stack, and one that fills a screen."""
+    exts = b"\xc0"
+    mixed = b"\xc0"
+    claims = b"\xc0"
+    for _ in range(600):
+        exts = _wrap(0, b"\x93\xa1a\xa1b" + exts)
+    for _ in range(60):
+        mixed = _wrap(7, b"\x91" * 1000 + mixed)
+        claims = _wrap(7, b"\xdc\xff\xff" * 1000 + claims)
+    yield "arrays", "msgpack", b"\x91" * 100_000 + b"\xc0"
+    yield "maps", "msgpack", b"\x81\xa1a" * 100_000 + b"\xc0"
+    yield "ext types", "msgpack", exts
+    yield "ext types and arrays", "msgpack", mixed
+    yield "ext types and wrong claims", "msgpack", claims
+    yield "json arrays", "json", b"[" * 100_000 + b"]" * 100_000
+    yield "json objects", "json", b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+    yield "json not closed", "json", b"[" * 100_000
+    yield "json quotes", "json", b'"\\' * 100_000
+    yield "17 MiB of text", "msgpack", packb("spam" * (17 << 18))
+
+
+ANSI = {
+    "CSI": "\x1b[31mred\x1b[2J\x1b[6n",
+    "OSC 0": "\x1b]0;title\x07",
+    "OSC 8": "\x1b]8;;http://evil.example\x1b\\click\x1b]8;;\x1b\\",
+    "OSC 52": "\x1b]52;c;cm0gLXJmIH4=\x07",
+    "OSC without end": "\x1b]2;",
+    "DCS": "\x1bP1;1|17/6d\x1b\\",
+    "reset": "\x1bc",
+    "C1": "\x9b31m\x9d0;x\x9c\x90",
+    "carriage return": "good\rbad\x08\x08\x7f",
+    "bidi": "user\u202e\u2066nimda\u2069\u200f",
+    "invisible": "a\u200bb\u00adc\ufeff\U000e0041\U000e0042",
+    "closing markup": "[/INST] [/] [/bold]",
+    "markup": "[bold red]x[/bold red] [link=http://evil.example]y[/link] :skull:",
+    "spreadsheet": '=cmd|" /C calc"!A0',
+}
+
+
+def _text() -> Iterator[tuple[str, str, bytes]]:
+    for name, text in ANSI.items():
+        yield name, "msgpack", packb({text: [text, {"content": text}]})
+    yield "type name", "msgpack", _ext(2, "\x1b[31mmod", "[/bold]\nCls", {"\x1b[2J": 1})
+    yield "json form look-alike", "msgpack", packb({"$type": "os.x", "$bytes": "!", "$": {"$$": 1}})
+
+
+def _bodies() -> Iterator[tuple[str, str | None, bytes | None]]:
+    """Bodies of which the parts are not what they should be."""
+    yield "not a map", "msgpack", packb([1, 2, 3])
+    yield "not an object", "json", b'"text"'
+    yield "empty map", "msgpack", packb({})
+    yield "keys are not text", "msgpack", packb({1: 2, None: 3}, option=OPT_NON_STR_KEYS)
+    for v in ("four", -1, 99, 2**63, None, [4], {"v": 4}, float("nan")):
+        yield f"v is {v}", "msgpack", packb({"v": v, "id": HOSTILE_ID, "channel_values": {"a": 1}})
+    yield (
+        "parts of wrong kinds",
+        "msgpack",
+        packb(
+            {
+                "v": 4,
+                "ts": ["x"],
+                "id": {"a": 1},
+                "channel_values": ["a"],
+                "channel_versions": {"a": {"b": 1}, "c": None},
+                "versions_seen": {"n": "x", "m": {"a": [1]}},
+                "pending_sends": {"a": 1},
+                "updated_channels": "a",
+            }
+        ),
+    )
+    yield "no type", None, ordinary_body(HOSTILE_ID)
+    yield "no body", "msgpack", None
+    yield "neither", None, None
+    yield "pickle", "pickle", b"\x80\x04N."
+
+
+def _metadata(marker: Path) -> Iterator[tuple[str, bytes | None]]:
+    yield "NaN", b'{"source": "loop", "step": NaN, "score": -Infinity}'
+    yield "a list", b'["source", "loop"]'
+    yield "a number", b"7"
+    yield "cut off", b'{"source": "lo'
+    yield "empty", b""
+    yield "none", None
+    yield "not UTF-8", b'{"source": "\xff"}'
+    yield "wrong kinds", b'{"source": ["loop"], "step": "one", "parents": 3, "writes": [1]}'
+    yield "step too large", b'{"source": "loop", "step": %s}' % (b"9" * 5000)
+    yield "hostile source", _json({"source": ANSI["CSI"], "step": 1, ANSI["bidi"]: ANSI["markup"]})
+    envelope = {"lc": 2, "type": "constructor", "id": ["os", "mkdir"], "args": [str(marker)]}
+    yield "envelope", _json({"source": "loop", "step": 1, "writes": {"node": envelope}})
+    yield "deep", b'{"writes": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+
+
+def _ids() -> Iterator[tuple[str, str]]:
+    yield from ANSI.items()
+    yield "empty", ""
+    yield "quotes", "a'b\"c`d"
+    yield "injection", "'; DROP TABLE checkpoints; --"
+    yield "newlines", "first\nsecond\r\nthird\tcolumn"
+    yield "percent", "100% %s _ \\ %"
+    yield "glob", "*?[a-z]{x,y}"
+    yield "dash", "--help"
+    yield "short dash", "-s"
+    yield "path", "../../../../etc/passwd"
+    yield "e-mail", "user@example.com@head~1"
+    yield "NUL", "a\x00b"
+    yield "long", "x" * 10_000
+    yield "emoji", "👩‍❤️‍👨 スレッド"
+
+
+def _names() -> Iterator[tuple[str, str]]:
+    yield from ANSI.items()
+    yield "empty", ""
+    yield "dollar", "$type"
+    yield "control look-alike", "branch:to:\x1b[2J"
+    yield "dunder", "__class__"
+    yield "newline", "a\nb"
+    yield "dots", "a.b[0]/c"
+
+
+def _ext(code: int, *parts: object) -> bytes:
+    return packb(Ext(code, packb(list(parts))))
+
+
+def _wrap(code: int, payload: bytes) -> bytes:
+    return b"\xc9" + struct.pack(">Ib", len(payload), code) + payload
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()

@@ -1,0 +1,78 @@
+"""Decoding the hostile corpus runs nothing, imports nothing, raises nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.security.corpus import build_store, hostile_rows
+
+ROOT = Path(__file__).parents[2]
+
+SCRIPT = """
+import json, sys, threading
+from pathlib import Path
+from ckpt_backends.codec import body, decode, decode_checkpoint, from_json, msgpack, to_json
+from ckpt_backends.model import TypedBytes
+from tests.security.corpus import hostile_rows
+
+marker = Path(sys.argv[1])
+rows = [row for row in hostile_rows(marker) if isinstance(row.data, bytes)]
+decode(TypedBytes("loads hashlib", b""))
+before = set(sys.modules)
+failed = []
+
+def read() -> None:
+    for row in rows:
+        typed = TypedBytes(row.type or "", row.data)
+        try:
+            for value in (decode(typed), decode_checkpoint(typed)):
+                form = json.dumps(to_json(value), allow_nan=False)
+                if to_json(from_json(json.loads(form))) != json.loads(form):
+                    failed.append([row.name, "does not round-trip"])
+        except BaseException as error:
+            failed.append([row.name, repr(error)])
+
+read()
+threading.stack_size(1 << 20)
+thread = threading.Thread(target=read)
+thread.start()
+thread.join()
+print(json.dumps({
+    "imported": sorted(set(sys.modules) - before),
+    "failed": failed,
+    "marker": marker.exists(),
+    "rows": len(rows),
+}))
+"""
+
+
+def test_decoding_the_corpus_runs_and_imports_nothing(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(marker)], cwd=ROOT, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout)
+    assert found["imported"] == []
+    assert found["failed"] == []
+    assert not found["marker"]
+    assert not marker.exists()
+    assert found["rows"] > 100
+
+
+def test_the_corpus_would_run_in_a_reader_that_unpickles(tmp_path: Path) -> None:
+    import pickle
+
+    marker = tmp_path / "marker"
+    payload = next(row.data for row in hostile_rows(marker) if row.type == "pickle")
+    assert isinstance(payload, bytes)
+    pickle.loads(payload)
+    assert marker.exists()
+
+
+def test_the_store_has_one_thread_a_row(tmp_path: Path) -> None:
+    ids = build_store(tmp_path / "store.db", tmp_path / "marker")
+    assert len(set(ids)) == len(ids) == len(hostile_rows(tmp_path))

@@ -1,0 +1,152 @@
+"""The grammar of `--path`, and what it leads to."""
+
+from __future__ import annotations
+
+import pytest
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.errors import NotFound, UsageError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckpt_cli.core.paths import All, Path, Step, format_path, parse_path, select
+
+STATE: dict[Value, Value] = {
+    "messages": [
+        Tagged("langchain_core.messages.human.HumanMessage", {"content": "hi", "type": "human"}),
+        Tagged(
+            "langchain_core.messages.ai.AIMessage",
+            {"content": "yes", "type": "ai", "tool_calls": [{"name": "look_up", "args": {}}]},
+        ),
+    ],
+    "odd.key": {"a b": 1, 'q"': 2, "": 3, 7: "seven"},
+    "files": [],
+    "big": Cut([1, 2], 9000, "too long"),
+    "raw": Opaque("pickle", 10, "ab", "pickle is off"),
+    "n": 1,
+}
+
+
+def found(text: str) -> list[Value]:
+    return [selected.value for selected in select(STATE, parse_path(text))]
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("messages[-1].content", ("messages", -1, "content")),
+        ('a.b[0]["odd.key"]', ("a", "b", 0, "odd.key")),
+        ("a['odd.key']", ("a", "odd.key")),
+        ("[-1]", (-1,)),
+        (".a", ("a",)),
+        (".", ()),
+        ("messages[].content", ("messages", All.ALL, "content")),
+        ("branch:to:agent", ("branch:to:agent",)),
+        ('."a b".c', ("a b", "c")),
+        (r'["a\"]\n"]', ('a"]\n',)),
+        ("[ 0 ]", (0,)),
+        (".[0].[]", (0, All.ALL)),
+        ("a.0", ("a", "0")),
+        ("日本", ("日本",)),
+    ],
+)
+def test_paths_are_read(text: str, path: Path) -> None:
+    assert parse_path(text) == path
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a.", "a..b", "a[", "a[x]", "a[1", "[0]a", "a b", 'a["x]', r'a["\q"]', "a[1.5]", " a"]
+)
+def test_a_path_that_cannot_be_read_is_a_usage_error_with_an_example(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse_path(text)
+    assert error.value.hint is not None
+    assert "messages[-1].content" in error.value.hint
+
+
+STEPS: st.SearchStrategy[Step] = st.one_of(
+    st.text(max_size=5), st.text("a.[]\"'\\ ", max_size=5), st.integers(-9, 9), st.just(All.ALL)
+)
+
+
+@given(st.lists(STEPS, max_size=5).map(tuple))
+def test_a_path_written_out_is_read_as_the_same(path: Path) -> None:
+    assert parse_path(format_path(path)) == path
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_path_or_a_usage_error(text: str) -> None:
+    try:
+        path = parse_path(text)
+    except UsageError:
+        return
+    assert parse_path(format_path(path)) == path
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (("messages", -1, "content"), "messages[-1].content"),
+        (("odd.key", "a b"), '["odd.key"]["a b"]'),
+        ((0, "a"), "[0].a"),
+        ((), "."),
+    ],
+)
+def test_paths_are_written_as_people_write_them(path: Path, text: str) -> None:
+    assert format_path(path) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("messages[-1].content", ["yes"]),
+        ("messages[].content", ["hi", "yes"]),
+        ("messages[].tool_calls[].name", ["look_up"]),
+        ('["odd.key"]["a b"]', [1]),
+        ('["odd.key"][7]', ["seven"]),
+        ('["odd.key"][]', [1, 2, 3, "seven"]),
+        ("files[]", []),
+        ("files[].name", []),
+        ("big[1]", [2]),
+        ("n", [1]),
+    ],
+)
+def test_a_path_leads_to_values(text: str, values: list[Value]) -> None:
+    assert found(text) == values
+
+
+def test_the_places_found_are_named_without_wildcards() -> None:
+    places = select(STATE, parse_path("messages[].content"))
+    assert [format_path(place.path) for place in places] == [
+        "messages[0].content",
+        "messages[1].content",
+    ]
+    assert select(STATE, parse_path("messages[-1]"))[0].path == ("messages", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("mesages", "no 'mesages' in the state", "it has messages, [\"odd.key\"], files"),
+        ("messages[0].text", "no 'text' in 'messages[0]'", "it has content, type"),
+        ("messages[2]", "no '[2]' in 'messages'", "it is a list of 2 items: [0] to [1]"),
+        ("messages.content", "no 'content' in 'messages'", "or [] for all"),
+        ("messages[].nope", "no 'nope' in 'messages[0]'", "it has content, type"),
+        ("files[0]", "no '[0]' in 'files'", "it is a list of 0 items"),
+        ("n.x", "no 'x' in 'n'", "it is a single value (int)"),
+        ("n[]", "no '[]' in 'n'", "it is a single value (int)"),
+        ("raw.x", "no 'x' in 'raw'", "it was not read: pickle is off"),
+        ("big[2]", "no '[2]' in 'big'", "it is a list of 2 items: [0] to [1], or [] for all (it was cut)"),
+    ],
+)
+def test_a_path_that_leads_nowhere_says_what_is_there(text: str, message: str, hint: str) -> None:
+    with pytest.raises(NotFound) as error:
+        found(text)
+    assert error.value.message == message
+    assert hint in (error.value.hint or "")
+
+
+def test_many_keys_are_not_all_named() -> None:
+    state: Value = {f"k{n}": n for n in range(100)}
+    with pytest.raises(NotFound) as error:
+        select(state, ("x",))
+    assert (error.value.hint or "").endswith("k19 and 80 more")
