@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
@@ -15,7 +16,7 @@ HANDLED = "__error_source_node__"
 """Stored by a task that failed and has an error handler (LangGraph 1.2)."""
 _UPDATES = 64
 """So many updates at once are recognised."""
-_BUDGET = 200_000
+_BUDGET = 50_000
 """So many ids are hashed for the nodes of one checkpoint; a real one needs some hundreds."""
 
 Nodes = Mapping[str, Collection[str]]
@@ -104,7 +105,7 @@ class Attribution:
                 self._claim(paths[path], task_id)
         self._match_hashes(runs, lambda: self.own)
         if self._homeless() and any(not run.writes for run in runs.values()):
-            for task_id, node in self._calls().items():
+            for task_id, node in self._calls.items():
                 if node in runs and task_id in self._unclaimed:
                     self._claim(runs[node], task_id)
         self._match_hashes(runs, self._learned_thread)
@@ -128,7 +129,7 @@ class Attribution:
         """The runs that are not planned, by what their writes show."""
         traced = self._handlers()
         if self._homeless() - traced.keys():
-            traced |= {task_id: (node, "") for task_id, node in self._calls().items()}
+            traced |= {task_id: (node, "") for task_id, node in self._calls.items()}
             traced |= self._unplanned()
         for task_id, writes in self._unclaimed.items():
             node, path = traced.get(task_id, (None, ""))
@@ -139,14 +140,20 @@ class Attribution:
         paths = map(_path_of, self._unclaimed.values())
         ran = {node for path in paths if (node := task_ids.running_node(path)) is not None}
         if channel == START:
-            ran = ran or set(self._proven(channel, {channel: {START}}))
+            ran = ran or set(self._proven(channel, {START}, {}))
         else:
             # Not all that it triggers need have run yet.
             ran = set(self._learned_thread().get(channel, ())) or ran
         ran = ran or set(self._learned_thread().get(channel, ())) or self._called(channel)
         if ran:
             return {node: {channel} for node in ran}
-        return self._proven(channel, self._learned_store()) if self._homeless() else {}
+        if not self._homeless():
+            return {}
+        return self._proven(channel, self._learned_store().get(channel, ()), self._store_channels)
+
+    @cached_property
+    def _store_channels(self) -> Nodes:
+        return _inverted(self._learned_store())
 
     def _match_hashes(self, runs: Mapping[str, Run], learned: Callable[[], Readers]) -> None:
         lacking = [run for run in runs.values() if not run.writes]
@@ -160,16 +167,16 @@ class Attribution:
             yield from task_ids.send_ids(self._origin, run.node, run.index)
 
     def _node_ids(self, run: Run, channels: Nodes) -> Iterator[str]:
-        if self._origin is not None and run.node is not None:
+        if self._origin is not None and run.node is not None and self._budget > 0:
             # A StateGraph's node always has this trigger, even if nobody ever wrote to it.
             named = {f"branch:to:{run.node}"} if self._body.v > 1 else set()
             known = {*channels.get(run.node, ()), *run.fired, *named}
             triggers = task_ids.trigger_sets(known, run.fired)
             for found in task_ids.pull_ids(self._origin, run.node, triggers, len(self.sends)):
-                if self._budget <= 0:
-                    return
                 self._budget -= 1
                 yield found
+                if self._budget <= 0:
+                    return
 
     def _claim_any(self, run: Run, candidates: Iterable[str]) -> None:
         if self._unclaimed:
@@ -194,19 +201,18 @@ class Attribution:
             return {}
         return task_ids.update_ids(self._origin, min(homeless, _UPDATES))
 
-    def _proven(self, channel: str, readers: Readers) -> Nodes:
+    def _proven(self, channel: str, readers: Iterable[str], channels: Nodes) -> Nodes:
         """The nodes among the readers of a channel that have an id here."""
-        channels = _inverted(readers)
         found = {}
-        for node in readers.get(channel, ()):
+        for node in readers:
             run = Run(node, "", fired=frozenset({channel}))
             if any(task_id in self._unclaimed for task_id in self._node_ids(run, channels)):
-                found[node] = {channel, *channels[node]}
+                found[node] = {channel, *channels.get(node, ())}
         return found
 
     def _called(self, channel: str) -> set[str]:
         """The nodes that called a subgraph in this step, if `channel` can have triggered them."""
-        calls = self._calls()
+        calls = self._calls
         called = {node for task_id, node in calls.items() if task_id in self._unclaimed}
         for node in set(calls.values()) - called:
             ids = self._node_ids(Run(node, "", fired=frozenset({channel})), {})
@@ -214,6 +220,7 @@ class Attribution:
                 called.add(node)
         return called
 
+    @cached_property
     def _calls(self) -> dict[str, str]:
         """Task id to node of subgraph calls, from namespaces `node:task_id` in this one."""
         prefix = f"{self._key.checkpoint_ns}|" if self._key.checkpoint_ns else ""

@@ -33,9 +33,10 @@ class Counts:
     added: int
     removed: int
     changed: int
-    bytes_before: int
-    """Of the value as compact JSON."""
-    bytes_after: int
+
+    @property
+    def total(self) -> int:
+        return self.added + self.removed + self.changed
 
 
 def diff_channels(
@@ -54,7 +55,7 @@ def diff_channels(
 
 
 def count(change: ChannelChange) -> Counts:
-    """How many items a change added, removed and changed, and the bytes before and after."""
+    """How many items a change added, removed and changed."""
     added = removed = 0
     changed: set[str | int | None] = set()
     for op in change.ops:
@@ -68,8 +69,14 @@ def count(change: ChannelChange) -> Counts:
         added=item_count(change.after) if change.change == "added" else added,
         removed=item_count(change.before) if change.change == "removed" else removed,
         changed=len(changed),
-        bytes_before=0 if change.change == "added" else json_size(change.before),
-        bytes_after=0 if change.change == "removed" else json_size(change.after),
+    )
+
+
+def sizes(change: ChannelChange) -> tuple[int, int]:
+    """Bytes of a channel before and after, as compact JSON; 0 where it does not exist."""
+    return (
+        0 if change.change == "added" else json_size(change.before),
+        0 if change.change == "removed" else json_size(change.after),
     )
 
 

@@ -153,8 +153,10 @@ def _pairs_by_id(
 
 def _message_ids(items: list[Value]) -> list[str | None]:
     """The ids of a list of messages; no ids at all if something else is among them."""
-    messages = [as_message(item) for item in items]
-    return [message.id if message and None not in messages else None for message in messages]
+    messages = [message for item in items if (message := as_message(item))]
+    if len(messages) < len(items):
+        return [None] * len(items)
+    return [message.id for message in messages]
 
 
 def _patch_dict(before: dict[Value, Value], ops: Sequence[Op]) -> Value:

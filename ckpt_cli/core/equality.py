@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
-from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.codec.values import Cut, Tagged, Value
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -27,36 +27,31 @@ class Numbers:
         self._known: dict[int, tuple[Value, int]] = {}
 
     def __call__(self, value: Value) -> int:
-        # Without recursion: a value may be as deep as the decoder allows.
-        todo = [value]
-        while todo:
-            unknown = [part for part in _parts(todo[-1]) if self._is_unknown(part)]
-            if unknown:
-                todo += unknown
-            else:
-                self._learn(todo.pop())
+        # Without recursion, since a value may be as deep as the decoder allows: first all that
+        # holds something, from the outside in, then their numbers from the inside out.
+        holders = [value] if isinstance(value, _HOLDERS) else []
+        for holder in holders:
+            if id(holder) not in self._known:
+                holders += [part for part in _parts(holder) if isinstance(part, _HOLDERS)]
+        for holder in reversed(holders):
+            if id(holder) not in self._known:
+                # Kept, since the id of a value that is gone is given to another.
+                self._known[id(holder)] = (holder, self._number(self._shape(holder)))
         return self._of(value)
-
-    def _is_unknown(self, value: Value) -> bool:
-        return isinstance(value, _HOLDERS) and id(value) not in self._known
-
-    def _learn(self, value: Value) -> None:
-        if isinstance(value, _HOLDERS) and id(value) not in self._known:
-            # The value is kept, since the id of a value that is gone is given to another.
-            self._known[id(value)] = (value, self._number(self._shape(value)))
 
     def _of(self, value: Value) -> int:
         if isinstance(value, _HOLDERS):
             return self._known[id(value)][1]
         if isinstance(value, float):
-            return self._number(("float", value.hex()))
-        return self._number((type(value).__name__, value))
+            return self._number((float, value.hex()))
+        return self._number((type(value), value))
 
     def _shape(self, value: _Holder) -> Hashable:
         if isinstance(value, list):
             return "list", tuple(map(self._of, value))
         if isinstance(value, dict):
-            return "dict", frozenset((self._of(key), self._of(item)) for key, item in value.items())
+            items = map(self._of, value.values())
+            return "dict", frozenset(zip(map(self._of, value), items, strict=True))
         if isinstance(value, Cut):
             return "cut", self._of(value.kept), value.size, value.reason
         if is_set(value) and isinstance(value.payload, list):

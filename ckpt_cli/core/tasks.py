@@ -35,6 +35,8 @@ ERROR = "__error__"
 INTERRUPT = "__interrupt__"
 CONTROL = frozenset({INTERRUPT, "__resume__", ERROR, HANDLED, "__scheduled__"})
 """Channels that say what happened to a task; a write on any other one is its output."""
+_UNREAD = 100
+"""So many channels that nobody is known to read are looked into; a real body has a few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,8 @@ def plan_step(
     ready = find_ready(body, runs.own, learned_thread, delta_channels)
     runs.plan_nodes(ready.fired)
     source = source_from(metadata)
-    is_known, is_assumed = True, False
-    for channel in [name for name in ready.unread if not runs.plan_readers(name)]:
+    is_known, is_assumed = len(ready.unread) <= _UNREAD, False
+    for channel in [name for name in ready.unread[:_UNREAD] if not runs.plan_readers(name)]:
         if runs.has_strangers():
             is_known = False
         elif channel == START:

@@ -16,7 +16,8 @@ _UNITS = {
     "mo": timedelta(days=30),
     "y": timedelta(days=365),
 }
-_DURATION = re.compile(r"(?:\d{1,9}(?:mo|[smhdwy]))+", re.ASCII)
+_DURATION = re.compile(r"(?:\d{1,4}d|\d{1,9}(?:mo|[smhwy]))+", re.ASCII)
+"""Days have few digits, since the end of a checkpoint id may look like them."""
 _PART = re.compile(r"(\d+)(mo|[smhdwy])", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ].*)?", re.ASCII | re.DOTALL)
 _WORDS = ("now", "today", "yesterday")

@@ -109,7 +109,8 @@ class FoldRow:
     lanes: str
     depth: int
     ran: tuple[tuple[str, int], ...]
-    """Nodes with the number of their runs; empty where not all are known."""
+    """Nodes with the number of their runs, as far as they are known."""
+    all_known: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +155,12 @@ class Plan:
     """The checkpoints whose details the picture needs."""
     checkpoints: int
     branches: int
-    """Tips of the root namespace."""
+    """Tips of the first tree."""
     calls: int
     folded: int
     """Steps in folds."""
+    ns: str = ""
+    """The namespace of the first tree: the root, unless there is but one and it is another."""
 
 
 def undecided(skeletons: Iterable[Skeleton]) -> list[Key]:
@@ -220,7 +223,7 @@ class _Forest:
         order = list(roots)
         for key in order:
             order.extend(self.children.get(key, ()))
-        newest = {}
+        newest: dict[str, str] = {}
         self.trunk: dict[str, str] = {}
         """Each checkpoint's child that goes on in its column."""
         for key in reversed(order):
@@ -316,20 +319,21 @@ class _Planner:
         self.run: list[_Place] = []
 
     def plan(self) -> Plan:
-        if "" in self.forests:
-            self._draw("", "", 0)
+        top = "" if "" in self.forests or len(self.sections) != 1 else self.sections[0]
+        if top in self.forests:
+            self._draw(top, "", 0)
         for ns in self.sections:
-            call = is_call(ns)
-            self.rows.append(SectionRow(ns, len(self.forests[ns].items), call))
-            self._draw(ns, "", 0)
-        root = self.forests.get("")
+            if ns != top:
+                self.rows.append(SectionRow(ns, len(self.forests[ns].items), is_call(ns)))
+                self._draw(ns, "", 0)
         return Plan(
             rows=tuple(self.rows),
             shown=tuple(self.shown),
             checkpoints=sum(len(forest.items) for forest in self.forests.values()),
-            branches=root.tips if root else 0,
-            calls=sum(is_call(ns) for ns in self.forests),
+            branches=self.forests[top].tips if top in self.forests else 0,
+            calls=sum(is_call(ns) for ns in self.forests if ns != top),
             folded=self.folded,
+            ns=top,
         )
 
     def _hang_calls(self) -> tuple[dict[Key, list[str]], list[str]]:
@@ -342,7 +346,7 @@ class _Planner:
         }
         calls: dict[Key, list[str]] = {}
         sections = []
-        for ns, forest in self.forests.items():
+        for ns in self.forests:
             caller = self._caller(ns, by_task) if is_call(ns) else None
             if caller is not None:
                 calls.setdefault(caller, []).append(ns)
@@ -393,8 +397,9 @@ class _Planner:
         on = forest.trunk.get(item.id)
         side = _add_lane(item.lanes, " " if on is None else "|")
         caller = item.ns, item.id
-        for namespaces in self._grouped(self.calls.get(caller, [])):
-            yield _Call(caller, namespaces, side, item.depth + 1)
+        if caller in self.calls:
+            for namespaces in self._grouped(self.calls[caller]):
+                yield _Call(caller, namespaces, side, item.depth + 1)
         for child in forest.children.get(item.id, ()):
             if child != on:
                 yield _Place(item.ns, child, side, item.depth + 1, branch=True)
@@ -406,8 +411,8 @@ class _Planner:
         alike: dict[str, list[str]] = {}
         for ns in calls:
             alike.setdefault(node_of(ns), []).append(ns)
-        for node, group in alike.items():
-            quiet = node and not self.nest and len(group) >= FEWEST_ALIKE
+        for group in alike.values():
+            quiet = not self.nest and len(group) >= FEWEST_ALIKE
             if quiet and not any(self.forests[ns].items[i].marked for ns, i in self._within(group)):
                 yield tuple(group)
             else:
@@ -447,7 +452,6 @@ class _Planner:
             return
         items = [self.forests[place.ns].items[place.id] for place in run]
         ran = Counter(node for item in items for node in item.ran or ())
-        known = all(item.ran is not None for item in items)
         self.rows.append(
             FoldRow(
                 ns=run[0].ns,
@@ -455,7 +459,8 @@ class _Planner:
                 parent=self.forests[run[0].ns].parent[run[0].id] or "",
                 lanes=run[0].lanes,
                 depth=run[0].depth,
-                ran=tuple(ran.items()) if known else (),
+                ran=tuple(ran.items()),
+                all_known=all(item.ran is not None for item in items),
             )
         )
         self.folded += len(run)
@@ -504,20 +509,22 @@ class _Planner:
 
 def is_call(ns: str) -> bool:
     """Whether a namespace belongs to one call of a subgraph; others keep state over calls."""
-    return ":" in _own_segment(ns)
+    return parts_of(ns)[1] is not None
 
 
 def node_of(ns: str) -> str:
     """The node that made the call, or the name of a stateful namespace."""
-    return _own_segment(ns).rpartition(":")[0] or _own_segment(ns)
+    return parts_of(ns)[0]
 
 
-def _own_segment(ns: str) -> str:
-    """The last segment that is not the number of a further call in the same task."""
+def parts_of(ns: str) -> tuple[str, str | None, str]:
+    """Of the innermost call: node, task id (None if stateful), number of a further call in it."""
     segments = ns.split("|")
+    number = ""
     while len(segments) > 1 and segments[-1].isdecimal():
-        segments.pop()
-    return segments[-1]
+        number = segments.pop()
+    node, colon, task = segments[-1].rpartition(":")
+    return (node, task, number) if colon else (task, None, number)
 
 
 def _add_lane(lanes: str, lane: str) -> str:

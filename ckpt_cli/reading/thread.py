@@ -28,6 +28,10 @@ from ckpt_cli.core.tasks import CONTROL, Step, learn, plan_step, status_of
 
 _AT_ONCE = 200
 """Checkpoints whose writes are fetched with one query."""
+_OTHERS = 50
+"""Threads whose heads are asked for names of nodes that never ran in this one."""
+_SMALL = 1 << 18
+"""Bytes of a thread that is worth reading for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +224,9 @@ class ThreadReader:
         return learn(self._other_heads())
 
     def _other_heads(self) -> Iterator[Body]:
-        for thread in self.store.threads(limit=_AT_ONCE):
-            if thread.head is not None:
+        for thread in self.store.threads(limit=_OTHERS):
+            small = self.store.size(thread.thread_id).bytes <= _SMALL
+            if thread.head is not None and small:
                 heads = self.store.checkpoints(
                     thread.thread_id, checkpoint_ns="", checkpoint_ids=[thread.head], body=True
                 )

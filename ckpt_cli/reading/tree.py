@@ -16,6 +16,10 @@ from ckpt_cli.core.tree import Key, Node, Plan, Skeleton, plan_tree, undecided
 from ckpt_cli.reading.thread import Moment, ThreadReader
 from ckpt_cli.render.value import summary
 
+_SMALL = 300
+"""Checkpoints of a thread that is read whole, so that folded steps name their nodes too."""
+_UPDATE = "~__interrupt__"
+"""Task path of what `update_state` wrote; the checkpoint that it made is a child of this one."""
 _QUESTION_WIDTH = 200
 """Cells of a question's text that are kept; the picture cuts it to what fits."""
 
@@ -47,12 +51,21 @@ def read_tree(reader: ThreadReader, checkpoint_ns: str | None, *, nest: bool, un
     namespaces = reader.namespaces if checkpoint_ns is None else [checkpoint_ns]
     index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
     skeletons = _skeletons(reader, index)
+    details: dict[Key, Node] = {}
+    if len(index) <= _SMALL:
+        details = _details(reader, index, list(index))
+        skeletons = [_filled(skeleton, details[skeleton.key]) for skeleton in skeletons]
     plan = plan_tree(skeletons, unfold=unfold, nest=nest)
-    details = _details(reader, index, plan.shown)
+    details = details or _details(reader, index, plan.shown)
     head = reader.head("")
     root = reader.moment("", head) if head is not None else None
     ids = {checkpoint_id for _, checkpoint_id in index}
     return Tree(plan, details, short_refs(sorted(ids)), root.status if root else Status.EMPTY)
+
+
+def _filled(skeleton: Skeleton, node: Node) -> Skeleton:
+    """What the keys alone do not always tell: the source, and which nodes ran."""
+    return replace(skeleton, source=node.source, ran=node.ran or skeleton.ran)
 
 
 def _skeletons(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> list[Skeleton]:
@@ -96,7 +109,8 @@ def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, 
             continue
         here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), _Stored({}))
         here.tasks[write.task_id] = pulled_node(write.task_path)
-        here.marked = here.marked or write.channel in {INTERRUPT, ERROR}
+        by_hand = write.task_path.startswith(_UPDATE)
+        here.marked = here.marked or by_hand or write.channel in {INTERRUPT, ERROR}
     return found
 
 

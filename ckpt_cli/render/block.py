@@ -71,7 +71,9 @@ def _item(value: Value, width: int) -> Iterator[str]:
 
 def _flat(value: Value, room: int) -> str | None:
     """The whole of a small value on one line; None if it has keys or does not fit."""
-    if not _simple(value) or (isinstance(value, str | bytes | list) and len(value) > room):
+    if isinstance(value, str | bytes | list) and len(value) > room:
+        return None
+    if not _simple(value):
         return None
     text = summary(value, _UNLIMITED)
     return text if cell_len(text) <= room else None
@@ -93,7 +95,7 @@ def _message(message: Message, width: int) -> Iterator[str]:
     for call in message.tool_calls:
         yield from _indented(_call(call, width - 2), 2)
     for key, value in message.fields.items():
-        if not _said(key, value) and value not in (None, False, "", [], {}):
+        if not _said(key, value) and value is not False and value not in (None, "", [], {}):
             yield from _indented(_entry(f"{key_text(key)}:", value, width - 2), 2)
 
 

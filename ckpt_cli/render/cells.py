@@ -44,6 +44,8 @@ def wrap(text: str, width: int) -> Iterator[str]:
 
 def _end(text: str, start: int, width: int) -> int:
     """Where the piece that begins at `start` and fits ends."""
+    if text.isascii():
+        return min(start + max(width, 0), len(text))
     used = 0
     for position in range(start, len(text)):
         used += _cells(text[position])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from difflib import unified_diff
 
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.changes import ChannelChange, Counts, count
+from ckpt_cli.core.changes import ChannelChange, Counts, count, sizes
 from ckpt_cli.core.diff import Op
 from ckpt_cli.core.equality import is_set
 from ckpt_cli.core.inside import inside
@@ -64,10 +64,12 @@ def _held(change: ChannelChange) -> str:
     held = [side for side in map(inside, sides) if side is not None]
     if len(held) < len(sides) or as_message(sides[-1]):
         return ""
-    last = held[-1]
-    noun = (
-        noun_for(held[0] + last) if isinstance(last, list) and isinstance(held[0], list) else "key"
-    )
+    if all(isinstance(side, list) for side in held):
+        noun = noun_for([item for side in held for item in side])
+    elif all(isinstance(side, dict) for side in held):
+        noun = "key"
+    else:
+        return ""
     numbers = [len(side) for side in held]
     if len(set(numbers)) == 1:
         return f"  ({counted(numbers[0], noun)})"
@@ -144,30 +146,33 @@ def _apart(before: Value, after: Value, width: int) -> tuple[Value, Value]:
 
 
 def _stat(changes: Mapping[str, ChannelChange]) -> Iterator[Line]:
-    rows = [(safe_text(name), count(change)) for name, change in changes.items()]
-    if not rows:
+    if not changes:
         return
-    most = max(_total(counts) for _, counts in rows)
-    bars = [_bar(counts, most) for _, counts in rows]
-    name_width = max(cell_len(name) for name, _ in rows)
+    names = [safe_text(name) for name in changes]
+    counts = [count(change) for change in changes.values()]
+    bytes_of = [sizes(change) for change in changes.values()]
+    most = max(row.total for row in counts)
+    bars = [_bar(row, most) for row in counts]
+    name_width = max(map(cell_len, names))
     bar_width = max(len(bar.text) for bar in bars)
-    for (name, counts), bar in zip(rows, bars, strict=True):
-        start = f" {pad(name, name_width)} | {_total(counts):{len(str(most))}} "
+    for name, row, bar, (before, after) in zip(names, counts, bars, bytes_of, strict=True):
+        start = f" {pad(name, name_width)} | {row.total:{len(str(most))}} "
         gap = " " * (bar_width - len(bar.text) + 2)
-        yield line(start, *bar.spans, gap, (_bytes(counts), "dim"))
-    yield line(" " + ", ".join(_sums([counts for _, counts in rows])))
+        weight = f"{size(before)} → {size(after)} ({_signed(after - before)})"
+        yield line(start, *bar.spans, gap, (weight, "dim"))
+    grown = sum(after - before for before, after in bytes_of)
+    yield line(" " + ", ".join([*_sums(counts), _signed(grown)]))
 
 
 def _sums(rows: list[Counts]) -> Iterator[str]:
     yield f"{counted(len(rows), 'channel')} changed"
     for word, n in (
-        ("added(+)", sum(counts.added for counts in rows)),
-        ("removed(-)", sum(counts.removed for counts in rows)),
-        ("changed(~)", sum(counts.changed for counts in rows)),
+        ("added(+)", sum(row.added for row in rows)),
+        ("removed(-)", sum(row.removed for row in rows)),
+        ("changed(~)", sum(row.changed for row in rows)),
     ):
         if n:
             yield f"{counted(n, 'item')} {word}"
-    yield _signed(sum(counts.bytes_after - counts.bytes_before for counts in rows))
 
 
 def _bar(counts: Counts, most: int) -> Line:
@@ -182,15 +187,6 @@ def _marks(counts: Counts) -> list[tuple[str, int, Style]]:
         ("~", counts.changed, "change"),
     ]
     return [mark for mark in marks if mark[1]]
-
-
-def _total(counts: Counts) -> int:
-    return counts.added + counts.removed + counts.changed
-
-
-def _bytes(counts: Counts) -> str:
-    delta = _signed(counts.bytes_after - counts.bytes_before)
-    return f"{size(counts.bytes_before)} → {size(counts.bytes_after)} ({delta})"
 
 
 def _signed(n: int) -> str:

@@ -66,13 +66,14 @@ def _standing(found: View, now: datetime, zone: tzinfo) -> Iterator[Line]:
     at = "" if moment.at is None else f"  {when(moment.at, now, zone)} ({age(moment.at, now)} ago)"
     number = "?" if moment.number is None else moment.number
     yield field("step", f"{number} {moment.source or '?'}{at}")
-    yield field("status", moment.status)
-    yield from step_lines(moment)
+    if found.is_head:
+        yield field("status", moment.status)
+    yield from step_lines(moment, live=found.is_head)
 
 
 def _titled(name: str, value: Value, width: int, remark: str | None) -> Iterator[Line]:
     title = safe_text(name)
-    note: Span = (f"  ({remark})" if remark else "", "dim")
+    note: Span = (f"  {remark}" if remark else "", "dim")
     if not _long(value):
         short = summary(value, width)
         if len(title) + 2 + cell_len(short) < width:

@@ -26,7 +26,9 @@ _NONCHARACTERS = 0xFFFE
 _UNSAFE = re.compile(f"[\x00-\x1f{_INVISIBLE}]")
 _UNSAFE_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f{_INVISIBLE}]")
 _UNSAFE_IN_JSON = re.compile(f"[{_INVISIBLE}]")
-_EMOJI = re.compile("[#*0-9©®\u203c-\u3299\U0001f000-\U0001faff]")
+_SYMBOLS = "\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+_EMOJI = re.compile(f"[{_SYMBOLS}]")
+_EMOJI_OR_TEXT = re.compile(f"[#*0-9©®{_SYMBOLS}]")
 _SHORT = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
 _JOINER, _AS_EMOJI = "\u200d", "\ufe0f"
 
@@ -52,7 +54,7 @@ def _where_unsafe(escape: Callable[[str], str]) -> Callable[[re.Match[str]], str
         character, text, at = match[0], match.string, match.start()
         if _VISIBLE.match(character) and ord(character) & _NONCHARACTERS != _NONCHARACTERS:
             return character
-        if character == _AS_EMOJI and _EMOJI.match(text, at - 1):
+        if character == _AS_EMOJI and _EMOJI_OR_TEXT.match(text, at - 1):
             return character
         if character == _JOINER and _EMOJI.match(text, at + 1):
             before = at - 2 if text[at - 1] == _AS_EMOJI else at - 1

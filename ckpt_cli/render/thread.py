@@ -93,14 +93,17 @@ def summary_lines(found: Summary, now: datetime, zone: tzinfo) -> Iterator[Line]
 def head_lines(head: Moment) -> Iterator[Line]:
     """What a checkpoint leads to: what is next, what waits, questions and errors."""
     yield field("head", f"{head.key.checkpoint_id}  step {head.number}", "id")
-    yield from step_lines(head)
+    yield from step_lines(head, live=True)
 
 
-def step_lines(moment: Moment) -> Iterator[Line]:
-    """What is next after a checkpoint, with questions and errors of its tasks."""
+def step_lines(moment: Moment, *, live: bool) -> Iterator[Line]:
+    """What is next after a checkpoint, with questions and errors of its tasks.
+
+    `live` tells that the thread stands there, so that tasks may still wait.
+    """
     step = moment.step
     yield field("next", names(step.next) + ("  (assumed)" if step.assumed else ""))
-    if step.waiting != step.next:
+    if live and step.waiting != step.next:
         yield field("waiting", names(step.waiting))
     for task in (*step.tasks, *step.others):
         node = safe_text(task.node or "?")

@@ -1,11 +1,11 @@
 """The tree of a thread as lines of text: one line per checkpoint, fold or subgraph call.
 
-◆ a17c  -1  input                                             09:41:58
-┊ 4 steps   agent ×2, tools ×2                       09:41:58–09:42:31
-○ 77d1   4  agent                                   2 writes  09:44:12
-├─○ 51aa   5  tools → agent  ○ tip                            09:44:13
-◇ 2b9f   5  fork of 51aa                                      09:50:01
-● e4f0   6  agent → refund  ● head                   1 write  09:50:07
+◆ a17c -1  input                   1 write  09:41:58
+┊ 4 steps  agent ×2, tools ×2      09:41:58–09:42:31
+○ 77d1  4  agent                  2 writes  09:44:12
+├─○ 51aa  5  tools → agent  ○ tip           09:44:13
+◇ 2b9f  5  fork of 51aa                     09:50:01
+● e4f0  6  agent → refund  ● head  1 write  09:50:07
   ? Refund 89.00 EUR?
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import MAXYEAR, MINYEAR, datetime, tzinfo
 
 from ckpt_backends.ids import time_of
 from ckpt_cli.core.tree import CallRow, FoldRow, Key, Node, Plan, Row, SectionRow, StepRow
@@ -63,9 +63,9 @@ def tree_lines(
     from today. Only a ref that is itself too long makes a line longer than `width`.
     """
     width = max(width, NARROWEST)
-    yield from _header(plan, thread_id, status, width, glyphs)
-    yield Line(())
     words = Words(plan, details, refs, glyphs)
+    yield from _header(plan, words, thread_id, status, width)
+    yield Line(())
     yield from _in_columns(list(_Drafter(plan, words, zone).drafts(now)), width, glyphs.dots)
     if plan.folded:
         yield Line(())
@@ -74,17 +74,19 @@ def tree_lines(
 
 
 def _header(
-    plan: Plan, thread_id: str, status: str | None, width: int, glyphs: Glyphs
+    plan: Plan, words: Words, thread_id: str, status: str | None, width: int
 ) -> Iterator[Line]:
+    dot = words.glyphs.dot
     counts = [count(plan.checkpoints, "checkpoint")]
     if plan.branches > 1:
         counts.append(count(plan.branches, "branch"))
     if plan.calls:
         counts.append(count(plan.calls, "subgraph call"))
-    facts: list[Span] = [(glyphs.dot.join(counts), "plain")]
+    facts: list[Span] = [(dot.join(counts), "plain")]
     if status:
-        facts += [(glyphs.dot, "plain"), (safe_text(status), status_style(status))]
-    *above, name = wrap(f"thread {safe_text(thread_id)}", width)
+        facts += [(dot, "plain"), (safe_text(status), status_style(status))]
+    inside = f"{dot}{words.short_ns(plan.ns)}" if plan.ns else ""
+    *above, name = wrap(f"thread {safe_text(thread_id)}{inside}", width)
     for piece in above:
         yield line((piece, "bold"))
     if cell_len(name) + 3 + _cells(facts) <= width:
@@ -114,7 +116,7 @@ class _Drafter:
             if self._is_another_tree(row, before):
                 yield _Draft(self._above(row))
             before = row
-            times = [at.astimezone(self.zone) for at in self._times(row)]
+            times = self._times(row)
             if times and times[0].date() != day:
                 day = times[0].date()
                 yield _Draft(self._above(row), time=f"{day:%a} {day.day} {day:%b %Y}")
@@ -197,7 +199,7 @@ class _Drafter:
     def _section_row(self, row: SectionRow) -> _Draft:
         kind = "subgraph call, its step is gone" if row.call else "keeps its state over calls"
         facts = self.glyphs.dot.join((count(row.checkpoints, "checkpoint"), kind))
-        name = (self.words.short_ns(row.ns), "bold")
+        name: Span = (self.words.short_ns(row.ns), "bold")
         return _Draft((), (name,), ((f"   {facts}", "plain"),), remark=True)
 
     def _graph(self, lanes: str, depth: int, *, branch: bool = False) -> tuple[Span, ...]:
@@ -228,12 +230,17 @@ class _Drafter:
             ends = [time_of(row.ids[0]), time_of(row.ids[-1])]
         else:
             ends = [time_of(row.first), time_of(row.last)]
-        return [end for end in ends if end is not None]
+        return [end.astimezone(self.zone) for end in ends if end is not None and _has_zones(end)]
 
     def _clock(self, times: Sequence[datetime]) -> str:
         clocks = list(dict.fromkeys(f"{time:%H:%M:%S}" for time in times))
         days = (times[-1].date() - times[0].date()).days if times else 0
         return self.glyphs.to.join(clocks) + (f" {days:+}d" if days else "")
+
+
+def _has_zones(at: datetime) -> bool:
+    """Whether a time exists in every zone; what a store tells may be the first day of year 1."""
+    return MINYEAR < at.year < MAXYEAR
 
 
 def _in_columns(drafts: Sequence[_Draft], width: int, dots: str) -> Iterator[Line]:

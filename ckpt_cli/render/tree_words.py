@@ -6,7 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ckpt_cli.core.tree import CallRow, FoldRow, Key, Node, Plan, StepRow, is_call, node_of
+from ckpt_cli.core.tree import (
+    CallRow,
+    FoldRow,
+    Key,
+    Node,
+    Plan,
+    StepRow,
+    is_call,
+    node_of,
+    parts_of,
+)
 from ckpt_cli.render.cells import cell_len, fit
 from ckpt_cli.render.lines import Span, Style
 from ckpt_cli.render.text import safe_text
@@ -70,6 +80,7 @@ class Words:
         self, plan: Plan, details: Mapping[Key, Node], refs: Mapping[str, str], glyphs: Glyphs
     ) -> None:
         self.glyphs = glyphs
+        self._ns = plan.ns
         self._details = details
         self._refs = refs
         self._asked_below: dict[Key, list[str]] = {}
@@ -133,7 +144,7 @@ class Words:
         number = f"{answered} " if answered > 1 else ""
         marks: list[Span] = [(f"{glyphs.answered}{number}answered", "question")] if answered else []
         # A call's newest checkpoint is no head that a run would go on from.
-        if row.head and not is_call(row.ns):
+        if row.head and (row.ns == self._ns or not is_call(row.ns)):
             marks.append((f"{glyphs.head}head", "head"))
         elif row.last and not row.head:
             marks.append((f"{glyphs.step}tip", "dim"))
@@ -157,7 +168,10 @@ class Words:
         return lines
 
     def folded(self, row: FoldRow) -> str:
-        return self.counted((node, runs) for node, runs in row.ran if node != "__start__")
+        known = self.counted((node, runs) for node, runs in row.ran if node != "__start__")
+        if row.all_known or not known:
+            return known
+        return f"{known}, {self.glyphs.dots}"
 
     def call_name(self, row: CallRow) -> str:
         if len(row.namespaces) > 1:
@@ -194,10 +208,9 @@ class Words:
 
     def short_ns(self, ns: str) -> str:
         """A call's namespace without the outer ones, its task id cut: `research:9c1e2b07…`."""
-        if not is_call(ns):
+        node, task, number = parts_of(ns)
+        if task is None:
             return safe_text(ns)
-        node = node_of(ns)
-        task, _, number = ns[ns.rindex(f"{node}:") + len(node) + 1 :].partition("|")
         short = task[:_TASK_ID_SHOWN] + self.glyphs.dots if len(task) > _TASK_ID_SHOWN else task
         return safe_text(f"{node}:{short}" + (f"|{number}" if number else ""))
 

@@ -116,11 +116,13 @@ def _object(value: Tagged, width: int, *, quote: bool) -> str:
     if not isinstance(payload, list):
         return f"{name}({_inline(payload, width - len(name) - 2, quote=True)})"
     noun = noun_for(payload) if payload else "item"
-    items = None if noun == "message" else _items(payload, width - len(name) - 2, quote=quote)
+    plain = value.type == TUPLE or (is_set(value) and payload)
+    room = width - (2 if plain else len(name) + 2)
+    items = None if noun == "message" else _items(payload, room, quote=quote or not plain)
     content = counted(len(payload), noun) if items is None else items
-    if is_set(value) and payload:
-        return "{" + content + "}"
-    return f"({content})" if value.type == TUPLE else f"{name}({content})"
+    if not plain:
+        return f"{name}({content})"
+    return f"({content})" if value.type == TUPLE else "{" + content + "}"
 
 
 def _array(fields: Mapping[Value, Value], width: int) -> str:

@@ -18,19 +18,19 @@ Update = dict[str, Any]
 class State(TypedDict, total=False):
     messages: Annotated[list[AnyMessage], add_messages]
     plan: list[str]
-    found: Annotated[list[str], lambda old, new: (old + new)[-6:]]
+    found: Annotated[list[str], lambda old, new: (old + new)[-3:]]
     turns: int
 
 
 class Short(State, total=False):
     """The same with only the last messages kept, for threads of thousands of steps."""
 
-    messages: Annotated[list[AnyMessage], lambda old, new: (old + new)[-4:]]  # type: ignore[misc]
+    messages: Annotated[list[AnyMessage], lambda old, new: (old + new)[-4:]]
 
 
 def build(saver: SqliteSaver, schema: Any = State) -> Any:
     """plan -> search (six at once) -> model -> tools -> model."""
-    graph = StateGraph(schema)
+    graph: Any = StateGraph(schema)
     nodes: dict[str, Callable[[Any], Any]] = {
         "plan": _plan,
         "search": _search,
@@ -49,7 +49,7 @@ def build(saver: SqliteSaver, schema: Any = State) -> Any:
 
 def ask(graph: Any, thread_id: str, words: str) -> None:
     """One turn of a thread: to the answer, or to a question if the words are `approve`."""
-    message = HumanMessage(f"{words}: {_TEXT * 2}", id=f"human-{words}")
+    message = HumanMessage(f"{words}: {_TEXT}", id=f"human-{words}")
     graph.invoke({"messages": [message]}, {"configurable": {"thread_id": thread_id}})
 
 
@@ -71,16 +71,14 @@ def _model(state: Update) -> Update:
     turn = state["turns"]
     usage = {"input_tokens": 1200, "output_tokens": 90, "total_tokens": 1290}
     if last.type == "tool":
-        text = f"The answer is: {_TEXT * 2}"
+        text = f"The answer is: {_TEXT}"
         return {"messages": [AIMessage(text, id=f"answer-{turn}", usage_metadata=usage)]}
     query = last.content if last.type == "human" else ""
     calls = [
         {"name": name, "args": {"query": query[:60], "limit": 5}, "id": f"call-{name}-{turn}"}
         for name in ("orders", "weather")
     ]
-    return {
-        "messages": [AIMessage("", id=f"calls-{turn}", tool_calls=calls, usage_metadata=usage)]
-    }
+    return {"messages": [AIMessage("", id=f"calls-{turn}", tool_calls=calls, usage_metadata=usage)]}
 
 
 def _route(state: Update) -> str:

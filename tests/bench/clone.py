@@ -49,7 +49,9 @@ class Template:
     ) -> None:
         checkpoints = _rows(connection, "checkpoints", CHECKPOINTS, thread_id)
         writes = _rows(connection, "writes", WRITES, thread_id)
-        bodies = {row[2]: ormsgpack.unpackb(row[5], ext_hook=lambda *_: None) for row in checkpoints}
+        bodies = {
+            row[2]: ormsgpack.unpackb(row[5], ext_hook=lambda *_: None) for row in checkpoints
+        }
         self._thread_id = thread_id
         self._times = {checkpoint_id: body["ts"] for checkpoint_id, body in bodies.items()}
         steps = {row[2]: int(_step(row[6])) + 1 for row in checkpoints}

@@ -38,19 +38,19 @@ def make_large(path: Path, threads: int) -> None:
     seed.shuffle(mix)
     templates = _templates()
     between = timedelta(seconds=_PERIOD.total_seconds() // threads)
-    with _written(path) as connection:
+    with _written(path) as saver:
         for n in range(threads):
             thread_id = str(UUID(int=seed.getrandbits(128), version=4))
             template = templates[mix[n % len(mix)]]
             checkpoints, writes = template.copy(thread_id, (threads - n - 1) * between)
-            connection.executemany(_insert("checkpoints", CHECKPOINTS), checkpoints)
-            connection.executemany(_insert("writes", WRITES), writes)
+            saver.conn.executemany(_insert("checkpoints", CHECKPOINTS), checkpoints)
+            saver.conn.executemany(_insert("writes", WRITES), writes)
 
 
 def make_deep(path: Path) -> None:
     """A store of two long threads, `straight` and `forked`."""
-    with _written(path) as connection:
-        graph = build(SqliteSaver(connection), Short)
+    with _written(path) as saver:
+        graph, connection = build(saver, Short), saver.conn
         for turn in _while_short(connection, "straight"):
             ask(graph, "straight", f"turn {turn}")
         forked_at = 0
@@ -95,13 +95,14 @@ def _count(connection: sqlite3.Connection, thread_id: str) -> int:
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[sqlite3.Connection]:
+def _written(path: Path) -> Iterator[SqliteSaver]:
     """A new store, made as fast as can be; in the end a file as the saver leaves it."""
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
-        SqliteSaver(connection).setup()
+        saver = SqliteSaver(connection)
+        saver.setup()
         for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -1000000"):
             connection.execute(f"PRAGMA {setting}")
-        yield connection
+        yield saver
         connection.commit()
         connection.execute("PRAGMA journal_mode = WAL")
 

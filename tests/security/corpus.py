@@ -197,11 +197,11 @@ def _broken() -> Iterator[tuple[str, str | None, bytes | None]]:
     yield "text of 4e9", "msgpack", b"\xdb\xff\xff\xff\xffa"
     yield "claims inside claims", "msgpack", b"\xdd\x00\x0f\x00\x00" * 500 + b"\x00" * 1000
     yield (
-        "a million empty maps",
+        "too many empty maps",
         "msgpack",
-        b"\xdd" + struct.pack(">I", 1 << 20) + b"\x80" * (1 << 20),
+        b"\xdd" + struct.pack(">I", 600_000) + b"\x80" * 600_000,
     )
-    yield "a million empty lists", "json", b"[" + b"[]," * (1 << 20) + b"[]]"
+    yield "too many empty lists", "json", b"[" + b"[]," * 600_000 + b"[]]"
     yield "numpy of no size", "msgpack", _ext(6, "|u1", [1 << 40, 0], "C", b"")
     yield "numpy of negative size", "msgpack", _ext(6, "|u1", [-1, -2], "C", b"ab")
     yield "numpy of objects", "msgpack", _ext(6, "|O", [1], "C", b"12345678")

@@ -24,20 +24,26 @@ decode(TypedBytes("loads hashlib", b""))
 before = set(sys.modules)
 failed = []
 
-def read() -> None:
-    for row in rows:
-        typed = TypedBytes(row.type or "", row.data)
-        try:
-            for value in (decode(typed), decode_checkpoint(typed)):
-                form = json.dumps(to_json(value), allow_nan=False)
-                if to_json(from_json(json.loads(form))) != json.loads(form):
-                    failed.append([row.name, "does not round-trip"])
-        except BaseException as error:
-            failed.append([row.name, repr(error)])
+for row in rows:
+    typed = TypedBytes(row.type or "", row.data)
+    try:
+        value = (decode_checkpoint if row.table == "checkpoint" else decode)(typed)
+        form = to_json(value)
+        if len(row.data) < 100_000:
+            text = json.dumps(form, allow_nan=False)
+            if to_json(from_json(json.loads(text))) != form:
+                failed.append([row.name, "does not round-trip"])
+    except BaseException as error:
+        failed.append([row.name, repr(error)])
 
-read()
+def read_again() -> None:
+    for row in rows:
+        if len(row.data) > 300_000:
+            continue
+        decode_checkpoint(TypedBytes(row.type or "", row.data))
+
 threading.stack_size(1 << 20)
-thread = threading.Thread(target=read)
+thread = threading.Thread(target=read_again)
 thread.start()
 thread.join()
 print(json.dumps({

@@ -59,14 +59,18 @@ def decode(typed: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Value:
 def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     """A checkpoint body: a dict. Past a limit, each large channel value is cut on its own.
 
-    Never raises: a body that cannot be read gives `Opaque`.
+    Never raises: what cannot be read, or is no dict, gives `Opaque`.
     """
     try:
-        return _whole(body, limits)
-    except PastLimit as past:
-        if body.type in ("msgpack", "json"):
-            return _by_channel(body, limits)
-        return _beginning(body, limits, str(past))
+        try:
+            value = _whole(body, limits)
+        except PastLimit:
+            if body.type not in ("msgpack", "json"):
+                raise
+            value = _by_channel(body, limits)
+        if not isinstance(value, dict):
+            raise ValueError("not a map, as a checkpoint is")
+        return value
     except Exception as error:
         return _opaque(body, error)
 
@@ -74,11 +78,11 @@ def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Valu
 def _whole(typed: TypedBytes, limits: Limits) -> Value:
     match typed.type:
         case "msgpack":
-            from .msgpack import decode_msgpack  # noqa: PLC0415  # loads ormsgpack
+            from .msgpack import decode_msgpack  # loads ormsgpack
 
             return decode_msgpack(typed.data, limits)
         case "json":
-            from .jsonplus import decode_json  # noqa: PLC0415
+            from .jsonplus import decode_json
 
             return decode_json(typed.data, limits)
         case "bytes" | "bytearray":
@@ -96,11 +100,11 @@ def _beginning(typed: TypedBytes, limits: Limits, reason: str) -> Value:
     try:
         match typed.type:
             case "msgpack":
-                from .msgpack import cut_msgpack  # noqa: PLC0415
+                from .msgpack import cut_msgpack
 
                 return cut_msgpack(typed.data, limits, reason)
             case "json":
-                from .jsonplus import cut_json  # noqa: PLC0415
+                from .jsonplus import cut_json
 
                 return cut_json(typed.data, limits, reason)
         kept = typed.data[: limits.value_bytes]
@@ -111,17 +115,14 @@ def _beginning(typed: TypedBytes, limits: Limits, reason: str) -> Value:
 
 
 def _by_channel(body: TypedBytes, limits: Limits) -> Value:
-    from .body import json_body, msgpack_body  # noqa: PLC0415  # few bodies need it
+    from .body import json_body, msgpack_body
 
-    try:
-        read = msgpack_body if body.type == "msgpack" else json_body
-        return read(body.data, limits)
-    except Exception as error:
-        return _opaque(body, error)
+    read = msgpack_body if body.type == "msgpack" else json_body
+    return read(body.data, limits)
 
 
 def _opaque(typed: TypedBytes, error: Exception) -> Opaque:
-    from hashlib import sha256  # noqa: PLC0415  # loads OpenSSL
+    from hashlib import sha256  # loads OpenSSL
 
     reason = (str(error) or type(error).__name__)[:_MAX_REASON]
     return Opaque(typed.type, len(typed.data), sha256(typed.data).hexdigest(), reason)

@@ -20,16 +20,38 @@ CHANNELS = "channel_values"
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
+class _Room:
+    """How many nodes may still be made of some entries."""
+
+    def __init__(self, limits: Limits, nodes: int) -> None:
+        self.limits = limits
+        self.left = nodes
+
+    def bounds(self) -> Limits:
+        """The limits for the next entry."""
+        return replace(self.limits, nodes=min(self.limits.nodes, self.left))
+
+    def take(self, span: scan.Span, size: int) -> str:
+        """Count an entry in. Gives the limit that it is past, in words; `''` for none."""
+        allowed = min(self.limits.nodes, self.left)
+        self.left -= min(span.nodes, allowed)
+        if span.nodes > allowed:
+            return f"more than {allowed} nodes"
+        return past_bytes(size, self.limits) or past_counts(span.nodes, span.depth, self.limits)
+
+
+def _rooms(limits: Limits) -> tuple[_Room, _Room]:
+    """For the entries of the body, which stay readable whatever is in the channels, and theirs."""
+    return _Room(limits, limits.nodes), _Room(limits, 4 * limits.nodes)
+
+
 def msgpack_body(data: bytes, limits: Limits) -> Value:
     """A body of which each large entry is cut on its own. Raises ValueError and IndexError."""
-    left = limits.nodes
 
-    def entry(start: int, span: scan.Span) -> Value:
-        nonlocal left
+    def entry(room: _Room, start: int, span: scan.Span) -> Value:
         part = data[start : span.end]
-        reason = _past(span, len(part), limits, left)
-        bounds = replace(limits, nodes=left)
-        left = max(0, left - span.nodes)
+        bounds = room.bounds()
+        reason = room.take(span, len(part))
         if not reason:
             return msgpack.unpack(part, bounds)
         if not bounds.nodes:
@@ -39,7 +61,7 @@ def msgpack_body(data: bytes, limits: Limits) -> Value:
     def entries(pos: int) -> Iterator[tuple[Value, int, scan.Span]]:
         kind, pos, pairs = scan.head(data, pos)
         if kind != scan.MAP:
-            raise ValueError("not a map")
+            raise ValueError("not a map, as a checkpoint is")
         for _ in range(pairs):
             start = scan.scan(data, pos, limits).end
             key = msgpack.unpack(data[pos:start], limits)
@@ -49,35 +71,33 @@ def msgpack_body(data: bytes, limits: Limits) -> Value:
             pos = span.end
             yield key, start, span
 
+    top, channels = _rooms(limits)
     body: dict[Value, Value] = {}
     for key, start, span in entries(0):
         if key == CHANNELS and scan.head(data, start)[0] == scan.MAP:
-            body[key] = {name: entry(at, inner) for name, at, inner in entries(start)}
+            body[key] = {name: entry(channels, at, inner) for name, at, inner in entries(start)}
         else:
-            body[key] = entry(start, span)
+            body[key] = entry(top, start, span)
     return body
 
 
 def json_body(data: bytes, limits: Limits) -> Value:
     """A body of which each large entry is cut on its own. Raises ValueError."""
     text = data.removeprefix(jsonplus.BOM).decode("utf-8", "surrogatepass")
-    left = limits.nodes
 
-    def entry(pos: int) -> tuple[Value, int]:
-        nonlocal left
+    def entry(room: _Room, pos: int) -> tuple[Value, int]:
         span = jsonplus.measure(text, pos)
         size = len(text[pos : span.end].encode(errors="surrogatepass"))
-        reason = _past(span, size, limits, left)
-        left = max(0, left - span.nodes)
-        if reason:
+        if reason := room.take(span, size):
             return Cut(text[pos : min(span.end, pos + limits.value_bytes)], size, reason), span.end
         return jsonplus.DECODER.raw_decode(text, pos)
 
     def top_entry(key: str, pos: int) -> tuple[Value, int]:
         if key == CHANNELS and text[pos : pos + 1] == "{":
-            return _members(text, pos, lambda _, at: entry(at))
-        return entry(pos)
+            return _members(text, pos, lambda _, at: entry(channels, at))
+        return entry(top, pos)
 
+    top, channels = _rooms(limits)
     return _members(text, _skip(text, 0), top_entry)[0]
 
 
@@ -86,7 +106,7 @@ def _members(
 ) -> tuple[dict[Value, Value], int]:
     """The object at `pos` and its end; `read` is given each key and its value's position."""
     if text[pos : pos + 1] != "{":
-        raise ValueError("not an object")
+        raise ValueError("not an object, as a checkpoint is")
     members: dict[Value, Value] = {}
     pos = _skip(text, pos + 1)
     while text[pos : pos + 1] != "}":
@@ -106,9 +126,3 @@ def _members(
 def _skip(text: str, pos: int) -> int:
     match = _SPACE.match(text, pos)
     return match.end() if match else pos
-
-
-def _past(span: scan.Span, size: int, limits: Limits, left: int) -> str:
-    if span.nodes > left:
-        return f"more than {limits.nodes} nodes"
-    return past_bytes(size, limits) or past_counts(span.nodes, span.depth, limits)

@@ -62,69 +62,56 @@ def _fold(
 ) -> _T:
     """Make `root` from what is made of the parts inside it, from the leaves upwards."""
     nodes = [root]
-    spans = []
+    starts = []
     for node in nodes:
-        start = len(nodes)
+        starts.append(len(nodes))
         nodes.extend(inside(node))
-        spans.append((start, len(nodes)))
+    starts.append(len(nodes))
     made: list[Any] = nodes
-    for at in range(len(nodes) - 1, -1, -1):
-        start, end = spans[at]
-        made[at] = make(nodes[at], made[start:end])
+    for at in range(len(made) - 1, -1, -1):
+        made[at] = make(nodes[at], made[starts[at] : starts[at + 1]])
     result: _T = made[0]
     return result
 
 
 def _inside(value: Value) -> Iterable[Value]:
-    match value:
-        case list():
-            return value
-        case dict():
-            if _has_text_keys(value):
-                return value.values()
-            return [part for pair in value.items() for part in pair]
-        case Tagged():
-            return (value.payload,)
-        case Cut():
-            return (value.kept,)
-    return ()
+    if isinstance(value, dict):
+        if _has_text_keys(value):
+            return value.values()
+        return [part for pair in value.items() for part in pair]
+    if isinstance(value, list):
+        return value
+    if isinstance(value, Tagged):
+        return (value.payload,)
+    return (value.kept,) if isinstance(value, Cut) else ()
 
 
 def _spell(value: Value, parts: Sequence[Json]) -> Json:
-    match value:
-        case str():
-            return _text(value)
-        case None | bool():
+    if isinstance(value, str):
+        return _text(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if -_SAFE_INT <= value <= _SAFE_INT else {"$int": _digits(value)}
+    if isinstance(value, dict):
+        if _has_text_keys(value):
+            return {_escaped(key): part for key, part in zip(value, parts, strict=True)}
+        return {"$map": [list(pair) for pair in zip(parts[::2], parts[1::2], strict=True)]}
+    if isinstance(value, list):
+        return list(parts)
+    if isinstance(value, Tagged):
+        return _spell_tagged(value, parts[0])
+    if isinstance(value, float):
+        if math.isfinite(value):
             return value
-        case int():
-            return value if -_SAFE_INT <= value <= _SAFE_INT else {"$int": _digits(value)}
-        case float():
-            if math.isfinite(value):
-                return value
-            name = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-            return {"$float": name}
-        case bytes():
-            return {"$bytes": _base64(value)}
-        case list():
-            return list(parts)
-        case dict():
-            if _has_text_keys(value):
-                return {_escaped(key): part for key, part in zip(value, parts, strict=True)}
-            return {"$map": [list(pair) for pair in zip(parts[::2], parts[1::2], strict=True)]}
-        case Tagged():
-            return _spell_tagged(value, parts[0])
-        case Opaque():
-            return {
-                "$opaque": {
-                    "type": _text(value.type),
-                    "bytes": value.size,
-                    "sha256": _text(value.sha256),
-                    "reason": _text(value.reason),
-                }
-            }
-        case Cut():
-            return {"$cut": {"kept": parts[0], "bytes": value.size, "reason": _text(value.reason)}}
-    raise TypeError(f"no JSON form for {type(value).__name__}")
+        name = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return {"$float": name}
+    if isinstance(value, bytes):
+        return {"$bytes": _base64(value)}
+    if isinstance(value, Opaque):
+        opaque = {"type": _text(value.type), "bytes": value.size, "sha256": _text(value.sha256)}
+        return {"$opaque": opaque | {"reason": _text(value.reason)}}
+    return {"$cut": {"kept": parts[0], "bytes": value.size, "reason": _text(value.reason)}}
 
 
 def _spell_tagged(value: Tagged, payload: Json) -> Json:

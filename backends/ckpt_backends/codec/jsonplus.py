@@ -29,8 +29,7 @@ def decode_json(data: bytes, limits: Limits) -> Value:
     if reason := past_bytes(len(data), limits):
         raise PastLimit(reason)
     text = data.removeprefix(BOM).decode("utf-8", "surrogatepass")
-    if reason := past_limit(text, limits):
-        raise PastLimit(reason)
+    check(text, limits)
     value: Value = DECODER.decode(text)
     return value
 
@@ -40,33 +39,37 @@ def cut_json(data: bytes, limits: Limits, reason: str) -> Cut:
     return Cut(data[: limits.value_bytes].decode(errors="ignore"), len(data), reason)
 
 
-def past_limit(text: str, limits: Limits) -> str:
-    """Which limit the text is past, `''` for none; commas and brackets are counted as nodes."""
+def check(text: str, limits: Limits) -> None:
+    """Raise `PastLimit` where the text is past a limit; each bracket and comma is a node."""
     opened = text.count("[") + text.count("{")
-    if opened <= limits.depth and opened + text.count(",") <= limits.nodes:
-        return ""
-    span = measure(text, 0)
-    return past_counts(span.nodes, span.depth, limits)
+    if opened > limits.depth or opened + text.count(",") > limits.nodes:
+        measure(text, len(text) - len(text.lstrip()), limits)
 
 
-def measure(text: str, pos: int) -> Span:
-    """The value that starts at `pos`, its end in characters; broken JSON ends with the text."""
+def measure(text: str, pos: int, limits: Limits | None = None) -> Span:
+    """The value that starts at `pos`, its end in characters; broken JSON ends with the text.
+
+    Raises `PastLimit` where limits are given, and ValueError for a scalar that is not JSON.
+    """
     depth = deepest = 0
     nodes = 1
     if text[pos : pos + 1] not in ("[", "{"):
         return Span(DECODER.raw_decode(text, pos)[1], nodes, depth)
     for token in _TOKEN.finditer(text, pos):
         mark = token[0]
-        if mark == ",":
-            nodes += 1
-        elif mark in ("[", "{"):
-            nodes += 1
+        if mark[0] == '"':
+            continue
+        if mark in ("]", "}"):
+            depth -= 1
+            if depth == 0:
+                return Span(token.end(), nodes, deepest)
+            continue
+        nodes += 1
+        if mark != ",":
             depth += 1
             deepest = max(deepest, depth)
-        elif mark in ("]", "}"):
-            depth -= 1
-            if depth <= 0:
-                return Span(token.end(), nodes, deepest)
+        if limits and (nodes > limits.nodes or depth > limits.depth):
+            raise PastLimit(past_counts(nodes, depth, limits))
     return Span(len(text), nodes, deepest)
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
-from .jsonplus import past_limit
-from .limits import DEFAULT_LIMITS
+from .limits import DEFAULT_LIMITS, PastLimit
 
 if TYPE_CHECKING:
     from ..model import TypedBytes
@@ -50,7 +49,7 @@ def decode_lossless(typed: TypedBytes) -> Any:
     _refuse_others(typed.type)
     try:
         value = _unpack(typed.data) if typed.type == "msgpack" else _load(typed.data)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, PastLimit) as error:
         raise Unsupported(f"cannot read a {typed.type} value: {error}") from error
     if encode_lossless(typed.type, value, like=typed.data) != typed.data:
         raise Unsupported(f"cannot rewrite a {typed.type} value without changing it")
@@ -66,7 +65,7 @@ def encode_lossless(tag: str, value: Any, *, like: bytes = b"") -> bytes:
     _refuse_others(tag)
     try:
         return _pack(value) if tag == "msgpack" else _style_of(like).spell(value)
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, PastLimit, RecursionError) as error:
         raise Unsupported(f"cannot write a {tag} value: {error}") from error
 
 
@@ -80,8 +79,8 @@ def _unpack(data: bytes) -> Any:
 
     from .scan import heads, scan
 
-    if heads(data) > DEFAULT_LIMITS.depth and scan(data, 0).depth > DEFAULT_LIMITS.depth:
-        raise ValueError(f"nested deeper than {DEFAULT_LIMITS.depth} levels")
+    if heads(data) > DEFAULT_LIMITS.depth:
+        scan(data, 0, DEFAULT_LIMITS)
     return unpackb(data, ext_hook=Ext, option=OPT_NON_STR_KEYS)
 
 
@@ -99,9 +98,10 @@ def _pack(value: Any) -> bytes:
 
 
 def _load(data: bytes) -> Any:
+    from .jsonplus import check
+
     text = data.decode("utf-8", "surrogatepass")
-    if reason := past_limit(text, DEFAULT_LIMITS):
-        raise ValueError(reason)
+    check(text, DEFAULT_LIMITS)
     return json.loads(text)
 
 

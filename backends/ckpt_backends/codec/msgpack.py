@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ormsgpack import OPT_NON_STR_KEYS, unpackb
 
+from . import DELTA_SNAPSHOT
 from .arrays import ndarray
 from .limits import PastLimit, past_bytes
 from .partial import read_part
@@ -14,9 +15,6 @@ from .values import Cut, Tagged, Value
 
 if TYPE_CHECKING:
     from .limits import Limits
-
-DELTA_SNAPSHOT = "langgraph.DeltaSnapshot"
-"""Type of the `Tagged` that wraps a DeltaChannel's snapshot."""
 
 _ONE_ARGUMENT, _ARGUMENTS, _FIELDS, _METHOD, _PYDANTIC_1, _PYDANTIC_2, _NUMPY, _SNAPSHOT = READ_EXT
 
@@ -52,31 +50,33 @@ def unpack(data: bytes, limits: Limits) -> Value:
 
 
 def _unpack_checked(data: bytes, limits: Limits) -> Value:
-    """The value, whose depth is proved to be within the limits without a scan if possible.
+    """The value, with a scan only if its depth cannot be proved to be within the limits.
 
-    The bytes outside ext types take C stack for at most 1022 levels, which ormsgpack sees to;
-    those inside are bounded before they are decoded. Raises ValueError and `PastLimit`.
+    Until it is proved, ormsgpack itself sees to it that what is outside of ext types is at most
+    1022 levels deep, and what is inside of them is bounded before it is decoded. Together they
+    take at most 600 KiB of C stack. Raises ValueError and `PastLimit`.
     """
     for option in (0, OPT_NON_STR_KEYS):
         reader = _Reader(limits, option)
         try:
             value: Value = unpackb(data, ext_hook=reader.on_outer_ext, option=option)
         except ValueError:
-            if reader.past:
-                raise reader.past from None
+            if reader.unsure:
+                break
             if option:
                 raise
-        else:
+            continue
+        if heads(data) - reader.heads + reader.depth > limits.depth:
             break
-    if heads(data) - reader.heads + reader.depth > limits.depth:
-        scan(data, 0, limits)
-    return plain_keys(value) if option else value
+        return plain_keys(value) if option else value
+    scan(data, 0, limits)
+    return unpack(data, limits)
 
 
 class _Reader:
     """Makes the nodes for the ext types of one value."""
 
-    __slots__ = ("depth", "heads", "limits", "option", "past", "room")
+    __slots__ = ("depth", "heads", "limits", "option", "room", "unsure")
 
     def __init__(self, limits: Limits, option: int) -> None:
         self.limits = limits
@@ -84,7 +84,7 @@ class _Reader:
         self.room = limits.nodes
         self.heads = 0
         self.depth = 0
-        self.past: PastLimit | None = None
+        self.unsure = False
 
     def on_ext(self, code: int, data: bytes) -> Tagged:
         if code not in READ_EXT:
@@ -103,17 +103,10 @@ class _Reader:
 
     def on_outer_ext(self, code: int, data: bytes) -> Tagged:
         depth = heads(data)
+        if depth > self.limits.depth // 2:
+            self.unsure = True
+            raise PastLimit("perhaps nested too deeply")
         self.heads += 1 + heads(len(data).to_bytes(4, "big")) + depth
-        if depth > self.limits.depth:
-            try:
-                depth = scan(data, 0, self.limits).depth
-            except PastLimit as past:
-                self.past = past
-                raise
-            except ValueError:
-                if not self.option:
-                    raise
-                return Tagged(f"ext:{code}", data)
         self.depth = max(self.depth, 1 + depth)
         return self.on_ext(code, data)
 

@@ -231,7 +231,10 @@ class SqliteStore:
         if self._connection is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         with self._errors():
-            yield from self._connection.execute(sql, tuple(bound))
+            # Not `yield from`, which would close the cursor of an abandoned answer, maybe after
+            # its connection.
+            for row in self._connection.execute(sql, tuple(bound)):  # noqa: UP028
+                yield row
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

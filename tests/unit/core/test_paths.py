@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_backends.errors import NotFound, UsageError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.errors import NotFound, UsageError
 from ckpt_cli.core.paths import All, Path, Step, format_path, parse_path, select
 
 STATE: dict[Value, Value] = {
@@ -54,7 +54,8 @@ def test_paths_are_read(text: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a.", "a..b", "a[", "a[x]", "a[1", "[0]a", "a b", 'a["x]', r'a["\q"]', "a[1.5]", " a"]
+    "text",
+    ["", "a.", "a..b", "a[", "a[x]", "a[1", "[0]a", "a b", 'a["x]', r'a["\q"]', "a[1.5]", " a"],
 )
 def test_a_path_that_cannot_be_read_is_a_usage_error_with_an_example(text: str) -> None:
     with pytest.raises(UsageError) as error:
@@ -126,7 +127,7 @@ def test_the_places_found_are_named_without_wildcards() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("mesages", "no 'mesages' in the state", "it has messages, [\"odd.key\"], files"),
+        ("mesages", "no 'mesages' in the state", 'it has messages, ["odd.key"], files'),
         ("messages[0].text", "no 'text' in 'messages[0]'", "it has content, type"),
         ("messages[2]", "no '[2]' in 'messages'", "it is a list of 2 items: [0] to [1]"),
         ("messages.content", "no 'content' in 'messages'", "or [] for all"),
@@ -135,7 +136,11 @@ def test_the_places_found_are_named_without_wildcards() -> None:
         ("n.x", "no 'x' in 'n'", "it is a single value (int)"),
         ("n[]", "no '[]' in 'n'", "it is a single value (int)"),
         ("raw.x", "no 'x' in 'raw'", "it was not read: pickle is off"),
-        ("big[2]", "no '[2]' in 'big'", "it is a list of 2 items: [0] to [1], or [] for all (it was cut)"),
+        (
+            "big[2]",
+            "no '[2]' in 'big'",
+            "it is a list of 2 items: [0] to [1], or [] for all (it was cut)",
+        ),
     ],
 )
 def test_a_path_that_leads_nowhere_says_what_is_there(text: str, message: str, hint: str) -> None:

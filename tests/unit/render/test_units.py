@@ -46,12 +46,14 @@ def test_a_size_is_short_and_has_a_unit(n: int) -> None:
     ],
 )
 def test_the_year_is_shown_if_it_is_not_this_one(moment: datetime, text: str) -> None:
-    assert when(moment, NOW, utc=True) == text
+    assert when(moment, NOW, UTC) == text
 
 
-def test_without_utc_the_time_is_the_users() -> None:
-    local = NOW.astimezone()
-    assert when(NOW, NOW, utc=False).endswith(local.strftime("%H:%M:%S"))
+def test_the_zone_decides_day_and_year() -> None:
+    east = timezone(timedelta(hours=3))
+    assert when(NOW, NOW, east) == "Nov 22 01:08:31"
+    new_year = datetime(2026, 12, 31, 23, 0, tzinfo=UTC)
+    assert when(new_year, NOW, east) == "Jan  1 2027 02:00:00"
 
 
 @pytest.mark.parametrize(

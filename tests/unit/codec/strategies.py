@@ -1,0 +1,64 @@
+"""Values of every kind, for property tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from ckpt_backends.codec import Cut, Opaque, Tagged
+
+# With lone surrogates, which text from a store may hold.
+texts = st.text(st.characters(), max_size=12) | st.sampled_from(
+    ["$type", "$", "$$x", "\ud83d\ude00"]
+)
+names = (
+    st.sampled_from(
+        ["builtins.set", "builtins.tuple", "builtins.bytearray", "datetime.datetime", "ext:9", ""]
+    )
+    | texts
+)
+integers = st.integers() | st.sampled_from([2**53, 2**53 + 1, -(2**53) - 1, 10**3000, -(10**3000)])
+scalars = st.none() | st.booleans() | integers | st.floats() | texts | st.binary(max_size=12)
+opaques = st.builds(Opaque, texts, st.integers(0, 2**70), texts, texts)
+
+# Keys that Python holds to be equal, such as 1 and True, cannot stand in one dict; NaN never
+# equals itself.
+keys = (
+    texts
+    | st.none()
+    | st.integers(2)
+    | st.floats(2.1, 2.9)
+    | st.binary(max_size=4)
+    | st.builds(Tagged, st.just("builtins.tuple"), st.lists(texts, max_size=2))
+)
+
+
+def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    fields = st.dictionaries(texts, inner, max_size=4)
+    return (
+        st.lists(inner, max_size=4)
+        | fields
+        | st.dictionaries(keys, inner, max_size=4)
+        | st.builds(Tagged, names, inner | fields)
+        | st.builds(Cut, inner, st.integers(0, 2**60), texts)
+    )
+
+
+values: st.SearchStrategy[Any] = st.recursive(scalars | opaques, _nested, max_leaves=20)
+
+_plain = st.characters(exclude_categories=["Cs"])
+packable: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(_plain, max_size=40)
+    | st.binary(max_size=40),
+    lambda inner: (
+        st.lists(inner, max_size=20)
+        | st.dictionaries(st.text(_plain, max_size=8) | st.integers(0, 99), inner, max_size=4)
+    ),
+    max_leaves=30,
+)
+"""What ormsgpack can store and read back as it was."""

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ormsgpack import Ext, packb
+
+from ckpt_backends.codec import (
+    Cut,
+    Limits,
+    Opaque,
+    Tagged,
+    Value,
+    decode,
+    decode_checkpoint,
+    to_json,
+)
+from ckpt_backends.model import TypedBytes
+
+TAGS = ["msgpack", "json", "bytes", "bytearray", "null", "empty", "pickle", "msgpack+aes", ""]
+TIGHT = Limits(value_bytes=100, depth=5, nodes=20)
+
+
+def test_tags() -> None:
+    assert decode(TypedBytes("null", b"")) is None
+    assert decode(TypedBytes("empty", b"")) is None
+    assert decode(TypedBytes("bytes", b"a")) == b"a"
+    assert decode(TypedBytes("bytearray", b"a")) == Tagged("builtins.bytearray", b"a")
+    assert isinstance(decode(TypedBytes("null", b"a")), Opaque)
+
+
+@pytest.mark.parametrize("tag", ["pickle", "msgpack+aes", "int", ""])
+def test_tags_that_are_not_read_are_named_and_hashed(tag: str) -> None:
+    digest = hashlib.sha256(b"abc").hexdigest()
+    opaque = Opaque(tag, 3, digest, "a type that is not read here")
+    assert decode(TypedBytes(tag, b"abc")) == opaque
+    assert decode_checkpoint(TypedBytes(tag, b"abc")) == opaque
+
+
+@given(st.sampled_from(TAGS), st.binary(max_size=300))
+def test_nothing_raises(tag: str, data: bytes) -> None:
+    for limits in (Limits(), TIGHT):
+        for read in (decode, decode_checkpoint):
+            json.dumps(to_json(read(TypedBytes(tag, data), limits)))
+
+
+@given(st.sampled_from(TAGS), st.binary(max_size=40), st.integers(1, 60))
+def test_nothing_raises_on_repetition(tag: str, data: bytes, times: int) -> None:
+    json.dumps(to_json(decode_checkpoint(TypedBytes(tag, data * times), TIGHT)))
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("x" * 200, "x" * 98),
+        (b"x" * 200, b"x" * 98),
+        (["ab"] * 60, ["ab"] * 20),
+        ([1, ["y" * 300, 2], 3], [1, ["y" * 92]]),
+        ({"a": 1, "b": "z" * 300, "c": 2}, {"a": 1, "b": "z" * 92}),
+        (list(range(30)), list(range(19))),
+        ([[[[[[1]]]]], 2], [[[[[]]]]]),
+        ({"a": {"b": {"c": {"d": {"e": {"f": 1}}}}}}, {"a": {"b": {"c": {"d": {"e": {}}}}}}),
+    ],
+)
+def test_a_cut_keeps_the_beginning(value: object, kept: Value) -> None:
+    data = packb(value)
+    cut = decode(TypedBytes("msgpack", data), TIGHT)
+    assert isinstance(cut, Cut)
+    assert cut.size == len(data)
+    if isinstance(value, str | bytes | dict) or value == [[[[[[1]]]]], 2]:
+        assert begins(cut.kept, kept)
+    assert begins(cut.kept, value)
+
+
+def begins(part: object, whole: object) -> bool:
+    """Whether `part` is the beginning of `whole`, at each level that was cut."""
+    if isinstance(whole, list) and isinstance(part, list):
+        pairs = list(zip(part, whole, strict=False))
+        return len(part) <= len(whole) and all(begins(a, b) for a, b in pairs)
+    if isinstance(whole, dict) and isinstance(part, dict):
+        return [*part] == [*whole][: len(part)] and all(begins(part[k], whole[k]) for k in part)
+    if isinstance(whole, str) and isinstance(part, str):
+        return bool(part) and whole.startswith(part)
+    if isinstance(whole, bytes) and isinstance(part, bytes):
+        return bool(part) and whole.startswith(part)
+    return part == whole
+
+
+@given(
+    st.recursive(st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x))
+)
+def test_what_fits_is_never_cut(value: Value) -> None:
+    data = json.dumps(value).encode()
+    assert decode(TypedBytes("json", data)) == value
+
+
+@pytest.mark.parametrize(
+    ("tag", "kept"),
+    [("bytes", b"x" * 100), ("bytearray", Tagged("builtins.bytearray", b"x" * 100))],
+)
+def test_long_bytes_are_cut(tag: str, kept: Value) -> None:
+    cut = decode(TypedBytes(tag, b"x" * 101), TIGHT)
+    assert cut == Cut(kept, 101, "longer than 100 bytes")
+
+
+def test_the_beginning_of_an_object_keeps_its_type() -> None:
+    data = packb(Ext(2, packb(["m", "C", {"a": 1, "text": "x" * 200}])))
+    cut = decode(TypedBytes("msgpack", data), TIGHT)
+    assert isinstance(cut, Cut)
+    assert isinstance(cut.kept, Tagged)
+    assert cut.kept.type == "m.C"
+    assert begins(cut.kept.payload, {"a": 1, "text": "x" * 200})
+
+
+def test_json_past_a_limit_keeps_its_text() -> None:
+    for text in ("[" * 6 + "]" * 6, "[" + "1," * 30 + "1]", json.dumps("x" * 200)):
+        cut = decode(TypedBytes("json", text.encode()), TIGHT)
+        assert isinstance(cut, Cut)
+        assert isinstance(cut.kept, str)
+        assert text.startswith(cut.kept)
+        assert cut.kept
+
+
+BODY = {
+    "v": 4,
+    "id": "1f",
+    "channel_values": {
+        "first": "ok",
+        "long": "x" * 300,
+        "items": [1, "y" * 300],
+        "deep": [[[[[[[1]]]]]]],
+        "many": list(range(60)),
+        "last": {"a": [1]},
+    },
+    "channel_versions": {"first": "1"},
+}
+
+
+@pytest.mark.parametrize("tag", ["msgpack", "json"])
+def test_a_body_is_cut_by_channel(tag: str) -> None:
+    data = packb(BODY) if tag == "msgpack" else json.dumps(BODY).encode()
+    limits = Limits(value_bytes=100, depth=5, nodes=50)
+    body = decode_checkpoint(TypedBytes(tag, data), limits)
+    assert isinstance(body, dict)
+    assert body["v"] == 4
+    assert body["channel_versions"] == {"first": "1"}
+    channels = body["channel_values"]
+    assert isinstance(channels, dict)
+    assert [*channels] == [*BODY["channel_values"]]  # type: ignore[misc]
+    assert channels["first"] == "ok"
+    cut = {name: value for name, value in channels.items() if isinstance(value, Cut)}
+    assert {"long", "items", "deep", "many"} <= {*cut}
+    assert cut["long"].size > 300
+    assert begins(cut["long"].kept, "x" * 300 if tag == "msgpack" else '"' + "x" * 300)
+
+
+@pytest.mark.parametrize("tag", ["msgpack", "json"])
+def test_one_huge_channel_leaves_the_others_whole(tag: str) -> None:
+    huge = "z" * (17 << 20)
+    body = {"v": 4, "channel_values": {"a": [1], "huge": huge, "b": {"c": 2}}, "ts": "now"}
+    data = packb(body) if tag == "msgpack" else json.dumps(body).encode()
+    read = decode_checkpoint(TypedBytes(tag, data))
+    assert isinstance(read, dict)
+    channels = read["channel_values"]
+    assert isinstance(channels, dict)
+    assert (channels["a"], channels["b"], read["ts"]) == ([1], {"c": 2}, "now")
+    cut = channels["huge"]
+    assert isinstance(cut, Cut)
+    assert cut.size >= len(huge)
+    assert isinstance(cut.kept, str)
+    assert 16 << 20 >= len(cut.kept) > 15 << 20
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x91" * 300 + b"\xc0", b"\xde\xff\xff" + b"\xa1a\x01" * 30, b"["]
+)
+def test_a_large_body_that_is_not_one(data: bytes) -> None:
+    for tag in ("msgpack", "json"):
+        assert isinstance(decode_checkpoint(TypedBytes(tag, data), TIGHT), Opaque)
+
+
+def test_importing_the_codec_is_cheap() -> None:
+    script = "import sys, ckpt_backends.codec; print('ormsgpack' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"

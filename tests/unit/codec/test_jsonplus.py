@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from ckpt_backends.codec import Opaque, Tagged, Value, decode
+from ckpt_backends.model import TypedBytes
+
+
+def lc2(*path: str, **rest: Any) -> dict[str, Any]:
+    return {"lc": 2, "type": "constructor", "id": [*path], **rest}
+
+
+ENVELOPES: list[tuple[Any, Value]] = [
+    (lc2("builtins", "set", args=[[1, 2]]), Tagged("builtins.set", [1, 2])),
+    (lc2("collections", "deque", method=None, args=[[]]), Tagged("collections.deque", [])),
+    (
+        lc2("datetime", "datetime", method="fromisoformat", args=["2026-04-07"]),
+        Tagged("datetime.datetime", "2026-04-07"),
+    ),
+    (lc2("uuid", "UUID", args=["ab"]), Tagged("uuid.UUID", "ab")),
+    (lc2("datetime", "timedelta", args=[1]), Tagged("datetime.timedelta", [1])),
+    (lc2("pathlib", "PosixPath", args=["a"]), Tagged("pathlib.PosixPath", ["a"])),
+    (lc2("re", "compile", args=["a", 32]), Tagged("re.compile", ["a", 32])),
+    (
+        lc2("datetime", "time", args=[1, 2, 3, 4, None], kwargs={"fold": 1}),
+        Tagged(
+            "datetime.time",
+            {"hour": 1, "minute": 2, "second": 3, "microsecond": 4, "tzinfo": None, "fold": 1},
+        ),
+    ),
+    (
+        lc2("langgraph", "constants", "Send", kwargs={"node": "n", "arg": 1}),
+        Tagged("langgraph.constants.Send", ["n", 1]),
+    ),
+    (
+        lc2("app", "Model", method=[None, "model_construct"], kwargs={"x": 1}),
+        Tagged("app.Model", {"x": 1}),
+    ),
+    (lc2("builtins", "bytes", method="fromhex", args=["00ff"]), b"\x00\xff"),
+    (
+        lc2("builtins", "bytearray", method="fromhex", args=["00"]),
+        Tagged("builtins.bytearray", b"\0"),
+    ),
+    (lc2("m", "C", method="make", args=[1]), Tagged("m.C.make", 1)),
+    (lc2("m", "C"), Tagged("m.C", [])),
+    (
+        {
+            "lc": 1,
+            "type": "constructor",
+            "id": ["langchain", "schema", "AIMessage"],
+            "kwargs": {"content": "x"},
+        },
+        Tagged("langchain.schema.AIMessage", {"content": "x"}),
+    ),
+    ({"lc": 1, "type": "secret", "id": ["KEY"]}, Tagged("langchain.secret", "KEY")),
+    (
+        {"lc": 1, "type": "not_implemented", "id": ["a", "B"], "repr": "B()"},
+        Tagged("a.B", {"repr": "B()"}),
+    ),
+]
+
+AS_THEY_ARE: list[Any] = [
+    {"lc": 2, "type": "undefined"},
+    lc2("m", "C", method={"x": 1}, args=[1]),
+    lc2("m", "C", args=[1], kwargs={"x": 1}),
+    lc2("m", "C", args="x"),
+    lc2("m", "C", kwargs=[1]),
+    lc2("builtins", "bytes", method="fromhex", args=["zz"]),
+    {"lc": 2, "type": "constructor", "id": "m.C"},
+    {"lc": 2, "type": "constructor", "id": []},
+    {"lc": 2, "type": "constructor", "id": [1, "C"]},
+    {"lc": True, "type": "constructor", "id": ["m", "C"]},
+    {"lc": 3, "type": "constructor", "id": ["m", "C"]},
+    {"lc": [1], "type": "constructor", "id": ["m", "C"]},
+    {"lc": 1, "type": "constructor", "id": ["m", "C"], "kwargs": 1},
+]
+
+
+@pytest.mark.parametrize(("envelope", "value"), ENVELOPES)
+def test_envelopes(envelope: Any, value: Value) -> None:
+    assert read(envelope) == value
+    assert read({"a": [envelope]}) == {"a": [value]}
+
+
+@pytest.mark.parametrize("envelope", AS_THEY_ARE)
+def test_other_shapes_stay_plain(envelope: Any) -> None:
+    assert read(envelope) == envelope
+
+
+def test_envelopes_inside_envelopes() -> None:
+    inner = lc2("m", "Inner", kwargs={"y": 2})
+    assert read(lc2("m", "Outer", kwargs={"x": inner})) == Tagged(
+        "m.Outer", {"x": Tagged("m.Inner", {"y": 2})}
+    )
+
+
+def test_numbers_that_json_does_not_have() -> None:
+    value = decode(TypedBytes("json", b"[NaN, Infinity, 1e999]"))
+    assert isinstance(value, list)
+    assert math.isnan(float(str(value[0])))
+    assert value[1:] == [math.inf, math.inf]
+
+
+def test_integers_too_long_for_python() -> None:
+    digits = "-" + "9" * 5000
+    assert decode(TypedBytes("json", digits.encode())) == Tagged("builtins.int", digits)
+
+
+def test_lone_surrogates() -> None:
+    assert decode(TypedBytes("json", b'"\\ud800"')) == "\ud800"
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b'"\xff"', b"[1] 2", b"nul", b"'a'"])
+def test_what_is_not_json(data: bytes) -> None:
+    value = decode(TypedBytes("json", data))
+    assert isinstance(value, Opaque)
+    assert (value.type, value.size) == ("json", len(data))
+
+
+def read(envelope: Any) -> Value:
+    return decode(TypedBytes("json", json.dumps(envelope).encode()))

@@ -1,0 +1,241 @@
+"""Task ids and paths: each id here was made by the library that is named beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckpt_cli.core import task_ids
+from ckpt_cli.core.task_ids import Origin
+
+
+def origin(
+    checkpoint_id: str, step: int, v: int, ns: str = "", *, is_numeric: bool = False
+) -> Origin:
+    found = task_ids.origin_of(checkpoint_id, ns, step, v, is_numeric=is_numeric)
+    assert found is not None
+    return found
+
+
+def is_among(task_id: str, ids: Iterator[str]) -> bool:
+    return task_id in set(ids)
+
+
+@pytest.mark.parametrize(
+    ("made_in", "node", "triggers", "task_id"),
+    [
+        pytest.param(
+            origin("1f1e5fb1-d49f-650c-8000-82528a6163b8", 1, 4),
+            "plan",
+            ["branch:to:plan"],
+            "12774943-7979-55ac-2f14-790d84935edd",
+            id="lg 1.2.22",
+        ),
+        pytest.param(
+            origin("1f1e5fb1-d514-6009-8003-1de7de5a7a3f", 4, 4),
+            "merge",
+            ["join:short+longer:merge", "branch:to:merge"],
+            "7cdab40c-2e86-c8d9-896f-38339b6dc565",
+            id="lg 1.2.22, two triggers",
+        ),
+        pytest.param(
+            origin(
+                "1f1e5fb1-dbde-69a2-8001-af738c0e2c61",
+                2,
+                4,
+                "child:1ee24b90-e698-d891-09ec-eb257c51abc3",
+            ),
+            "deep",
+            ["branch:to:deep"],
+            "f593821e-3c68-e20f-b91a-37f72e88c5cc",
+            id="lg 1.2.22, in a subgraph",
+        ),
+        pytest.param(
+            origin("1f1e5fb2-8c00-615b-8000-307e2c6c3495", 1, 2),
+            "plan",
+            ["start:plan"],
+            "2f6a6f9b-2388-d136-859c-2603d8c35e63",
+            id="lg 0.2.70",
+        ),
+        pytest.param(
+            origin("1f1e5fb2-c2d0-602a-8000-3a04f8e746b9", 1, 1),
+            "plan",
+            ["start:plan"],
+            "3f2607ca-c227-5b9c-b90a-06e993f77152",
+            id="lg 0.2.14",
+        ),
+        pytest.param(
+            origin("1f1e5fce-d1e6-6ef0-8000-c6bee9bbd033", 1, 4, is_numeric=True),
+            "p",
+            ["branch:to:p"],
+            "b59b7bc6-9ed5-5cc3-a2a6-ad9be6de31d8",
+            id="LangGraph.js 1.7.3",
+        ),
+        pytest.param(
+            origin("1f1e5fcf-dfd6-6f00-8000-c47d4854449e", 1, 1, is_numeric=True),
+            "p",
+            ["branch:to:p"],
+            "f7183dcb-32ef-54c5-99ab-94518254cce5",
+            id="LangGraph.js 0.2.74",
+        ),
+    ],
+)
+def test_the_id_of_a_node(made_in: Origin, node: str, triggers: list[str], task_id: str) -> None:
+    assert is_among(task_id, task_ids.pull_ids(made_in, node, [triggers]))
+    assert not is_among(task_id, task_ids.pull_ids(made_in, node, [[*triggers, "other"]]))
+    assert not is_among(task_id, task_ids.pull_ids(made_in, "other", [triggers]))
+
+
+@pytest.mark.parametrize(
+    ("made_in", "node", "index", "task_id"),
+    [
+        pytest.param(
+            origin("1f1e5fb1-d4ae-6c20-8001-4e60287459ef", 2, 4),
+            "worker",
+            2,
+            "2dd9198f-d9c4-2d78-4b6c-b0ead3bcf12d",
+            id="lg 1.2.22",
+        ),
+        pytest.param(
+            origin("1f1e5fb2-8c0f-677d-8001-f89039edd67a", 2, 2),
+            "worker",
+            2,
+            "1b2ec7ae-c0da-24c3-7dfa-03963cd3e328",
+            id="lg 0.2.70",
+        ),
+        pytest.param(
+            origin("1f1e5fb2-c2e6-6fd7-8001-a7774e81a573", 2, 1),
+            "worker",
+            2,
+            "312fddeb-92c6-5825-ae68-fc3d82ef07a6",
+            id="lg 0.2.14",
+        ),
+        pytest.param(
+            origin("1f1e5fce-d21c-6a50-8001-9cd14e37101b", 2, 4, is_numeric=True),
+            "w",
+            1,
+            "efc9e048-c764-56e8-97f6-90a3fe1a6819",
+            id="LangGraph.js 1.7.3",
+        ),
+    ],
+)
+def test_the_id_of_a_send(made_in: Origin, node: str, index: int, task_id: str) -> None:
+    assert is_among(task_id, task_ids.send_ids(made_in, node, index))
+    assert not is_among(task_id, task_ids.send_ids(made_in, node, index + 1))
+
+
+def test_the_id_in_the_oldest_library_holds_the_place_in_the_task_list() -> None:
+    made_in = origin("1f1e5fb2-c2e6-6fd7-8001-a7774e81a573", 2, 1)
+    after_three_sends = "890d4d12-fef7-5d13-b737-242efeeef21a"
+    assert is_among(after_three_sends, task_ids.pull_ids(made_in, "audit", [["plan"]], 3))
+    assert not is_among(after_three_sends, task_ids.pull_ids(made_in, "audit", [["plan"]], 4))
+
+
+def test_the_id_of_an_error_handler() -> None:
+    made_in = origin("1f1e5fd7-ec95-6c8e-8001-3d94dad77a44", 2, 4)
+    failed = "1a6f18f3-6b62-50e5-6ab3-2ce1654ff731"
+    ids = task_ids.handler_ids(made_in, "__error_handler__boom", "boom", failed)
+    assert is_among("4ad028dc-7919-ebba-df96-b3ec54e1835c", ids)
+
+
+def test_the_ids_of_updates() -> None:
+    found = task_ids.update_ids(origin("1f1e5fb1-e164-6590-8002-1ad141da4892", 3, 4), 2)
+    assert found["442b98bd-9d2c-58fc-be2d-3a2c9a8f3f22"] == "~__interrupt__, 0000000000"
+    assert "~__interrupt__, 0000000001" in found.values()
+    assert "" in found.values()
+
+
+@pytest.mark.parametrize(
+    ("checkpoint_id", "step"), [("42", 1), ("", 1), ("x" * 32, 1), ("0" * 32, 10**5000)]
+)
+def test_no_id_can_be_hashed_from_a_foreign_checkpoint(checkpoint_id: str, step: int) -> None:
+    assert task_ids.origin_of(checkpoint_id, "", step, 4, is_numeric=False) is None
+
+
+def test_all_subsets_of_few_channels_are_tried() -> None:
+    found = list(task_ids.trigger_sets({"a", "b", "c"}, {"a"}))
+    assert len(found) == len(set(found)) == 7
+    assert frozenset("abc") in found
+    assert frozenset("c") in found
+
+
+def test_of_many_channels_those_that_fired_are_sure() -> None:
+    known = {f"c{i:02}" for i in range(40)}
+    found = list(task_ids.trigger_sets(known, {"c30"}))
+    assert len(found) == 2**task_ids.SEARCHED + 1
+    assert frozenset(known) in found
+    assert frozenset({"c30"}) in found
+    assert all("c30" in names for names in found)
+
+
+def test_of_absurdly_many_channels_nothing_is_searched() -> None:
+    known = {f"c{i}" for i in range(5000)}
+    assert len(list(task_ids.trigger_sets(known, {"c1", "c2"}))) == 2
+
+
+@given(st.sets(st.text(max_size=3), max_size=100), st.sets(st.text(max_size=3), max_size=100))
+def test_the_search_is_bounded(known: set[str], fired: set[str]) -> None:
+    found = list(task_ids.trigger_sets(known | fired, fired))
+    assert len(found) <= 2**task_ids.SEARCHED + 1
+    assert frozenset() not in found
+
+
+def test_paths_of_nodes() -> None:
+    assert task_ids.pull_path("a, b") == "~__pregel_pull, a, b"
+    assert task_ids.pulled_node("~__pregel_pull, a, b") == "a, b"
+    assert task_ids.pulled_node("~~0000000003~__pregel_pull, p1") == "p1"
+    assert task_ids.running_node("~__pregel_pull, a, b") == "a, b"
+    assert task_ids.running_node("~~0000000003~__pregel_pull, p1") is None
+    call = "~__pregel_push, ~__pregel_pull, flow, 0000000002, 0000000001"
+    assert task_ids.running_node(call) == "flow"
+    assert task_ids.is_call(call)
+
+
+def test_paths_of_sends() -> None:
+    assert task_ids.send_path(7, 4) == "~__pregel_push, 0000000007, 0000000000"
+    assert task_ids.send_path(7, 2) == "~__pregel_push, 0000000007"
+    assert task_ids.sent_index(task_ids.send_path(7, 4)) == 7
+    assert task_ids.sent_index(task_ids.send_path(7, 2)) == 7
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "~__interrupt__, 0000000000",
+        "~__pregel_push",
+        "~__pregel_push, x",
+        "~__pregel_push, 9999999999999999999999",
+        "~__pregel_push, ~__pregel_pull, flow, 0000000002, 0000000001",
+        "~__pregel_push, 0000000000, 0000000000, node_error_handler, 0000000000",
+    ],
+)
+def test_other_paths_are_no_sends(path: str) -> None:
+    assert task_ids.sent_index(path) is None
+    assert task_ids.pulled_node(path) is None
+
+
+@pytest.mark.parametrize("failed", [task_ids.pull_path("boom"), task_ids.send_path(0, 4)])
+def test_the_path_of_an_error_handler(failed: str) -> None:
+    path = task_ids.handler_path(failed)
+    assert task_ids.is_handler(path)
+    assert task_ids.pulled_node(path) is None
+    assert task_ids.sent_index(path) is None
+
+
+@given(st.text())
+def test_any_path_can_be_asked(path: str) -> None:
+    task_ids.pulled_node(path)
+    task_ids.running_node(path)
+    task_ids.sent_index(path)
+
+
+@given(st.text(), st.text(), st.lists(st.text()), st.integers(-(2**63), 2**63 - 1))
+def test_any_name_can_be_hashed(node: str, ns: str, triggers: list[str], step: int) -> None:
+    for v in (1, 2, 4):
+        made_in = origin("1f1e5fb1-d49f-650c-8000-82528a6163b8", step, v, ns, is_numeric=True)
+        for task_id in task_ids.pull_ids(made_in, node + "\ud800", [triggers]):
+            assert len(task_id) == 36
