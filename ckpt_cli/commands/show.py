@@ -21,7 +21,11 @@ from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.tree import tree_lines
 from ckpt_cli.render.tree_words import ASCII, UNICODE
+from ckpt_cli.render.value import summary
 from ckpt_cli.session import Session
+
+_QUESTION_WIDTH = 200
+"""Cells of a question that are kept; the picture cuts it to what fits."""
 
 
 def show(
@@ -102,7 +106,13 @@ def _show_tree(
     def text() -> Iterator[Line]:
         from ckpt_cli.render.mermaid import mermaid_lines
 
-        found = read_tree(reader, tree_of, nest=all_ns, unfold=unfold)
+        found = read_tree(
+            reader,
+            tree_of,
+            lambda value: summary(value, _QUESTION_WIDTH),
+            nest=all_ns,
+            unfold=unfold,
+        )
         if mermaid:
             yield from mermaid_lines(found.plan, found.details, found.refs)
             return

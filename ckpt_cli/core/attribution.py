@@ -267,7 +267,8 @@ class Attribution:
 
 
 def _path_of(writes: Sequence[Write]) -> str:
-    return next((write.task_path for write in writes if write.task_path), "")
+    """The path of a task; a layout that learned to store it has some writes without."""
+    return max((write.task_path for write in writes), default="")
 
 
 def _inverted(readers: Readers) -> dict[str, set[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ckpt_backends.codec.values import Value
@@ -14,14 +14,11 @@ from ckpt_cli.core.task_ids import pulled_node
 from ckpt_cli.core.tasks import ERROR, INTERRUPT
 from ckpt_cli.core.tree import Key, Node, Plan, Skeleton, plan_tree, undecided
 from ckpt_cli.reading.thread import Moment, ThreadReader
-from ckpt_cli.render.value import summary
 
 _SMALL = 300
 """Checkpoints of a thread that is read whole, so that folded steps name their nodes too."""
 _UPDATE = "~__interrupt__"
 """Task path of what `update_state` wrote; the checkpoint that it made is a child of this one."""
-_QUESTION_WIDTH = 200
-"""Cells of a question's text that are kept; the picture cuts it to what fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +41,15 @@ class _Stored:
     marked: bool = False
 
 
-def read_tree(reader: ThreadReader, checkpoint_ns: str | None, *, nest: bool, unfold: bool) -> Tree:
-    """The tree of a thread, or of one namespace of it."""
+def read_tree(
+    reader: ThreadReader,
+    checkpoint_ns: str | None,
+    say: Callable[[Value], str],
+    *,
+    nest: bool,
+    unfold: bool,
+) -> Tree:
+    """The tree of a thread, or of one namespace of it; `say` puts a question on one line."""
     if checkpoint_ns is not None:
         reader.require(checkpoint_ns)
     namespaces = reader.namespaces if checkpoint_ns is None else [checkpoint_ns]
@@ -53,10 +57,10 @@ def read_tree(reader: ThreadReader, checkpoint_ns: str | None, *, nest: bool, un
     skeletons = _skeletons(reader, index)
     details: dict[Key, Node] = {}
     if len(index) <= _SMALL:
-        details = _details(reader, index, list(index))
+        details = _details(reader, index, list(index), say)
         skeletons = [_filled(skeleton, details[skeleton.key]) for skeleton in skeletons]
     plan = plan_tree(skeletons, unfold=unfold, nest=nest)
-    details = details or _details(reader, index, plan.shown)
+    details = details or _details(reader, index, plan.shown, say)
     head = reader.head("")
     root = reader.moment("", head) if head is not None else None
     ids = {checkpoint_id for _, checkpoint_id in index}
@@ -133,7 +137,10 @@ def _metadata(reader: ThreadReader, keys: Iterable[Key]) -> dict[Key, dict[str, 
 
 
 def _details(
-    reader: ThreadReader, index: Mapping[Key, Checkpoint], shown: Sequence[Key]
+    reader: ThreadReader,
+    index: Mapping[Key, Checkpoint],
+    shown: Sequence[Key],
+    say: Callable[[Value], str],
 ) -> dict[Key, Node]:
     """Details of the checkpoints shown. Their parents are read too, to tell what ran."""
     wanted = set(shown)
@@ -153,7 +160,7 @@ def _details(
                     task.node for task in moment.step.tasks if task.finished and task.node
                 )
             if key in wanted:
-                nodes[key] = _node(moment)
+                nodes[key] = _node(moment, say)
     for key, node in nodes.items():
         parent = index[key].parent_checkpoint_id
         if node.source == "loop":
@@ -161,7 +168,7 @@ def _details(
     return nodes
 
 
-def _node(moment: Moment) -> Node:
+def _node(moment: Moment, say: Callable[[Value], str]) -> Node:
     runs = (*moment.step.tasks, *moment.step.others)
     questions = [question for run in runs for question in run.questions]
     forked_from = moment.metadata.get("forked_from")
@@ -172,11 +179,7 @@ def _node(moment: Moment) -> Node:
         source=moment.source,
         writes=len(moment.writes),
         next=moment.step.next,
-        questions=tuple(
-            summary(question.value, _QUESTION_WIDTH)
-            for question in questions
-            if not question.answered
-        ),
+        questions=tuple(say(one.value) for one in questions if not one.answered),
         answered=sum(question.answered for question in questions),
         errors=tuple(run.error for run in runs if run.error is not None and not run.handled),
         forked_from=forked_from if isinstance(forked_from, str) else None,

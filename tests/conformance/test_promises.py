@@ -114,26 +114,8 @@ def test_bodies_and_metadata_are_read_only_where_asked_for(store: Store) -> None
 
 def test_writes_come_in_the_order_of_the_protocol(store: Store, filled: Filled) -> None:
     for thread_id in filled.threads:
-        found = list(store.writes(thread_id))
-        places = [
-            (
-                one.key.checkpoint_ns,
-                one.key.checkpoint_id,
-                one.task_path,
-                one.task_id,
-                one.idx,
-            )
-            for one in found
-        ]
-        for _, by_query in _grouped(places).items():
-            assert by_query == sorted(by_query)
-
-
-def _grouped(places: list[tuple[str, str, str, str, int]]) -> dict[str, list[object]]:
-    grouped: dict[str, list[object]] = {}
-    for place in places:
-        grouped.setdefault(place[1], []).append(place)
-    return grouped
+        places = [(one.key, one.task_path, one.task_id, one.idx) for one in store.writes(thread_id)]
+        assert places == sorted(places)
 
 
 def test_write_values_are_read_for_all_none_or_some_channels(store: Store) -> None:

@@ -76,7 +76,7 @@ def _check_values(
     want = expected["values"]
     if set(got) <= {ROOT, END} and (got or not isinstance(want, dict)):
         # Such a graph's state is one bare value, which the library returns as it is.
-        want = {name: want for name in got}
+        want = dict.fromkeys(got, want)
     want = canonical(want)
     for name in set(want) - set(got):
         if want[name] in EMPTY and name not in moment.body.versions:
@@ -98,9 +98,7 @@ def _check_interrupts(
     assert sorted(map(text, got)) == sorted(map(text, expected["interrupts"])), where
 
 
-def _check_waiting(
-    head: Moment, thread_id: str, truth: Mapping[str, Any], known: Known
-) -> None:
+def _check_waiting(head: Moment, thread_id: str, truth: Mapping[str, Any], known: Known) -> None:
     expected = (known.waiting or {}).get(thread_id, truth["waiting"])
     if expected is None:  # a store filled now: its own library is the newest
         expected = truth["waiting_own"]

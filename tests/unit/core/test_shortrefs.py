@@ -67,7 +67,7 @@ def test_every_ref_is_an_end_of_its_id_and_of_no_other(ids: list[str]) -> None:
         assert ref == full or [other for other in ids if other.endswith(ref)] == [full]
         assert ref == full or not [i for i in ids if i != full and i.startswith(ref)]
         assert ref == full or not re.fullmatch(
-            r"\d{1,5}|\d{1,9}(s|m|h|d|w|mo|y)|head", ref, re.ASCII
+            r"\d{1,5}|\d{1,4}d|\d{1,9}(s|m|h|w|mo|y)|head", ref, re.ASCII
         )
 
 
