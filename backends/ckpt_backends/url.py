@@ -14,7 +14,7 @@ _PRINTABLE_PARAMS = frozenset({"layout", "copy"})
 """Query parameters whose values are shown. All others may hold a secret and are masked."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class StoreUrl:
     """A parsed store URL. `str()` and `repr()` never show a password."""
 
@@ -23,11 +23,14 @@ class StoreUrl:
     """The file of a file store, or the database of a server."""
     params: Mapping[str, str] = field(default_factory=dict)
     """What the layout needs to be told, such as `layout`."""
-    raw: str = field(default="", repr=False)
+    raw: str = ""
     """The text as given; holds secrets, so only a driver may see it."""
 
     def __str__(self) -> str:
         return printable(self.raw) if self.raw else self.path
+
+    def __repr__(self) -> str:
+        return f"StoreUrl({str(self)!r})"
 
 
 def parse_url(text: str) -> StoreUrl:
