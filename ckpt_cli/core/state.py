@@ -25,8 +25,8 @@ class Body:
     versions: Mapping[str, Version]
     seen: Mapping[str, Mapping[str, Version]]
     """Node to the channel versions that it has seen."""
-    pending_sends: list[Value]
-    """Inline Sends, which SQLite keeps in bodies with `v` < 4."""
+    pending_sends: Value
+    """Inline Sends of bodies with `v` < 4; None where they are among the parent's writes."""
     problem: Opaque | None = None
     """Set where the body could not be read at all."""
 
@@ -36,7 +36,7 @@ def read_body(checkpoint: Checkpoint) -> Body:
     raw = decode_checkpoint(checkpoint.body) if checkpoint.body is not None else None
     problem = raw if isinstance(raw, Opaque) else None
     fields = raw if isinstance(raw, dict) else {}
-    v, ts, sends = fields.get("v"), fields.get("ts"), fields.get("pending_sends")
+    v, ts = fields.get("v"), fields.get("ts")
     return Body(
         v=v if isinstance(v, int) else 0,
         ts=ts if isinstance(ts, str) else None,
@@ -45,7 +45,7 @@ def read_body(checkpoint: Checkpoint) -> Body:
         seen={
             node: _versions(seen) for node, seen in _text_keys(fields.get("versions_seen")).items()
         },
-        pending_sends=sends if isinstance(sends, list) else [],
+        pending_sends=fields.get("pending_sends"),
         problem=problem,
     )
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tasks import INTERRUPT, Question
+from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 
@@ -36,11 +37,12 @@ def open_questions(
     if thread_id is not None:
         found = of_thread(ThreadReader(store, thread_id))
     else:
+        lessons = Lessons(store)
         found = (
             waiting
             for thread in watch(store.threads())
             if _may_ask(store, thread)
-            for waiting in of_thread(ThreadReader(store, thread.thread_id))
+            for waiting in of_thread(ThreadReader(store, thread.thread_id, lessons))
         )
     for waiting in found:
         if before is None or (waiting.since is not None and waiting.since <= before):

@@ -25,13 +25,11 @@ from ckpt_cli.core.state import (
     step_from,
 )
 from ckpt_cli.core.tasks import CONTROL, Step, learn, plan_step, status_of
+from ckpt_cli.core.triggers import SENDS
+from ckpt_cli.reading.lessons import Lessons
 
 _AT_ONCE = 200
 """Checkpoints whose writes are fetched with one query."""
-_OTHERS = 50
-"""Threads whose heads are asked for names of nodes that never ran in this one."""
-_SMALL = 1 << 18
-"""Bytes of a thread that is worth reading for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +75,14 @@ class State:
 
 
 class ThreadReader:
-    """Reads one thread. Raises `NotFound` where the store has none of that id."""
+    """Reads one thread. Raises `NotFound` where the store has none of that id.
 
-    def __init__(self, store: Store, thread_id: str) -> None:
+    Who reads several threads gives all of them the same `lessons`.
+    """
+
+    def __init__(self, store: Store, thread_id: str, lessons: Lessons | None = None) -> None:
         self.store = store
+        self._lessons = lessons or Lessons(store)
         self.thread_id = thread_id
         found = store.thread(thread_id)
         if found is None:
@@ -198,7 +200,7 @@ class ThreadReader:
         def parent_writes() -> list[Write]:
             if parent is None:
                 return []
-            found = self._writes_of(checkpoint.key.checkpoint_ns, [parent], CONTROL)
+            found = self._writes_of(checkpoint.key.checkpoint_ns, [parent], [SENDS])
             return found[parent]
 
         step = plan_step(
@@ -208,8 +210,9 @@ class ThreadReader:
             writes,
             parent_writes=parent_writes,
             learned_thread=lambda: self._learned_thread,
-            learned_store=lambda: self._learned_store,
+            learned_store=lambda: self._lessons.readers,
             sub_namespaces=lambda: self.namespaces,
+            delta_channels=delta_channels(metadata),
         )
         return Moment(checkpoint, body, metadata, writes, step)
 
@@ -217,20 +220,6 @@ class ThreadReader:
     def _learned_thread(self) -> Mapping[str, Collection[str]]:
         """Which nodes each channel triggers, as all bodies of this thread tell."""
         return learn(map(read_body, self.store.checkpoints(self.thread_id, body=True)))
-
-    @cached_property
-    def _learned_store(self) -> Mapping[str, Collection[str]]:
-        """The same from the heads of other threads, for graphs whose node never ran here."""
-        return learn(self._other_heads())
-
-    def _other_heads(self) -> Iterator[Body]:
-        for thread in self.store.threads(limit=_OTHERS):
-            small = self.store.size(thread.thread_id).bytes <= _SMALL
-            if thread.head is not None and small:
-                heads = self.store.checkpoints(
-                    thread.thread_id, checkpoint_ns="", checkpoint_ids=[thread.head], body=True
-                )
-                yield from map(read_body, heads)
 
     def state(self, moment: Moment, channels: Collection[str] | None = None) -> State:
         """The values at a checkpoint: stored ones, DeltaChannels rebuilt, null task applied.

@@ -17,6 +17,7 @@ from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.model import Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.refs import tips
+from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 Sort = Literal["last", "first", "id", "checkpoints", "namespaces", "step", "bytes"]
@@ -84,16 +85,21 @@ def list_threads(
     `watch` sees each thread whose head is about to be read, to show progress.
     """
     threads = filter(_index_filter(wanted), store.threads())
+    lessons = Lessons(store)
     rows: Iterator[Row]
     if wanted.needs_heads or sort in {"step", "bytes"}:
-        rows = (Row(thread, _details(store, thread)) for thread in watch(threads))
+        rows = (Row(thread, _details(store, thread, lessons)) for thread in watch(threads))
         rows = (row for row in rows if row.details and _fits(row.details, wanted))
     else:
         rows = (Row(thread) for thread in threads)
     if sort != "last":
         rows = iter(sorted(rows, key=lambda row: _order(row, sort)))
     for row in rows:
-        yield row if row.details or not details else Row(row.thread, _details(store, row.thread))
+        yield (
+            row
+            if row.details or not details
+            else Row(row.thread, _details(store, row.thread, lessons))
+        )
 
 
 def first(rows: Iterator[Row], limit: int) -> tuple[list[Row], bool]:
@@ -117,12 +123,12 @@ def _index_filter(wanted: Selection) -> Callable[[Thread], bool]:
     return fits
 
 
-def _details(store: Store, thread: Thread) -> Details:
+def _details(store: Store, thread: Thread, lessons: Lessons) -> Details:
     size = store.size(thread.thread_id).bytes
     if thread.head is None:
         return Details(Status.EMPTY, None, size)
     try:
-        head = ThreadReader(store, thread.thread_id).moment("", thread.head)
+        head = ThreadReader(store, thread.thread_id, lessons).moment("", thread.head)
     except NotFound:  # Such an id is not text, so it can be listed and not looked up.
         return Details(Status.UNKNOWN, None, size)
     return Details(head.status, head, size)
@@ -195,7 +201,7 @@ def summarize(store: Store, thread_id: str) -> Summary:
     """Everything that the index and the head tell of a thread. Raises `NotFound`."""
     reader = ThreadReader(store, thread_id)
     return Summary(
-        row=Row(reader.thread, _details(store, reader.thread)),
+        row=Row(reader.thread, _details(store, reader.thread, Lessons(store))),
         size=store.size(thread_id),
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces),
     )

@@ -1,0 +1,47 @@
+"""Which nodes read which channel, learned from other threads of the same store.
+
+Old checkpoint formats do not say what follows a node that never ran in a thread; another thread
+of the same graph may. Such answers are marked as assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.state import Body, read_body
+from ckpt_cli.core.tasks import learn
+
+_THREADS = 200
+"""So many of the newest threads are asked: enough to have seen a graph's nodes."""
+_SMALL = 1 << 20
+"""Bytes of a thread that is still worth reading for that."""
+
+
+class Lessons:
+    """What the newest threads of a store tell, read once, and only if someone asks."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @cached_property
+    def readers(self) -> Mapping[str, Collection[str]]:
+        """Channel to nodes."""
+        return learn(self._heads())
+
+    def _heads(self) -> Iterator[Body]:
+        """The newest body of each namespace: it knows every node that ran before."""
+        for thread in self._store.threads(limit=_THREADS):
+            if self._store.size(thread.thread_id).bytes > _SMALL:
+                continue
+            heads: dict[str, str] = {}
+            for found in self._store.checkpoints(thread.thread_id):
+                heads.setdefault(found.key.checkpoint_ns, found.key.checkpoint_id)
+            for ns, head in heads.items():
+                yield from map(
+                    read_body,
+                    self._store.checkpoints(
+                        thread.thread_id, checkpoint_ns=ns, checkpoint_ids=[head], body=True
+                    ),
+                )
