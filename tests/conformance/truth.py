@@ -116,6 +116,8 @@ def canonical(form: Any) -> Any:
         return form
     if "$args" in form:
         form = {"$type": form["$type"], "$value": form["$args"]}
+    if form.get("$type") == "pathlib.Path":  # what Python makes of it when it is loaded
+        form = {**form, "$type": "pathlib.PosixPath"}
     if form.get("$type") == "builtins.frozenset":
         form = {**form, "$value": sorted(map(canonical, form["$value"]), key=text)}
     if set(form) == {"$set"}:
