@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, TextIO
 
@@ -128,7 +129,7 @@ class Output:
         if command is None:
             self._print(lines)
             return
-        options = {"LESS": "FRX", **os.environ}
+        options = {"LESS": "FRX", "LESSCHARSET": "utf-8", **os.environ}
         # The user's own choice of pager, run by the shell as git does.
         pager = subprocess.Popen(  # noqa: S602
             command, shell=True, stdin=subprocess.PIPE, text=True, encoding="utf-8", env=options
@@ -137,18 +138,31 @@ class Output:
         try:
             for line in lines:
                 pager.stdin.write(line + "\n")
-            pager.stdin.close()
         except BrokenPipeError:
-            pass
+            pass  # the reader has seen enough
         finally:
-            pager.wait()
+            with suppress(OSError):
+                pager.stdin.close()
+            _wait(pager)
 
 
 def _pager_command() -> str | None:
     command = os.environ.get("PAGER", "less").strip()
-    if not command or command == "cat" or shutil.which(command.split()[0]) is None:
+    program = command.partition(" ")[0]
+    if program in {"", "cat"} or shutil.which(program) is None or os.environ.get("TERM") == "dumb":
         return None
-    return command
+    # The user's own LESS may leave out what lets colours through.
+    return f"{command} -R" if os.path.basename(program) == "less" else command
+
+
+def _wait(pager: subprocess.Popen[str]) -> None:
+    """Wait for a pager, which handles Ctrl-C itself; leaving before it would spoil the terminal."""
+    while True:
+        try:
+            pager.wait()
+        except KeyboardInterrupt:
+            continue
+        return
 
 
 def _json_line(record: Any) -> str:

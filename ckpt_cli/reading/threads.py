@@ -78,13 +78,17 @@ def list_threads(
     *,
     sort: Sort = "last",
     details: bool = False,
+    limit: int | None = None,
     watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
 ) -> Iterator[Row]:
     """The threads wanted, in the order asked for; a stream where that order is the store's own.
 
+    With `limit`, no more than one beyond it, where the store itself can stop there.
     `watch` sees each thread whose head is about to be read, to show progress.
     """
-    threads = filter(_index_filter(wanted), store.threads())
+    as_stored = wanted == Selection() and sort == "last"
+    most = limit + 1 if as_stored and limit is not None else None
+    threads = filter(_index_filter(wanted), store.threads(limit=most))
     lessons = Lessons(store)
     rows: Iterator[Row]
     if wanted.needs_heads or sort in {"step", "bytes"}:

@@ -34,16 +34,21 @@ from ckpt_backends.url import StoreUrl
 _IDS_PER_QUERY = 500
 """Below SQLite's oldest limit of 999 bound values."""
 
-_PER_NAMESPACE = """
-    SELECT thread_id, checkpoint_ns, min(checkpoint_id) AS first_id,
-           max(checkpoint_id) AS last_id, count(*) AS n
-    FROM checkpoints {where} GROUP BY thread_id, checkpoint_ns
-"""
 _THREADS = """
-    SELECT thread_id, max(CASE WHEN checkpoint_ns = '' THEN last_id END), min(first_id),
-           max(last_id) AS newest, sum(n), count(*)
-    FROM ({per_namespace}) GROUP BY thread_id ORDER BY newest DESC, thread_id LIMIT ?
+    SELECT thread_id,
+           CASE WHEN last_ns = '' THEN newest ELSE (
+               SELECT max(checkpoint_id) FROM checkpoints AS c
+               WHERE c.thread_id = t.thread_id AND c.checkpoint_ns = '') END,
+           oldest, newest, n,
+           CASE WHEN last_ns = first_ns THEN 1 ELSE (
+               SELECT count(DISTINCT checkpoint_ns) FROM checkpoints AS c
+               WHERE c.thread_id = t.thread_id) END
+    FROM (SELECT thread_id, min(checkpoint_ns) AS first_ns, max(checkpoint_ns) AS last_ns,
+                 min(checkpoint_id) AS oldest, max(checkpoint_id) AS newest, count(*) AS n
+          FROM checkpoints {where} GROUP BY thread_id) AS t
+    ORDER BY newest DESC, thread_id LIMIT ?
 """
+"""Most threads have one namespace; only for those with more is the index asked again."""
 
 
 class SqliteStore:
@@ -92,12 +97,11 @@ class SqliteStore:
         )
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
-        sql = _THREADS.format(per_namespace=_PER_NAMESPACE.format(where=""))
+        sql = _THREADS.format(where="")
         yield from map(_thread, self._query(sql, [-1 if limit is None else limit]))
 
     def thread(self, thread_id: str) -> Thread | None:
-        where = f"WHERE thread_id = {_TEXT}"
-        sql = _THREADS.format(per_namespace=_PER_NAMESPACE.format(where=where))
+        sql = _THREADS.format(where=f"WHERE thread_id = {_TEXT}")
         row = next(self._query(sql, [_bind(thread_id), 1]), None)
         return None if row is None else _thread(row)
 
