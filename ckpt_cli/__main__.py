@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 
 import typer
 
-from ckpt_backends.errors import CkptError, UsageError
+from ckpt_backends.errors import CkptError, PartlyDone, UsageError
 from ckpt_cli.app import root
+from ckpt_cli.output import ReaderGone
 from ckpt_cli.session import Session
 
 
 def main() -> None:
     """Run `ckpt` with the arguments of this process and leave with its exit code."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -29,11 +37,13 @@ def run(argv: list[str]) -> int:
         return _usage(error, argv, session)
     except typer.Abort:
         return 130
-    except BrokenPipeError:
-        # Who read the answer has seen enough. Python would complain again when it flushes
-        # stdout at exit, so stdout now leads nowhere.
+    except (BrokenPipeError, ReaderGone):
+        # Python would complain again when it flushes stdout at exit, so it now leads nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        return _fail(PartlyDone(f"cannot write the answer: {reason}"), argv, session)
     except Exception as error:
         return _bug(error, session)
     finally:

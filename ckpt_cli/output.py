@@ -35,6 +35,10 @@ _ANSI: Mapping[Style, str] = {
 }
 
 
+class ReaderGone(Exception):
+    """Who read the answer has seen enough. Not an OSError, which the parser would turn into 1."""
+
+
 class Output:
     """Where the answer goes, in the format that the user chose."""
 
@@ -42,12 +46,13 @@ class Output:
         self, chosen: str, *, color: str, pager: bool, stream: TextIO | None = None
     ) -> None:
         self._stream = stream or sys.stdout
-        self._terminal = self._stream.isatty()
+        self.terminal = self._stream.isatty()
+        """Whether a person reads the answer on a terminal."""
         self._chosen = chosen
-        self._pager = pager and self._terminal
+        self._pager = pager and self.terminal
         self._color = color == "always" or (
             color == "auto"
-            and self._terminal
+            and self.terminal
             and not os.environ.get("NO_COLOR")
             and os.environ.get("TERM") != "dumb"
         )
@@ -55,7 +60,7 @@ class Output:
     @property
     def width(self) -> int:
         """Columns that a line may take; without limit where no terminal reads it."""
-        return shutil.get_terminal_size().columns if self._terminal else _UNLIMITED
+        return shutil.get_terminal_size().columns if self.terminal else _UNLIMITED
 
     @property
     def unicode(self) -> bool:
@@ -79,7 +84,7 @@ class Output:
             self._print(_json_array(rows))
         elif self._chosen == "ndjson":
             self._print(map(_json_line, rows))
-        elif self._chosen == "tsv" or (self._chosen == "auto" and not self._terminal):
+        elif self._chosen == "tsv" or (self._chosen == "auto" and not self.terminal):
             self._print(tsv_lines(rows, columns))
         else:
             lines = self._painted(table_lines(rows, columns, self.width))
@@ -106,7 +111,7 @@ class Output:
 
     def raw(self, data: bytes) -> None:
         """Write bytes as they are. Refused on a terminal, which would obey them."""
-        if self._terminal:
+        if self.terminal:
             from ckpt_backends.errors import Refused
 
             raise Refused(
@@ -121,8 +126,11 @@ class Output:
 
     def _print(self, lines: Iterable[str]) -> None:
         for line in lines:
-            self._stream.write(line)
-            self._stream.write("\n")
+            try:
+                self._stream.write(line)
+                self._stream.write("\n")
+            except BrokenPipeError:
+                raise ReaderGone from None
 
     def _page(self, lines: Iterable[str]) -> None:
         command = _pager_command() if self._pager else None

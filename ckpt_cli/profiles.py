@@ -84,6 +84,13 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, text)
 
 
+def beside(source: Path | None, url: str) -> str:
+    """A profile's URL; a relative path in it is meant from the folder of its file."""
+    if source is None or "://" in url or os.path.isabs(url):
+        return url
+    return str(source.parent / url)
+
+
 def _candidates(folder: Path) -> Iterator[Path]:
     for place in (folder, *folder.parents):
         yield place / "ckpt.toml"
@@ -109,6 +116,10 @@ def _read(path: Path) -> dict[str, object]:
 def _parse(path: Path, table: object) -> Profiles:
     if not isinstance(table, dict):
         raise UsageError(f"'{path}': ckpt's settings are not a table")
+    unknown = sorted(set(table) - {"default", "stores"})
+    if unknown:
+        hint = "known are default and [stores.NAME]"
+        raise UsageError(f"'{path}': unknown setting '{unknown[0]}'", hint=hint)
     stores = table.get("stores", {})
     default = table.get("default")
     if not isinstance(stores, dict) or not (default is None or isinstance(default, str)):

@@ -9,7 +9,7 @@ from datetime import datetime, tzinfo
 
 from ckpt_backends.errors import Ambiguous, NotFound, UsageError
 from ckpt_backends.model import Checkpoint
-from ckpt_cli.core.shortrefs import short_refs
+from ckpt_cli.core.shortrefs import SHORTEST, short_refs
 from ckpt_cli.core.times import looks_like_time, parse_time
 
 _PARENTS = re.compile(r"(?P<base>.*?)(?P<ups>(?:~\d*)+)", re.ASCII | re.DOTALL)
@@ -64,6 +64,9 @@ def _base(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
         return _tip(ref, line)
     if looks_like_time(ref):
         return as_of(parse_time(ref, now, zone), line)
+    if len(ref) < SHORTEST:
+        hint = f"did you mean step:{ref}?" if ref.isdecimal() else "give at least 4 characters"
+        raise NotFound(f"no checkpoint '{ref}' in thread '{line.thread_id}'", hint=hint)
     ids = [found.key.checkpoint_id for found in line.checkpoints]
     found = [one for one in ids if one.startswith(ref)] + [one for one in ids if one.endswith(ref)]
     return _only(list(dict.fromkeys(found)), ref, line)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import islice
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
-from ckpt_backends.errors import NotFound
+from ckpt_backends.errors import Ambiguous, NotFound
 from ckpt_backends.ids import step_of, time_of
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Thread, Write
 from ckpt_backends.protocol import Store
@@ -110,14 +111,26 @@ class ThreadReader:
         index = self.index(checkpoint_ns)
         return index[0].key.checkpoint_id if index else None
 
-    def require(self, checkpoint_ns: str) -> None:
-        """Raise `NotFound` unless the namespace has checkpoints."""
-        if checkpoint_ns not in self.namespaces:
-            there = ", ".join(f"'{ns}'" for ns in self.namespaces if ns) or "only the root"
-            raise NotFound(
-                f"no namespace '{checkpoint_ns}' in thread '{self.thread_id}'",
-                hint=f"there is {there}",
+    def namespace(self, text: str) -> str:
+        """The namespace that a text names: whole, by its beginning, or by a shell pattern.
+
+        Raises `NotFound` or `Ambiguous`.
+        """
+        if text in self.namespaces:
+            return text
+        pattern = text.removesuffix("…")
+        found = [ns for ns in self.namespaces if ns.startswith(pattern) or fnmatchcase(ns, text)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise Ambiguous(
+                f"'{text}' fits {len(found)} namespaces of thread '{self.thread_id}'",
+                hint=f"say which: {', '.join(found)}",
             )
+        there = ", ".join(f"'{ns}'" for ns in self.namespaces if ns) or "only the root"
+        raise NotFound(
+            f"no namespace '{text}' in thread '{self.thread_id}'", hint=f"there is {there}"
+        )
 
     def line(self, checkpoint_ns: str) -> refs.Line:
         """The namespace's checkpoints, for resolving a ref."""

@@ -50,9 +50,7 @@ def read_tree(
     unfold: bool,
 ) -> Tree:
     """The tree of a thread, or of one namespace of it; `say` puts a question on one line."""
-    if checkpoint_ns is not None:
-        reader.require(checkpoint_ns)
-    namespaces = reader.namespaces if checkpoint_ns is None else [checkpoint_ns]
+    namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
     index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
     skeletons = _skeletons(reader, index)
     details: dict[Key, Node] = {}

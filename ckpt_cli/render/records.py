@@ -14,7 +14,7 @@ from typing import Any
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.ids import step_of
-from ckpt_backends.model import Thread, Write
+from ckpt_backends.model import Status, Thread, Write
 from ckpt_cli.core.changes import ChannelChange, change_record
 from ckpt_cli.core.paths import Selected, format_path
 from ckpt_cli.core.tasks import Question, Task
@@ -104,7 +104,11 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
 
 def entry_record(entry: Entry) -> dict[str, Any]:
     """One checkpoint of `history`, and of `show --tree`."""
-    return {**moment_record(entry.moment, entry.children), "depth": entry.depth}
+    moment = entry.moment
+    record = moment_record(moment, entry.children)
+    # A step that others followed is past: nothing of it is pending any more.
+    passed = moment.status is Status.PENDING and entry.children
+    return {**record, "depth": entry.depth, "state": None if passed else moment.status}
 
 
 def show_record(found: View) -> dict[str, Any]:
