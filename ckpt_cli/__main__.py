@@ -9,8 +9,8 @@ from io import TextIOWrapper
 import typer
 
 from ckpt_backends.errors import CkptError, PartlyDone, UsageError
+from ckpt_cli import ReaderGone
 from ckpt_cli.app import root
-from ckpt_cli.output import ReaderGone
 from ckpt_cli.session import Session
 
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, TextIO
 
+from ckpt_cli import ReaderGone
 from ckpt_cli.render.lines import Line, Style
 from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
 from ckpt_cli.render.text import safe_json, safe_text
@@ -33,10 +34,6 @@ _ANSI: Mapping[Style, str] = {
     "time": "2",
     "node": "36",
 }
-
-
-class ReaderGone(Exception):
-    """Who read the answer has seen enough. Not an OSError, which the parser would turn into 1."""
 
 
 class Output:

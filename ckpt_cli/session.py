@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
-from ckpt_cli import diagnostics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,6 +125,8 @@ class Session:
     def note(self, text: str) -> None:
         """Print a remark on stderr, unless the user asked for quiet."""
         if not self.settings.get("quiet"):
+            from ckpt_cli import diagnostics
+
             diagnostics.note(text)
 
     def close(self) -> None:

@@ -184,10 +184,10 @@ class ThreadReader:
             body=True,
             metadata=True,
         )
-        wanted = {one.key.checkpoint_id for one in self.index(checkpoint_ns)}
-        if checkpoint_ids is not None:
-            wanted = wanted.intersection(checkpoint_ids)
-        pending = iter(sorted(wanted, reverse=True))
+        wanted = checkpoint_ids
+        if wanted is None:
+            wanted = [one.key.checkpoint_id for one in self.index(checkpoint_ns)]
+        pending = iter(sorted(set(wanted), reverse=True))
         writes: dict[str, list[Write]] = {}
         for checkpoint in stream:
             checkpoint_id = checkpoint.key.checkpoint_id

@@ -132,8 +132,9 @@ def _details(store: Store, thread: Thread, lessons: Lessons) -> Details:
     if thread.head is None:
         return Details(Status.EMPTY, None, size)
     try:
-        head = ThreadReader(store, thread.thread_id, lessons).moment("", thread.head)
-    except NotFound:  # Such an id is not text, so it can be listed and not looked up.
+        reader = ThreadReader(store, thread.thread_id, lessons)
+        head = next(reader.moments("", [thread.head]))
+    except (NotFound, StopIteration):  # Such an id is not text: listed, and not looked up.
         return Details(Status.UNKNOWN, None, size)
     return Details(head.status, head, size)
 
