@@ -15,6 +15,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, TextIO
 
+from ckpt_backends.errors import PartlyDone
 from ckpt_cli import ReaderGone
 from ckpt_cli.render.lines import Line, Style
 from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
@@ -34,6 +35,9 @@ _ANSI: Mapping[Style, str] = {
     "time": "2",
     "node": "36",
 }
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=2)
 
 
 class Output:
@@ -97,7 +101,8 @@ class Output:
     ) -> None:
         """Print one thing: as JSON, as text, or its parts as TSV when that is asked for."""
         if self._chosen == "json":
-            self._print([safe_json(json.dumps(record(), ensure_ascii=False, indent=2))])
+            pieces = _ENCODER.iterencode(record())
+            self._write(chain(map(safe_json, pieces), ["\n"]))
         elif self._chosen == "ndjson":
             found = record()
             self._print(map(_json_line, found if isinstance(found, list) else [found]))
@@ -122,12 +127,17 @@ class Output:
         return map(paint, lines)
 
     def _print(self, lines: Iterable[str]) -> None:
-        for line in lines:
+        self._write(f"{line}\n" for line in lines)
+
+    def _write(self, pieces: Iterable[str]) -> None:
+        for piece in pieces:
             try:
-                self._stream.write(line)
-                self._stream.write("\n")
+                self._stream.write(piece)
             except BrokenPipeError:
                 raise ReaderGone from None
+            except OSError as error:
+                reason = (error.strerror or str(error)).lower()
+                raise PartlyDone(f"cannot write the answer: {reason}") from error
 
     def _page(self, lines: Iterable[str]) -> None:
         command = _pager_command() if self._pager else None
@@ -171,7 +181,7 @@ def _wait(pager: subprocess.Popen[str]) -> None:
 
 
 def _json_line(record: Any) -> str:
-    return safe_json(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
+    return safe_json(json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
 
 def _json_array(rows: Iterable[Record]) -> Iterator[str]:

@@ -109,7 +109,7 @@ def _read(path: Path) -> dict[str, object]:
         raise UsageError(f"cannot read '{path}': no such file") from None
     except OSError as error:
         raise UsageError(f"cannot read '{path}': {(error.strerror or '').lower()}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read '{path}': {error}") from error
 
 
@@ -127,11 +127,15 @@ def _parse(path: Path, table: object) -> Profiles:
     return Profiles(path, default, {name: _profile(path, name, it) for name, it in stores.items()})
 
 
+def _param(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _profile(path: Path, name: str, table: object) -> Profile:
     if not isinstance(table, dict) or not isinstance(table.get("url"), str):
         raise UsageError(
             f"'{path}': profile '{name}' has no url",
             hint=f'write [stores.{name}] and url = "agent.db"',
         )
-    params = {key: str(value) for key, value in table.items() if key != "url"}
+    params = {key: _param(value) for key, value in table.items() if key != "url"}
     return Profile(name, table["url"], params)

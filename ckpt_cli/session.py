@@ -83,7 +83,7 @@ class Session:
         from ckpt_cli.profiles import beside, expand
 
         params: dict[str, str] = {}
-        if "://" not in name and not Path(name).exists() and name in self.profiles.stores:
+        if "://" not in name and not os.path.exists(name) and name in self.profiles.stores:
             profile = self.profiles.stores[name]
             name = beside(self.profiles.source, expand(profile.url, os.environ))
             params = {key: expand(value, os.environ) for key, value in profile.params.items()}
@@ -99,7 +99,10 @@ class Session:
             from ckpt_backends.registry import open_store
 
             self._store = self._opened(open_store)
-            for text in self._store.describe().notes:
+            info = self._store.describe()
+            if self.settings.get("verbose"):
+                self.note(f"{info.url}: {info.layout}, {info.saver}, {info.engine}")
+            for text in info.notes:
                 self.note(text)
         return self._store
 

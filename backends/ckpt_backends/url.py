@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from ckpt_backends.errors import UsageError
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+_PLAIN = re.compile(r"[\w.-]*", re.ASCII)
 _PRINTABLE_PARAMS = frozenset({"layout", "copy"})
 """Query parameters whose values are shown. All others may hold a secret and are masked."""
 
@@ -42,7 +43,14 @@ def parse_url(text: str) -> StoreUrl:
         raise UsageError("the store's name is empty", hint="give a file or URL: -s agent.db")
     if _SCHEME.match(text) is None:
         return StoreUrl("sqlite", text, raw=text)
-    parts = urlsplit(text)
+    if "\0" in text:
+        raise UsageError("the store's name holds a NUL character")
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise UsageError(f"'{printable(text)}' is not a URL: {error}") from None
+    if "\0" in unquote(parts.path):
+        raise UsageError("the store's name holds a NUL character")
     return StoreUrl(
         scheme=parts.scheme.lower(),
         path=unquote((parts.netloc + parts.path).removeprefix("/")),
@@ -54,19 +62,22 @@ def parse_url(text: str) -> StoreUrl:
 def printable(text: str) -> str:
     """The URL with user, host, port and path kept, and every secret as `***`.
 
-    Works by an allow-list: a query parameter that is not known to be harmless is masked.
+    Works by an allow-list: a query parameter that is not known to be harmless is masked. A
+    password may itself hold `/`, `?`, `#` and `@`, so all up to the last `@` is the user's.
     """
     if _SCHEME.match(text) is None:
         return text
     scheme, _, rest = text.partition("://")
-    rest, _, query = rest.partition("?")
-    authority, slash, path = rest.partition("/")
-    user, at, host = authority.rpartition("@")
+    before, _, query = rest.partition("?")
+    if "@" in query:  # of a password
+        before, query = rest, ""
+    user, at, place = before.rpartition("@")
     if at:
         name, colon, _ = user.partition(":")
-        authority = f"{name}{':***' if colon else ''}@{host}"
+        place = f"{name}{':***' if colon else ''}@{place}"
+    place = place.partition("?")[0].partition("#")[0]
     shown = [
-        f"{key}={value if key in _PRINTABLE_PARAMS else '***'}"
+        f"{key}={value if key in _PRINTABLE_PARAMS and _PLAIN.fullmatch(value) else '***'}"
         for key, value in parse_qsl(query, keep_blank_values=True)
     ]
-    return f"{scheme}://{authority}{slash}{path}" + (f"?{'&'.join(shown)}" if shown else "")
+    return f"{scheme}://{place}" + (f"?{'&'.join(shown)}" if shown else "")

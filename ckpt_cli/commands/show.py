@@ -93,7 +93,8 @@ def show(
     elif path is not None:
         _show_path(session, target, path)
     else:
-        _show_state(session, view(target, channel), writes, metadata)
+        found = view(target, channel, writes=writes or session.output.machine)
+        _show_state(session, found, writes, metadata)
 
 
 def _show_tree(

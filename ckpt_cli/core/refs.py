@@ -12,7 +12,7 @@ from ckpt_backends.model import Checkpoint
 from ckpt_cli.core.shortrefs import SHORTEST, short_refs
 from ckpt_cli.core.times import looks_like_time, parse_time
 
-_PARENTS = re.compile(r"(?P<base>.*?)(?P<ups>(?:~\d*)+)", re.ASCII | re.DOTALL)
+_PARENTS = re.compile(r"(?P<base>.*?)(?P<ups>(?:~\d{0,9})+)", re.ASCII | re.DOTALL)
 _SHOWN_CANDIDATES = 8
 
 
@@ -39,6 +39,11 @@ def split_target(text: str, exists: Callable[[str], bool]) -> tuple[str, str | N
         return text, None
     thread_id, _, ref = text.rpartition("@")
     return (thread_id, ref) if thread_id and ref else (text, None)
+
+
+def is_ref(text: str) -> bool:
+    """Whether a text can only be meant as a ref, even if a thread has that name."""
+    return text == "head" or text.startswith(("~", "head~", "step:", "tip:"))
 
 
 def resolve(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
@@ -120,7 +125,8 @@ def _up(start: str, count: int, ref: str, line: Line) -> str:
     here = start
     for done in range(count):
         parent = parents.get(here)
-        if parent is None or parent not in parents:
+        # More steps than there are checkpoints lead in a circle.
+        if parent is None or parent not in parents or done == len(parents):
             raise NotFound(
                 f"no '{ref}' in thread '{line.thread_id}'",
                 hint=f"only {done} of {count} parents are stored",

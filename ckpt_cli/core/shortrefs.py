@@ -13,6 +13,8 @@ from itertools import pairwise
 from ckpt_cli.core.times import looks_like_time
 
 SHORTEST = 4
+_TRIED = 64
+"""So many lengths are tried before an id is left whole, since each takes time of its own."""
 _OTHER_REF = re.compile(
     r"\d{1,5}"  # a year, a step; a longer number is taken for neither
     r"|head|(?:step|tip):.*"
@@ -47,7 +49,7 @@ def _common(left: str, right: str) -> int:
 
 
 def _readable(full: str, length: int, ordered: list[str]) -> str:
-    for size in range(length, len(full)):
+    for size in range(length, min(length + _TRIED, len(full))):
         ref = full[-size:]
         other = looks_like_time(ref) or _OTHER_REF.fullmatch(ref)
         if not other and not _begins_another(ref, full, ordered):

@@ -89,6 +89,10 @@ def find_two(
         return one, None
 
     def other(text: str) -> Target:
+        if refs.is_ref(text):
+            return find_checkpoint(
+                store, Words(one.reader.thread_id, text, words.ns), now, zone, note
+            )
         whole, ref = refs.split_target(text, lambda known: store.thread(known) is not None)
         if ref is None and store.thread(whole) is None:
             whole, ref = one.reader.thread_id, text

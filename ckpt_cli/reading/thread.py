@@ -16,6 +16,7 @@ from ckpt_backends.ids import step_of, time_of
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Thread, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
+from ckpt_cli.core.attribution import subgraph_calls
 from ckpt_cli.core.channels import delta_channels, is_state, state_values, unwrap
 from ckpt_cli.core.reducers import fold
 from ckpt_cli.core.state import (
@@ -29,6 +30,7 @@ from ckpt_cli.core.tasks import CONTROL, Step, learn, plan_step, status_of
 from ckpt_cli.core.triggers import SENDS
 from ckpt_cli.reading.lessons import Lessons
 
+_FIRST_YEAR, _LAST_YEAR = 1, 9999
 _AT_ONCE = 200
 """Checkpoints whose writes are fetched with one query."""
 
@@ -160,9 +162,9 @@ class ThreadReader:
                 times[one.key.checkpoint_id] = moment_time(one.key.checkpoint_id, read_body(one))
         return times
 
-    def moment(self, checkpoint_ns: str, checkpoint_id: str) -> Moment:
-        """One checkpoint with all its writes. Raises `NotFound`."""
-        for found in self.moments(checkpoint_ns, [checkpoint_id], values=True):
+    def moment(self, checkpoint_ns: str, checkpoint_id: str, *, values: bool = False) -> Moment:
+        """One checkpoint; `values` as in `moments`. Raises `NotFound`."""
+        for found in self.moments(checkpoint_ns, [checkpoint_id], values=values):
             return found
         raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
 
@@ -224,10 +226,14 @@ class ThreadReader:
             parent_writes=parent_writes,
             learned_thread=lambda: self._learned_thread,
             learned_store=lambda: self._lessons.readers,
-            sub_namespaces=lambda: self.namespaces,
+            calls=lambda: self._calls.get(checkpoint.key.checkpoint_ns, {}),
             delta_channels=delta_channels(metadata),
         )
         return Moment(checkpoint, body, metadata, writes, step)
+
+    @cached_property
+    def _calls(self) -> Mapping[str, Mapping[str, str]]:
+        return subgraph_calls(self.namespaces)
 
     @cached_property
     def _learned_thread(self) -> Mapping[str, Collection[str]]:
@@ -249,11 +255,34 @@ class ThreadReader:
         for name, value, reducer in self._rebuild(moment.checkpoint, missing):
             values[name] = value
             rebuilt[name] = f"rebuilt (assumed {reducer})"
-        for name, writes in _null_writes(moment).items():
+        for name, writes in self._null_writes(moment).items():
             if channels is None or name in channels:
                 values[name], reducer = fold(values.get(name), writes)
-                rebuilt[name] = f"with the caller's writes (assumed {reducer})"
+                earlier = f"{rebuilt[name]}, " if name in rebuilt else ""
+                rebuilt[name] = f"{earlier}with the caller's writes (assumed {reducer})"
         return State(dict(sorted(values.items())), rebuilt)
+
+    def _null_writes(self, moment: Moment) -> dict[str, list[Value]]:
+        """What the caller wrote to state channels with `Command(update=...)`, by channel."""
+        names = {
+            write.channel
+            for write in moment.writes
+            if write.task_id == NULL_TASK_ID and is_state(write.channel, moment.body)
+        }
+        grouped: dict[str, list[Value]] = {}
+        if not names:
+            return grouped
+        key = moment.key
+        for write in self.store.writes(
+            self.thread_id,
+            checkpoint_ns=key.checkpoint_ns,
+            checkpoint_ids=[key.checkpoint_id],
+            channels=names,
+            values=True,
+        ):
+            if write.task_id == NULL_TASK_ID and write.value is not None:
+                grouped.setdefault(write.channel, []).append(decode(write.value))
+        return grouped
 
     def _delta_channels(self, moment: Moment) -> set[str]:
         """DeltaChannels of this checkpoint's namespace that may have no stored value here."""
@@ -327,17 +356,6 @@ class ThreadReader:
         ]
 
 
-def _null_writes(moment: Moment) -> dict[str, list[Value]]:
-    """What the caller wrote to state channels with `Command(update=...)`, by channel."""
-    grouped: dict[str, list[Value]] = {}
-    for write in moment.writes:
-        if write.task_id != NULL_TASK_ID or not is_state(write.channel, moment.body):
-            continue
-        if write.value is not None:
-            grouped.setdefault(write.channel, []).append(decode(write.value))
-    return grouped
-
-
 def moment_time(checkpoint_id: str, body: Body) -> datetime | None:
     """When a checkpoint was made: from its id, else from the body's `ts`."""
     at = time_of(checkpoint_id)
@@ -347,4 +365,6 @@ def moment_time(checkpoint_id: str, body: Body) -> datetime | None:
         found = datetime.fromisoformat(body.ts)
     except ValueError:
         return None
-    return found if found.tzinfo is not None else None
+    # Times at the ends of the calendar have no place in every zone.
+    sane = found.tzinfo is not None and _FIRST_YEAR < found.year < _LAST_YEAR
+    return found if sane else None

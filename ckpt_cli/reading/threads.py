@@ -27,11 +27,21 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
+class Head:
+    """What is kept of a thread's head; its values are not."""
+
+    step: int | None
+    source: str | None
+    parent: str | None
+    metadata: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
 class Details:
     """What reading a thread's head tells beyond the index."""
 
     status: Status
-    head: Moment | None
+    head: Head | None
     bytes: int
 
 
@@ -136,7 +146,8 @@ def _details(store: Store, thread: Thread, lessons: Lessons) -> Details:
         head = next(reader.moments("", [thread.head]))
     except (NotFound, StopIteration):  # Such an id is not text: listed, and not looked up.
         return Details(Status.UNKNOWN, None, size)
-    return Details(head.status, head, size)
+    facts = Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata)
+    return Details(head.status, facts, size)
 
 
 def _fits(details: Details, wanted: Selection) -> bool:
@@ -176,7 +187,7 @@ def _order(row: Row, sort: Sort) -> tuple[Any, ...]:
         "id": 0,
         "checkpoints": -thread.checkpoints,
         "namespaces": -thread.namespaces,
-        "step": -((details.head.number if details and details.head else None) or 0),
+        "step": -((details.head.step if details and details.head else None) or 0),
         "bytes": -(details.bytes if details else 0),
     }
     return keys[sort], thread.thread_id
@@ -187,6 +198,7 @@ class Summary:
     """One thread as a whole."""
 
     row: Row
+    head: Moment | None
     size: ThreadSize
     in_namespaces: tuple[NamespaceSummary, ...]
 
@@ -205,7 +217,9 @@ class NamespaceSummary:
 def summarize(store: Store, thread_id: str) -> Summary:
     """Everything that the index and the head tell of a thread. Raises `NotFound`."""
     reader = ThreadReader(store, thread_id)
+    head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
     return Summary(
+        head=head,
         row=Row(reader.thread, _details(store, reader.thread, Lessons(store))),
         size=store.size(thread_id),
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces),

@@ -25,10 +25,13 @@ class View:
     is_head: bool
 
 
-def view(target: Target, channels: Collection[str] | None = None) -> View:
-    """Everything of a checkpoint; with `channels`, only these values. Raises `NotFound`."""
+def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> View:
+    """A checkpoint; with `channels`, only these values; with `writes`, the values of its writes.
+
+    Raises `NotFound`.
+    """
     reader = target.reader
-    moment = reader.moment(target.checkpoint_ns, target.checkpoint_id)
+    moment = reader.moment(target.checkpoint_ns, target.checkpoint_id, values=writes)
     state = reader.state(moment, channels)
     if channels is not None:
         state = State(_chosen(moment, state, channels), state.rebuilt)

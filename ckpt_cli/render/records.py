@@ -57,9 +57,9 @@ def thread_record(row: Row) -> dict[str, Any]:
     record["status"] = row.details.status
     record["bytes"] = row.details.bytes
     if head is not None:
-        record["step"] = head.number
+        record["step"] = head.step
         record["source"] = head.source
-        record["parent"] = head.checkpoint.parent_checkpoint_id
+        record["parent"] = head.parent
         record["metadata"] = values_record(head.metadata)
     return record
 
@@ -90,10 +90,12 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
         "next": _names(step.next),
         "waiting": _names(step.waiting),
         "status": moment.status,
-        "tasks": [task_record(task) for task in step.tasks],
+        "tasks": [task_record(task) for task in (*step.tasks, *step.others)],
         "metadata": values_record(moment.metadata),
         "interrupts": [
-            question_record(question) for task in step.tasks for question in task.questions
+            question_record(question)
+            for task in (*step.tasks, *step.others)
+            for question in task.questions
         ],
         "children": list(children),
         "write_count": len(moment.writes),
@@ -117,7 +119,7 @@ def show_record(found: View) -> dict[str, Any]:
     del record["write_count"]
     record["values"] = values_record(found.state.values)
     record["rebuilt"] = dict(found.state.rebuilt)
-    record["versions"] = dict(found.moment.body.versions)
+    record["versions"] = values_record(found.moment.body.versions)
     record["writes"] = [write_record(placed) for placed in found.writes]
     return record
 
@@ -139,11 +141,10 @@ def picked_rows(found: Sequence[Selected]) -> list[dict[str, Any]]:
 def summary_record(found: Summary) -> dict[str, Any]:
     """One thread of `threads show`."""
     record = thread_record(found.row)
-    head = found.row.details.head if found.row.details is not None else None
-    if head is not None:
+    if found.head is not None:
         record |= {
             key: value
-            for key, value in moment_record(head, []).items()
+            for key, value in moment_record(found.head, []).items()
             if key in {"next", "waiting", "interrupts", "tasks"}
         }
     record["writes"] = found.size.writes

@@ -8,6 +8,7 @@ from typing import cast
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
+from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.paths import Selected, format_path
 from ckpt_cli.core.write_view import Placed
 from ckpt_cli.reading.view import View
@@ -99,18 +100,9 @@ def _writes(writes: Sequence[Placed], width: int) -> Iterator[Line]:
     yield line((f"writes  {len(writes)}", "head"))
     for placed in writes:
         write = placed.write
-        node = safe_text(placed.node) if placed.node is not None else "?"
-        if placed.node is None and write.task_id.strip("0-") == "":
-            node = "(caller)"
-        start = f"  {node}  {safe_text(write.channel)}  "
-        room = max(width - len(start) - 14, 20)
-        value = "" if write.value is None else summary(decode(write.value), min(room, 200))
-        yield line(
-            "  ",
-            (node, "node"),
-            "  ",
-            (safe_text(write.channel), "head"),
-            "  ",
-            value,
-            (f"  {size(write.size)}", "dim"),
-        )
+        who = "(caller)" if write.task_id == NULL_TASK_ID else safe_text(placed.node or "?")
+        channel = safe_text(write.channel)
+        room = width - cell_len(who) - cell_len(channel) - _SIZE_CELLS
+        value = "" if write.value is None else summary(decode(write.value), max(room, _INDENT))
+        spans: list[Span | str] = ["  ", (who, "node"), "  ", (channel, "head"), "  ", value]
+        yield line(*spans, (f"  {size(write.size)}", "dim"))

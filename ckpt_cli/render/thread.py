@@ -72,8 +72,8 @@ def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> It
     yield line(("thread ", "dim"), (safe_text(thread.thread_id), "head"))
     if details is not None:
         yield from field("status", details.status, width, STATUS_STYLES[details.status])
-        if details.head is not None:
-            yield from head_lines(details.head, width)
+    if found.head is not None:
+        yield from head_lines(found.head, width)
     for name, moment in (("first", thread.first_at), ("last", thread.last_at)):
         if moment is not None:
             yield from field(name, f"{when(moment, now, zone)}  ({age(moment, now)} ago)", width)

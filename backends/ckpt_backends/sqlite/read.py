@@ -135,6 +135,7 @@ class SqliteStore:
         query = _Query(
             f"SELECT {', '.join(columns)} FROM checkpoints",
             " ORDER BY checkpoint_ns, checkpoint_id DESC",
+            newest_first=True,
         )
         rows = self._of_thread(query, thread_id, checkpoint_ns, checkpoint_ids)
         for ns, checkpoint_id, parent, tag, stored, meta in rows:
@@ -168,6 +169,7 @@ class SqliteStore:
         query = _Query(
             f"SELECT {', '.join(columns)} FROM writes",
             f"{only} ORDER BY checkpoint_ns, checkpoint_id, path, task_id, idx",
+            False,
             bound,
             [_bind(name) for name in channels or ()],
         )
@@ -190,7 +192,7 @@ class SqliteStore:
         checkpoint_ns: str | None,
         checkpoint_ids: Collection[str] | None,
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows of a thread, in chunks of ids, newest first, where ids are asked for."""
+        """Rows of a thread; where ids are asked for, in chunks of them that keep the order."""
         where, bound = f"thread_id = {_TEXT}", [*query.before, _bind(thread_id)]
         if checkpoint_ns is not None:
             where += f" AND checkpoint_ns = {_TEXT}"
@@ -199,7 +201,11 @@ class SqliteStore:
             sql = f"{query.select} WHERE {where}{query.rest}"
             yield from self._query(sql, [*bound, *query.after])
             return
-        for ids in _chunks(sorted(set(checkpoint_ids), reverse=True), _IDS_PER_QUERY):
+        if checkpoint_ns is None and len(checkpoint_ids) > _IDS_PER_QUERY:
+            for ns in self.namespaces(thread_id):
+                yield from self._of_thread(query, thread_id, ns, checkpoint_ids)
+            return
+        for ids in _chunks(sorted(set(checkpoint_ids), reverse=query.newest_first), _IDS_PER_QUERY):
             sql = f"{query.select} WHERE {where} AND checkpoint_id IN ({_texts(ids)}){query.rest}"
             yield from self._query(sql, [*bound, *map(_bind, ids), *query.after])
 
@@ -262,6 +268,8 @@ class _Query:
     select: str
     rest: str
     """What follows the conditions on thread, namespace and ids."""
+    newest_first: bool
+    """Order of the ids, where they take several queries."""
     before: Sequence[bytes] = ()
     """Values bound in `select`."""
     after: Sequence[bytes] = ()
@@ -273,7 +281,10 @@ def _texts(values: Collection[str]) -> str:
 
 
 def _bind(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate, which SQLite cannot hold: it matches nothing
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _decode_text(data: bytes) -> str:

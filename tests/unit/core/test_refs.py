@@ -84,9 +84,16 @@ def test_an_id_that_looks_like_another_ref_is_that_id() -> None:
         assert resolve(one, line(odd, "~1"), NOW, UTC) == one
 
 
-def test_a_parent_that_leads_in_a_circle_is_followed_as_often_as_asked() -> None:
+@pytest.mark.parametrize("ref", ["first~3", "first~999999999", "first~999999999~999999999"])
+def test_a_parent_that_leads_in_a_circle_is_not_followed_for_ever(ref: str) -> None:
     circle: dict[str, str | None] = {"first": "second", "second": "first"}
-    assert resolve("first~3", line(circle, "second"), NOW, UTC) == "second"
+    with pytest.raises(NotFound):
+        resolve(ref, line(circle, "second"), NOW, UTC)
+
+
+def test_a_number_of_parents_may_have_too_many_digits() -> None:
+    with pytest.raises(NotFound):
+        resolve(f"head~{'9' * 5_000}", line(), NOW, UTC)
 
 
 @pytest.mark.parametrize(
