@@ -38,6 +38,8 @@ _ANSI: Mapping[Style, str] = {
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=2)
+_LINE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+"""Made once: `json.dumps` makes one for each record."""
 
 
 class Output:
@@ -181,7 +183,7 @@ def _wait(pager: subprocess.Popen[str]) -> None:
 
 
 def _json_line(record: Any) -> str:
-    return safe_json(json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    return safe_json(_LINE_ENCODER.encode(record))
 
 
 def _json_array(rows: Iterable[Record]) -> Iterator[str]:

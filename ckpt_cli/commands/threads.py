@@ -86,6 +86,7 @@ def list_(
         wanted,
         sort=sort,
         details=details,
+        limit=None if everything else limit,
         watch=partial(progress, total=None, label="reading heads"),
     )
     more = False

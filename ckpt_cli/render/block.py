@@ -81,7 +81,7 @@ def _flat(value: Value, room: int) -> str | None:
 
 
 def _room_left(value: Value, room: int) -> int:
-    """What a value leaves of some room if it takes the least; negative if too small, or for keys."""
+    """What a value leaves of some room at least taken; negative if too small or if it has keys."""
     inner = value.payload if isinstance(value, Tagged) else value
     length = len(inner) if isinstance(inner, str | bytes | list) else 1
     if max(length, 1) > room or (isinstance(value, str) and "\n" in value):

@@ -9,23 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.ids import step_of
 from ckpt_backends.model import Status, Thread, Write
-from ckpt_cli.core.changes import ChannelChange, change_record
-from ckpt_cli.core.paths import Selected, format_path
-from ckpt_cli.core.tasks import Question, Task
-from ckpt_cli.core.write_view import Placed
-from ckpt_cli.reading.history import Entry
-from ckpt_cli.reading.interrupts import Waiting
-from ckpt_cli.reading.stores import Found
-from ckpt_cli.reading.thread import Moment
-from ckpt_cli.reading.threads import Row, Summary
-from ckpt_cli.reading.view import View
 from ckpt_cli.render.units import iso
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.changes import ChannelChange
+    from ckpt_cli.core.paths import Selected
+    from ckpt_cli.core.tasks import Question, Task
+    from ckpt_cli.core.write_view import Placed
+    from ckpt_cli.reading.history import Entry
+    from ckpt_cli.reading.interrupts import Waiting
+    from ckpt_cli.reading.stores import Found
+    from ckpt_cli.reading.thread import Moment
+    from ckpt_cli.reading.threads import Row, Summary
+    from ckpt_cli.reading.view import View
 
 
 def store_record(found: Found) -> dict[str, Any]:
@@ -135,6 +137,8 @@ def channel_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 def picked_rows(found: Sequence[Selected]) -> list[dict[str, Any]]:
     """What `show --path` found, one row a place."""
+    from ckpt_cli.core.paths import format_path
+
     return [{"path": format_path(one.path), "value": to_json(one.value)} for one in found]
 
 
@@ -172,6 +176,8 @@ def diff_record(
     before: Moment | None, after: Moment, changes: Mapping[str, ChannelChange]
 ) -> dict[str, Any]:
     """The answer of `diff`."""
+    from ckpt_cli.core.changes import change_record
+
     return {
         "from": None if before is None else _key_record(before),
         "to": _key_record(after),
@@ -181,6 +187,8 @@ def diff_record(
 
 def change_rows(changes: Mapping[str, ChannelChange]) -> Iterator[dict[str, Any]]:
     """The answer of `diff`, one row an operation; a channel that came or went is one too."""
+    from ckpt_cli.core.changes import change_record
+
     for name, change in changes.items():
         record = change_record(change)
         ops = record.pop("ops") or [record]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING
 
 from ckpt_backends.model import Status
-from ckpt_cli.reading.thread import Moment
-from ckpt_cli.reading.threads import Summary
 from ckpt_cli.render.cells import wrap
 from ckpt_cli.render.lines import Line, Style, line
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.units import age, size, when
 from ckpt_cli.render.value import counted, summary
+
+if TYPE_CHECKING:
+    from ckpt_cli.reading.thread import Moment
+    from ckpt_cli.reading.threads import Summary
 
 _LABEL = 9
 """Cells of a fact's name."""

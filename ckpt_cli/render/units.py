@@ -37,7 +37,7 @@ def age(moment: datetime, now: datetime) -> str:
 
 def iso(moment: datetime) -> str:
     """A time in UTC as ISO 8601 with microseconds, for JSON."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _span(seconds: int) -> str:

