@@ -14,7 +14,7 @@ from ckpt_cli.render.value import key_text, message_label, summary
 _TEXT_BLOCK = {"type", "text"}
 _UNLIMITED = 1 << 30
 _SMALL = 10_000
-"""Nothing of more parts and characters is put on one line, however long that may be."""
+"""No list of more parts and characters is put on one line, however long that may be."""
 
 
 def block(value: Value, indent: int, width: int) -> Iterator[str]:
@@ -73,15 +73,15 @@ def _item(value: Value, width: int) -> Iterator[str]:
 
 def _flat(value: Value, room: int) -> str | None:
     """The whole of a small value on one line; None if it has keys or does not fit."""
-    # Counted before it is written out, since all that holds the value asks for it again.
-    if _room_left(value, min(room, _SMALL)) < 0:
+    # Counted before it is written out, since every list around a list asks for it again.
+    if _room_left(value, room if isinstance(value, str | bytes) else min(room, _SMALL)) < 0:
         return None
     text = summary(value, _UNLIMITED)
     return text if cell_len(text) <= room else None
 
 
 def _room_left(value: Value, room: int) -> int:
-    """What a value leaves of some room at least taken; negative if too small or if it has keys."""
+    """The room that a value leaves at best; negative if there is too little, or if it has keys."""
     inner = value.payload if isinstance(value, Tagged) else value
     length = len(inner) if isinstance(inner, str | bytes | list) else 1
     if max(length, 1) > room or (isinstance(value, str) and "\n" in value):

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from ckpt_cli.reading.view import View
 
 
+_STEPS_IN_ID = 8000
+"""A checkpoint id holds a step of 14 bits with its sign, up to 8191."""
+
+
 def store_record(found: Found) -> dict[str, Any]:
     """One store of `stores`."""
     record: dict[str, Any] = {"name": found.name, "url": found.url}
@@ -70,12 +74,19 @@ def _from_index(thread: Thread) -> dict[str, Any]:
     return {
         "thread_id": thread.thread_id,
         "head": thread.head,
-        "step": None if thread.head is None else step_of(thread.head),
+        "step": _step_from_index(thread),
         "first_at": _time(thread.first_at),
         "last_at": _time(thread.last_at),
         "checkpoints": thread.checkpoints,
         "namespaces": thread.namespaces,
     }
+
+
+def _step_from_index(thread: Thread) -> int | None:
+    """The step in the head's id, unless the thread may have more steps than fit there."""
+    if thread.head is None or thread.checkpoints > _STEPS_IN_ID:
+        return None
+    return step_of(thread.head)
 
 
 def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:

@@ -424,10 +424,10 @@ def test_calls_are_told_apart_by_the_namespace_that_made_them() -> None:
 
 
 def test_thousands_of_calls_cost_a_checkpoint_nothing() -> None:
-    calls = subgraph_calls([f"child:{n}" for n in range(8_000)])[""]
+    calls = subgraph_calls([f"child:{n}" for n in range(6_000)])[""]
     at = body({"branch:to:child": None})
     sources = Sources()
-    for n in range(8_000):
+    for n in range(6_000):
         found = plan_step(
             KEY,
             at,

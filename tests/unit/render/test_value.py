@@ -319,6 +319,11 @@ def test_much_inside_of_many_lists_is_not_written_out_for_each(item: Value, widt
     assert len(list(islice(block(value, 0, width), 200))) == 200
 
 
+def test_a_long_text_is_on_one_line_if_that_is_long_enough() -> None:
+    text = "x" * 50_000
+    assert list(block({"k": text}, 0, 1_000_000)) == [f"k: {text}"]
+
+
 def test_a_list_of_numbers_is_on_one_line_if_that_is_long_enough() -> None:
     numbers: list[Value] = [0.123456789] * 4_000
     (text,) = block([numbers], 0, 1_000_000)
