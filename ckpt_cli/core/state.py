@@ -30,6 +30,24 @@ class Body:
     problem: Opaque | None = None
     """Set where the body could not be read at all."""
 
+    @property
+    def is_javascript(self) -> bool:
+        """Whether LangGraph.js wrote it; its `v` 1 is the Python libraries' 4 but for Sends.
+
+        `Date.toISOString` ends in Z, Python's `isoformat` in an offset.
+        """
+        return self.ts is not None and self.ts.endswith("Z")
+
+    @property
+    def has_sends(self) -> bool:
+        """Whether pending Sends are an ordinary channel; before, they were stored apart."""
+        return self.v >= 4
+
+    @property
+    def names_edges(self) -> bool:
+        """Whether edges have channels of their own; before, each node had one for itself."""
+        return self.v >= 4 or self.is_javascript
+
 
 def read_body(checkpoint: Checkpoint) -> Body:
     """The body of a checkpoint that was loaded with `body=True`."""
