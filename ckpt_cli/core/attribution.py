@@ -169,7 +169,8 @@ class Attribution:
     def _node_ids(self, run: Run, channels: Nodes) -> Iterator[str]:
         if self._origin is not None and run.node is not None and self._budget > 0:
             # A StateGraph's node always has this trigger, even if nobody ever wrote to it.
-            named = {f"branch:to:{run.node}"} if self._body.v > 1 else set()
+            is_named = self._body.v > 1 or self._body.is_javascript
+            named = {f"branch:to:{run.node}"} if is_named else set()
             known = {*channels.get(run.node, ()), *run.fired, *named}
             triggers = task_ids.trigger_sets(known, run.fired)
             for found in task_ids.pull_ids(self._origin, run.node, triggers, len(self.sends)):

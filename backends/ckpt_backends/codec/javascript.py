@@ -27,7 +27,7 @@ def revive(fields: dict[Any, Any]) -> Value:
     return None
 
 
-def _constructor(name: str, method: Value, args: list[Value]) -> Value:
+def _constructor(name: str, method: Any, args: list[Any]) -> Value:
     match name, method, args:
         case "Set", None, [list(members)]:
             return Tagged(_SET, members)
