@@ -182,11 +182,10 @@ def _code(marker: str) -> Iterator[tuple[str, str, bytes]]:
     yield "lc 1 secret", "json", _json({"lc": 1, "type": "secret", "id": ["PATH"]})
     yield "lc id of other things", "json", _json(kwargs | {"id": [["os"], {"a": 1}, None]})
     yield "lc id is text", "json", _json(kwargs | {"id": "os.mkdir"})
-    for name in ("Function", "constructor", "__proto__", "Set", "Map", "Error", "Uint8Array"):
-        envelope = {"lc": 2, "type": "constructor", "id": [name], "kwargs": {}}
-        yield f"js {name}", "json", _json(envelope | {"args": [f"mkdir('{marker}')"]})
-        call = {"method": "constructor", "args": [[marker]]}
-        yield f"js method of {name}", "json", _json(envelope | call)
+    names = ("Function", "constructor", "__proto__", "Set", "Map", "Error", "Uint8Array")
+    yield "js", "json", _json([_javascript(name, f"mkdir('{marker}')") for name in names])
+    calls = [_javascript(name, [marker]) | {"method": "constructor"} for name in names]
+    yield "js method", "json", _json(calls)
     raw = pickle.dumps(_Runs(marker))
     yield "pickle", "pickle", raw
     yield "pickle as msgpack", "msgpack", raw
@@ -221,10 +220,20 @@ def _broken() -> Iterator[tuple[str, str | None, bytes | None]]:
     yield "empty json", "json", b""
     yield "text that is not UTF-8", "msgpack", b"\xa4\xff\xfe\xc0\x80"
     yield "json that is not UTF-8", "json", b'"\xff\xfe\xc0\x80"'
-    for name, args in _javascript():
-        envelope = {"lc": 2, "type": "constructor", "id": [name], "method": None, "args": args}
-        yield f"js {name} of {_json(args).decode():.30}", "json", _json(envelope)
-    yield "js snapshot of itself", "json", _json(_snapshots(200))
+    wrong = [
+        _javascript("Map", [["__proto__", 1], ["$type", "os.x"], ["\x1b[2J", [[]]]]),
+        _javascript("Map", [[[], 1], [[], 2], [{"a": {}}, 3]]),
+        _javascript("Map", [[1, 2, 3], [4]]),
+        _javascript("Map", [[1, "one"], [True, "true"], [1.0, "float"]]),
+        _javascript("Set", [[["deep"]], {"a": 1}, None]),
+        _javascript("Uint8Array", [256, -1, 2**70]),
+        _javascript("Uint8Array", [True, "1", 0.5]),
+        _javascript("RegExp", "(" * 500, "\x1b]0;x\x07"),
+        _javascript("Error", "\x1b[31mred [/bold]"),
+        _javascript("\x1b[31mError", "named"),
+    ]
+    yield "js with other arguments", "json", _json(wrong)
+    yield "js snapshots of snapshots", "json", _json(_snapshots(200))
     yield "json with a surrogate", "json", b'"\\ud800 \\udfff"'
     yield "json with a long integer", "json", b"1" * 10_000
     yield "json with infinities", "json", b"[NaN, Infinity, -Infinity, 1e999]"
@@ -236,18 +245,10 @@ def _broken() -> Iterator[tuple[str, str | None, bytes | None]]:
     yield "neither", None, None
 
 
-def _javascript() -> Iterator[tuple[str, list[Any]]]:
-    """Constructors of LangGraph.js with arguments that they do not take."""
-    yield "Map", [[["__proto__", 1], ["$type", "os.x"], ["\x1b[2J", [[]]]]]
-    yield "Map", [[[[], 1], [[], 2], [{"a": {}}, 3]]]
-    yield "Map", [[[1, 2, 3], [4]]]
-    yield "Map", [[[1, "one"], [True, "true"], [1.0, "float"]]]
-    yield "Set", [[[["deep"]], {"a": 1}, None]]
-    yield "Uint8Array", [[256, -1, 2**70]]
-    yield "Uint8Array", [[True, "1", 0.5]]
-    yield "RegExp", ["(" * 500, "\x1b]0;x\x07"]
-    yield "Error", ["\x1b[31mred [/bold]"]
-    yield "\x1b[31mError", ["named"]
+def _javascript(name: str, *args: Any) -> dict[str, Any]:
+    """An envelope in the form of LangGraph.js."""
+    found = {"lc": 2, "type": "constructor", "id": [name], "method": None}
+    return {**found, "args": [*args], "kwargs": {}}
 
 
 def _snapshots(depth: int) -> Any:
