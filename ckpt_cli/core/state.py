@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ckpt_backends.codec import decode, decode_checkpoint
+from ckpt_backends.codec import UNDEFINED, decode, decode_checkpoint
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.model import Checkpoint
 
@@ -21,7 +21,10 @@ class Body:
     """Format of the body: 1 to 4; 0 where it cannot be told."""
     ts: str | None
     values: Mapping[str, Value]
-    """Stored channel values, control channels included, delta snapshots still wrapped."""
+    """Stored channel values, control channels included, delta snapshots still wrapped.
+
+    A channel that holds JavaScript's `undefined` has none.
+    """
     versions: Mapping[str, Version]
     seen: Mapping[str, Mapping[str, Version]]
     """Node to the channel versions that it has seen."""
@@ -29,6 +32,19 @@ class Body:
     """Inline Sends of bodies with `v` < 4; None where they are among the parent's writes."""
     problem: Opaque | None = None
     """Set where the body could not be read at all."""
+
+    @property
+    def is_javascript(self) -> bool:
+        """Whether LangGraph.js wrote it: `Date.toISOString` ends in Z, Python's time in an offset.
+
+        Its bodies with `v` 1 differ from those with 4 in where Sends are, and in nothing else.
+        """
+        return self.ts is not None and self.ts.endswith("Z")
+
+    @property
+    def names_edges(self) -> bool:
+        """Whether only edges have channels beside the state; before, each node had one too."""
+        return self.v >= 4 or self.is_javascript
 
 
 def read_body(checkpoint: Checkpoint) -> Body:
@@ -40,7 +56,11 @@ def read_body(checkpoint: Checkpoint) -> Body:
     return Body(
         v=v if isinstance(v, int) else 0,
         ts=ts if isinstance(ts, str) else None,
-        values=_text_keys(fields.get("channel_values")),
+        values={
+            channel: value
+            for channel, value in _text_keys(fields.get("channel_values")).items()
+            if value != UNDEFINED
+        },
         versions=_versions(fields.get("channel_versions")),
         seen={
             node: _versions(seen) for node, seen in _text_keys(fields.get("versions_seen")).items()

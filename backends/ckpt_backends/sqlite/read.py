@@ -7,6 +7,7 @@ walks the body's overflow pages; listing therefore stays on the key.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,10 @@ from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY = 500
 """Below SQLite's oldest limit of 999 bound values."""
+
+_FIRST = "SELECT type, substr(checkpoint, 1, 200) FROM checkpoints LIMIT 1"
+_TIME = re.compile(rb'"ts": ?"([^"]*)"')
+"""A body's time, which JavaScript ends with Z and Python with an offset."""
 
 _THREADS = """
     SELECT thread_id,
@@ -80,7 +85,7 @@ class SqliteStore:
         with self._errors():
             ((pages,),) = self._query("PRAGMA page_count")
             ((page_size,),) = self._query("PRAGMA page_size")
-            tag = next(self._query("SELECT type FROM checkpoints LIMIT 1"), (None,))[0]
+            first = next(self._query(_FIRST), (None, None))
         notes = list(self._opened.notes)
         if self._layout.unknown:
             notes.append(f"columns of an unknown saver: {', '.join(self._layout.unknown)}")
@@ -89,7 +94,7 @@ class SqliteStore:
             layout="sqlite",
             url=str(self._url),
             engine=f"SQLite {sqlite3.sqlite_version}",
-            saver=_saver(self._layout, tag),
+            saver=_saver(self._layout, *first),
             capabilities=can | Capability.TASK_PATH if self._layout.task_path else can,
             tables=("checkpoints", "writes"),
             size=pages * page_size,
@@ -329,11 +334,13 @@ def _quoted(text: str) -> str:
     return f"CAST(X'{_bind(text).hex()}' AS TEXT)"
 
 
-def _saver(layout: SqliteLayout, tag: object) -> str:
+def _saver(layout: SqliteLayout, tag: object, beginning: object) -> str:
+    """Who wrote a file, by the type of a checkpoint and the beginning of its body."""
     if layout.task_path:
         return "langgraph-checkpoint-sqlite 3.1.2 or later"
     if tag == "json":
-        return (
-            "LangGraph.js, or langgraph-checkpoint-sqlite with langgraph-checkpoint before 1.0.10"
-        )
+        time = _TIME.search(_bytes(beginning))
+        if time is not None and time[1].endswith(b"Z"):
+            return "LangGraph.js, @langchain/langgraph-checkpoint-sqlite"
+        return "langgraph-checkpoint-sqlite with langgraph-checkpoint before 1.0.10"
     return "langgraph-checkpoint-sqlite before 3.1.2"
