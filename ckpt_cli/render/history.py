@@ -7,11 +7,15 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from ckpt_backends.codec import from_json
+from ckpt_backends.model import Status
+from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.table import Column
+from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import ago, names
 from ckpt_cli.render.units import size, when
 from ckpt_cli.render.value import summary
 
+_TOLD = (Status.INTERRUPTED, Status.ERROR, Status.DONE)
 _SHOWN = 60
 """Cells of a value in a table."""
 
@@ -38,6 +42,27 @@ def history_columns(
         Column("WRITES", "write_count", right=True),
         Column("TIME", "ts", at, style="time"),
     ]
+
+
+def history_line(record: Mapping[str, Any], zone: tzinfo, *, all_ns: bool) -> Line:
+    """One checkpoint as a line of `tail`, which knows no later ones to align it with."""
+    ts, ns = record["ts"], record["checkpoint_ns"]
+    at = "" if ts is None else f"{datetime.fromisoformat(ts).astimezone(zone):%H:%M:%S}"
+    step = "?" if record["step"] is None else record["step"]
+    asked = [one for one in record["interrupts"] if not one["answered"]]
+    failed = [task for task in record["tasks"] if task["error"] is not None]
+    said = [f"{one['node'] or '?'}: {value_text(one['value'])}" for one in asked]
+    said += [f"{task['node'] or '?'}: {task['error']}" for task in failed]
+    status = record["status"]
+    return line(
+        (f"{at:8}", "time"),
+        (f"  {safe_text(record['checkpoint_id'])}", "id"),
+        (f"  {step:>3} {safe_text(record['source'] or '?'):6}", "plain"),
+        (f"  next: {names(record['next'])}", "node"),
+        (f"  {status}" if status in _TOLD else "", "question"),
+        (f"  {safe_text('; '.join(said))}" if said else "", "question"),
+        (f"  in {safe_text(ns)}" if all_ns and ns else "", "dim"),
+    )
 
 
 def write_columns() -> Sequence[Column]:
