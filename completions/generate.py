@@ -82,7 +82,9 @@ def commands() -> list[Command]:
             inner: Any = group.get_command(context, name)
             found.append(Command(name, ref.summary, (), ()))
             for sub, sub_ref in GROUPS[name].items():
-                found.append(_command(f"{name} {sub}", sub_ref.summary, inner.get_command(context, sub)))
+                found.append(
+                    _command(f"{name} {sub}", sub_ref.summary, inner.get_command(context, sub))
+                )
         else:
             found.append(_command(name, ref.summary, group.get_command(context, name)))
     return found
@@ -142,7 +144,7 @@ def _shared(found: list[Command]) -> str:
     top = [name for name in words if " " not in name]
     valued = "|".join(_pattern(one) for one in _valued(found))
     lines = [
-        "    for word in \"${before[@]}\"; do",
+        '    for word in "${before[@]}"; do',
         "        if [[ -n $want ]]; then",
         "            case $want in",
         "                -s|--store) store=$word ;;",
@@ -152,9 +154,9 @@ def _shared(found: list[Command]) -> str:
         "            want=",
         "        elif [[ $word == -* ]]; then",
         '            case "$cmd $word" in',
-        "                *\" --store=\"*) store=${word#*=} ;;",
-        "                *\" --config=\"*) config=${word#*=} ;;",
-        "                *\" --ns=\"*) ns=${word#*=} ;;",
+        '                *" --store="*) store=${word#*=} ;;',
+        '                *" --config="*) config=${word#*=} ;;',
+        '                *" --ns="*) ns=${word#*=} ;;',
         f"                {valued}) want=$word ;;",
         "            esac",
         "        elif [[ -z $cmd ]]; then",
@@ -353,7 +355,8 @@ function __ckpt_ask
     set -l skip 2
     contains -- "$plain[1]" @GROUPS@; and set skip 3
     set -l program (commandline -opc)[1]
-    $program _complete $argv[1] (commandline -ct) "$store" "$config" "$plain[$skip]" "$ns" 2>/dev/null
+    set -l word (commandline -ct)
+    $program _complete $argv[1] "$word" "$store" "$config" "$plain[$skip]" "$ns" 2>/dev/null
 end
 
 complete -c ckpt -f
@@ -361,9 +364,8 @@ complete -c ckpt -f
 
 
 def _fish(found: list[Command]) -> str:
-    lines = [
-        FISH.replace("@VALUED@", " ".join(f"'{one}'" for one in _valued(found))).replace("@GROUPS@", " ".join(GROUPS))
-    ]
+    valued = " ".join(f"'{one}'" for one in _valued(found))
+    lines = [FISH.replace("@VALUED@", valued).replace("@GROUPS@", " ".join(GROUPS))]
     for command in found[1:]:
         group, _, name = command.name.rpartition(" ")
         where = f"__ckpt_at {group}:0"
@@ -379,7 +381,9 @@ def _fish(found: list[Command]) -> str:
                 f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
                 for name in option.names
             )
-            value = f" -r {_fish_values(option.kind)}".rstrip() if option.takes_value else ""
+            exclusive = "-r" if option.kind in {"file", "store"} else "-x"
+            value = f" {exclusive} {_fish_values(option.kind)}".rstrip()
+            value = value if option.takes_value else ""
             lines.append(f"complete -c ckpt{where} {names}{value} -d {_text(option.help)}")
     return "\n".join(lines) + "\n"
 
