@@ -49,17 +49,17 @@ class Tally(Generic[_Key]):
 
 def rank(amounts: Iterable[Amount[_Key]], most: int) -> Ranking[_Key]:
     """The largest of a stream, equal ones in the order of their names; keeps `most` in hand."""
-    heap: list[tuple[int, _Reversed, Amount[_Key]]] = []
+    heap: list[tuple[int, _Reversed, int, Amount[_Key]]] = []
     number = total = 0
     for amount in amounts:
         number += 1
         total += amount.bytes
-        item = (amount.bytes, _Reversed(str(amount.key)), amount)
+        item = (amount.bytes, _Reversed(str(amount.key)), -number, amount)
         if len(heap) < most:
             heapq.heappush(heap, item)
         else:
             heapq.heappushpop(heap, item)
-    top = tuple(amount for _, _, amount in sorted(heap, reverse=True))
+    top = tuple(item[-1] for item in sorted(heap, reverse=True))
     rest = total - sum(one.bytes for one in top)
     return Ranking(top, number - len(top), rest, total)
 

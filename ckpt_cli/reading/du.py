@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, TypeAlias
 
-from ckpt_backends.codec.sizes import channel_sizes
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import Capability, StoreInfo, TypedBytes, Usage
 from ckpt_backends.protocol import Store
@@ -124,6 +123,8 @@ def _scan(
     limit: int | None,
 ) -> Scanned:
     """Add the channels inside bodies to the others, until so many bytes were scanned."""
+    from ckpt_backends.codec.sizes import channel_sizes  # loads ormsgpack
+
     number = size = 0
     for body in _bodies(store, threads):
         if limit is not None and size >= limit:

@@ -226,19 +226,24 @@ def test_messages_stat_sums_up_what_the_messages_say(filled: Filled) -> None:
 
 
 @pytest.mark.parametrize("thread_id", ["chat", "delta-often", "delta-rarely", "fork-chat"])
-def test_grep_finds_each_message_once_where_it_first_stood(filled: Filled, thread_id: str) -> None:
-    first: dict[str, tuple[str, str]] = {}
+def test_grep_finds_each_message_once_on_each_branch_where_it_first_stood(
+    filled: Filled, thread_id: str
+) -> None:
+    known: dict[str | None, set[tuple[str, str]]] = {None: set()}
+    want: list[tuple[str, str]] = []
     for one in reversed(rows(filled, thread_id)):
-        for message in said(one["values"].get("messages")):
-            if isinstance(message["content"], str) and message["content"]:
-                first.setdefault(message["id"], (one["checkpoint_id"], message["content"]))
-    assert first
-    found = run(
-        filled, "grep", ".", "--threads", thread_id, "--channel", "messages", "-o", "json"
-    ).json
-    contents = [one for one in found if one["path"].endswith("].content")]
-    got = sorted((one["checkpoint_id"], one["line"]) for one in contents)
-    assert got == sorted((at, line) for at, text in first.values() for line in text.split("\n"))
+        here = {
+            (message["id"], message["content"])
+            for message in said(one["values"].get("messages"))
+            if message["content"]
+        }
+        before = known[one["parent_checkpoint_id"]]
+        known[one["checkpoint_id"]] = before | here
+        want += [(one["checkpoint_id"], content) for _, content in here - before]
+    assert want
+    words = ("grep", ".", "--threads", thread_id, "--channel", "messages", "-o", "json")
+    contents = [one for one in run(filled, *words).json if one["path"].endswith("].content")]
+    assert sorted((one["checkpoint_id"], one["line"]) for one in contents) == sorted(want)
 
 
 def test_grep_head_only_is_what_the_head_says(filled: Filled) -> None:
