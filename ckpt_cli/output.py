@@ -66,9 +66,19 @@ class Output:
         return shutil.get_terminal_size().columns if self.terminal else _UNLIMITED
 
     @property
+    def terminal(self) -> bool:
+        """Whether a person reads the answer on a screen, where long parts may be shortened."""
+        return self._terminal
+
+    @property
     def unicode(self) -> bool:
         """Whether box characters can be printed."""
         return (self._stream.encoding or "").lower().replace("-", "").startswith("utf")
+
+    @property
+    def table(self) -> bool:
+        """Whether a list is shown as a table."""
+        return self._chosen == "table" or (self._chosen == "auto" and self._terminal)
 
     @property
     def machine(self) -> bool:
@@ -92,6 +102,23 @@ class Output:
         else:
             lines = self._painted(table_lines(rows, columns, self.width))
             self._page(chain(lines, _below(rest)))
+
+    def live(
+        self,
+        rows: Iterable[Record],
+        columns: Sequence[Column],
+        text: Callable[[Record], Line],
+    ) -> None:
+        """Print records as they come, each at once: as NDJSON or TSV, for a person as a line."""
+        if self._chosen in {"json", "ndjson"}:
+            lines: Iterable[str] = map(_json_line, rows)
+        elif self.table:
+            lines = self._painted(map(text, rows))
+        else:
+            lines = tsv_lines(rows, columns)
+        for line in lines:
+            self._print([line])
+            self._stream.flush()
 
     def document(
         self,
