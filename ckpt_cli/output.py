@@ -50,7 +50,7 @@ class Output:
     ) -> None:
         self._stream = stream or sys.stdout
         self.terminal = self._stream.isatty()
-        """Whether a person reads the answer on a terminal."""
+        """Whether a person reads the answer on a screen, where long parts may be shortened."""
         self._chosen = chosen
         self._pager = pager and self.terminal
         self._color = color == "always" or (
@@ -66,11 +66,6 @@ class Output:
         return shutil.get_terminal_size().columns if self.terminal else _UNLIMITED
 
     @property
-    def terminal(self) -> bool:
-        """Whether a person reads the answer on a screen, where long parts may be shortened."""
-        return self._terminal
-
-    @property
     def unicode(self) -> bool:
         """Whether box characters can be printed."""
         return (self._stream.encoding or "").lower().replace("-", "").startswith("utf")
@@ -78,7 +73,7 @@ class Output:
     @property
     def table(self) -> bool:
         """Whether a list is shown as a table."""
-        return self._chosen == "table" or (self._chosen == "auto" and self._terminal)
+        return self._chosen == "table" or (self._chosen == "auto" and self.terminal)
 
     @property
     def machine(self) -> bool:

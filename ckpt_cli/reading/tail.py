@@ -34,7 +34,7 @@ class Tail:
         """The newest checkpoints, oldest first. Raises `NotFound`."""
         reader = ThreadReader(self._store, self._thread_id)
         if self._ns:
-            reader.require(self._ns)
+            self._ns = reader.namespace(self._ns)
         self._seen = self._places(reader)
         yield from self._entries(reader, sorted(self._seen)[-number:] if number else [])
 

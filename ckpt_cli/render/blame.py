@@ -63,18 +63,22 @@ def blame_lines(found: Blame, now: datetime, zone: tzinfo, width: int) -> Iterat
     yield line((path, "head"), "  ", summary(found.value, max(width - len(path) - 2, 20)))
     at = "" if moment.at is None else f"  {when(moment.at, now, zone)} ({age(moment.at, now)} ago)"
     number = "?" if moment.number is None else moment.number
-    yield field("set at", moment.key.checkpoint_id, "id")
-    yield field("step", f"{number} {moment.source or '?'}{at}")
+    yield from field("set at", moment.key.checkpoint_id, width, "id")
+    yield from field("step", f"{number} {moment.source or '?'}{at}", width)
     who = _WORDS[found.by]
     if found.by == "task" and found.node is not None:
-        yield field("by", found.node, "node")
+        yield from field("by", found.node, width, "node")
     else:
-        yield field("by", who if found.node is None else f"{who} ({found.node})", "node")
+        yield from field(
+            "by", who if found.node is None else f"{who} ({found.node})", width, "node"
+        )
     for placed in found.writes:
         which = "" if len(found.writes) == 1 else f"{placed.node or '?'}  "
-        yield field("write", f"{which}{placed.write.idx} of task {placed.write.task_id}")
+        yield from field(
+            "write", f"{which}{placed.write.idx} of task {placed.write.task_id}", width
+        )
     if found.remark is not None:
-        yield field("note", found.remark, "dim")
+        yield from field("note", found.remark, width, "dim")
 
 
 def _candidate(placed: Placed) -> dict[str, Any]:
