@@ -74,6 +74,7 @@ _ckpt() {
             "history:0") kind=thread ;;
             "diff:0") kind=target ;;
             "diff:1") kind=ref ;;
+            "diff:2") kind=ref ;;
             "interrupts:0") kind=thread ;;
             "messages:0") kind=target ;;
             "blame:0") kind=target ;;
