@@ -798,6 +798,7 @@ READERS = st.dictionaries(NAMES, st.sets(NAMES, max_size=3), max_size=4)
 SOURCES = st.builds(
     Sources,
     WRITES,
+    WRITES,
     READERS,
     READERS,
     st.lists(st.one_of(st.sampled_from(["a:1", "b:2|1", "child:1|a:2", ":", "|"]), NAMES)),
