@@ -5,13 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 from ckpt_backends.errors import UsageError
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
-_PRINTABLE_PARAMS = frozenset({"layout", "copy"})
+_PRINTABLE_PARAMS = frozenset(
+    {"layout", "copy", "schema"}
+    | {"host", "hostaddr", "port", "user", "dbname"}
+    | {"sslmode", "target_session_attrs", "connect_timeout"}
+)
 """Query parameters whose values are shown. All others may hold a secret and are masked."""
+_NAME = re.compile(r"\w+", re.ASCII)
+_HOSTS = re.compile(r"(\[[^\]@]*\]|[^:@\[\]]*)(:\d*)?", re.ASCII)
+"""One of the hosts of an authority, with its port."""
+MASK = "***"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -33,6 +41,52 @@ class StoreUrl:
         return f"StoreUrl({str(self)!r})"
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class UrlParts:
+    """The parts of a URL as written, percent signs and all. They may hold secrets."""
+
+    scheme: str
+    user: str | None
+    password: str | None
+    hosts: str
+    """With their ports, separated by commas."""
+    path: str
+    """With its leading slash."""
+    query: tuple[tuple[str, str], ...]
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether no part of a password can have ended up in another part.
+
+        So it does where a password holds a slash that is not written as %2F.
+        """
+        if not self.hosts:
+            return True
+        return (
+            all(map(_HOSTS.fullmatch, self.hosts.split(",")))
+            and "@" not in self.path
+            and all(_NAME.fullmatch(name) for name, _ in self.query)
+        )
+
+
+def split_url(text: str) -> UrlParts:
+    """Take a URL apart. A password may hold any character but a slash."""
+    scheme, _, rest = text.partition("://")
+    user = password = None
+    before, at, after = rest.partition("/")[0].rpartition("@")
+    # An @ after a ? is part of a parameter, unless the ? is part of a password.
+    if at and ("?" not in before or ":" in before.partition("?")[0]):
+        user, colon, secret = before.partition(":")
+        password = secret if colon else None
+        rest = after + rest[len(before) + len(at) + len(after) :]
+    rest, _, query = rest.partition("?")
+    hosts, slash, path = rest.partition("/")
+    pairs = (pair.partition("=") for pair in query.split("&") if pair)
+    return UrlParts(
+        scheme.lower(), user, password, hosts, slash + path, tuple((k, v) for k, _, v in pairs)
+    )
+
+
 def parse_url(text: str) -> StoreUrl:
     """A path to a SQLite file, or a URL such as `sqlite:///relative.db` or `sqlite:////abs.db`.
 
@@ -42,11 +96,11 @@ def parse_url(text: str) -> StoreUrl:
         raise UsageError("the store's name is empty", hint="give a file or URL: -s agent.db")
     if _SCHEME.match(text) is None:
         return StoreUrl("sqlite", text, raw=text)
-    parts = urlsplit(text)
+    parts = split_url(text)
     return StoreUrl(
-        scheme=parts.scheme.lower(),
-        path=unquote((parts.netloc + parts.path).removeprefix("/")),
-        params=dict(parse_qsl(parts.query, keep_blank_values=True)),
+        scheme=parts.scheme,
+        path=unquote((parts.hosts + parts.path).removeprefix("/")),
+        params={unquote(name): unquote(value) for name, value in parts.query},
         raw=text,
     )
 
@@ -58,15 +112,31 @@ def printable(text: str) -> str:
     """
     if _SCHEME.match(text) is None:
         return text
-    scheme, _, rest = text.partition("://")
-    rest, _, query = rest.partition("?")
-    authority, slash, path = rest.partition("/")
-    user, at, host = authority.rpartition("@")
-    if at:
-        name, colon, _ = user.partition(":")
-        authority = f"{name}{':***' if colon else ''}@{host}"
+    parts = split_url(text)
+    if not parts.is_clear:
+        return f"{parts.scheme}://{MASK}"
+    user = "" if parts.user is None else parts.user
+    if parts.password is not None:
+        user += f":{MASK}"
     shown = [
-        f"{key}={value if key in _PRINTABLE_PARAMS else '***'}"
-        for key, value in parse_qsl(query, keep_blank_values=True)
+        f"{name}={value if name in _PRINTABLE_PARAMS else MASK}"
+        for name, value in parts.query
+        if _NAME.fullmatch(name)
     ]
-    return f"{scheme}://{authority}{slash}{path}" + (f"?{'&'.join(shown)}" if shown else "")
+    return (
+        f"{parts.scheme}://{user}{'' if parts.user is None else '@'}{parts.hosts}{parts.path}"
+        + (f"?{'&'.join(shown)}" if shown else "")
+    )
+
+
+def secrets(url: StoreUrl) -> set[str]:
+    """Texts of a URL that no message may show, as written and as meant."""
+    parts = split_url(url.raw)
+    found = {parts.password or ""}
+    found |= {value for name, value in parts.query if name not in _PRINTABLE_PARAMS}
+    found |= {value for name, value in url.params.items() if name not in _PRINTABLE_PARAMS}
+    return {one for text in found for one in (text, unquote(text)) if len(one) >= _TELLING}
+
+
+_TELLING = 4
+"""A shorter text says nothing, and is part of many words."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ckpt_backends.codec import decode, decode_checkpoint
-from ckpt_backends.codec.values import Opaque, Value
-from ckpt_backends.model import Checkpoint
+from ckpt_backends.codec.values import Cut, Opaque, Value
+from ckpt_backends.model import Blob, Checkpoint, TypedBytes
 
 Version = str | int | float
 """A channel version: padded text by Python savers, a number by LangGraph.js."""
@@ -21,7 +22,10 @@ class Body:
     """Format of the body: 1 to 4; 0 where it cannot be told."""
     ts: str | None
     values: Mapping[str, Value]
-    """Stored channel values, control channels included, delta snapshots still wrapped."""
+    """Stored channel values, control channels included, delta snapshots still wrapped.
+
+    One that is kept apart and was not read is a `Cut` of nothing.
+    """
     versions: Mapping[str, Version]
     seen: Mapping[str, Mapping[str, Version]]
     """Node to the channel versions that it has seen."""
@@ -37,15 +41,19 @@ def read_body(checkpoint: Checkpoint) -> Body:
     problem = raw if isinstance(raw, Opaque) else None
     fields = raw if isinstance(raw, dict) else {}
     v, ts = fields.get("v"), fields.get("ts")
+    values, sends = _text_keys(fields.get("channel_values")), fields.get("pending_sends")
+    if checkpoint.blobs is not None:
+        values |= {name: _blob_value(blob) for name, blob in checkpoint.blobs.items()}
+        sends = _sends_apart(sends)
     return Body(
         v=v if isinstance(v, int) else 0,
         ts=ts if isinstance(ts, str) else None,
-        values=_text_keys(fields.get("channel_values")),
+        values=values,
         versions=_versions(fields.get("channel_versions")),
         seen={
             node: _versions(seen) for node, seen in _text_keys(fields.get("versions_seen")).items()
         },
-        pending_sends=fields.get("pending_sends"),
+        pending_sends=sends,
         problem=problem,
     )
 
@@ -67,6 +75,25 @@ def source_from(metadata: Mapping[str, Value]) -> str | None:
     """`metadata.source`: input, loop, update or fork."""
     source = metadata.get("source")
     return source if isinstance(source, str) else None
+
+
+def _blob_value(blob: Blob) -> Value:
+    return Cut(None, blob.size, "not read") if blob.value is None else decode(blob.value)
+
+
+def _sends_apart(sends: Value) -> Value:
+    """Inline Sends of layouts that keep values apart.
+
+    PostgreSQL savers up to 1.0.4 store them as `[type, base64]`; later ones store an empty list,
+    and find the Sends among the parent's writes.
+    """
+    match sends:
+        case [str(tag), str(text)]:
+            try:
+                return decode(TypedBytes(tag, b64decode(text)))
+            except ValueError:
+                return sends
+    return sends or None
 
 
 def _text_keys(value: Value) -> dict[str, Value]:

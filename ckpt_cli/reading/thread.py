@@ -147,9 +147,11 @@ class ThreadReader:
                 times[one.key.checkpoint_id] = moment_time(one.key.checkpoint_id, read_body(one))
         return times
 
-    def moment(self, checkpoint_ns: str, checkpoint_id: str) -> Moment:
-        """One checkpoint with all its writes. Raises `NotFound`."""
-        for found in self.moments(checkpoint_ns, [checkpoint_id], values=True):
+    def moment(
+        self, checkpoint_ns: str, checkpoint_id: str, *, values: bool | Collection[str] = False
+    ) -> Moment:
+        """One checkpoint, with values as in `moments`. Raises `NotFound`."""
+        for found in self.moments(checkpoint_ns, [checkpoint_id], values=values):
             return found
         raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
 
@@ -158,11 +160,12 @@ class ThreadReader:
         checkpoint_ns: str,
         checkpoint_ids: Collection[str] | None = None,
         *,
-        values: bool = False,
+        values: bool | Collection[str] = False,
     ) -> Iterator[Moment]:
         """Checkpoints of a namespace, newest first, a few in memory at a time.
 
-        The values of writes are read only for LangGraph's control channels, unless `values`.
+        Where the layout has a choice, only LangGraph's control channels are read, of state and
+        of writes, unless `values`: all writes, and the state, or the channels of it named.
         """
         stream = self.store.checkpoints(
             self.thread_id,
@@ -170,6 +173,7 @@ class ThreadReader:
             checkpoint_ids=checkpoint_ids,
             body=True,
             metadata=True,
+            values=values,
         )
         wanted = {one.key.checkpoint_id for one in self.index(checkpoint_ns)}
         if checkpoint_ids is not None:
@@ -180,7 +184,7 @@ class ThreadReader:
             checkpoint_id = checkpoint.key.checkpoint_id
             if checkpoint_id not in writes:
                 ids = [checkpoint_id, *islice(pending, _AT_ONCE)]
-                writes = self._writes_of(checkpoint_ns, ids, True if values else CONTROL)
+                writes = self._writes_of(checkpoint_ns, ids, CONTROL if values is False else True)
             yield self._moment(checkpoint, writes.get(checkpoint_id, []))
 
     def _writes_of(
@@ -224,7 +228,8 @@ class ThreadReader:
     def state(self, moment: Moment, channels: Collection[str] | None = None) -> State:
         """The values at a checkpoint: stored ones, DeltaChannels rebuilt, null task applied.
 
-        With `channels`, only those are rebuilt.
+        With `channels`, only those are rebuilt. The moment was read with `values`, or with
+        these channels' values.
         """
         values = dict(state_values(moment.body))
         rebuilt: dict[str, str] = {}
@@ -269,7 +274,7 @@ class ThreadReader:
         batches: dict[str, list[list[Value]]] = {name: [] for name in names}
         seeds: dict[str, Value] = {}
         open_names = set(names)
-        for ancestor in self._ancestors(checkpoint):
+        for ancestor in self._ancestors(checkpoint, names):
             if not open_names:
                 break
             key = ancestor.key
@@ -292,8 +297,8 @@ class ThreadReader:
             writes = [write for batch in reversed(batches[name]) for write in batch]
             yield name, *fold(seeds.get(name), writes)
 
-    def _ancestors(self, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
-        """Parents, nearest first, with bodies; ends where one is gone or comes again."""
+    def _ancestors(self, checkpoint: Checkpoint, names: set[str]) -> Iterator[Checkpoint]:
+        """Parents, nearest first, with the values of some channels; ends where one is gone."""
         ns = checkpoint.key.checkpoint_ns
         parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in self.index(ns)}
         seen = {checkpoint.key.checkpoint_id}
@@ -301,7 +306,7 @@ class ThreadReader:
         while here is not None and here in parents and here not in seen:
             seen.add(here)
             yield from self.store.checkpoints(
-                self.thread_id, checkpoint_ns=ns, checkpoint_ids=[here], body=True
+                self.thread_id, checkpoint_ns=ns, checkpoint_ids=[here], body=True, values=names
             )
             here = parents[here]
 

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
+
+import psycopg
+
+from tests.servers import Server, postgres_database
 
 
 class Bench(Protocol):
     """A place where an official saver can write and `ckpt` can read."""
 
     name: ClassVar[str]
+    server: ClassVar[str | None]
+    """The kind of server that it needs."""
+    has_history: ClassVar[bool]
+    """Whether the layout keeps more than a namespace's newest checkpoint."""
+    refused: ClassVar[frozenset[str]]
+    """Scenarios whose values the saver itself cannot store; their threads end before them."""
+    refusal: ClassVar[type[Exception]]
+    """What the saver raises then."""
 
-    def __init__(self, folder: Path) -> None: ...
+    def __init__(self, folder: Path, server: Server | None) -> None: ...
 
     @property
     def url(self) -> str:
@@ -29,13 +41,21 @@ class Bench(Protocol):
         """Equal before and after as long as nothing in the store changed."""
         ...
 
+    def close(self) -> None:
+        """Remove what was made."""
+        ...
+
 
 class SqliteBench:
     """langgraph-checkpoint-sqlite on a file."""
 
     name: ClassVar[str] = "sqlite"
+    server: ClassVar[str | None] = None
+    has_history: ClassVar[bool] = True
+    refused: ClassVar[frozenset[str]] = frozenset()
+    refusal: ClassVar[type[Exception]] = Exception
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, server: Server | None) -> None:
         self.path = folder / "store.db"
 
     @property
@@ -54,5 +74,64 @@ class SqliteBench:
     def fingerprint(self) -> object:
         return self.path.read_bytes()
 
+    def close(self) -> None:
+        """The folder is removed by pytest."""
 
-BENCHES: list[type[Bench]] = [SqliteBench]
+
+class PostgresBench:
+    """langgraph-checkpoint-postgres on a database of its own."""
+
+    name: ClassVar[str] = "postgres"
+    server: ClassVar[str | None] = "postgres"
+    has_history: ClassVar[bool] = True
+    refused: ClassVar[frozenset[str]] = frozenset({"zoo-floats", "zoo-text"})
+    """JSONB has no NaN, and no text with a NUL."""
+    refusal: ClassVar[type[Exception]] = psycopg.DataError
+
+    def __init__(self, folder: Path, server: Server | None) -> None:
+        assert server is not None
+        self._stack = ExitStack()
+        self._url = self._stack.enter_context(postgres_database(server))
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.postgres import PostgresSaver
+
+        with PostgresSaver.from_conn_string(self._url) as saver:
+            saver.setup()
+            yield saver
+
+    def fingerprint(self) -> object:
+        names = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations")
+        with psycopg.connect(self._url) as connection:
+            return [
+                connection.execute(
+                    f"SELECT count(*), md5(string_agg(t::text, '|' ORDER BY t::text)) FROM {name} t"
+                ).fetchone()
+                for name in names
+            ]
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+class ShallowPostgresBench(PostgresBench):
+    """The saver that keeps a namespace's newest checkpoint only."""
+
+    name: ClassVar[str] = "postgres-shallow"
+    has_history: ClassVar[bool] = False
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
+
+        with ShallowPostgresSaver.from_conn_string(self._url) as saver:
+            saver.setup()
+            yield saver
+
+
+BENCHES: list[type[Bench]] = [SqliteBench, PostgresBench]
