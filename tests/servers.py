@@ -20,7 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,6 +34,8 @@ REQUIRED = {name for name in os.environ.get("CKPT_TEST_REQUIRE", "").split(",") 
 """Kinds without which a run fails."""
 USED: dict[str, str] = {}
 """What each kind of server was in this run."""
+ASKED_FOR_PASSWORD = "ckpt_test_guarded"
+"""The only role that a server started here does not trust; an external one may trust none."""
 _FOLDERS = "ckpt-test-"
 _SECONDS = 30.0
 _TRIES = 3
@@ -50,7 +52,6 @@ class Server:
     url: str
     process: subprocess.Popen[bytes] | None = None
     folder: Path | None = None
-    made: list[str] = field(default_factory=list)
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -110,6 +111,9 @@ def _start_postgres(binaries: Path, folder: Path, user: Mapping[str, Any]) -> Se
     )
     if made.returncode:
         raise RuntimeError(f"initdb failed: {made.stderr[-1500:]}")
+    rules = folder / "data" / "pg_hba.conf"
+    asking = f"host all {ASKED_FOR_PASSWORD} 127.0.0.1/32 scram-sha-256\n"
+    rules.write_text(asking + rules.read_text())
     for attempt in range(_TRIES):
         port = free_port()
         command = [str(binaries / "postgres"), "-D", str(folder / "data"), "-p", str(port)]

@@ -5,8 +5,8 @@ migrations differently. The columns do.
 
 | layout | savers | differs |
 |---|---|---|
-| `postgres` | PostgresSaver 1.0 to 3.2, LangGraph.js | `task_path` since 2.0.12, never in LangGraph.js |
-| `postgres-shallow` | ShallowPostgresSaver | no checkpoint ids, no versions: the newest state only |
+| `postgres` | PostgresSaver 1.0 to 3.2, LangGraph.js | `task_path` only since 2.0.12, not in JS |
+| `postgres-shallow` | ShallowPostgresSaver | no checkpoint ids, no versions: newest state only |
 """
 
 from __future__ import annotations

@@ -33,6 +33,8 @@ _LOCK_TIMEOUT = "5s"
 """How long to wait for a table that is locked, where the server sets no limit."""
 _FEW = 500
 """So many rows are fetched at once; more come through a cursor."""
+_LONG = 30
+"""So many checkpoints of a thread are worth a jump over them."""
 _KEYS_AT_ONCE, _BODIES_AT_ONCE, _STATES_AT_ONCE = 5000, 200, 4
 
 
@@ -92,14 +94,18 @@ class PostgresStore:
         )
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
-        if self._layout.shallow:
-            query = sql.GROUPED.format(**self._names, where="")
-        else:
-            query = sql.THREADS.format(**self._names)
-        if limit is not None and limit <= _FEW:
+        if limit is not None and limit <= _FEW and not self._layout.shallow:
+            newest = sql.WALKED if self._are_threads_long() else sql.SCANNED
+            query = sql.NEWEST.format(**self._names, threads=newest.format(**self._names))
             yield from map(_thread, self._rows(query, limit=limit))
         else:
+            query = sql.GROUPED.format(**self._names, where="")
             yield from map(_thread, self._stream(query, _KEYS_AT_ONCE, limit=limit))
+
+    def _are_threads_long(self) -> bool:
+        table = self._layout.checkpoints
+        found = self._rows(sql.ROWS_PER_THREAD, schema=table.schema, table=table.name)
+        return bool(found) and (found[0][0] or 0) >= _LONG
 
     def thread(self, thread_id: str) -> Thread | None:
         if not _storable(thread_id):

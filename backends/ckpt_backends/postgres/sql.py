@@ -28,34 +28,54 @@ TABLES = """
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname = ANY(%(schemas)s::text[])
 """
 
-THREADS = """
-    WITH RECURSIVE namespaces AS (
-        (SELECT thread_id, checkpoint_ns, checkpoint_id AS first_id FROM {checkpoints}
-         ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT 1)
-        UNION ALL
-        SELECT found.* FROM namespaces last, LATERAL (
-            SELECT thread_id, checkpoint_ns, checkpoint_id FROM {checkpoints} c
-            WHERE (c.thread_id, c.checkpoint_ns) > (last.thread_id, last.checkpoint_ns)
-            ORDER BY thread_id, checkpoint_ns, checkpoint_id LIMIT 1
-        ) found
-    ), newest AS (
-        SELECT n.*, found.last_id FROM namespaces n, LATERAL (
-            SELECT checkpoint_id AS last_id FROM {checkpoints} c
-            WHERE c.thread_id = n.thread_id AND c.checkpoint_ns = n.checkpoint_ns
-            ORDER BY checkpoint_id DESC LIMIT 1
-        ) found
-    ), threads AS (
-        SELECT thread_id, max(last_id) FILTER (WHERE checkpoint_ns = '') AS head,
-               min(first_id COLLATE "C") AS first_id, max(last_id COLLATE "C") AS last_id,
-               count(*) AS namespaces
-        FROM newest GROUP BY thread_id
-        ORDER BY 4 DESC, thread_id COLLATE "C" LIMIT %(limit)s
-    )
-    SELECT t.thread_id, t.head, t.first_id, t.last_id,
-           (SELECT count(*) FROM {checkpoints} c WHERE c.thread_id = t.thread_id), t.namespaces
-    FROM threads t ORDER BY t.last_id DESC, t.thread_id COLLATE "C"
+ROWS_PER_THREAD = """
+    SELECT c.reltuples / nullif(CASE WHEN s.n_distinct > 0 THEN s.n_distinct
+                                     ELSE -s.n_distinct * c.reltuples END, 0)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname
+    WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND s.attname = 'thread_id'
 """
-"""Walks the primary key from one namespace to the next, and counts only what is shown."""
+"""As the server estimates it; no row where it never analysed the table."""
+
+WALKED = """
+    WITH RECURSIVE walk(thread_id) AS (
+        (SELECT thread_id FROM {checkpoints} ORDER BY thread_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT c.thread_id FROM {checkpoints} c WHERE c.thread_id > w.thread_id
+                ORDER BY c.thread_id LIMIT 1)
+        FROM walk w WHERE w.thread_id IS NOT NULL
+    )
+    SELECT thread_id, greatest(
+        (SELECT c.checkpoint_id FROM {checkpoints} c
+         WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = ''
+         ORDER BY c.checkpoint_id DESC LIMIT 1) COLLATE "C",
+        (SELECT max(c.checkpoint_id COLLATE "C") FROM {checkpoints} c
+         WHERE c.thread_id = w.thread_id AND c.checkpoint_ns > '')) AS last_id
+    FROM walk w WHERE thread_id IS NOT NULL
+"""
+"""Threads and their newest checkpoints, by jumping through the primary key from one to the next."""
+
+SCANNED = """
+    SELECT thread_id, max(checkpoint_id COLLATE "C") AS last_id
+    FROM {checkpoints} GROUP BY thread_id
+"""
+"""The same by reading the whole key, which is quicker where threads are short."""
+
+NEWEST = """
+    WITH newest AS (
+        SELECT * FROM ({threads}) t ORDER BY last_id DESC, thread_id COLLATE "C" LIMIT %(limit)s
+    )
+    SELECT t.thread_id, of_thread.head, of_thread.first_id, t.last_id, of_thread.n, of_thread.spaces
+    FROM newest t, LATERAL (
+        SELECT max(last_id) FILTER (WHERE checkpoint_ns = '') AS head,
+               min(first_id COLLATE "C") AS first_id, sum(n)::bigint AS n, count(*) AS spaces
+        FROM (SELECT checkpoint_ns, min(checkpoint_id) AS first_id, max(checkpoint_id) AS last_id,
+                     count(*) AS n
+              FROM {checkpoints} c WHERE c.thread_id = t.thread_id GROUP BY 1) per_namespace
+    ) of_thread
+    ORDER BY t.last_id DESC, t.thread_id COLLATE "C"
+"""
+"""Counts only what is shown."""
 
 GROUPED = """
     SELECT thread_id, max(last_id) FILTER (WHERE checkpoint_ns = ''),
@@ -66,7 +86,7 @@ GROUPED = """
           FROM {checkpoints} c {where} GROUP BY thread_id, checkpoint_ns) per_namespace
     GROUP BY thread_id ORDER BY newest DESC, thread_id COLLATE "C" LIMIT %(limit)s
 """
-"""The same of one thread, or of a layout whose ids are in no index."""
+"""One thread, or all of them."""
 
 SHALLOW = """(
     SELECT thread_id, checkpoint_ns, checkpoint ->> 'id' AS checkpoint_id,
@@ -106,7 +126,8 @@ BLOBS = """
 CONTROL = """(
     left(b.channel, 2) = '__' AND b.channel <> ALL(%(users)s::text[])
     OR b.channel ~ '^(branch|join|start):'
-    OR c.checkpoint ->> 'v' IN ('1', '2', '3') AND octet_length(b.blob) < octet_length(b.channel) + 6
+    OR c.checkpoint ->> 'v' IN ('1', '2', '3')
+       AND octet_length(b.blob) < octet_length(b.channel) + 6
 )"""
 """LangGraph's own channels. Before format 4 each node has one too, which holds the node's name:
 only a value as short as that can be it."""
