@@ -7,7 +7,8 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from operator import add
+from typing import Annotated, Any, TypedDict
 from urllib.parse import quote, urlsplit
 
 import psycopg
@@ -41,6 +42,13 @@ READERS_RIGHTS = """
 """
 
 
+class State(TypedDict):
+    """What the graph of these tests knows."""
+
+    items: Annotated[list[str], add]
+    n: int
+
+
 def _saver(url: str) -> Any:
     from langgraph.checkpoint.postgres import PostgresSaver
 
@@ -48,14 +56,7 @@ def _saver(url: str) -> Any:
 
 
 def _graph(saver: Any) -> Any:
-    from operator import add
-    from typing import Annotated, TypedDict
-
     from langgraph.graph import StateGraph
-
-    class State(TypedDict):
-        items: Annotated[list[str], add]
-        n: int
 
     builder = StateGraph(State)
     builder.add_node("a", lambda state: {"items": ["from a"], "n": len(state["items"])})

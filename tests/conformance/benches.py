@@ -124,6 +124,12 @@ class ShallowPostgresBench(PostgresBench):
 
     name: ClassVar[str] = "postgres-shallow"
     has_history: ClassVar[bool] = False
+    refused: ClassVar[frozenset[str]] = frozenset(
+        {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
+        | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely"}
+    )
+    """There is no past to go back to."""
+    refusal: ClassVar[type[Exception]] = StopIteration
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
@@ -134,4 +140,4 @@ class ShallowPostgresBench(PostgresBench):
             yield saver
 
 
-BENCHES: list[type[Bench]] = [SqliteBench, PostgresBench]
+BENCHES: list[type[Bench]] = [SqliteBench, PostgresBench, ShallowPostgresBench]
