@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 
 import typer
 
-from ckpt_backends.errors import CkptError, UsageError
+from ckpt_backends.errors import CkptError, PartlyDone, UsageError
+from ckpt_cli import ReaderGone
 from ckpt_cli.app import root
 from ckpt_cli.session import Session
 
 
 def main() -> None:
     """Run `ckpt` with the arguments of this process and leave with its exit code."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -22,23 +30,35 @@ def run(argv: list[str]) -> int:
     session = Session()
     try:
         code = root().main(argv, prog_name="ckpt", standalone_mode=False, obj=session)
-        sys.stdout.flush()
+        flush()
     except CkptError as error:
         return _fail(error, argv, session)
     except typer.TyperException as error:
         return _usage(error, argv, session)
     except typer.Abort:
         return 130
-    except BrokenPipeError:
-        # Who read the answer has seen enough. Python would complain again when it flushes
-        # stdout at exit, so stdout now leads nowhere.
+    except (BrokenPipeError, ReaderGone):
+        # Python would complain again when it flushes stdout at exit, so it now leads nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        return _bug(error, session)
+        return _bug(error, argv, session)
     finally:
         session.close()
     return code if isinstance(code, int) else 0
+
+
+def flush() -> None:
+    """Write what is left of the answer. Raises `PartlyDone` where that cannot be."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        # Python would try again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise PartlyDone(f"cannot write the answer: {reason}") from error
 
 
 def _fail(error: CkptError, argv: list[str], session: Session) -> int:
@@ -65,14 +85,14 @@ def _usage(error: typer.TyperException, argv: list[str], session: Session) -> in
     return _fail(UsageError(line, hint=hint), argv, session)
 
 
-def _bug(error: Exception, session: Session) -> int:
+def _bug(error: Exception, argv: list[str], session: Session) -> int:
     from ckpt_cli import diagnostics
 
     if session.settings.get("debug"):
         diagnostics.traceback()
     line = f"internal error: {type(error).__name__}: {error}"
     hint = "this is a bug in ckpt; run again with --debug and report what it prints"
-    diagnostics.report(CkptError(line, hint=hint), as_json=False)
+    diagnostics.report(CkptError(line, hint=hint), as_json=_wants_json(argv))
     return 70
 
 

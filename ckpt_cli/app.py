@@ -18,15 +18,14 @@ HELP = """Know, prove and undo what LangGraph agents remember.
 Reads a checkpoint store without the agent's code, and runs nothing that a store holds.
 
 \b
-  ckpt demo sample.db                        write a sample store to try this on
-  ckpt -s sample.db threads list             which threads are there, which are stuck
+  ckpt demo sample.db                     write a sample store to try
+  ckpt -s sample.db threads list          which threads, which are stuck
   ckpt -s sample.db show trip-to-kyoto --tree
   ckpt -s sample.db show trip-to-kyoto@head~2 --channel messages
   ckpt -s sample.db diff trip-to-kyoto
 
-\b
-A checkpoint is THREAD@REF, where REF is an id or its end, head, ~N (N parents up),
-step:N, tip:N, or a time such as 2h or 2026-04-07T10:00.
+A checkpoint is THREAD@REF, where REF is an id or its end, head, ~N (N
+parents up), step:N, tip:N, or a time such as 2h or 2026-04-07T10:00.
 """
 
 LOOK = "Look"

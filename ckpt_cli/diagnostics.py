@@ -32,11 +32,6 @@ def note(text: str) -> None:
     _write(f"note: {safe_text(text)}")
 
 
-def warn(text: str) -> None:
-    """Print a remark that a person should act on."""
-    _write(f"warning: {safe_text(text)}")
-
-
 def progress(items: Iterable[_Item], *, total: int | None, label: str) -> Iterator[_Item]:
     """Pass items through, with a bar on a terminal; silent anywhere else."""
     if not sys.stderr.isatty():
@@ -61,6 +56,8 @@ def traceback() -> None:
 def _write(line: str) -> None:
     # stdout is buffered when it is a pipe and stderr is not: without this, a remark made now
     # would overtake the answer it belongs to.
-    with suppress(BrokenPipeError):
+    with suppress(OSError):
         sys.stdout.flush()
-    sys.stderr.write(line + "\n")
+    with suppress(OSError):
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from typer._click.shell_completion import CompletionItem
 
 
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
+
+
 @dataclass(frozen=True, slots=True)
 class CommandRef:
     """Where a command is and what help says of it."""
@@ -75,7 +78,12 @@ class LazyGroup(typer.core.TyperGroup):
         options: Callable[[], list[Parameter]],
     ) -> None:
         super().__init__(
-            name=name, help=help, rich_markup_mode=None, no_args_is_help=True, params=options()
+            name=name,
+            help=help,
+            rich_markup_mode=None,
+            no_args_is_help=True,
+            params=options(),
+            context_settings=HELP_NAMES,
         )
         self.refs = refs
         self._options = options
@@ -122,7 +130,7 @@ def load_command(name: str, ref: CommandRef, options: Callable[[], list[Paramete
     if isinstance(found, Mapping):
         return LazyGroup(name=name, refs=found, help=ref.summary, options=options)
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(name, cls=SectionedCommand)(found)
+    single.command(name, cls=SectionedCommand, context_settings=HELP_NAMES)(found)
     command = typer.main.get_command(single)
     command.params.extend(options())
     return command

@@ -31,7 +31,7 @@ def global_options() -> list[Parameter]:
         _flag(["--no-pager"], "Do not page long answers."),
         _flag(["--utc"], "Show times in UTC, not in this machine's zone."),
         _flag(["-q", "--quiet"], "No notes on stderr."),
-        _flag(["-v", "--verbose"], "More notes on stderr."),
+        _flag(["-v", "--verbose"], "Say on stderr what was opened."),
         _flag(["--debug"], "Show the traceback of an error."),
     ]
 

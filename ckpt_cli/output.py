@@ -11,9 +11,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, TextIO
 
+from ckpt_backends.errors import PartlyDone
+from ckpt_cli import ReaderGone
 from ckpt_cli.render.lines import Line, Style
 from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
 from ckpt_cli.render.text import safe_json, safe_text
@@ -34,6 +37,11 @@ _ANSI: Mapping[Style, str] = {
 }
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=2)
+_LINE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+"""Made once: `json.dumps` makes one for each record."""
+
+
 class Output:
     """Where the answer goes, in the format that the user chose."""
 
@@ -41,12 +49,13 @@ class Output:
         self, chosen: str, *, color: str, pager: bool, stream: TextIO | None = None
     ) -> None:
         self._stream = stream or sys.stdout
-        self._terminal = self._stream.isatty()
+        self.terminal = self._stream.isatty()
+        """Whether a person reads the answer on a terminal."""
         self._chosen = chosen
-        self._pager = pager and self._terminal
+        self._pager = pager and self.terminal
         self._color = color == "always" or (
             color == "auto"
-            and self._terminal
+            and self.terminal
             and not os.environ.get("NO_COLOR")
             and os.environ.get("TERM") != "dumb"
         )
@@ -54,7 +63,7 @@ class Output:
     @property
     def width(self) -> int:
         """Columns that a line may take; without limit where no terminal reads it."""
-        return shutil.get_terminal_size().columns if self._terminal else _UNLIMITED
+        return shutil.get_terminal_size().columns if self.terminal else _UNLIMITED
 
     @property
     def unicode(self) -> bool:
@@ -78,7 +87,7 @@ class Output:
             self._print(_json_array(rows))
         elif self._chosen == "ndjson":
             self._print(map(_json_line, rows))
-        elif self._chosen == "tsv" or (self._chosen == "auto" and not self._terminal):
+        elif self._chosen == "tsv" or (self._chosen == "auto" and not self.terminal):
             self._print(tsv_lines(rows, columns))
         else:
             lines = self._painted(table_lines(rows, columns, self.width))
@@ -94,7 +103,8 @@ class Output:
     ) -> None:
         """Print one thing: as JSON, as text, or its parts as TSV when that is asked for."""
         if self._chosen == "json":
-            self._print([safe_json(json.dumps(record(), ensure_ascii=False, indent=2))])
+            pieces = _ENCODER.iterencode(record())
+            self._write(chain(map(safe_json, pieces), ["\n"]))
         elif self._chosen == "ndjson":
             found = record()
             self._print(map(_json_line, found if isinstance(found, list) else [found]))
@@ -105,7 +115,7 @@ class Output:
 
     def raw(self, data: bytes) -> None:
         """Write bytes as they are. Refused on a terminal, which would obey them."""
-        if self._terminal:
+        if self.terminal:
             from ckpt_backends.errors import Refused
 
             raise Refused(
@@ -119,16 +129,24 @@ class Output:
         return map(paint, lines)
 
     def _print(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self._stream.write(line)
-            self._stream.write("\n")
+        self._write(f"{line}\n" for line in lines)
+
+    def _write(self, pieces: Iterable[str]) -> None:
+        for piece in pieces:
+            try:
+                self._stream.write(piece)
+            except BrokenPipeError:
+                raise ReaderGone from None
+            except OSError as error:
+                reason = (error.strerror or str(error)).lower()
+                raise PartlyDone(f"cannot write the answer: {reason}") from error
 
     def _page(self, lines: Iterable[str]) -> None:
         command = _pager_command() if self._pager else None
         if command is None:
             self._print(lines)
             return
-        options = {"LESS": "FRX", **os.environ}
+        options = {"LESS": "FRX", "LESSCHARSET": "utf-8", **os.environ}
         # The user's own choice of pager, run by the shell as git does.
         pager = subprocess.Popen(  # noqa: S602
             command, shell=True, stdin=subprocess.PIPE, text=True, encoding="utf-8", env=options
@@ -137,22 +155,35 @@ class Output:
         try:
             for line in lines:
                 pager.stdin.write(line + "\n")
-            pager.stdin.close()
         except BrokenPipeError:
-            pass
+            pass  # the reader has seen enough
         finally:
-            pager.wait()
+            with suppress(OSError):
+                pager.stdin.close()
+            _wait(pager)
 
 
 def _pager_command() -> str | None:
     command = os.environ.get("PAGER", "less").strip()
-    if not command or command == "cat" or shutil.which(command.split()[0]) is None:
+    program = command.partition(" ")[0]
+    if program in {"", "cat"} or shutil.which(program) is None or os.environ.get("TERM") == "dumb":
         return None
-    return command
+    # The user's own LESS may leave out what lets colours through.
+    return f"{command} -R" if os.path.basename(program) == "less" else command
+
+
+def _wait(pager: subprocess.Popen[str]) -> None:
+    """Wait for a pager, which handles Ctrl-C itself; leaving before it would spoil the terminal."""
+    while True:
+        try:
+            pager.wait()
+        except KeyboardInterrupt:
+            continue
+        return
 
 
 def _json_line(record: Any) -> str:
-    return safe_json(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
+    return safe_json(_LINE_ENCODER.encode(record))
 
 
 def _json_array(rows: Iterable[Record]) -> Iterator[str]:

@@ -84,6 +84,13 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, text)
 
 
+def beside(source: Path | None, url: str) -> str:
+    """A profile's URL; a relative path in it is meant from the folder of its file."""
+    if source is None or "://" in url or os.path.isabs(url):
+        return url
+    return str(source.parent / url)
+
+
 def _candidates(folder: Path) -> Iterator[Path]:
     for place in (folder, *folder.parents):
         yield place / "ckpt.toml"
@@ -102,18 +109,26 @@ def _read(path: Path) -> dict[str, object]:
         raise UsageError(f"cannot read '{path}': no such file") from None
     except OSError as error:
         raise UsageError(f"cannot read '{path}': {(error.strerror or '').lower()}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read '{path}': {error}") from error
 
 
 def _parse(path: Path, table: object) -> Profiles:
     if not isinstance(table, dict):
         raise UsageError(f"'{path}': ckpt's settings are not a table")
+    unknown = sorted(set(table) - {"default", "stores"})
+    if unknown:
+        hint = "known are default and [stores.NAME]"
+        raise UsageError(f"'{path}': unknown setting '{unknown[0]}'", hint=hint)
     stores = table.get("stores", {})
     default = table.get("default")
     if not isinstance(stores, dict) or not (default is None or isinstance(default, str)):
         raise UsageError(f"'{path}': expected [stores.NAME] tables and default = \"NAME\"")
     return Profiles(path, default, {name: _profile(path, name, it) for name, it in stores.items()})
+
+
+def _param(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _profile(path: Path, name: str, table: object) -> Profile:
@@ -122,5 +137,5 @@ def _profile(path: Path, name: str, table: object) -> Profile:
             f"'{path}': profile '{name}' has no url",
             hint=f'write [stores.{name}] and url = "agent.db"',
         )
-    params = {key: str(value) for key, value in table.items() if key != "url"}
+    params = {key: _param(value) for key, value in table.items() if key != "url"}
     return Profile(name, table["url"], params)

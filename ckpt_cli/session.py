@@ -9,10 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.errors import UsageError
-from ckpt_cli import diagnostics
+from ckpt_backends.errors import StoreUnavailable, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ckpt_backends.protocol import Store
     from ckpt_backends.url import StoreUrl
     from ckpt_cli.output import Output
@@ -79,12 +80,12 @@ class Session:
         from dataclasses import replace
 
         from ckpt_backends.url import parse_url
-        from ckpt_cli.profiles import expand
+        from ckpt_cli.profiles import beside, expand
 
         params: dict[str, str] = {}
-        if "://" not in name and not Path(name).exists() and name in self.profiles.stores:
+        if "://" not in name and not os.path.exists(name) and name in self.profiles.stores:
             profile = self.profiles.stores[name]
-            name = expand(profile.url, os.environ)
+            name = beside(self.profiles.source, expand(profile.url, os.environ))
             params = {key: expand(value, os.environ) for key, value in profile.params.items()}
         url = parse_url(name)
         if self.settings.get("copy"):
@@ -97,14 +98,38 @@ class Session:
         if self._store is None:
             from ckpt_backends.registry import open_store
 
-            self._store = open_store(self.store_url)
-            for text in self._store.describe().notes:
+            self._store = self._opened(open_store)
+            info = self._store.describe()
+            if self.settings.get("verbose"):
+                self.note(f"{info.url}: {info.layout}, {info.saver}, {info.engine}")
+            for text in info.notes:
                 self.note(text)
         return self._store
+
+    def _opened(self, open_store: Callable[[StoreUrl], Store]) -> Store:
+        """The store of this run; an error also says who named it, if it was not the user."""
+        try:
+            return open_store(self.store_url)
+        except StoreUnavailable as error:
+            if "store" in self.settings:
+                error.hint = self._meant(self.settings["store"]) or error.hint
+            else:
+                who = "CKPT_STORE" if os.environ.get("CKPT_STORE") else self.profiles.source
+                error.message += f" (named by {who})"
+            raise
+
+    def _meant(self, name: str) -> str | None:
+        """The profile that a mistyped store may have meant."""
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, self.profiles.stores, n=1)
+        return f"did you mean the profile '{close[0]}'?" if close else None
 
     def note(self, text: str) -> None:
         """Print a remark on stderr, unless the user asked for quiet."""
         if not self.settings.get("quiet"):
+            from ckpt_cli import diagnostics
+
             diagnostics.note(text)
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ _PRINTABLE_PARAMS = frozenset(
     | {"sslmode", "target_session_attrs", "connect_timeout"}
 )
 """Query parameters whose values are shown. All others may hold a secret and are masked."""
+_PLAIN = re.compile(r"[\w.,%+-]*", re.ASCII)
 _NAME = re.compile(r"\w+", re.ASCII)
 _HOSTS = re.compile(r"(\[[^\]@]*\]|[^:@\[\]]*)(:\d*)?", re.ASCII)
 """One of the hosts of an authority, with its port."""
@@ -56,10 +57,7 @@ class UrlParts:
 
     @property
     def is_clear(self) -> bool:
-        """Whether no part of a password can have ended up in another part.
-
-        So it does where a password holds a slash that is not written as %2F.
-        """
+        """Whether no part of a password can have ended up in another part."""
         if not self.hosts:
             return True
         return (
@@ -70,33 +68,60 @@ class UrlParts:
 
 
 def split_url(text: str) -> UrlParts:
-    """Take a URL apart. A password may hold any character but a slash."""
+    """Take a URL apart. A password may hold any character, the last `@` is what ends it."""
     scheme, _, rest = text.partition("://")
     user = password = None
-    before, at, after = rest.partition("/")[0].rpartition("@")
-    # An @ after a ? is part of a parameter, unless the ? is part of a password.
-    if at and ("?" not in before or ":" in before.partition("?")[0]):
-        user, colon, secret = before.partition(":")
+    if end := _end_of_user(rest):
+        user, colon, secret = rest[: end - 1].partition(":")
         password = secret if colon else None
-        rest = after + rest[len(before) + len(at) + len(after) :]
+        rest = rest[end:]
     rest, _, query = rest.partition("?")
-    hosts, slash, path = rest.partition("/")
+    hosts, slash, path = rest.partition("#")[0].partition("/")
     pairs = (pair.partition("=") for pair in query.split("&") if pair)
     return UrlParts(
         scheme.lower(), user, password, hosts, slash + path, tuple((k, v) for k, _, v in pairs)
     )
 
 
+def _end_of_user(rest: str) -> int:
+    """Where the host begins; 0 if no user is named."""
+    before, _, query = rest.partition("?")
+    authority = before.partition("/")[0]
+    if "@" in before:
+        end = before.rindex("@") + 1
+        return end if "@" in authority or ":" in authority else 0
+    if "@" in query and ":" in authority and not _is_plain(authority, query):
+        return rest.rindex("@") + 1
+    return 0
+
+
+def _is_plain(authority: str, query: str) -> bool:
+    """Whether it reads as `host:port?name=value`, so that an @ is part of a value."""
+    first = query.partition("@")[0]
+    return (
+        all(map(_HOSTS.fullmatch, authority.split(",")))
+        and _NAME.fullmatch(first.partition("=")[0]) is not None
+        and "=" in first
+    )
+
+
 def parse_url(text: str) -> StoreUrl:
     """A path to a SQLite file, or a URL such as `sqlite:///relative.db` or `sqlite:////abs.db`.
 
-    Raises `UsageError` for an empty text.
+    Raises `UsageError` for an empty text, and for one that cannot be a URL.
     """
     if not text:
         raise UsageError("the store's name is empty", hint="give a file or URL: -s agent.db")
     if _SCHEME.match(text) is None:
         return StoreUrl("sqlite", text, raw=text)
+    if "\0" in unquote(text):
+        raise UsageError("the store's name holds a NUL character")
     parts = split_url(text)
+    if not parts.is_clear:
+        raise UsageError(
+            f"cannot tell the parts of the URL '{printable(text)}' apart",
+            hint="in its user and password, write / as %2F, @ as %40, : as %3A, % as %25",
+        )
     return StoreUrl(
         scheme=parts.scheme,
         path=unquote((parts.hosts + parts.path).removeprefix("/")),
@@ -108,7 +133,8 @@ def parse_url(text: str) -> StoreUrl:
 def printable(text: str) -> str:
     """The URL with user, host, port and path kept, and every secret as `***`.
 
-    Works by an allow-list: a query parameter that is not known to be harmless is masked.
+    Works by an allow-list: a query parameter that is not known to be harmless is masked. A
+    password may itself hold `/`, `?`, `#` and `@`, so all up to the last `@` is the user's.
     """
     if _SCHEME.match(text) is None:
         return text
@@ -119,7 +145,7 @@ def printable(text: str) -> str:
     if parts.password is not None:
         user += f":{MASK}"
     shown = [
-        f"{name}={value if name in _PRINTABLE_PARAMS else MASK}"
+        f"{name}={value if name in _PRINTABLE_PARAMS and _PLAIN.fullmatch(value) else MASK}"
         for name, value in parts.query
         if _NAME.fullmatch(name)
     ]

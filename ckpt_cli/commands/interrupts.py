@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ckpt_cli.core.times import parse_duration
+from ckpt_cli.core.times import ago
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import ExitCode
 from ckpt_cli.reading.interrupts import open_questions
@@ -36,7 +36,7 @@ def interrupts(
       ckpt -s agent.db interrupts --older-than 1d --exit-code
     """
     session: Session = ctx.obj
-    before = None if older_than is None else session.now - parse_duration(older_than)
+    before = None if older_than is None else ago(older_than, session.now)
     watch = partial(progress, total=None, label="reading heads")
     counted = 0
 

@@ -83,6 +83,8 @@ def show(
         return
     if unfold or all_ns or ascii_only:
         raise UsageError("--unfold, --all-ns and --ascii go with --tree", hint="add --tree")
+    if path is not None and channel:
+        raise UsageError("--path and --channel exclude each other", hint="begin the path with it")
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
     if raw:
         session.output.raw(raw_bytes(target))
@@ -91,7 +93,8 @@ def show(
     elif path is not None:
         _show_path(session, target, path)
     else:
-        _show_state(session, view(target, channel), writes, metadata)
+        found = view(target, channel, writes=writes or session.output.machine)
+        _show_state(session, found, writes, metadata)
 
 
 def _show_tree(

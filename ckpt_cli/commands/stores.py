@@ -19,10 +19,10 @@ COLUMNS = (
     Column("NAME", "name", style="head"),
     Column("LAYOUT", "layout"),
     Column("SIZE", "size", size, right=True),
-    Column("SAVER", "saver", cut=True),
-    Column("ENGINE", "engine"),
-    Column("URL", "url"),
-    Column("", "error", cut=True, style="error"),
+    Column("SAVER", "saver", cut=True, drop=1),
+    Column("ENGINE", "engine", drop=2),
+    Column("URL", "url", drop=3),
+    Column("ERROR", "error", style="error", drop=1),
 )
 
 

@@ -86,6 +86,7 @@ def list_(
         wanted,
         sort=sort,
         details=details,
+        limit=None if everything else limit,
         watch=partial(progress, total=None, label="reading heads"),
     )
     more = False
@@ -104,6 +105,8 @@ def list_(
     session.output.records(records(), columns)  # type: ignore[arg-type]
     if not counted:
         session.note("no thread" + (" fits" if wanted != Selection() else " in this store"))
+    elif everything and not details and session.output.terminal:
+        session.note("heads were not read; --long shows status and size")
     elif more:
         session.note(f"the first {limit}; --limit N shows more, --all shows all")
     if exit_code and counted:
@@ -127,7 +130,7 @@ def show(
     record = summary_record(summary)
     session.output.document(
         lambda: record,
-        lambda: summary_lines(summary, session.now, session.zone),
+        lambda: summary_lines(summary, session.now, session.zone, session.output.width),
         rows=lambda: record["in_namespaces"],
         columns=namespace_columns(),
     )

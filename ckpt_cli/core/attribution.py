@@ -16,8 +16,14 @@ HANDLED = "__error_source_node__"
 """Stored by a task that failed and has an error handler (LangGraph 1.2)."""
 _UPDATES = 64
 """So many updates at once are recognised."""
-_BUDGET = 50_000
-"""So many ids are hashed for the nodes of one checkpoint; a real one needs some hundreds."""
+_BUDGET = 20_000_000
+"""So many bytes are hashed for the nodes of one checkpoint; a real one needs some 100,000."""
+_OVERHEAD = 300
+"""An id takes as long as so many bytes, however short the names in it."""
+_LONGEST = 1000
+"""No node has a longer name."""
+_DEEPEST = 50
+"""So many segments of a namespace are looked at."""
 
 Nodes = Mapping[str, Collection[str]]
 """Node to the channels that made it ready."""
@@ -36,6 +42,18 @@ class Run:
     writes: list[Write] = field(default_factory=list)
 
 
+def subgraph_calls(namespaces: Iterable[str]) -> dict[str, dict[str, str]]:
+    """By namespace, the task id and node of each subgraph call in it: `node:task_id` follows it."""
+    calls: dict[str, dict[str, str]] = {}
+    for namespace in namespaces:
+        segments = namespace.split("|", _DEEPEST)[:_DEEPEST]
+        for place, segment in enumerate(segments):
+            node, _, task_id = segment.rpartition(":")
+            if node:
+                calls.setdefault("|".join(segments[:place]), {})[task_id] = node
+    return calls
+
+
 class Attribution:
     """The planned runs of one checkpoint, and the writes that no run has claimed yet."""
 
@@ -48,17 +66,16 @@ class Attribution:
         *,
         learned_thread: Callable[[], Readers],
         learned_store: Callable[[], Readers],
-        sub_namespaces: Callable[[], Collection[str]],
+        calls: Callable[[], Mapping[str, str]],
     ) -> None:
         step = step_from(metadata)
         self.sends: list[Run] = []
         self.nodes: dict[str, Run] = {}
         self.own = learn([body])
-        self._key = key
         self._body = body
         self._learned_thread = learned_thread
         self._learned_store = learned_store
-        self._sub_namespaces = sub_namespaces
+        self._ask_calls = calls
         self._origin = task_ids.origin_of(
             key.checkpoint_id,
             key.checkpoint_ns,
@@ -105,8 +122,8 @@ class Attribution:
                 self._claim(paths[path], task_id)
         self._match_hashes(runs, lambda: self.own)
         if self._homeless() and any(not run.writes for run in runs.values()):
-            for task_id, node in self._calls.items():
-                if node in runs and task_id in self._unclaimed:
+            for task_id, node in self._called_here().items():
+                if node in runs:
                     self._claim(runs[node], task_id)
         self._match_hashes(runs, self._learned_thread)
 
@@ -129,7 +146,7 @@ class Attribution:
         """The runs that are not planned, by what their writes show."""
         traced = self._handlers()
         if self._homeless() - traced.keys():
-            traced |= {task_id: (node, "") for task_id, node in self._calls.items()}
+            traced |= {task_id: (node, "") for task_id, node in self._called_here().items()}
             traced |= self._unplanned()
         for task_id, writes in self._unclaimed.items():
             node, path = traced.get(task_id, (None, ""))
@@ -167,13 +184,18 @@ class Attribution:
             yield from task_ids.send_ids(self._origin, run.node, run.index)
 
     def _node_ids(self, run: Run, channels: Nodes) -> Iterator[str]:
-        if self._origin is not None and run.node is not None and self._budget > 0:
+        if self._origin is None or run.node is None or len(run.node) > _LONGEST:
+            return
+        if self._budget > 0:
             # A StateGraph's node always has this trigger, even if nobody ever wrote to it.
             named = {f"branch:to:{run.node}"} if self._body.v > 1 else set()
             known = {*channels.get(run.node, ()), *run.fired, *named}
             triggers = task_ids.trigger_sets(known, run.fired)
+            # Counted in bytes, since the names may be of any length.
+            names = (self._origin.checkpoint_ns, run.node, run.node, *known)
+            cost = _OVERHEAD + sum(map(len, names))
             for found in task_ids.pull_ids(self._origin, run.node, triggers, len(self.sends)):
-                self._budget -= 1
+                self._budget -= cost
                 yield found
                 if self._budget <= 0:
                     return
@@ -213,24 +235,23 @@ class Attribution:
     def _called(self, channel: str) -> set[str]:
         """The nodes that called a subgraph in this step, if `channel` can have triggered them."""
         calls = self._calls
-        called = {node for task_id, node in calls.items() if task_id in self._unclaimed}
+        called = set(self._called_here().values())
         for node in set(calls.values()) - called:
             ids = self._node_ids(Run(node, "", fired=frozenset({channel})), {})
             if any(calls.get(task_id) == node for task_id in ids):
                 called.add(node)
         return called
 
+    def _called_here(self) -> dict[str, str]:
+        """Task id to node of the subgraph calls whose writes no run has claimed."""
+        # Not the other way round: a namespace may have made thousands of calls.
+        return {
+            task_id: self._calls[task_id] for task_id in self._unclaimed if task_id in self._calls
+        }
+
     @cached_property
-    def _calls(self) -> dict[str, str]:
-        """Task id to node of subgraph calls, from namespaces `node:task_id` in this one."""
-        prefix = f"{self._key.checkpoint_ns}|" if self._key.checkpoint_ns else ""
-        found = {}
-        for namespace in self._sub_namespaces():
-            call = namespace.removeprefix(prefix) if namespace.startswith(prefix) else ""
-            node, _, task_id = call.partition("|")[0].rpartition(":")
-            if node:
-                found[task_id] = node
-        return found
+    def _calls(self) -> Mapping[str, str]:
+        return self._ask_calls()
 
     def _handlers(self) -> dict[str, tuple[str, str]]:
         """Task id to node and path of the error handlers of failed tasks.

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, cast
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_cli.core.equality import Numbers, is_set
 from ckpt_cli.core.listdiff import (
+    Cells,
     Pairs,
     by_identity,
     common_subsequence,
@@ -43,7 +44,7 @@ class Op:
 
 def diff_values(before: Value, after: Value) -> list[Op]:
     """What turns one value into the other; empty exactly if they are equal."""
-    return list(_diff(before, after, (), Numbers()))
+    return list(_diff(before, after, (), _Numbers()))
 
 
 def patch(before: Value, ops: Sequence[Op]) -> Value:
@@ -61,7 +62,15 @@ def patch(before: Value, ops: Sequence[Op]) -> Value:
     raise ValueError("ops of another value")
 
 
-def _diff(before: Value, after: Value, path: Path, numbers: Numbers) -> Iterator[Op]:
+class _Numbers(Numbers):
+    """The numbers of the values of one comparison, and what it may still spend on lists."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = Cells()
+
+
+def _diff(before: Value, after: Value, path: Path, numbers: _Numbers) -> Iterator[Op]:
     if numbers(before) == numbers(after):
         return
     inner_before, inner_after = before, after
@@ -81,7 +90,7 @@ def _diff(before: Value, after: Value, path: Path, numbers: Numbers) -> Iterator
 
 
 def _diff_dicts(
-    before: dict[Value, Value], after: dict[Value, Value], path: Path, numbers: Numbers
+    before: dict[Value, Value], after: dict[Value, Value], path: Path, numbers: _Numbers
 ) -> Iterator[Op]:
     for key, value in before.items():
         place = (*path, cast("str | int", key))
@@ -95,7 +104,7 @@ def _diff_dicts(
 
 
 def _diff_sets(
-    before: list[Value], after: list[Value], path: Path, numbers: Numbers
+    before: list[Value], after: list[Value], path: Path, numbers: _Numbers
 ) -> Iterator[Op]:
     gone = Counter(map(numbers, before)) - Counter(map(numbers, after))
     new = Counter(map(numbers, after)) - Counter(map(numbers, before))
@@ -106,13 +115,13 @@ def _diff_sets(
 
 
 def _diff_lists(
-    before: list[Value], after: list[Value], path: Path, numbers: Numbers
+    before: list[Value], after: list[Value], path: Path, numbers: _Numbers
 ) -> Iterator[Op]:
     ids_before, ids_after = _message_ids(before), _message_ids(after)
     if any(ids_before) or any(ids_after):
         pairs = _pairs_by_id(before, after, ids_before, ids_after, numbers)
     else:
-        equal = common_subsequence([*map(numbers, before)], [*map(numbers, after)])
+        equal = common_subsequence([*map(numbers, before)], [*map(numbers, after)], numbers.cells)
         pairs = pair_gaps(equal, len(before), len(after))
     kept = dict(pairs)
     sources = {j: i for i, j in pairs}
@@ -139,14 +148,16 @@ def _pairs_by_id(
     after: list[Value],
     ids_before: Sequence[str | None],
     ids_after: Sequence[str | None],
-    numbers: Numbers,
+    numbers: _Numbers,
 ) -> Pairs:
     pairs = by_identity(ids_before, ids_after)
     paired_before, paired_after = {i for i, _ in pairs}, {j for _, j in pairs}
     rest_before = [i for i in range(len(before)) if i not in paired_before]
     rest_after = [j for j in range(len(after)) if j not in paired_after]
     equal = common_subsequence(
-        [numbers(before[i]) for i in rest_before], [numbers(after[j]) for j in rest_after]
+        [numbers(before[i]) for i in rest_before],
+        [numbers(after[j]) for j in rest_after],
+        numbers.cells,
     )
     return sorted(pairs + [(rest_before[i], rest_after[j]) for i, j in equal])
 

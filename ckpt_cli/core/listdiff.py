@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 Pairs: TypeAlias = list[tuple[int, int]]
@@ -14,7 +15,14 @@ MAX_CELLS = 400_000
 """Largest table filled for one pair of lists (about a tenth of a second)."""
 
 
-def common_subsequence(before: Sequence[int], after: Sequence[int]) -> Pairs:
+@dataclass(slots=True)
+class Cells:
+    """What all tables of one comparison may take together: a value can hold many lists."""
+
+    left: int = 5 * MAX_CELLS
+
+
+def common_subsequence(before: Sequence[int], after: Sequence[int], cells: Cells) -> Pairs:
     """Positions of a longest common subsequence; of common ends only, where lists are too long."""
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
@@ -24,7 +32,8 @@ def common_subsequence(before: Sequence[int], after: Sequence[int]) -> Pairs:
         end += 1
     rows, columns = len(before) - start - end, len(after) - start - end
     middle: Pairs = []
-    if 0 < rows * columns <= MAX_CELLS:
+    if 0 < rows * columns <= min(MAX_CELLS, cells.left):
+        cells.left -= rows * columns
         inner = _longest(before[start : start + rows], after[start : start + columns])
         middle = [(start + i, start + j) for i, j in inner]
     head = [(k, k) for k in range(start)]

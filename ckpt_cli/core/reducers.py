@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ckpt_backends.codec.values import Tagged, Value
+from ckpt_cli.core.equality import Numbers
 from ckpt_cli.core.messages import as_message
 
 Fold = Callable[[Value, Sequence[Value]], Value]
@@ -88,11 +89,13 @@ def dict_merge(base: Value, writes: Sequence[Value]) -> Value:
 
 def set_union(base: Value, writes: Sequence[Value]) -> Value:
     """Sets joined, each member once, in the order in which it came."""
-    members: list[Value] = []
+    numbers = Numbers()
+    members: dict[int, Value] = {}
     for value in [base, *writes]:
         if isinstance(value, Tagged) and isinstance(value.payload, list):
-            members.extend(item for item in value.payload if item not in members)
-    return Tagged(_SET, members)
+            for item in value.payload:
+                members.setdefault(numbers(item), item)
+    return Tagged(_SET, list(members.values()))
 
 
 def last_value(base: Value, writes: Sequence[Value]) -> Value:

@@ -9,10 +9,10 @@ from datetime import datetime, tzinfo
 
 from ckpt_backends.errors import Ambiguous, NotFound, UsageError
 from ckpt_backends.model import Checkpoint
-from ckpt_cli.core.shortrefs import short_refs
+from ckpt_cli.core.shortrefs import SHORTEST, short_refs
 from ckpt_cli.core.times import looks_like_time, parse_time
 
-_PARENTS = re.compile(r"(?P<base>.*?)(?P<ups>(?:~\d*)+)", re.ASCII | re.DOTALL)
+_PARENTS = re.compile(r"(?P<base>.*?)(?P<ups>(?:~\d{0,9})+)", re.ASCII | re.DOTALL)
 _SHOWN_CANDIDATES = 8
 
 
@@ -41,6 +41,11 @@ def split_target(text: str, exists: Callable[[str], bool]) -> tuple[str, str | N
     return (thread_id, ref) if thread_id and ref else (text, None)
 
 
+def is_ref(text: str) -> bool:
+    """Whether a text can only be meant as a ref, even if a thread has that name."""
+    return text == "head" or text.startswith(("~", "head~", "step:", "tip:"))
+
+
 def resolve(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
     """The checkpoint id that a ref means. Raises `NotFound`, `Ambiguous` or `UsageError`."""
     if any(ref == found.key.checkpoint_id for found in line.checkpoints):
@@ -64,6 +69,9 @@ def _base(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
         return _tip(ref, line)
     if looks_like_time(ref):
         return as_of(parse_time(ref, now, zone), line)
+    if len(ref) < SHORTEST:
+        hint = f"did you mean step:{ref}?" if ref.isdecimal() else "give at least 4 characters"
+        raise NotFound(f"no checkpoint '{ref}' in thread '{line.thread_id}'", hint=hint)
     ids = [found.key.checkpoint_id for found in line.checkpoints]
     found = [one for one in ids if one.startswith(ref)] + [one for one in ids if one.endswith(ref)]
     return _only(list(dict.fromkeys(found)), ref, line)
@@ -117,7 +125,8 @@ def _up(start: str, count: int, ref: str, line: Line) -> str:
     here = start
     for done in range(count):
         parent = parents.get(here)
-        if parent is None or parent not in parents:
+        # More steps than there are checkpoints lead in a circle.
+        if parent is None or parent not in parents or done == len(parents):
             raise NotFound(
                 f"no '{ref}' in thread '{line.thread_id}'",
                 hint=f"only {done} of {count} parents are stored",

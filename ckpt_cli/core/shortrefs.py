@@ -12,7 +12,9 @@ from itertools import pairwise
 
 from ckpt_cli.core.times import looks_like_time
 
-_SHORTEST = 4
+SHORTEST = 4
+_TRIED = 64
+"""So many lengths are tried before an id is left whole, since each takes time of its own."""
 _OTHER_REF = re.compile(
     r"\d{1,5}"  # a year, a step; a longer number is taken for neither
     r"|head|(?:step|tip):.*"
@@ -32,7 +34,7 @@ def short_refs(ids: Sequence[str]) -> dict[str, str]:
     by_end = sorted(text[::-1] for text in ids)
     shared = [0, *(_common(left, right) for left, right in pairwise(by_end)), 0]
     return {
-        end[::-1]: _readable(end[::-1], max(_SHORTEST, before + 1, after + 1), ordered)
+        end[::-1]: _readable(end[::-1], max(SHORTEST, before + 1, after + 1), ordered)
         for end, before, after in zip(by_end, shared, shared[1:], strict=False)
     }
 
@@ -47,7 +49,7 @@ def _common(left: str, right: str) -> int:
 
 
 def _readable(full: str, length: int, ordered: list[str]) -> str:
-    for size in range(length, len(full)):
+    for size in range(length, min(length + _TRIED, len(full))):
         ref = full[-size:]
         other = looks_like_time(ref) or _OTHER_REF.fullmatch(ref)
         if not other and not _begins_another(ref, full, ordered):

@@ -94,15 +94,15 @@ def plan_step(
     parent_writes: Callable[[], Sequence[Write]],
     learned_thread: Callable[[], Readers],
     learned_store: Callable[[], Readers],
-    sub_namespaces: Callable[[], Collection[str]],
+    calls: Callable[[], Mapping[str, str]],
     delta_channels: Collection[str] = (),
 ) -> Step:
     """What comes after a checkpoint, given the writes that are stored on it.
 
     The callables cost reads, so they are asked only where the answer depends on them: the
-    parent's writes, what `learn` tells of the thread's bodies and of the store's, and the
-    thread's namespaces. A StateGraph's checkpoint of format 4, with paths or hashes that fit,
-    asks none.
+    parent's writes, what `learn` tells of the thread's bodies and of the store's, and what
+    `subgraph_calls` tells of the checkpoint's namespace. A StateGraph's checkpoint of format 4,
+    with paths or hashes that fit, asks none.
     """
     runs = Attribution(
         key,
@@ -111,7 +111,7 @@ def plan_step(
         writes,
         learned_thread=learned_thread,
         learned_store=learned_store,
-        sub_namespaces=sub_namespaces,
+        calls=calls,
     )
     sends = _sent_nodes(body, parent_writes)
     if body.v < 1 or sends is None:

@@ -34,7 +34,7 @@ def parse_time(text: str, now: datetime, zone: tzinfo) -> datetime:
     A day stands for its beginning. A month has 30 days and a year 365. Raises `UsageError`.
     """
     if _DURATION.fullmatch(text):
-        return _ago(text, now)
+        return ago(text, now)
     if text == "now":
         return now
     if text in _WORDS:
@@ -57,7 +57,8 @@ def parse_duration(text: str) -> timedelta:
         raise UsageError(f"'{text}' is too long ago", hint="write it as 30s, 90m or 7d") from None
 
 
-def _ago(text: str, now: datetime) -> datetime:
+def ago(text: str, now: datetime) -> datetime:
+    """The moment so long ago. Raises `UsageError`."""
     try:
         return now - parse_duration(text)
     except OverflowError:

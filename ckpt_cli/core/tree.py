@@ -22,6 +22,8 @@ SHORTEST_RUN = 3
 """Fewer plain steps are not worth a fold."""
 FEWEST_ALIKE = 4
 """So many quiet calls of one node under one step become one row."""
+DEEPEST = 50
+"""The caller of a call nested deeper is not looked for."""
 LANES = 12
 """Rows keep so many of their innermost lanes; deeper nesting than this never fits a screen."""
 
@@ -358,6 +360,8 @@ class _Planner:
         return calls, sorted(sections, key=lambda ns: (is_call(ns), ns))
 
     def _caller(self, ns: str, by_task: Mapping[Key, Key]) -> Key | None:
+        if ns.count("|") > DEEPEST:
+            return None
         segments = ns.split("|")
         for place in range(len(segments) - 1, -1, -1):
             task = segments[place].rpartition(":")[2]

@@ -40,7 +40,7 @@ def _read(
     target: Target, checkpoint_id: str, channels: Collection[str] | None
 ) -> tuple[Moment, Mapping[str, Value]]:
     wanted = True if channels is None else channels
-    moment = target.reader.moment(target.checkpoint_ns, checkpoint_id, values=wanted)
+    moment = target.reader.moment(target.checkpoint_ns, checkpoint_id, state=wanted)
     values = target.reader.state(moment, channels).values
     if channels is not None:
         values = {name: value for name, value in values.items() if name in channels}

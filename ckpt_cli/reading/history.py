@@ -24,9 +24,8 @@ def history_entries(
     reader: ThreadReader, checkpoint_ns: str | None, *, all_ns: bool, limit: int | None
 ) -> Iterator[Entry]:
     """Checkpoints newest first within each namespace, read a few at a time."""
-    if checkpoint_ns is not None:
-        reader.require(checkpoint_ns)
-    namespaces = reader.namespaces if all_ns else [checkpoint_ns or ""]
+    chosen = "" if checkpoint_ns is None else reader.namespace(checkpoint_ns)
+    namespaces = reader.namespaces if all_ns else [chosen]
     found = (entry for ns in namespaces for entry in _entries(reader, ns))
     return islice(found, limit)
 

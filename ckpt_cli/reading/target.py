@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from difflib import get_close_matches
 
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.reading.thread import ThreadReader
+
+_SEARCHED = 1000
+"""So many of the newest threads are searched for what a mistyped id may mean."""
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,10 @@ class Words:
 def find_thread(store: Store, thread_id: str | None, note: Callable[[str], None]) -> ThreadReader:
     """The thread of that id, or the newest one, which is then said. Raises `NotFound`."""
     if thread_id is not None:
-        return ThreadReader(store, thread_id)
+        try:
+            return ThreadReader(store, thread_id)
+        except NotFound:
+            raise _no_thread(store, thread_id) from None
     for newest in store.threads(limit=1):
         note(f"the newest thread, '{newest.thread_id}'")
         return ThreadReader(store, newest.thread_id)
@@ -57,8 +65,7 @@ def find_checkpoint(
     if ref is not None and words.as_of is not None:
         raise UsageError("a checkpoint and --as-of exclude each other", hint="give one of them")
     reader = find_thread(store, thread_id, note)
-    ns = words.ns or ""
-    reader.require(ns)
+    ns = reader.namespace(words.ns or "") if words.ns else ""
     line = reader.line(ns)
     if words.as_of is not None:
         found = refs.as_of(parse_time(words.as_of, now, zone), line)
@@ -67,9 +74,44 @@ def find_checkpoint(
     return Target(reader, ns, found, ref is not None or words.as_of is not None)
 
 
-def other_words(text: str, thread_id: str, ns: str | None, store: Store) -> Words:
-    """What a second checkpoint means: `THREAD@REF`, a thread, or a ref in the first's thread."""
-    whole, ref = refs.split_target(text, lambda one: store.thread(one) is not None)
-    if ref is not None or store.thread(whole) is not None:
-        return Words(whole, at=ref or "head", ns=ns)
-    return Words(thread_id, at=text, ns=ns)
+def find_two(
+    store: Store,
+    words: Words,
+    first: str | None,
+    second: str | None,
+    now: datetime,
+    zone: tzinfo,
+    note: Callable[[str], None],
+) -> tuple[Target, Target | None]:
+    """The two checkpoints to compare, older words first; None for the first's own parent."""
+    one = find_checkpoint(store, words, now, zone, note)
+    if first is None:
+        return one, None
+
+    def other(text: str) -> Target:
+        if refs.is_ref(text):
+            return find_checkpoint(
+                store, Words(one.reader.thread_id, text, words.ns), now, zone, note
+            )
+        whole, ref = refs.split_target(text, lambda known: store.thread(known) is not None)
+        if ref is None and store.thread(whole) is None:
+            whole, ref = one.reader.thread_id, text
+        return find_checkpoint(store, Words(whole, ref or "head", words.ns), now, zone, note)
+
+    if second is not None:
+        return other(first), other(second)
+    # A thread alone stands for its head, which is the newer side, as in `git diff REF`.
+    return (one, other(first)) if one.chosen else (other(first), one)
+
+
+def _no_thread(store: Store, thread_id: str) -> NotFound:
+    """An error that names what may have been meant, from the newest threads."""
+    newest = [thread.thread_id for thread in store.threads(limit=_SEARCHED)]
+    close = [one for one in newest if one.startswith(thread_id)][:_NAMED]
+    close = close or get_close_matches(thread_id, newest, n=_NAMED)
+    hint = "`ckpt threads list --all` lists them; add --match 'PART*' to search"
+    if close:
+        hint = f"did you mean {' or '.join(repr(one) for one in close)}?"
+    elif thread_id.rpartition("@")[0] in newest:
+        hint = "this command takes a thread without @REF"
+    return NotFound(f"no thread '{thread_id}' in this store", hint=hint)

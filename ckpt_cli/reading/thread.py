@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import islice
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
-from ckpt_backends.errors import NotFound
+from ckpt_backends.errors import Ambiguous, NotFound
 from ckpt_backends.ids import step_of, time_of
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Thread, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
+from ckpt_cli.core.attribution import subgraph_calls
 from ckpt_cli.core.channels import delta_channels, is_state, state_values, unwrap
 from ckpt_cli.core.reducers import fold
 from ckpt_cli.core.state import (
@@ -28,6 +30,7 @@ from ckpt_cli.core.tasks import CONTROL, Step, learn, plan_step, status_of
 from ckpt_cli.core.triggers import SENDS
 from ckpt_cli.reading.lessons import Lessons
 
+_FIRST_YEAR, _LAST_YEAR = 1, 9999
 _AT_ONCE = 200
 """Checkpoints whose writes are fetched with one query."""
 
@@ -110,14 +113,26 @@ class ThreadReader:
         index = self.index(checkpoint_ns)
         return index[0].key.checkpoint_id if index else None
 
-    def require(self, checkpoint_ns: str) -> None:
-        """Raise `NotFound` unless the namespace has checkpoints."""
-        if checkpoint_ns not in self.namespaces:
-            there = ", ".join(f"'{ns}'" for ns in self.namespaces if ns) or "only the root"
-            raise NotFound(
-                f"no namespace '{checkpoint_ns}' in thread '{self.thread_id}'",
-                hint=f"there is {there}",
+    def namespace(self, text: str) -> str:
+        """The namespace that a text names: whole, by its beginning, or by a shell pattern.
+
+        Raises `NotFound` or `Ambiguous`.
+        """
+        if text in self.namespaces:
+            return text
+        pattern = text.removesuffix("…")
+        found = [ns for ns in self.namespaces if ns.startswith(pattern) or fnmatchcase(ns, text)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise Ambiguous(
+                f"'{text}' fits {len(found)} namespaces of thread '{self.thread_id}'",
+                hint=f"say which: {', '.join(found)}",
             )
+        there = ", ".join(f"'{ns}'" for ns in self.namespaces if ns) or "only the root"
+        raise NotFound(
+            f"no namespace '{text}' in thread '{self.thread_id}'", hint=f"there is {there}"
+        )
 
     def line(self, checkpoint_ns: str) -> refs.Line:
         """The namespace's checkpoints, for resolving a ref."""
@@ -148,10 +163,15 @@ class ThreadReader:
         return times
 
     def moment(
-        self, checkpoint_ns: str, checkpoint_id: str, *, values: bool | Collection[str] = False
+        self,
+        checkpoint_ns: str,
+        checkpoint_id: str,
+        *,
+        values: bool = False,
+        state: bool | Collection[str] = False,
     ) -> Moment:
-        """One checkpoint, with values as in `moments`. Raises `NotFound`."""
-        for found in self.moments(checkpoint_ns, [checkpoint_id], values=values):
+        """One checkpoint; `values` and `state` as in `moments`. Raises `NotFound`."""
+        for found in self.moments(checkpoint_ns, [checkpoint_id], values=values, state=state):
             return found
         raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
 
@@ -160,12 +180,14 @@ class ThreadReader:
         checkpoint_ns: str,
         checkpoint_ids: Collection[str] | None = None,
         *,
-        values: bool | Collection[str] = False,
+        values: bool = False,
+        state: bool | Collection[str] = False,
     ) -> Iterator[Moment]:
         """Checkpoints of a namespace, newest first, a few in memory at a time.
 
-        Where the layout has a choice, only LangGraph's control channels are read, of state and
-        of writes, unless `values`: all writes, and the state, or the channels of it named.
+        The values of writes are read only for LangGraph's control channels, unless `values`.
+        Likewise, where the layout keeps them apart, the values of channels, unless `state`, which
+        may name some.
         """
         stream = self.store.checkpoints(
             self.thread_id,
@@ -173,18 +195,18 @@ class ThreadReader:
             checkpoint_ids=checkpoint_ids,
             body=True,
             metadata=True,
-            values=values,
+            values=state,
         )
-        wanted = {one.key.checkpoint_id for one in self.index(checkpoint_ns)}
-        if checkpoint_ids is not None:
-            wanted = wanted.intersection(checkpoint_ids)
-        pending = iter(sorted(wanted, reverse=True))
+        wanted = checkpoint_ids
+        if wanted is None:
+            wanted = [one.key.checkpoint_id for one in self.index(checkpoint_ns)]
+        pending = iter(sorted(set(wanted), reverse=True))
         writes: dict[str, list[Write]] = {}
         for checkpoint in stream:
             checkpoint_id = checkpoint.key.checkpoint_id
             if checkpoint_id not in writes:
                 ids = [checkpoint_id, *islice(pending, _AT_ONCE)]
-                writes = self._writes_of(checkpoint_ns, ids, CONTROL if values is False else True)
+                writes = self._writes_of(checkpoint_ns, ids, True if values else CONTROL)
             yield self._moment(checkpoint, writes.get(checkpoint_id, []))
 
     def _writes_of(
@@ -215,10 +237,14 @@ class ThreadReader:
             parent_writes=parent_writes,
             learned_thread=lambda: self._learned_thread,
             learned_store=lambda: self._lessons.readers,
-            sub_namespaces=lambda: self.namespaces,
+            calls=lambda: self._calls.get(checkpoint.key.checkpoint_ns, {}),
             delta_channels=delta_channels(metadata),
         )
         return Moment(checkpoint, body, metadata, writes, step)
+
+    @cached_property
+    def _calls(self) -> Mapping[str, Mapping[str, str]]:
+        return subgraph_calls(self.namespaces)
 
     @cached_property
     def _learned_thread(self) -> Mapping[str, Collection[str]]:
@@ -228,8 +254,8 @@ class ThreadReader:
     def state(self, moment: Moment, channels: Collection[str] | None = None) -> State:
         """The values at a checkpoint: stored ones, DeltaChannels rebuilt, null task applied.
 
-        With `channels`, only those are rebuilt. The moment was read with `values`, or with
-        these channels' values.
+        With `channels`, only those are rebuilt. The moment was read with its
+        state, or with these channels of it.
         """
         values = dict(state_values(moment.body))
         rebuilt: dict[str, str] = {}
@@ -241,11 +267,34 @@ class ThreadReader:
         for name, value, reducer in self._rebuild(moment.checkpoint, missing):
             values[name] = value
             rebuilt[name] = f"rebuilt (assumed {reducer})"
-        for name, writes in _null_writes(moment).items():
+        for name, writes in self._null_writes(moment).items():
             if channels is None or name in channels:
                 values[name], reducer = fold(values.get(name), writes)
-                rebuilt[name] = f"with the caller's writes (assumed {reducer})"
+                earlier = f"{rebuilt[name]}, " if name in rebuilt else ""
+                rebuilt[name] = f"{earlier}with the caller's writes (assumed {reducer})"
         return State(dict(sorted(values.items())), rebuilt)
+
+    def _null_writes(self, moment: Moment) -> dict[str, list[Value]]:
+        """What the caller wrote to state channels with `Command(update=...)`, by channel."""
+        names = {
+            write.channel
+            for write in moment.writes
+            if write.task_id == NULL_TASK_ID and is_state(write.channel, moment.body)
+        }
+        grouped: dict[str, list[Value]] = {}
+        if not names:
+            return grouped
+        key = moment.key
+        for write in self.store.writes(
+            self.thread_id,
+            checkpoint_ns=key.checkpoint_ns,
+            checkpoint_ids=[key.checkpoint_id],
+            channels=names,
+            values=True,
+        ):
+            if write.task_id == NULL_TASK_ID and write.value is not None:
+                grouped.setdefault(write.channel, []).append(decode(write.value))
+        return grouped
 
     def _delta_channels(self, moment: Moment) -> set[str]:
         """DeltaChannels of this checkpoint's namespace that may have no stored value here."""
@@ -319,17 +368,6 @@ class ThreadReader:
         ]
 
 
-def _null_writes(moment: Moment) -> dict[str, list[Value]]:
-    """What the caller wrote to state channels with `Command(update=...)`, by channel."""
-    grouped: dict[str, list[Value]] = {}
-    for write in moment.writes:
-        if write.task_id != NULL_TASK_ID or not is_state(write.channel, moment.body):
-            continue
-        if write.value is not None:
-            grouped.setdefault(write.channel, []).append(decode(write.value))
-    return grouped
-
-
 def moment_time(checkpoint_id: str, body: Body) -> datetime | None:
     """When a checkpoint was made: from its id, else from the body's `ts`."""
     at = time_of(checkpoint_id)
@@ -339,4 +377,6 @@ def moment_time(checkpoint_id: str, body: Body) -> datetime | None:
         found = datetime.fromisoformat(body.ts)
     except ValueError:
         return None
-    return found if found.tzinfo is not None else None
+    # Times at the ends of the calendar have no place in every zone.
+    sane = found.tzinfo is not None and _FIRST_YEAR < found.year < _LAST_YEAR
+    return found if sane else None

@@ -27,11 +27,21 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
+class Head:
+    """What is kept of a thread's head; its values are not."""
+
+    step: int | None
+    source: str | None
+    parent: str | None
+    metadata: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
 class Details:
     """What reading a thread's head tells beyond the index."""
 
     status: Status
-    head: Moment | None
+    head: Head | None
     bytes: int
 
 
@@ -78,13 +88,17 @@ def list_threads(
     *,
     sort: Sort = "last",
     details: bool = False,
+    limit: int | None = None,
     watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
 ) -> Iterator[Row]:
     """The threads wanted, in the order asked for; a stream where that order is the store's own.
 
+    With `limit`, no more than one beyond it, where the store itself can stop there.
     `watch` sees each thread whose head is about to be read, to show progress.
     """
-    threads = filter(_index_filter(wanted), store.threads())
+    as_stored = wanted == Selection() and sort == "last"
+    most = limit + 1 if as_stored and limit is not None else None
+    threads = filter(_index_filter(wanted), store.threads(limit=most))
     lessons = Lessons(store)
     rows: Iterator[Row]
     if wanted.needs_heads or sort in {"step", "bytes"}:
@@ -128,10 +142,12 @@ def _details(store: Store, thread: Thread, lessons: Lessons) -> Details:
     if thread.head is None:
         return Details(Status.EMPTY, None, size)
     try:
-        head = ThreadReader(store, thread.thread_id, lessons).moment("", thread.head)
-    except NotFound:  # Such an id is not text, so it can be listed and not looked up.
+        reader = ThreadReader(store, thread.thread_id, lessons)
+        head = next(reader.moments("", [thread.head]))
+    except (NotFound, StopIteration):  # Such an id is not text: listed, and not looked up.
         return Details(Status.UNKNOWN, None, size)
-    return Details(head.status, head, size)
+    facts = Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata)
+    return Details(head.status, facts, size)
 
 
 def _fits(details: Details, wanted: Selection) -> bool:
@@ -171,7 +187,7 @@ def _order(row: Row, sort: Sort) -> tuple[Any, ...]:
         "id": 0,
         "checkpoints": -thread.checkpoints,
         "namespaces": -thread.namespaces,
-        "step": -((details.head.number if details and details.head else None) or 0),
+        "step": -((details.head.step if details and details.head else None) or 0),
         "bytes": -(details.bytes if details else 0),
     }
     return keys[sort], thread.thread_id
@@ -182,6 +198,7 @@ class Summary:
     """One thread as a whole."""
 
     row: Row
+    head: Moment | None
     size: ThreadSize
     in_namespaces: tuple[NamespaceSummary, ...]
 
@@ -200,7 +217,9 @@ class NamespaceSummary:
 def summarize(store: Store, thread_id: str) -> Summary:
     """Everything that the index and the head tell of a thread. Raises `NotFound`."""
     reader = ThreadReader(store, thread_id)
+    head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
     return Summary(
+        head=head,
         row=Row(reader.thread, _details(store, reader.thread, Lessons(store))),
         size=store.size(thread_id),
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces),

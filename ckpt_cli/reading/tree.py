@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ckpt_backends.codec.values import Value
@@ -50,9 +50,7 @@ def read_tree(
     unfold: bool,
 ) -> Tree:
     """The tree of a thread, or of one namespace of it; `say` puts a question on one line."""
-    if checkpoint_ns is not None:
-        reader.require(checkpoint_ns)
-    namespaces = reader.namespaces if checkpoint_ns is None else [checkpoint_ns]
+    namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
     index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
     skeletons = _skeletons(reader, index)
     details: dict[Key, Node] = {}
@@ -142,30 +140,32 @@ def _details(
     shown: Sequence[Key],
     say: Callable[[Value], str],
 ) -> dict[Key, Node]:
-    """Details of the checkpoints shown. Their parents are read too, to tell what ran."""
-    wanted = set(shown)
-    parents = {
-        (ns, parent)
-        for ns, checkpoint_id in shown
-        if (parent := index[ns, checkpoint_id].parent_checkpoint_id) is not None
-        and (ns, parent) in index
-    }
-    ran: dict[Key, tuple[str, ...]] = {}
+    """Details of the checkpoints shown. What ran is told by their parents, which are read too."""
     nodes: dict[Key, Node] = {}
-    for ns, ids in _by_namespace(wanted | parents).items():
-        for moment in reader.moments(ns, ids):
-            key = (ns, moment.key.checkpoint_id)
-            if key in parents:
-                ran[key] = tuple(
-                    task.node for task in moment.step.tasks if task.finished and task.node
-                )
-            if key in wanted:
-                nodes[key] = _node(moment, say)
-    for key, node in nodes.items():
-        parent = index[key].parent_checkpoint_id
-        if node.source == "loop":
-            nodes[key] = replace(node, ran=ran.get((key[0], parent or ""), ()))
+    ran: dict[Key, tuple[str, ...]] = {}
+    for key, moment in _moments(reader, shown):
+        nodes[key] = _node(moment, say)
+        ran[key] = _finished(moment)
+    parents = {
+        key: (key[0], index[key].parent_checkpoint_id or "")
+        for key, node in nodes.items()
+        if node.source == "loop"
+    }
+    for key, moment in _moments(reader, set(parents.values()) - ran.keys()):
+        ran[key] = _finished(moment)
+    for key, parent in parents.items():
+        nodes[key] = replace(nodes[key], ran=ran.get(parent, ()))
     return nodes
+
+
+def _moments(reader: ThreadReader, keys: Iterable[Key]) -> Iterator[tuple[Key, Moment]]:
+    for ns, ids in _by_namespace(keys).items():
+        for moment in reader.moments(ns, ids):
+            yield (ns, moment.key.checkpoint_id), moment
+
+
+def _finished(moment: Moment) -> tuple[str, ...]:
+    return tuple(task.node for task in moment.step.tasks if task.finished and task.node)
 
 
 def _node(moment: Moment, say: Callable[[Value], str]) -> Node:

@@ -25,11 +25,17 @@ class View:
     is_head: bool
 
 
-def view(target: Target, channels: Collection[str] | None = None) -> View:
-    """Everything of a checkpoint; with `channels`, only these values. Raises `NotFound`."""
+def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> View:
+    """A checkpoint; with `channels`, only these values; with `writes`, the values of its writes.
+
+    Raises `NotFound`.
+    """
     reader = target.reader
     moment = reader.moment(
-        target.checkpoint_ns, target.checkpoint_id, values=True if channels is None else channels
+        target.checkpoint_ns,
+        target.checkpoint_id,
+        values=writes,
+        state=True if channels is None else channels,
     )
     state = reader.state(moment, channels)
     if channels is not None:
@@ -53,7 +59,7 @@ def picked(target: Target, path: str) -> list[Selected]:
     name = parsed[0] if parsed else None
     channels = [name] if isinstance(name, str) else None
     moment = reader.moment(
-        target.checkpoint_ns, target.checkpoint_id, values=True if channels is None else channels
+        target.checkpoint_ns, target.checkpoint_id, state=True if channels is None else channels
     )
     values = cast("dict[Value, Value]", dict(reader.state(moment, channels).values))
     if isinstance(name, str) and name not in values and name in moment.body.values:

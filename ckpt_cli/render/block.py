@@ -13,6 +13,8 @@ from ckpt_cli.render.value import key_text, message_label, summary
 
 _TEXT_BLOCK = {"type", "text"}
 _UNLIMITED = 1 << 30
+_SMALL = 10_000
+"""No list of more parts and characters is put on one line, however long that may be."""
 
 
 def block(value: Value, indent: int, width: int) -> Iterator[str]:
@@ -71,22 +73,31 @@ def _item(value: Value, width: int) -> Iterator[str]:
 
 def _flat(value: Value, room: int) -> str | None:
     """The whole of a small value on one line; None if it has keys or does not fit."""
-    if isinstance(value, str | bytes | list) and len(value) > room:
-        return None
-    if not _simple(value):
+    # Counted before it is written out, since every list around a list asks for it again.
+    if _room_left(value, room if isinstance(value, str | bytes) else min(room, _SMALL)) < 0:
         return None
     text = summary(value, _UNLIMITED)
     return text if cell_len(text) <= room else None
 
 
-def _simple(value: Value) -> bool:
-    if isinstance(value, str):
-        return "\n" not in value
-    if leaf(value, 1) is not None:
-        return True
+def _room_left(value: Value, room: int) -> int:
+    """The room that a value leaves at best; negative if there is too little, or if it has keys."""
+    inner = value.payload if isinstance(value, Tagged) else value
+    length = len(inner) if isinstance(inner, str | bytes | list) else 1
+    if max(length, 1) > room or (isinstance(value, str) and "\n" in value):
+        return -1
+    if isinstance(value, str) or leaf(value, 1) is not None:
+        return room - max(length, 1)
+    room -= 1
     if isinstance(value, Tagged):
-        return not as_message(value) and _simple(value.payload)
-    return all(map(_simple, value)) if isinstance(value, list) else value == {}
+        return _room_left(value.payload, room)
+    if not isinstance(value, list):
+        return room if value == {} else -1
+    for item in value:
+        room = _room_left(item, room)
+        if room < 0:
+            break
+    return room
 
 
 def _message(message: Message, width: int) -> Iterator[str]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
 from ckpt_backends.codec import from_json
+from ckpt_backends.model import Status
 from ckpt_cli.render.table import Column
-from ckpt_cli.render.thread import ago, names
+from ckpt_cli.render.thread import STATUS_STYLES, ago, names
 from ckpt_cli.render.units import size, when
 from ckpt_cli.render.value import summary
 
-_SHOWN = 60
-"""Cells of a value in a table."""
+_TASK_ID = re.compile(r":([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_SHOWN = 200
+"""Cells of a value that a table may show."""
 
 
 def history_columns(
@@ -29,15 +32,20 @@ def history_columns(
 
     return [
         Column("REF", "checkpoint_id", short, style="id"),
-        Column("NAMESPACE", "checkpoint_ns", table=all_ns),
+        Column("NAMESPACE", "checkpoint_ns", short_ns, table=all_ns),
         Column("STEP", "step", right=True),
-        Column("SOURCE", "source"),
-        Column("PARENT", "parent_checkpoint_id", short, style="dim"),
+        Column("SOURCE", "source", drop=2),
+        Column("PARENT", "parent_checkpoint_id", short, style="dim", drop=3),
         Column("NEXT", "next", names, cut=True, style="node"),
-        Column("STATUS", "status"),
-        Column("WRITES", "write_count", right=True),
+        Column("STATUS", "state", style=lambda text: STATUS_STYLES[Status(text)]),
+        Column("WRITES", "write_count", right=True, drop=1),
         Column("TIME", "ts", at, style="time"),
     ]
+
+
+def short_ns(checkpoint_ns: str) -> str:
+    """A namespace whose task ids are cut to what tells them apart: `planner:fe0c6028…`."""
+    return _TASK_ID.sub(r":\1…", checkpoint_ns)
 
 
 def write_columns() -> Sequence[Column]:
@@ -70,8 +78,8 @@ def interrupt_columns(now: datetime) -> Sequence[Column]:
         Column("THREAD", "thread_id", style="head"),
         Column("NODE", "node", style="node"),
         Column("WAITING", "since", lambda text: ago(now)(text).removesuffix(" ago"), right=True),
-        Column("INTERRUPT", "interrupt_id", style="id"),
         Column("QUESTION", "value", value_text, cut=True, style="question"),
+        Column("INTERRUPT", "interrupt_id", style="id", drop=1),
         Column("NAMESPACE", "checkpoint_ns", table=False),
         Column("CHECKPOINT", "checkpoint_id", table=False),
         Column("TASK", "task_id", table=False),

@@ -11,7 +11,10 @@ from ckpt_cli.render.cells import fit
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.units import size
 
-_SCALAR = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|nan)|null|true|false", re.I)
+# Possessive, since giving digits back takes the square of their number.
+_SCALAR = re.compile(
+    r"[-+]?(\d++\.?+\d*+|\.\d++)(e[-+]?\d++)?|[-+]?(inf|nan)|null|true|false", re.I
+)
 _AS_TEXT = ("datetime.datetime", "decimal.Decimal", "uuid.UUID", "zoneinfo.ZoneInfo")
 
 

@@ -9,23 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.ids import step_of
-from ckpt_backends.model import Thread, Write
-from ckpt_cli.core.changes import ChannelChange, change_record
-from ckpt_cli.core.paths import Selected, format_path
-from ckpt_cli.core.tasks import Question, Task
-from ckpt_cli.core.write_view import Placed
-from ckpt_cli.reading.history import Entry
-from ckpt_cli.reading.interrupts import Waiting
-from ckpt_cli.reading.stores import Found
-from ckpt_cli.reading.thread import Moment
-from ckpt_cli.reading.threads import Row, Summary
-from ckpt_cli.reading.view import View
+from ckpt_backends.model import Status, Thread, Write
 from ckpt_cli.render.units import iso
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.changes import ChannelChange
+    from ckpt_cli.core.paths import Selected
+    from ckpt_cli.core.tasks import Question, Task
+    from ckpt_cli.core.write_view import Placed
+    from ckpt_cli.reading.history import Entry
+    from ckpt_cli.reading.interrupts import Waiting
+    from ckpt_cli.reading.stores import Found
+    from ckpt_cli.reading.thread import Moment
+    from ckpt_cli.reading.threads import Row, Summary
+    from ckpt_cli.reading.view import View
+
+
+_STEPS_IN_ID = 8000
+"""A checkpoint id holds a step of 14 bits with its sign, up to 8191."""
 
 
 def store_record(found: Found) -> dict[str, Any]:
@@ -57,9 +63,9 @@ def thread_record(row: Row) -> dict[str, Any]:
     record["status"] = row.details.status
     record["bytes"] = row.details.bytes
     if head is not None:
-        record["step"] = head.number
+        record["step"] = head.step
         record["source"] = head.source
-        record["parent"] = head.checkpoint.parent_checkpoint_id
+        record["parent"] = head.parent
         record["metadata"] = values_record(head.metadata)
     return record
 
@@ -68,12 +74,19 @@ def _from_index(thread: Thread) -> dict[str, Any]:
     return {
         "thread_id": thread.thread_id,
         "head": thread.head,
-        "step": None if thread.head is None else step_of(thread.head),
+        "step": _step_from_index(thread),
         "first_at": _time(thread.first_at),
         "last_at": _time(thread.last_at),
         "checkpoints": thread.checkpoints,
         "namespaces": thread.namespaces,
     }
+
+
+def _step_from_index(thread: Thread) -> int | None:
+    """The step in the head's id, unless the thread may have more steps than fit there."""
+    if thread.head is None or thread.checkpoints > _STEPS_IN_ID:
+        return None
+    return step_of(thread.head)
 
 
 def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
@@ -90,10 +103,12 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
         "next": _names(step.next),
         "waiting": _names(step.waiting),
         "status": moment.status,
-        "tasks": [task_record(task) for task in step.tasks],
+        "tasks": [task_record(task) for task in (*step.tasks, *step.others)],
         "metadata": values_record(moment.metadata),
         "interrupts": [
-            question_record(question) for task in step.tasks for question in task.questions
+            question_record(question)
+            for task in (*step.tasks, *step.others)
+            for question in task.questions
         ],
         "children": list(children),
         "write_count": len(moment.writes),
@@ -104,7 +119,11 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
 
 def entry_record(entry: Entry) -> dict[str, Any]:
     """One checkpoint of `history`, and of `show --tree`."""
-    return {**moment_record(entry.moment, entry.children), "depth": entry.depth}
+    moment = entry.moment
+    record = moment_record(moment, entry.children)
+    # A step that others followed is past: nothing of it is pending any more.
+    passed = moment.status is Status.PENDING and entry.children
+    return {**record, "depth": entry.depth, "state": None if passed else moment.status}
 
 
 def show_record(found: View) -> dict[str, Any]:
@@ -113,7 +132,7 @@ def show_record(found: View) -> dict[str, Any]:
     del record["write_count"]
     record["values"] = values_record(found.state.values)
     record["rebuilt"] = dict(found.state.rebuilt)
-    record["versions"] = dict(found.moment.body.versions)
+    record["versions"] = values_record(found.moment.body.versions)
     record["writes"] = [write_record(placed) for placed in found.writes]
     return record
 
@@ -129,17 +148,18 @@ def channel_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 def picked_rows(found: Sequence[Selected]) -> list[dict[str, Any]]:
     """What `show --path` found, one row a place."""
+    from ckpt_cli.core.paths import format_path
+
     return [{"path": format_path(one.path), "value": to_json(one.value)} for one in found]
 
 
 def summary_record(found: Summary) -> dict[str, Any]:
     """One thread of `threads show`."""
     record = thread_record(found.row)
-    head = found.row.details.head if found.row.details is not None else None
-    if head is not None:
+    if found.head is not None:
         record |= {
             key: value
-            for key, value in moment_record(head, []).items()
+            for key, value in moment_record(found.head, []).items()
             if key in {"next", "waiting", "interrupts", "tasks"}
         }
     record["writes"] = found.size.writes
@@ -167,6 +187,8 @@ def diff_record(
     before: Moment | None, after: Moment, changes: Mapping[str, ChannelChange]
 ) -> dict[str, Any]:
     """The answer of `diff`."""
+    from ckpt_cli.core.changes import change_record
+
     return {
         "from": None if before is None else _key_record(before),
         "to": _key_record(after),
@@ -176,6 +198,8 @@ def diff_record(
 
 def change_rows(changes: Mapping[str, ChannelChange]) -> Iterator[dict[str, Any]]:
     """The answer of `diff`, one row an operation; a channel that came or went is one too."""
+    from ckpt_cli.core.changes import change_record
+
     for name, change in changes.items():
         record = change_record(change)
         ops = record.pop("ops") or [record]

@@ -8,14 +8,15 @@ from typing import cast
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
+from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.paths import Selected, format_path
 from ckpt_cli.core.write_view import Placed
 from ckpt_cli.reading.view import View
 from ckpt_cli.render.block import block
 from ckpt_cli.render.cells import cell_len
-from ckpt_cli.render.lines import Line, Span, line
+from ckpt_cli.render.lines import Line, Span, Style, line
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.thread import field, step_lines
+from ckpt_cli.render.thread import STATUS_STYLES, field, step_lines
 from ckpt_cli.render.units import age, size, when
 from ckpt_cli.render.value import summary
 
@@ -28,9 +29,10 @@ def show_lines(
     found: View, now: datetime, zone: tzinfo, width: int, *, writes: bool, metadata: bool
 ) -> Iterator[Line]:
     """A checkpoint, its values in full, and on request its writes and metadata."""
-    yield from _standing(found, now, zone)
+    yield from _standing(found, now, zone, width)
     if found.moment.body.problem is not None:
-        yield field("problem", f"not readable: {found.moment.body.problem.reason}", "error")
+        reason = f"not readable: {found.moment.body.problem.reason}"
+        yield from field("problem", reason, width, "error")
     for name, value in found.state.values.items():
         yield line("")
         yield from _titled(name, value, width, found.state.rebuilt.get(name))
@@ -52,23 +54,25 @@ def picked_lines(found: Sequence[Selected], width: int) -> Iterator[Line]:
             yield from map(line, block(one.value, 0, width))
 
 
-def _standing(found: View, now: datetime, zone: tzinfo) -> Iterator[Line]:
+def _standing(found: View, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
     moment = found.moment
     key = moment.key
-    yield field("thread", key.thread_id, "head")
-    if key.checkpoint_ns:
-        yield field("ns", key.checkpoint_ns)
-    yield field("ckpt", key.checkpoint_id + ("  (head)" if found.is_head else ""), "id")
-    parent = moment.checkpoint.parent_checkpoint_id
-    yield field("parent", parent if parent is not None else "none")
-    if len(found.children) > 1:
-        yield field("children", ", ".join(found.children))
-    at = "" if moment.at is None else f"  {when(moment.at, now, zone)} ({age(moment.at, now)} ago)"
     number = "?" if moment.number is None else moment.number
-    yield field("step", f"{number} {moment.source or '?'}{at}")
-    if found.is_head:
-        yield field("status", moment.status)
-    yield from step_lines(moment, live=found.is_head)
+    at = "" if moment.at is None else f"  {when(moment.at, now, zone)} ({age(moment.at, now)} ago)"
+    parent = moment.checkpoint.parent_checkpoint_id
+    facts: list[tuple[str, str | None, Style]] = [
+        ("thread", key.thread_id, "head"),
+        ("ns", key.checkpoint_ns or None, "plain"),
+        ("ckpt", key.checkpoint_id + ("  (head)" if found.is_head else ""), "id"),
+        ("parent", "none" if parent is None else parent, "plain"),
+        ("children", ", ".join(found.children) if len(found.children) > 1 else None, "plain"),
+        ("step", f"{number} {moment.source or '?'}{at}", "plain"),
+        ("status", moment.status if found.is_head else None, STATUS_STYLES[moment.status]),
+    ]
+    for name, text, style in facts:
+        if text is not None:
+            yield from field(name, text, width, style)
+    yield from step_lines(moment, width, live=found.is_head)
 
 
 def _titled(name: str, value: Value, width: int, remark: str | None) -> Iterator[Line]:
@@ -96,18 +100,9 @@ def _writes(writes: Sequence[Placed], width: int) -> Iterator[Line]:
     yield line((f"writes  {len(writes)}", "head"))
     for placed in writes:
         write = placed.write
-        node = safe_text(placed.node) if placed.node is not None else "?"
-        if placed.node is None and write.task_id.strip("0-") == "":
-            node = "(caller)"
-        start = f"  {node}  {safe_text(write.channel)}  "
-        room = max(width - len(start) - 14, 20)
-        value = "" if write.value is None else summary(decode(write.value), min(room, 200))
-        yield line(
-            "  ",
-            (node, "node"),
-            "  ",
-            (safe_text(write.channel), "head"),
-            "  ",
-            value,
-            (f"  {size(write.size)}", "dim"),
-        )
+        who = "(caller)" if write.task_id == NULL_TASK_ID else safe_text(placed.node or "?")
+        channel = safe_text(write.channel)
+        room = width - cell_len(who) - cell_len(channel) - _SIZE_CELLS
+        value = "" if write.value is None else summary(decode(write.value), max(room, _INDENT))
+        spans: list[Span | str] = ["  ", (who, "node"), "  ", (channel, "head"), "  ", value]
+        yield line(*spans, (f"  {size(write.size)}", "dim"))

@@ -13,15 +13,16 @@ from itertools import chain, islice
 from typing import Any
 
 from ckpt_cli.render.cells import cell_len, fit
-from ckpt_cli.render.lines import Line, Style
+from ckpt_cli.render.lines import Line, Span, Style
 from ckpt_cli.render.text import safe_text
 
 Record = Mapping[str, Any]
 
-_WIDTHS_FROM = 1000
+_WIDTHS_FROM = 200
 """Rows whose cells decide a table's column widths; later rows may be wider."""
-_NARROWEST = 8
+_NARROWEST = 16
 """A column that may be cut keeps so many cells."""
+_GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +34,16 @@ class Column:
     """Key of the record; TSV prints its value as JSON has it."""
     show: Callable[[Any], str] = str
     """The value as a person reads it in a table."""
-    style: Style = "plain"
+    style: Style | Callable[[Any], Style] = "plain"
+    """The same for all, or by the value."""
     right: bool = False
     cut: bool = False
     """Whether the table may shorten it to fit the terminal. Ids are never cut."""
     table: bool = True
     """Whether a table shows it; TSV has all columns."""
+    drop: int = 0
+    """Columns above 0 are left out where all are empty or the terminal is too narrow, the highest
+    first."""
 
 
 def tsv_lines(rows: Iterable[Record], columns: Sequence[Column]) -> Iterator[str]:
@@ -60,28 +65,45 @@ def _tsv_cell(value: Any) -> str:
 
 def table_lines(rows: Iterable[Record], columns: Sequence[Column], width: int) -> Iterator[Line]:
     """A header and a line a row, columns aligned, at most `width` cells where that is possible."""
-    columns = [column for column in columns if column.table]
-    cells = ([_cell(row, column) for column in columns] for row in rows)
-    first = list(islice(cells, _WIDTHS_FROM))
+    stream = iter(rows)
+    first = list(islice(stream, _WIDTHS_FROM))
     if not first:
         return
-    headers = [column.header for column in columns]
-    widths = _widths([headers, *first], columns, width)
-    yield _line(headers, ["bold"] * len(columns), columns, widths)
-    styles = [column.style for column in columns]
-    for row in chain(first, cells):
-        yield _line(row, styles, columns, widths)
+    columns = _fitting(first, [column for column in columns if column.table], width)
+    headers: list[Span] = [(column.header, "bold") for column in columns]
+    cells = [[_cell(row, column) for column in columns] for row in first]
+    widths = _widths([headers, *cells], columns, width)
+    yield _line(headers, columns, widths)
+    for row in chain(cells, ([_cell(row, column) for column in columns] for row in stream)):
+        yield _line(row, columns, widths)
 
 
-def _cell(row: Record, column: Column) -> str:
+def _cell(row: Record, column: Column) -> Span:
     value = row.get(column.key)
-    return "" if value is None else safe_text(column.show(value))
+    if value is None:
+        return "", "plain"
+    style = column.style(value) if callable(column.style) else column.style
+    return safe_text(column.show(value)), style
 
 
-def _widths(rows: list[list[str]], columns: Sequence[Column], width: int) -> list[int]:
+def _fitting(rows: Sequence[Record], columns: list[Column], width: int) -> list[Column]:
+    """The columns without those that are empty or too much for the width."""
+    needs = {}
+    for column in columns:
+        longest = max(cell_len(_cell(row, column)[0]) for row in rows)
+        if longest or not column.drop:
+            needs[column] = max(longest, cell_len(column.header))
+    for column in sorted(needs, key=lambda column: -column.drop):
+        least = [min(need, _NARROWEST) if one.cut else need for one, need in needs.items()]
+        if column.drop and sum(least) + _GAP * (len(needs) - 1) > width:
+            del needs[column]
+    return list(needs)
+
+
+def _widths(rows: list[list[Span]], columns: Sequence[Column], width: int) -> list[int]:
     """Each column's width: its widest cell; if that is too much, the cuttable ones give way."""
-    widths = [max(cell_len(row[i]) for row in rows) for i in range(len(columns))]
-    over = sum(widths) + 2 * (len(columns) - 1) - width
+    widths = [max(cell_len(row[i][0]) for row in rows) for i in range(len(columns))]
+    over = sum(widths) + _GAP * (len(columns) - 1) - width
     for i, column in sorted(enumerate(columns), key=lambda pair: -widths[pair[0]]):
         if over > 0 and column.cut:
             smaller = min(widths[i], max(_NARROWEST, widths[i] - over))
@@ -90,21 +112,14 @@ def _widths(rows: list[list[str]], columns: Sequence[Column], width: int) -> lis
     return widths
 
 
-def _line(
-    cells: list[str], styles: Sequence[Style], columns: Sequence[Column], widths: list[int]
-) -> Line:
-    spans: list[tuple[str, Style]] = []
-    last = len(cells) - 1
-    for i, (cell, style, column, width) in enumerate(
-        zip(cells, styles, columns, widths, strict=True)
-    ):
+def _line(cells: Sequence[Span], columns: Sequence[Column], widths: list[int]) -> Line:
+    spans: list[Span] = []
+    for (cell, style), column, width in zip(cells, columns, widths, strict=True):
         text = fit(cell, width) if column.cut else cell
         fill = " " * (width - cell_len(text))
-        if column.right:
-            text = fill + text
-        elif i < last:
-            text += fill
-        spans.append((text, style))
-        if i < last:
-            spans.append(("  ", "plain"))
-    return Line(tuple(spans))
+        gap = " " * (_GAP if spans else 0)
+        spans += [(gap + fill if column.right else gap, "plain"), (text, style)]
+        spans.append(("" if column.right else fill, "plain"))
+    while spans and not spans[-1][0].strip():
+        spans.pop()
+    return Line(tuple(span for span in spans if span[0]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,18 +18,18 @@ _INVISIBLE = (
 )
 """DEL, C1, format and bidi characters, fillers, line separators, surrogates, private use,
 noncharacters, variation selectors; and all that is past U+FFFF, of which these stay:"""
-_VISIBLE = re.compile(
+_VISIBLE = (
     "(?![\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a])"
     "[\U00010000-\U000dffff]"
 )
 _NONCHARACTERS = 0xFFFE
 
-_UNSAFE = re.compile(f"[\x00-\x1f{_INVISIBLE}]")
-_UNSAFE_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f{_INVISIBLE}]")
-_UNSAFE_IN_JSON = re.compile(f"[{_INVISIBLE}]")
+_UNSAFE = f"[\x00-\x1f{_INVISIBLE}]"
+_UNSAFE_IN_LINES = f"[\x00-\x08\x0b-\x1f{_INVISIBLE}]"
+_UNSAFE_IN_JSON = f"[{_INVISIBLE}]"
 _SYMBOLS = "\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
-_EMOJI = re.compile(f"[{_SYMBOLS}]")
-_EMOJI_OR_TEXT = re.compile(f"[#*0-9©®{_SYMBOLS}]")
+_EMOJI = f"[{_SYMBOLS}]"
+_EMOJI_OR_TEXT = f"[#*0-9©®{_SYMBOLS}]"
 _SHORT = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
 _JOINER, _AS_EMOJI = "\u200d", "\ufe0f"
 
@@ -41,28 +42,37 @@ def safe_text(text: str, *, newlines: bool = False) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return (_UNSAFE_IN_LINES if newlines else _UNSAFE).sub(_where_unsafe(_visible), text)
+    return _compiled(_UNSAFE_IN_LINES if newlines else _UNSAFE).sub(_where_unsafe(_visible), text)
 
 
 def safe_json(text: str) -> str:
     r"""The text of a JSON document, of the same value, with such characters as `\u` escapes."""
-    return _UNSAFE_IN_JSON.sub(_where_unsafe(_json_escape), text)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _compiled(_UNSAFE_IN_JSON).sub(_where_unsafe(_json_escape), text)
 
 
 def _where_unsafe(escape: Callable[[str], str]) -> Callable[[re.Match[str]], str]:
     def replace(match: re.Match[str]) -> str:
         character, text, at = match[0], match.string, match.start()
-        if _VISIBLE.match(character) and ord(character) & _NONCHARACTERS != _NONCHARACTERS:
+        is_character = ord(character) & _NONCHARACTERS != _NONCHARACTERS
+        if is_character and _compiled(_VISIBLE).match(character):
             return character
-        if character == _AS_EMOJI and _EMOJI_OR_TEXT.match(text, at - 1):
+        if character == _AS_EMOJI and _compiled(_EMOJI_OR_TEXT).match(text, at - 1):
             return character
-        if character == _JOINER and _EMOJI.match(text, at + 1):
+        if character == _JOINER and _compiled(_EMOJI).match(text, at + 1):
             before = at - 2 if text[at - 1] == _AS_EMOJI else at - 1
-            if before >= 0 and _EMOJI.match(text, before):
+            if before >= 0 and _compiled(_EMOJI).match(text, before):
                 return character
         return escape(character)
 
     return replace
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled when first needed: most runs print ASCII only, and this takes some milliseconds."""
+    return re.compile(pattern)
 
 
 def _visible(character: str) -> str:

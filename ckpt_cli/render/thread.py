@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING
 
 from ckpt_backends.model import Status
-from ckpt_cli.reading.thread import Moment
-from ckpt_cli.reading.threads import Summary
+from ckpt_cli.render.cells import wrap
 from ckpt_cli.render.lines import Line, Style, line
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.units import age, size, when
 from ckpt_cli.render.value import counted, summary
+
+if TYPE_CHECKING:
+    from ckpt_cli.reading.thread import Moment
+    from ckpt_cli.reading.threads import Summary
+
+_LABEL = 9
+"""Cells of a fact's name."""
+_QUESTION = 1000
+"""Cells of a question that are shown."""
 
 STATUS_STYLES: dict[Status, Style] = {
     Status.INTERRUPTED: "question",
@@ -34,16 +43,16 @@ def thread_columns(now: datetime, *, details: bool) -> Sequence[Column]:
     columns = [
         Column("THREAD", "thread_id", style="head"),
         Column("ACTIVE", "last_at", ago(now), style="time", right=True),
-        Column("STEP", "step", right=True),
-        Column("CHECKPOINTS", "checkpoints", right=True),
-        Column("NAMESPACES", "namespaces", right=True),
+        Column("STEP", "step", right=True, drop=2),
+        Column("CHECKPOINTS", "checkpoints", right=True, drop=3),
+        Column("NAMESPACES", "namespaces", right=True, drop=4),
         Column("FIRST", "first_at", table=False),
         Column("HEAD", "head", table=False),
     ]
     if details:
-        columns[1:1] = [Column("STATUS", "status", style="change")]
+        columns[1:1] = [Column("STATUS", "status", style=lambda text: STATUS_STYLES[Status(text)])]
         columns += [
-            Column("SIZE", "bytes", size, right=True),
+            Column("SIZE", "bytes", size, right=True, drop=1),
             Column("SOURCE", "source", table=False),
         ]
     return columns
@@ -54,27 +63,28 @@ def namespace_columns() -> Sequence[Column]:
     return [
         Column("NAMESPACE", "checkpoint_ns"),
         Column("CHECKPOINTS", "checkpoints", right=True),
-        Column("FORKS", "forks", right=True),
-        Column("TIPS", "tips", right=True),
-        Column("HEAD", "head", style="id"),
+        Column("FORKS", "forks", right=True, drop=2),
+        Column("TIPS", "tips", right=True, drop=2),
+        Column("HEAD", "head", style="id", drop=1),
     ]
 
 
-def summary_lines(found: Summary, now: datetime, zone: tzinfo) -> Iterator[Line]:
+def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
     """One thread as text."""
     thread, details = found.row.thread, found.row.details
     yield line(("thread ", "dim"), (safe_text(thread.thread_id), "head"))
     if details is not None:
-        yield field("status", details.status, STATUS_STYLES[details.status])
-        if details.head is not None:
-            yield from head_lines(details.head)
+        yield from field("status", details.status, width, STATUS_STYLES[details.status])
+    if found.head is not None:
+        yield from head_lines(found.head, width)
     for name, moment in (("first", thread.first_at), ("last", thread.last_at)):
         if moment is not None:
-            yield field(name, f"{when(moment, now, zone)}  ({age(moment, now)} ago)")
-    yield field(
+            yield from field(name, f"{when(moment, now, zone)}  ({age(moment, now)} ago)", width)
+    yield from field(
         "size",
         f"{size(found.size.bytes)} in {counted(found.size.checkpoints, 'checkpoint')}"
         f" and {counted(found.size.writes, 'write')}",
+        width,
     )
     yield line("")
     rows = [
@@ -87,32 +97,35 @@ def summary_lines(found: Summary, now: datetime, zone: tzinfo) -> Iterator[Line]
         }
         for ns in found.in_namespaces
     ]
-    yield from table_lines(rows, namespace_columns(), 0)
+    yield from table_lines(rows, namespace_columns(), width)
 
 
-def head_lines(head: Moment) -> Iterator[Line]:
+def head_lines(head: Moment, width: int) -> Iterator[Line]:
     """What a checkpoint leads to: what is next, what waits, questions and errors."""
-    yield field("head", f"{head.key.checkpoint_id}  step {head.number}", "id")
-    yield from step_lines(head, live=True)
+    yield from field("head", f"{head.key.checkpoint_id}  step {head.number}", width, "id")
+    yield from step_lines(head, width, live=True)
 
 
-def step_lines(moment: Moment, *, live: bool) -> Iterator[Line]:
+def step_lines(moment: Moment, width: int, *, live: bool) -> Iterator[Line]:
     """What is next after a checkpoint, with questions and errors of its tasks.
 
     `live` tells that the thread stands there, so that tasks may still wait.
     """
     step = moment.step
-    yield field("next", names(step.next) + ("  (assumed)" if step.assumed else ""))
+    yield from field("next", names(step.next) + ("  (assumed)" if step.assumed else ""), width)
     if live and step.waiting != step.next:
-        yield field("waiting", names(step.waiting))
+        yield from field("waiting", names(step.waiting), width)
     for task in (*step.tasks, *step.others):
         node = safe_text(task.node or "?")
         for question in task.questions:
             mark = "answered" if question.answered else "question"
             style: Style = "dim" if question.answered else "question"
-            yield field(mark, f"{node}: {summary(question.value, 200)}", style)
+            yield from field(mark, f"{node}: {summary(question.value, _QUESTION)}", width, style)
+            if live and not question.answered and question.interrupt_id is not None:
+                answer = f'Command(resume={{"{question.interrupt_id}": ...}})'
+                yield from field("answer", answer, width, "dim")
         if task.error is not None:
-            yield field("error", f"{node}: {safe_text(task.error)}", "error")
+            yield from field("error", f"{node}: {task.error}", width, "error")
 
 
 def names(nodes: Sequence[str] | None) -> str:
@@ -122,6 +135,9 @@ def names(nodes: Sequence[str] | None) -> str:
     return ", ".join(map(safe_text, nodes)) or "nothing"
 
 
-def field(name: str, text: str, style: Style = "plain") -> Line:
-    """A named fact; the text is made safe to print."""
-    return line((f"{name:<8} ", "dim"), (safe_text(text), style))
+def field(name: str, text: str, width: int, style: Style = "plain") -> Iterator[Line]:
+    """A named fact, wrapped under itself; the text is made safe to print."""
+    label = f"{name:<{_LABEL}}"
+    for part in wrap(safe_text(text), width - _LABEL):
+        yield line((label, "dim"), (part, style))
+        label = " " * _LABEL

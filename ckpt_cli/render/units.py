@@ -37,7 +37,9 @@ def age(moment: datetime, now: datetime) -> str:
 
 def iso(moment: datetime) -> str:
     """A time in UTC as ISO 8601 with microseconds, for JSON."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    if moment.tzinfo is not UTC:  # as all times from ids are already
+        moment = moment.astimezone(UTC)
+    return f"{moment.isoformat(timespec='microseconds')[:-6]}Z"
 
 
 def _span(seconds: int) -> str:

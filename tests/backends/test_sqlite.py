@@ -158,7 +158,47 @@ def test_a_locked_store_says_so(sample: Path, monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(StoreUnavailable) as caught:
             open_store(str(sample))
     assert caught.value.hint is not None
-    assert "--copy" in caught.value.hint
+    assert "try again" in caught.value.hint
+
+
+def test_a_copy_is_never_of_half_a_transaction(sample: Path) -> None:
+    with closing(sqlite3.connect(sample)) as writer:
+        writer.execute("PRAGMA journal_mode = DELETE")
+        writer.execute("PRAGMA cache_size = 1")
+        writer.execute("PRAGMA cache_spill = 1")
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("UPDATE checkpoints SET thread_id = 'UNCOMMITTED' || thread_id")
+        assert Path(f"{sample}-journal").exists()
+        answer = ckpt("-s", sample, "--copy", "threads", "list")
+        assert answer.code == 4
+        assert "another process is writing" in answer.err
+        writer.rollback()
+    assert "UNCOMMITTED" not in ckpt("-s", sample, "--copy", "threads", "list").out
+
+
+def test_a_copy_that_changes_while_it_is_made_is_made_again(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = shutil.copyfile
+    copies: list[Path] = []
+
+    def disturbed(source: Path, target: Path) -> None:
+        real(source, target)
+        if not copies:
+            os.utime(source, ns=(1, 1))
+        copies.append(target)
+
+    monkeypatch.setattr("ckpt_backends.sqlite.open.shutil.copyfile", disturbed)
+    assert "trip-to-kyoto" in threads(f"sqlite:///{sample}?copy=1")
+    assert len(copies) == 2
+
+
+def test_a_file_name_that_is_no_text(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = os.fsencode(sample.parent) + b"/x\xff.db"
+    os.rename(os.fsencode(sample), odd)
+    monkeypatch.chdir(sample.parent)
+    assert ckpt("stores").code == 0
+    assert "trip-to-kyoto" in threads(os.fsdecode(odd))
 
 
 def test_one_answer_is_of_one_moment(sample: Path) -> None:

@@ -47,6 +47,15 @@ def build(saver: SqliteSaver, schema: Any = State) -> Any:
     return graph.compile(checkpointer=saver)
 
 
+def build_loop(saver: SqliteSaver, turns: int) -> Any:
+    """One node that runs so many times, with nothing in between."""
+    graph: Any = StateGraph(Short)
+    graph.add_node("work", lambda state: {"turns": state.get("turns", 0) + 1})
+    graph.add_edge(START, "work")
+    graph.add_conditional_edges("work", lambda state: "work" if state["turns"] < turns else END)
+    return graph.compile(checkpointer=saver)
+
+
 def ask(graph: Any, thread_id: str, words: str) -> None:
     """One turn of a thread: to the answer, or to a question if the words are `approve`."""
     message = HumanMessage(f"{words}: {_TEXT}", id=f"human-{words}")

@@ -1,7 +1,8 @@
 """Make the stores of the benchmark: python -m tests.bench.make_store FOLDER THREADS
 
-`large.db` holds copies of a few threads that the official saver wrote. `deep.db` holds two
-threads of 10,000 checkpoints that it wrote itself, one of them with a fork every 100 steps.
+`large.db` holds copies of a few threads that the official saver wrote. `deep.db` holds three
+threads of 10,000 checkpoints that it wrote itself: one run, many runs, and many with a fork
+every 100 steps.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from uuid import UUID
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from tests.bench.agent import Short, ask, build
+from tests.bench.agent import Short, ask, build, build_loop
 from tests.bench.clone import CHECKPOINTS, WRITES, Template
 
 DEEP = 10_000
@@ -48,8 +49,10 @@ def make_large(path: Path, threads: int) -> None:
 
 
 def make_deep(path: Path) -> None:
-    """A store of two long threads, `straight` and `forked`."""
+    """A store of three long threads: `loop`, `straight` and `forked`."""
     with _written(path) as saver:
+        config = {"configurable": {"thread_id": "loop"}, "recursion_limit": DEEP}
+        build_loop(saver, DEEP - 2).invoke({"turns": 0}, config)
         graph, connection = build(saver, Short), saver.conn
         for turn in _while_short(connection, "straight"):
             ask(graph, "straight", f"turn {turn}")

@@ -128,7 +128,7 @@ def test_head(large: Path, waiting: str, figures: list[Figure], tmp_path: Path) 
     figures.append(memory("show THREAD -o json", found["ckpt"].mib, MEMORY))
 
 
-@pytest.mark.parametrize("thread_id", ["straight", "forked"])
+@pytest.mark.parametrize("thread_id", ["loop", "straight", "forked"])
 def test_tree(deep: Path, thread_id: str, figures: list[Figure], tmp_path: Path) -> None:
     sql = "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? ORDER BY 1 DESC"
     ids = [row[0] for row in query(deep, sql, thread_id)]

@@ -32,6 +32,7 @@ WRONG = [
     (2, ["show", "trip-to-kyoto", "--at", "2026-99-99"], "is not a time"),
     (3, ["show", "nobody"], "no thread 'nobody'"),
     (3, ["show", "nobody@head"], "no thread 'nobody'"),
+    (2, ["show", "trip-to-kyoto", "--path", "hotel", "--channel", "hotel"], "exclude each other"),
     (3, ["history", "nobody"], "no thread 'nobody'"),
     (3, ["diff", "nobody"], "no thread 'nobody'"),
     (3, ["interrupts", "nobody"], "no thread 'nobody'"),
@@ -47,7 +48,11 @@ WRONG = [
     (3, ["show", "trip-to-kyoto", "--ns", "gone"], "no namespace 'gone'"),
     (3, ["show", "trip-to-kyoto", "--channel", "gone"], "its channels: booking"),
     (3, ["show", "trip-to-kyoto", "--path", "messages[99]"], "a list of 10 items"),
+    (3, ["show", "trip-to-kyoto@3"], "did you mean step:3?"),
+    (3, ["show", "trip-to"], "did you mean 'trip-to-kyoto'?"),
+    (3, ["history", "trip-to-kyoto@head"], "did you mean 'trip-to-kyoto'?"),
     (3, ["diff", "trip-to-kyoto", "zzzz"], "newest first:"),
+    (3, ["diff", "trip-to-kyoto", "step:1", "zzzz"], "newest first:"),
     (5, ["demo", "store.db"], "exists already"),
 ]
 

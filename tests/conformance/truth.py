@@ -27,7 +27,7 @@ class Known:
     lost_interrupts: bool = False
     """The library loses stored Interrupts; the rows have them."""
     lost_deltas: bool = False
-    """The writes that a DeltaChannel's value is made of are gone. The library takes it for empty."""
+    """A DeltaChannel's earlier writes are gone, so the library takes it for empty."""
     sparse_objects: bool = False
     """The rows leave out an object's defaults, and name its class by an old path."""
 
@@ -43,7 +43,7 @@ def check_thread(
     assert reader.namespaces == sorted(truth["history"])
     unknown: set[tuple[str, int]] = set()
     for namespace, history in truth["history"].items():
-        moments = list(reader.moments(namespace, values=True))
+        moments = list(reader.moments(namespace, values=True, state=True))
         assert [one.key.checkpoint_id for one in moments] == [
             one["checkpoint_id"] for one in history
         ]

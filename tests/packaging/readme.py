@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import patch
 
+from ckpt_cli.output import Output
 from ckpt_cli.session import Session
 from tests.support import ROOT, SAMPLE, ckpt, copy_store
 
@@ -38,7 +39,12 @@ def toured(text: str) -> str:
         parts = [f"$ {line}\n{_answer(line)}" for line in commands(block[1])]
         return "```console\n" + "\n".join(parts) + "```"
 
-    with tempfile.TemporaryDirectory() as folder, chdir(folder), patch.object(Session, "now", NOW):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        chdir(folder),
+        patch.object(Session, "now", NOW),
+        patch.object(Output, "width", 100),
+    ):
         copy_store(SAMPLE, Path(folder)).rename(Path(folder) / "sample.db")
         os.environ["TZ"] = "UTC"
         time.tzset()

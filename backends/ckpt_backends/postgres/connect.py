@@ -99,11 +99,6 @@ def connect(url: StoreUrl) -> Connection:
 def _settings(url: StoreUrl) -> dict[str, Any]:
     """The URL as libpq's settings."""
     parts = split_url(url.raw)
-    if not parts.is_clear:
-        raise UsageError(
-            f"cannot tell the parts of the URL '{url}' apart",
-            hint="in its user and password, write / as %2F, @ as %40, : as %3A, % as %25",
-        )
     given = {name: value for name, value in url.params.items() if name not in OWN_PARAMS}
     known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     unknown = sorted(given.keys() - known)

@@ -22,6 +22,9 @@ from ckpt_backends.url import StoreUrl
 _MAGIC = b"SQLite format 3\x00"
 _PARAMS = {"copy", "layout"}
 _BUSY_SECONDS = 5.0
+_TRIES = 3
+_HEADER = 100
+"""Bytes of a file's header, which holds its change counter; a log's is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,9 @@ def open_read_only(url: StoreUrl) -> Opened:
             f"unknown parameter '{unknown[0]}' of a SQLite store",
             hint=f"known: {', '.join(sorted(_PARAMS))}",
         )
+    layout = url.params.get("layout", "sqlite")
+    if layout != "sqlite":
+        raise UsageError(f"no layout '{layout}' in SQLite files", hint="known: sqlite")
     path = Path(url.path)
     _check_file(path)
     if url.params.get("copy") in {"1", "true"}:
@@ -53,7 +59,7 @@ def open_read_only(url: StoreUrl) -> Opened:
     except sqlite3.DatabaseError as error:
         if _sqlite_code(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
             raise _unavailable(path, error) from error
-    if _log_size(path):
+    if _has_log(path):
         raise StoreUnavailable(
             f"cannot open '{path}': its folder cannot be written, and it has a write-ahead log",
             hint="add --copy to read a private copy of the file and its log",
@@ -89,14 +95,16 @@ def _check_file(path: Path) -> None:
 def _connect(path: Path, query: str) -> sqlite3.Connection:
     """Open and begin one read transaction, so that every answer is of one moment."""
     connection = sqlite3.connect(
-        f"file:{quote(os.path.abspath(path))}?{query}",
+        f"file:{quote(os.fsencode(os.path.abspath(path)))}?{query}",
         uri=True,
         timeout=_BUSY_SECONDS,
         isolation_level=None,
-        check_same_thread=False,
     )
     try:
         connection.execute("PRAGMA query_only = ON")
+        # The file is not trusted: no function of its schema runs, no broken page is believed.
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:
@@ -108,8 +116,7 @@ def _connect(path: Path, query: str) -> sqlite3.Connection:
 def _open_copy(path: Path) -> Opened:
     """Copy the file and its log to a temporary folder and open that.
 
-    The log is copied first: frames that a writer moves from the log into the file meanwhile
-    are then in both, and never in neither.
+    A copy is only used if neither changed while it was made.
     """
     folder = Path(tempfile.mkdtemp(prefix="ckpt-"))
 
@@ -117,10 +124,7 @@ def _open_copy(path: Path) -> Opened:
         shutil.rmtree(folder, ignore_errors=True)
 
     try:
-        log = _log(path)
-        if log.exists():
-            shutil.copyfile(log, folder / "copy.db-wal")
-        shutil.copyfile(path, folder / "copy.db")
+        _copy_unchanged(path, folder / "copy.db")
         connection = _connect(folder / "copy.db", "mode=ro")
     except OSError as error:
         remove()
@@ -128,18 +132,55 @@ def _open_copy(path: Path) -> Opened:
     except sqlite3.DatabaseError as error:
         remove()
         raise _unavailable(path, error) from error
+    except BaseException:
+        remove()
+        raise
     return Opened(connection, ("read from a private copy",), remove)
 
 
-def _log(path: Path) -> Path:
-    return path.with_name(path.name + "-wal")
+def _copy_unchanged(path: Path, target: Path) -> None:
+    """Copy a file with its log while nobody writes to it. Raises `StoreUnavailable`."""
+    for _ in range(_TRIES):
+        before = _stamps(path)
+        if before[2]:  # a rollback journal: half of a transaction may be in the file
+            break
+        log = _beside(target, "-wal")
+        log.unlink(missing_ok=True)
+        shutil.copyfile(path, target)
+        if before[1]:
+            shutil.copyfile(_beside(path, "-wal"), log)
+        if _stamps(path) == before:
+            return
+    raise StoreUnavailable(
+        f"cannot copy '{path}': another process is writing to it", hint="try again in a moment"
+    )
 
 
-def _log_size(path: Path) -> int:
+def _stamps(path: Path) -> tuple[object, object, object]:
+    """What changes when someone writes: of the file, its log and its rollback journal."""
+    return _stamp(path), _stamp(_beside(path, "-wal")), _stamp(_beside(path, "-journal"))
+
+
+def _stamp(path: Path) -> tuple[int, int, bytes] | None:
+    """Size, time and header; None for a file that is empty or not there."""
     try:
-        return _log(path).stat().st_size
+        facts = path.stat()
+        with path.open("rb") as file:
+            header = file.read(_HEADER)
+    except FileNotFoundError:
+        return None
+    return (facts.st_size, facts.st_mtime_ns, header) if facts.st_size else None
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _has_log(path: Path) -> bool:
+    try:
+        return _stamp(_beside(path, "-wal")) is not None
     except OSError:
-        return 0
+        return True  # there is one, and it cannot be read
 
 
 def _sqlite_code(error: sqlite3.Error) -> int:
@@ -150,7 +191,7 @@ def _sqlite_code(error: sqlite3.Error) -> int:
 def _unavailable(path: Path, error: sqlite3.Error) -> StoreUnavailable:
     hint = None
     if _sqlite_code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        hint = "another process holds it; try again, or add --copy"
+        hint = "another process is writing to it; try again in a moment"
     return StoreUnavailable(f"cannot open '{path}': {error}", hint=hint)
 
 

@@ -34,16 +34,21 @@ from ckpt_backends.url import StoreUrl
 _IDS_PER_QUERY = 500
 """Below SQLite's oldest limit of 999 bound values."""
 
-_PER_NAMESPACE = """
-    SELECT thread_id, checkpoint_ns, min(checkpoint_id) AS first_id,
-           max(checkpoint_id) AS last_id, count(*) AS n
-    FROM checkpoints {where} GROUP BY thread_id, checkpoint_ns
-"""
 _THREADS = """
-    SELECT thread_id, max(CASE WHEN checkpoint_ns = '' THEN last_id END), min(first_id),
-           max(last_id) AS newest, sum(n), count(*)
-    FROM ({per_namespace}) GROUP BY thread_id ORDER BY newest DESC, thread_id LIMIT ?
+    SELECT thread_id,
+           CASE WHEN last_ns = '' THEN newest ELSE (
+               SELECT max(checkpoint_id) FROM checkpoints AS c
+               WHERE c.thread_id = t.thread_id AND c.checkpoint_ns = '') END,
+           oldest, newest, n,
+           CASE WHEN last_ns = first_ns THEN 1 ELSE (
+               SELECT count(DISTINCT checkpoint_ns) FROM checkpoints AS c
+               WHERE c.thread_id = t.thread_id) END
+    FROM (SELECT thread_id, min(checkpoint_ns) AS first_ns, max(checkpoint_ns) AS last_ns,
+                 min(checkpoint_id) AS oldest, max(checkpoint_id) AS newest, count(*) AS n
+          FROM checkpoints {where} GROUP BY thread_id) AS t
+    ORDER BY newest DESC, thread_id LIMIT ?
 """
+"""Most threads have one namespace; only for those with more is the index asked again."""
 
 
 class SqliteStore:
@@ -92,12 +97,11 @@ class SqliteStore:
         )
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
-        sql = _THREADS.format(per_namespace=_PER_NAMESPACE.format(where=""))
+        sql = _THREADS.format(where="")
         yield from map(_thread, self._query(sql, [-1 if limit is None else limit]))
 
     def thread(self, thread_id: str) -> Thread | None:
-        where = f"WHERE thread_id = {_TEXT}"
-        sql = _THREADS.format(per_namespace=_PER_NAMESPACE.format(where=where))
+        sql = _THREADS.format(where=f"WHERE thread_id = {_TEXT}")
         row = next(self._query(sql, [_bind(thread_id), 1]), None)
         return None if row is None else _thread(row)
 
@@ -132,6 +136,7 @@ class SqliteStore:
         query = _Query(
             f"SELECT {', '.join(columns)} FROM checkpoints",
             " ORDER BY checkpoint_ns, checkpoint_id DESC",
+            newest_first=True,
         )
         rows = self._of_thread(query, thread_id, checkpoint_ns, checkpoint_ids)
         for ns, checkpoint_id, parent, tag, stored, meta in rows:
@@ -165,6 +170,7 @@ class SqliteStore:
         query = _Query(
             f"SELECT {', '.join(columns)} FROM writes",
             f"{only} ORDER BY checkpoint_ns, checkpoint_id, path, task_id, idx",
+            False,
             bound,
             [_bind(name) for name in channels or ()],
         )
@@ -187,7 +193,7 @@ class SqliteStore:
         checkpoint_ns: str | None,
         checkpoint_ids: Collection[str] | None,
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows of a thread, in chunks of ids, newest first, where ids are asked for."""
+        """Rows of a thread; where ids are asked for, in chunks of them that keep the order."""
         where, bound = f"thread_id = {_TEXT}", [*query.before, _bind(thread_id)]
         if checkpoint_ns is not None:
             where += f" AND checkpoint_ns = {_TEXT}"
@@ -196,7 +202,11 @@ class SqliteStore:
             sql = f"{query.select} WHERE {where}{query.rest}"
             yield from self._query(sql, [*bound, *query.after])
             return
-        for ids in _chunks(sorted(set(checkpoint_ids), reverse=True), _IDS_PER_QUERY):
+        if checkpoint_ns is None and len(checkpoint_ids) > _IDS_PER_QUERY:
+            for ns in self.namespaces(thread_id):
+                yield from self._of_thread(query, thread_id, ns, checkpoint_ids)
+            return
+        for ids in _chunks(sorted(set(checkpoint_ids), reverse=query.newest_first), _IDS_PER_QUERY):
             sql = f"{query.select} WHERE {where} AND checkpoint_id IN ({_texts(ids)}){query.rest}"
             yield from self._query(sql, [*bound, *map(_bind, ids), *query.after])
 
@@ -259,6 +269,8 @@ class _Query:
     select: str
     rest: str
     """What follows the conditions on thread, namespace and ids."""
+    newest_first: bool
+    """Order of the ids, where they take several queries."""
     before: Sequence[bytes] = ()
     """Values bound in `select`."""
     after: Sequence[bytes] = ()
@@ -270,7 +282,10 @@ def _texts(values: Collection[str]) -> str:
 
 
 def _bind(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate, which SQLite cannot hold: it matches nothing
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _decode_text(data: bytes) -> str:

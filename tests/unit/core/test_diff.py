@@ -24,7 +24,7 @@ from ckpt_cli.core.changes import (
 )
 from ckpt_cli.core.diff import Op, diff_values, patch
 from ckpt_cli.core.equality import same
-from ckpt_cli.core.listdiff import MAX_CELLS, by_identity, common_subsequence, in_order
+from ckpt_cli.core.listdiff import MAX_CELLS, Cells, by_identity, common_subsequence, in_order
 
 LEAVES: st.SearchStrategy[Any] = st.one_of(
     st.none(),
@@ -184,7 +184,13 @@ def test_very_long_lists_are_compared_at_their_ends_only() -> None:
     middle = int(MAX_CELLS**0.5) + 1
     before = [0, *range(1, middle + 1), 0]
     after = [0, *range(2, middle + 2), 0]
-    assert common_subsequence(before, after) == [(0, 0), (middle + 1, middle + 1)]
+    assert common_subsequence(before, after, Cells()) == [(0, 0), (middle + 1, middle + 1)]
+
+
+def test_many_long_lists_are_compared_at_their_ends_only() -> None:
+    before: Value = {n: list(range(600)) for n in range(250)}
+    after: Value = {n: list(range(600, 1200)) for n in range(250)}
+    assert len(diff_values(before, after)) == 250 * 600
 
 
 def test_values_may_be_as_deep_as_they_are_decoded() -> None:
@@ -196,7 +202,7 @@ def test_values_may_be_as_deep_as_they_are_decoded() -> None:
 
 @given(st.lists(st.integers(0, 3)), st.lists(st.integers(0, 3)))
 def test_a_common_subsequence_is_common_and_in_order(before: list[int], after: list[int]) -> None:
-    pairs = common_subsequence(before, after)
+    pairs = common_subsequence(before, after, Cells())
     assert all(before[i] == after[j] for i, j in pairs)
     assert pairs == sorted(pairs)
     assert len({j for _, j in pairs}) == len(pairs)

@@ -14,7 +14,7 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Overwrite
 
 from ckpt_backends.codec import decode, to_json
-from ckpt_backends.codec.values import Value
+from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.reducers import fold
 
@@ -89,3 +89,14 @@ def test_lists_are_joined_as_operator_add_joins_them(writes: list[list[int]]) ->
     for write in writes:
         want = operator.add(want, write)
     assert fold([], [stored(write) for write in writes]) == (want, "append")
+
+
+def test_members_of_large_sets_are_joined_once_each() -> None:
+    members: list[Value] = list(range(60_000))
+    base, write = (Tagged("builtins.set", members[at : at + 40_000]) for at in (0, 20_000))
+    assert fold(base, [write]) == (Tagged("builtins.set", members), "set_union")
+
+
+def test_members_of_sets_are_the_same_only_if_their_types_are() -> None:
+    base, write = Tagged("builtins.set", [1, True]), Tagged("builtins.set", [1.0, 1])
+    assert same(fold(base, [write])[0], Tagged("builtins.set", [1, True, 1.0]))

@@ -77,3 +77,7 @@ def test_ten_thousand_ids_take_a_moment() -> None:
     refs = short_refs(ids)
     assert time.perf_counter() - start < 5
     assert max(map(len, refs.values())) < 13
+
+
+def test_an_id_that_looks_like_an_option_throughout_is_its_own_ref() -> None:
+    assert short_refs(["-" * 300_000]) == {"-" * 300_000: "-" * 300_000}

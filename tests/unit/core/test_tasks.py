@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, TypedBytes, Write
 from ckpt_cli.core import task_ids
+from ckpt_cli.core.attribution import subgraph_calls
 from ckpt_cli.core.state import Body, Version
 from ckpt_cli.core.tasks import (
     Readers,
@@ -110,7 +111,7 @@ def plan(
         parent_writes=given.give("parent", given.parent),
         learned_thread=given.give("thread", given.thread),
         learned_store=given.give("store", given.store),
-        sub_namespaces=given.give("namespaces", given.namespaces),
+        calls=given.give("namespaces", subgraph_calls(given.namespaces).get(key.checkpoint_ns, {})),
         delta_channels=delta,
     )
 
@@ -411,6 +412,49 @@ def test_a_subgraph_call_tells_whose_write_it_is() -> None:
     found = plan(body({"branch:to:child": None}), [write("11")], sources)
     assert found.waiting == ()
     assert sources.asked == {"namespaces": 1}
+
+
+def test_calls_are_told_apart_by_the_namespace_that_made_them() -> None:
+    assert subgraph_calls(["", "memory", "a:1|b:2", "a:1|b:2|3|c:d:4", "x|y:5"]) == {
+        "": {"1": "a"},
+        "a:1": {"2": "b"},
+        "a:1|b:2|3": {"4": "c:d"},
+        "x": {"5": "y"},
+    }
+
+
+def test_thousands_of_calls_cost_a_checkpoint_nothing() -> None:
+    calls = subgraph_calls([f"child:{n}" for n in range(6_000)])[""]
+    at = body({"branch:to:child": None})
+    sources = Sources()
+    for n in range(6_000):
+        found = plan_step(
+            KEY,
+            at,
+            {"source": "loop", "step": 0},
+            [write(str(n))],
+            parent_writes=sources.give("parent", []),
+            learned_thread=sources.give("thread", {}),
+            learned_store=sources.give("store", {}),
+            calls=lambda: calls,
+        )
+        assert found.waiting == ()
+
+
+def test_a_namespace_of_very_many_calls_is_not_looked_at_to_its_end() -> None:
+    calls = subgraph_calls(["a:b|" * 50_000])
+    assert calls["a:b|a:b"] == {"b": "a"}
+    assert len(calls) < 100
+
+
+def test_long_names_are_not_searched_for() -> None:
+    names = [f"{n}{'x' * 80_000}" for n in range(150)]
+    seen = {name: dict.fromkeys("abcdefgh", OLD) for name in names}
+    at = body(dict.fromkeys("abcdefgh"), seen=seen, v=1)
+    assert len(plan(at, [write("1")]).tasks) == 150
+    seen = {f"{n}": {f"{c}{'x' * 80_000}": OLD for c in "abcdefgh"} for n in range(150)}
+    at = body(dict.fromkeys(seen["0"]), seen=seen, v=1)
+    assert len(plan(at, [write("1")]).tasks) == 150
 
 
 def test_a_task_that_updates_took_over_is_finished() -> None:

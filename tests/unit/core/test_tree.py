@@ -299,3 +299,8 @@ def test_deep_nesting_of_branches_does_not_grow_rows_without_end() -> None:
     steps = [row for row in plan.rows if isinstance(row, StepRow)]
     assert max(row.depth for row in steps) == count - 1
     assert max(len(row.lanes) for row in steps) <= 12
+
+
+def test_a_call_nested_beyond_reason_is_a_tree_of_its_own() -> None:
+    ns = "|" * 100_000 + "a:b"
+    assert sketch(plan_tree([*chain("a"), *chain("b", ns)])) == ["a head", f"[{ns}]", "b head"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -299,6 +300,34 @@ def test_long_lines_are_wrapped_at_blanks() -> None:
     assert lines[1] == "  word word word word word word"
     assert all(cell_len(text) <= 32 for text in lines)
     assert re.sub(r"\s", "", "".join(lines[1:])) == "word" * 20 + "x" * 50
+
+
+def test_a_long_number_that_is_none_after_all_needs_no_quotes() -> None:
+    text = "1" * 60_000 + "x"
+    assert summary(text, 100_000) == text
+    assert summary("1" * 100, 200) == f'"{"1" * 100}"'
+
+
+@pytest.mark.parametrize(
+    "item", [1, "x" * 500, b"x" * 500, [[], {}], Tagged("uuid.UUID", "x" * 50)]
+)
+@pytest.mark.parametrize("width", [80, 1_000_000])
+def test_much_inside_of_many_lists_is_not_written_out_for_each(item: Value, width: int) -> None:
+    value: Value = [item] * 200_000
+    for _ in range(190):
+        value = [value, 1]
+    assert len(list(islice(block(value, 0, width), 200))) == 200
+
+
+def test_a_long_text_is_on_one_line_if_that_is_long_enough() -> None:
+    text = "x" * 50_000
+    assert list(block({"k": text}, 0, 1_000_000)) == [f"k: {text}"]
+
+
+def test_a_list_of_numbers_is_on_one_line_if_that_is_long_enough() -> None:
+    numbers: list[Value] = [0.123456789] * 4_000
+    (text,) = block([numbers], 0, 1_000_000)
+    assert text == f"[{summary(numbers, 1_000_000)}]"
 
 
 def test_a_deep_value_can_be_shown() -> None:

@@ -1,0 +1,29 @@
+"""Which two checkpoints a diff is of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ckpt_cli.reading.compare import Comparison
+from ckpt_cli.reading.thread import Moment
+from ckpt_cli.render.lines import Line, Span, line
+from ckpt_cli.render.text import safe_text
+
+
+def compared_lines(found: Comparison) -> Iterator[Line]:
+    """The older side and the newer side, as git names two files."""
+    before: tuple[Span, ...] = (("nothing", "dim"),)
+    if found.before is not None:
+        before = _named(found.before)
+    yield line(("--- ", "remove"), *before)
+    yield line(("+++ ", "add"), *_named(found.after))
+
+
+def _named(moment: Moment) -> tuple[Span, ...]:
+    key = moment.key
+    ns = f" {safe_text(key.checkpoint_ns)}" if key.checkpoint_ns else ""
+    return (
+        (safe_text(key.thread_id), "head"),
+        (f"@{safe_text(key.checkpoint_id)}", "id"),
+        (f"{ns}  step {moment.number}", "dim"),
+    )

@@ -1,0 +1,149 @@
+"""The forms of an answer: the same facts in each, safe for whoever reads them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ckpt_cli.render.table import Column, table_lines, tsv_lines
+from tests.support import ckpt
+
+SHOW = {
+    *("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "ts", "step"),
+    *("source", "next", "waiting", "status", "tasks", "values", "rebuilt", "metadata"),
+    *("versions", "writes", "interrupts", "children"),
+}
+THREAD = {"thread_id", "head", "step", "first_at", "last_at", "checkpoints", "namespaces"}
+DETAILS = {"status", "source", "parent", "metadata", "bytes"}
+INTERRUPT = {
+    *("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "node", "interrupt_id"),
+    *("value", "since"),
+}
+
+
+def test_the_keys_of_json_answers(sample: Path) -> None:
+    def keys(*words: str) -> set[str]:
+        found = ckpt("-s", sample, *words, "-o", "json").json
+        return set(found[0] if isinstance(found, list) else found)
+
+    assert keys("show", "trip-to-kyoto") == SHOW
+    assert keys("threads", "list") == THREAD | DETAILS
+    assert keys("threads", "list", "--all") == THREAD
+    assert keys("threads", "list", "--all", "--long") == THREAD | DETAILS
+    assert keys("interrupts") == INTERRUPT
+    assert keys("diff", "trip-to-kyoto") == {"from", "to", "channels"}
+    assert keys("history", "trip-to-kyoto") >= SHOW - {"values", "writes", "rebuilt", "versions"}
+    changed = ckpt("-s", sample, "diff", "trip-to-kyoto", "-o", "json").json["channels"]
+    assert all(set(one) == {"change", "before", "after", "ops"} for one in changed.values())
+
+
+def test_json_ndjson_and_tsv_tell_the_same(sample: Path) -> None:
+    words = ("-s", sample, "threads", "list")
+    array = ckpt(*words, "-o", "json").json
+    lines = [json.loads(line) for line in ckpt(*words, "-o", "ndjson").out.splitlines()]
+    rows = list(csv.DictReader(io.StringIO(ckpt(*words, "-o", "tsv").out), delimiter="\t"))
+    assert lines == array
+    assert [row["thread_id"] for row in rows] == [one["thread_id"] for one in array]
+    assert [row["bytes"] for row in rows] == [str(one["bytes"]) for one in array]
+    assert ckpt(*words).out == ckpt(*words, "-o", "tsv").out
+
+
+def test_an_empty_list_is_an_empty_array(sample: Path) -> None:
+    words = ("-s", sample, "threads", "list", "--match", "nothing")
+    assert ckpt(*words, "-o", "json").out == "[]\n"
+    assert ckpt(*words, "-o", "ndjson").out == ""
+    assert ckpt(*words, "-o", "tsv").out.startswith("thread_id\t")
+    assert ckpt(*words, "--exit-code").code == 0
+    assert ckpt("-s", sample, "threads", "list", "--exit-code").code == 1
+
+
+def test_global_options_stand_anywhere(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [
+        ckpt("-s", sample, "-o", "json", "threads", "list"),
+        ckpt("threads", "-s", sample, "list", "-o", "json"),
+        ckpt("threads", "list", "--store", sample, "--output=json"),
+    ]
+    monkeypatch.setenv("CKPT_STORE", str(sample))
+    answers.append(ckpt("-o", "tsv", "threads", "list", "-o", "json"))
+    assert len({answer.out for answer in answers}) == 1
+
+
+def test_color_is_for_terminals_unless_asked_for(sample: Path) -> None:
+    words = ("-s", sample, "show", "trip-to-kyoto", "--tree")
+    assert "\x1b[" not in ckpt(*words).out
+    assert "\x1b[" in ckpt(*words, "--color", "always").out
+
+
+def test_notes_go_to_stderr_and_can_be_silenced(sample: Path) -> None:
+    noted = ckpt("-s", sample, "show")
+    assert noted.err == "note: the newest thread, 'trip-to-kyoto'\n"
+    assert ckpt("-s", sample, "show", "-q").err == ""
+
+
+def test_raw_gives_the_stored_bytes(sample: Path) -> None:
+    import ormsgpack
+
+    answer = ckpt("-s", sample, "show", "refund-4711", "--raw")
+    assert ormsgpack.unpackb(answer.raw, ext_hook=lambda *_: None)["v"] == 4
+
+
+def run(words: list[str], **options: object) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        [sys.executable, "-m", "ckpt_cli", *words], check=False, **options
+    )
+
+
+def test_a_closed_pipe_ends_quietly(sample: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    words = ["-s", str(sample), "show", "research-agent", "-o", "json"]
+    done = run(words, stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert done.returncode == 0
+    assert done.stderr == b""
+
+
+def test_a_full_disk_is_said_in_one_line(sample: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = run(
+            ["-s", str(sample), "show", "research-agent"], stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 7
+    assert done.stderr.startswith(b"ckpt: cannot write the answer: no space left")
+
+
+def test_a_terminal_without_unicode_gets_escapes_and_ascii(sample: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    for words in (["show", "trip-to-kyoto"], ["show", "trip-to-kyoto", "--tree"]):
+        done = run(["-s", str(sample), *words], capture_output=True, env=environment)
+        assert done.returncode == 0, done.stderr
+    assert b"|-" in done.stdout
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
+def test_a_table_drops_and_cuts_but_never_an_id(width: int) -> None:
+    columns = [
+        Column("ID", "id"),
+        Column("TEXT", "text", cut=True),
+        Column("SIZE", "size", right=True, drop=1),
+        Column("EMPTY", "empty", drop=1),
+    ]
+    rows = [{"id": "a" * 18, "text": "word " * 20, "size": 12345}]
+    lines = [line.text for line in table_lines(rows, columns, width)]
+    assert all("a" * 18 in line for line in lines[1:])
+    assert "EMPTY" not in lines[0]
+    assert ("SIZE" in lines[0]) == (width >= 60)
+    assert width < 40 or all(len(line) <= width for line in lines)
+
+
+def test_tsv_escapes_what_would_break_a_line() -> None:
+    rows = [{"a": "x\ty\nz\\", "b": {"c": 1}, "d": None, "e": True}]
+    columns = [Column(name, name) for name in "abde"]
+    assert list(tsv_lines(rows, columns)) == ["a\tb\td\te", 'x\\ty\\nz\\\\\t{"c":1}\t\ttrue']

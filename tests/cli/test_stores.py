@@ -1,0 +1,104 @@
+"""Naming stores: by path, by profile, by environment; and `stores`, `demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import SAMPLE, ckpt
+
+
+@pytest.fixture
+def project(sample: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the sample store, in which the test runs."""
+    monkeypatch.chdir(sample.parent)
+    return sample.parent
+
+
+def threads(*words: str | Path) -> int:
+    found: int = len(ckpt(*words, "threads", "list", "-o", "json").json)
+    return found
+
+
+@pytest.mark.parametrize("name", ["ckpt.toml", "pyproject.toml"])
+def test_a_profile(project: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    prefix = "" if name == "ckpt.toml" else "tool.ckpt."
+    head = "" if name == "ckpt.toml" else "[tool.ckpt]\n"
+    (project / name).write_text(
+        f'{head}default = "here"\n[{prefix}stores.here]\nurl = "store.db"\n'
+        f'[{prefix}stores.there]\nurl = "${{AGENTS}}/store.db"\n'
+    )
+    assert threads() == 8
+    assert threads("-s", "here") == 8
+    assert ckpt("-s", "there", "threads", "list").code == 2
+    monkeypatch.setenv("AGENTS", str(project))
+    assert threads("-s", "there") == 8
+    below = project / "deep" / "er"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert threads() == 8
+
+
+def test_a_profile_of_another_file(project: Path) -> None:
+    (project / "other.toml").write_text('[stores.x]\nurl = "store.db"\n')
+    assert threads("--config", "other.toml", "-s", "x") == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[stores.x]\n", "profile 'x' has no url"),
+        ("stores = 1\n", "expected [stores.NAME]"),
+        ("[store.x]\nurl = 'a'\n", "unknown setting 'store'"),
+        ("= broken", "cannot read"),
+    ],
+)
+def test_a_broken_profile_says_what_is_wrong(project: Path, text: str, says: str) -> None:
+    (project / "ckpt.toml").write_text(text)
+    answer = ckpt("threads", "list")
+    assert answer.code == 2
+    assert says in answer.err
+
+
+def test_a_project_file_of_others_is_passed_over(project: Path) -> None:
+    (project / "pyproject.toml").write_text("= broken")
+    assert "no store given" in ckpt("threads", "list").err
+    assert threads("-s", "store.db") == 8
+
+
+def test_a_mistyped_profile_is_guessed(project: Path) -> None:
+    (project / "ckpt.toml").write_text('[stores.production]\nurl = "store.db"\n')
+    assert (
+        "did you mean the profile 'production'?" in ckpt("-s", "prodction", "threads", "list").err
+    )
+
+
+def test_an_error_says_who_named_the_store(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CKPT_STORE", "gone.db")
+    assert "(named by CKPT_STORE)" in ckpt("threads", "list").err
+
+
+def test_stores_lists_profiles_and_this_folders_files(project: Path) -> None:
+    (project / "ckpt.toml").write_text(
+        '[stores.gone]\nurl = "gone.db"\n[stores.secret]\nurl = "pg://u:hunter2@h/db"\n'
+        '[stores.unset]\nurl = "${UNSET_VARIABLE}"\n'
+    )
+    (project / "notes.db").write_bytes(b"")
+    answer = ckpt("stores", "-o", "json")
+    found = {one["name"]: one for one in answer.json}
+    assert set(found) == {"gone", "secret", "unset", "store.db"}
+    assert found["store.db"]["layout"] == "sqlite"
+    assert "no such file" in found["gone"]["error"]
+    assert "UNSET_VARIABLE" in found["unset"]["error"]
+    assert "hunter2" not in answer.out + answer.err
+
+
+def test_demo_writes_the_sample_store(tmp_path: Path) -> None:
+    target = tmp_path / "sample.db"
+    answer = ckpt("demo", target)
+    assert answer.code == 0
+    assert answer.out == ""
+    assert f"ckpt -s {target} threads list" in answer.err
+    assert target.read_bytes() == SAMPLE.read_bytes()
+    assert threads("-s", target) == 8
