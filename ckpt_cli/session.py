@@ -13,6 +13,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_cli import diagnostics
 
 if TYPE_CHECKING:
+    from ckpt_backends.encrypted import Key
     from ckpt_backends.protocol import Store
     from ckpt_backends.url import StoreUrl
     from ckpt_cli.output import Output
@@ -95,12 +96,29 @@ class Session:
     def store(self) -> Store:
         """The store of this run, opened for reading; closed when the run ends."""
         if self._store is None:
+            from ckpt_backends.encrypted import DecryptingStore
             from ckpt_backends.registry import open_store
 
-            self._store = open_store(self.store_url)
+            key = self._aes_key()
+            opened = DecryptingStore(open_store(self.store_url), key, self.note)
+            if self.settings.get("redact"):
+                from ckpt_cli.reading.redacted import RedactedStore
+
+                self._store = RedactedStore(opened)
+            else:
+                self._store = opened
             for text in self._store.describe().notes:
                 self.note(text)
         return self._store
+
+    def _aes_key(self) -> Key:
+        """Where the key for encrypted values comes from. Raises `UsageError` for a bad file."""
+        from ckpt_backends.encrypted import key_of_environment, key_of_file
+
+        if "aes_key_file" not in self.settings:
+            return key_of_environment
+        key = key_of_file(self.settings["aes_key_file"])
+        return lambda: key
 
     def note(self, text: str) -> None:
         """Print a remark on stderr, unless the user asked for quiet."""
