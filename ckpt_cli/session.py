@@ -125,6 +125,10 @@ class Session:
         if not self.settings.get("quiet"):
             diagnostics.note(text)
 
+    def warn(self, text: str) -> None:
+        """Print a remark on stderr that a person should act on, also with --quiet."""
+        diagnostics.warn(text)
+
     def close(self) -> None:
         """Close the store if it was opened."""
         if self._store is not None:

@@ -11,20 +11,11 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from ckpt_backends.errors import UsageError
-from ckpt_backends.model import (
-    Checkpoint,
-    CheckpointKey,
-    StoreInfo,
-    Thread,
-    ThreadSize,
-    TypedBytes,
-    Write,
-)
+from ckpt_backends.model import Checkpoint, TypedBytes, Write
 from ckpt_backends.protocol import Store
+from ckpt_backends.wrapped import WrappedStore
 
 KEY_VARIABLE = "LANGGRAPH_AES_KEY"
 """The library's own: its text in UTF-8 is the key."""
@@ -47,9 +38,7 @@ def key_of_environment(environment: Mapping[str, str] = os.environ) -> bytes | N
         return None
     key = text.encode("utf-8", "surrogateescape")
     if len(key) not in _KEY_SIZES:
-        raise UsageError(
-            f"{KEY_VARIABLE} has {len(key)} bytes", hint="an AES key has 16, 24 or 32"
-        )
+        raise UsageError(f"{KEY_VARIABLE} has {len(key)} bytes", hint="an AES key has 16, 24 or 32")
     return key
 
 
@@ -71,37 +60,29 @@ def key_of_file(path: str) -> bytes:
     )
 
 
-class DecryptingStore:
+class DecryptingStore(WrappedStore):
     """A store with its `X+aes` values as `X`, where a key is known and fits.
 
     What cannot be decrypted stays as it is, with the reason as its `problem`; each reason is
     handed to `note` once.
     """
 
-    def __init__(self, store: Store, key: Key, note: Callable[[str], None]) -> None:
-        self._store = store
+    def __init__(self, inner: Store, key: Key, note: Callable[[str], None]) -> None:
+        super().__init__(inner)
         self._key = key
         self._note = note
         self._noted: set[str] = set()
-        self.has_key = False
-        """Whether a key was found; only known once an encrypted value was met."""
-        self.met_encrypted = False
-        """Whether an encrypted value was met."""
+        self._met_encrypted = False
 
-    def describe(self) -> StoreInfo:
-        return self._store.describe()
-
-    def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
-        return self._store.threads(limit=limit)
-
-    def thread(self, thread_id: str) -> Thread | None:
-        return self._store.thread(thread_id)
-
-    def size(self, thread_id: str) -> ThreadSize:
-        return self._store.size(thread_id)
-
-    def namespaces(self, thread_id: str) -> list[str]:
-        return self._store.namespaces(thread_id)
+    @property
+    def expects_encrypted(self) -> bool:
+        """Whether a plain value may be out of place: a key is set, or an encrypted one was met."""
+        if self._met_encrypted:
+            return True
+        try:
+            return self._key() is not None
+        except UsageError:
+            return True
 
     def checkpoints(
         self,
@@ -112,14 +93,14 @@ class DecryptingStore:
         body: bool = False,
         metadata: bool = False,
     ) -> Iterator[Checkpoint]:
-        for found in self._store.checkpoints(
+        for found in self.inner.checkpoints(
             thread_id,
             checkpoint_ns=checkpoint_ns,
             checkpoint_ids=checkpoint_ids,
             body=body,
             metadata=metadata,
         ):
-            if _is_encrypted(found.body) or _is_encrypted(found.metadata):
+            if is_encrypted(found.body) or is_encrypted(found.metadata):
                 yield replace(
                     found, body=self._read(found.body), metadata=self._read(found.metadata)
                 )
@@ -135,41 +116,24 @@ class DecryptingStore:
         channels: Collection[str] | None = None,
         values: bool | Collection[str] = False,
     ) -> Iterator[Write]:
-        for found in self._store.writes(
+        for found in self.inner.writes(
             thread_id,
             checkpoint_ns=checkpoint_ns,
             checkpoint_ids=checkpoint_ids,
             channels=channels,
             values=values,
         ):
-            if _is_encrypted(found.value):
-                yield replace(found, value=self._read(found.value))
-            else:
-                yield found
-
-    def sources(self, key: CheckpointKey) -> list[str]:
-        return self._store.sources(key)
-
-    def close(self) -> None:
-        self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+            yield (
+                replace(found, value=self._read(found.value))
+                if is_encrypted(found.value)
+                else found
+            )
 
     def _read(self, value: TypedBytes | None) -> TypedBytes | None:
-        if value is None or not _is_encrypted(value):
+        if value is None or not is_encrypted(value):
             return value
-        self.met_encrypted = True
+        self._met_encrypted = True
         key = self._key()
-        self.has_key = key is not None
         data, problem = (None, NO_KEY) if key is None else _decrypted(value.data, key)
         if data is None:
             if problem not in self._noted:
@@ -179,7 +143,17 @@ class DecryptingStore:
         return TypedBytes(value.type.partition("+")[0], data, encrypted=True)
 
 
-def _is_encrypted(value: TypedBytes | None) -> bool:
+def expects_encrypted(store: Store) -> bool:
+    """Whether a plain value of a store may be out of place, as far as this run has seen it."""
+    while isinstance(store, WrappedStore):
+        if isinstance(store, DecryptingStore):
+            return store.expects_encrypted
+        store = store.inner
+    return False
+
+
+def is_encrypted(value: TypedBytes | None) -> bool:
+    """Whether a value is stored as `EncryptedSerializer` stores it."""
     return value is not None and value.type.partition("+")[2] == "aes"
 
 

@@ -10,6 +10,7 @@ from itertools import islice
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
+from ckpt_backends.encrypted import expects_encrypted
 from ckpt_backends.errors import NotFound
 from ckpt_backends.ids import step_of, time_of
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Thread, Write
@@ -304,6 +305,23 @@ class ThreadReader:
                 self.thread_id, checkpoint_ns=ns, checkpoint_ids=[here], body=True
             )
             here = parents[here]
+
+    def is_plaintext(self, moment: Moment) -> bool:
+        """Whether a part of a checkpoint is stored unencrypted where others are encrypted.
+
+        Whoever can write to a store could slip in what the application then reads as its own.
+        """
+        parts = (moment.checkpoint.body, *(write.value for write in moment.writes))
+        plain = any(part is not None and not part.encrypted for part in parts)
+        return plain and self._has_encrypted
+
+    @cached_property
+    def _has_encrypted(self) -> bool:
+        """Whether a checkpoint of this thread is encrypted; looked up only if some may be."""
+        return expects_encrypted(self.store) and any(
+            one.body is not None and one.body.encrypted
+            for one in self.store.checkpoints(self.thread_id, body=True)
+        )
 
     def children(self, key: CheckpointKey) -> list[str]:
         """Ids of the checkpoints whose parent this is, oldest first."""

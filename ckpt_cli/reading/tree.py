@@ -13,6 +13,7 @@ from ckpt_cli.core.state import read_metadata, source_from, step_from
 from ckpt_cli.core.task_ids import pulled_node
 from ckpt_cli.core.tasks import ERROR, INTERRUPT
 from ckpt_cli.core.tree import Key, Node, Plan, Skeleton, plan_tree, undecided
+from ckpt_cli.reading import redacted
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _SMALL = 300
@@ -150,6 +151,7 @@ def _details(
         if (parent := index[ns, checkpoint_id].parent_checkpoint_id) is not None
         and (ns, parent) in index
     }
+    is_redacted = redacted.is_redacted(reader.store)
     ran: dict[Key, tuple[str, ...]] = {}
     nodes: dict[Key, Node] = {}
     for ns, ids in _by_namespace(wanted | parents).items():
@@ -160,7 +162,7 @@ def _details(
                     task.node for task in moment.step.tasks if task.finished and task.node
                 )
             if key in wanted:
-                nodes[key] = _node(moment, say)
+                nodes[key] = _node(redacted.moment(moment) if is_redacted else moment, say)
     for key, node in nodes.items():
         parent = index[key].parent_checkpoint_id
         if node.source == "loop":

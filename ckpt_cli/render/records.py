@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from ckpt_backends.codec import decode, to_json
+from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.ids import step_of
 from ckpt_backends.model import Thread, Write
@@ -104,7 +104,8 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
 
 def entry_record(entry: Entry) -> dict[str, Any]:
     """One checkpoint of `history`, and of `show --tree`."""
-    return {**moment_record(entry.moment, entry.children), "depth": entry.depth}
+    record = {**moment_record(entry.moment, entry.children), "depth": entry.depth}
+    return record | _plaintext(entry.plaintext)
 
 
 def show_record(found: View) -> dict[str, Any]:
@@ -115,7 +116,7 @@ def show_record(found: View) -> dict[str, Any]:
     record["rebuilt"] = dict(found.state.rebuilt)
     record["versions"] = dict(found.moment.body.versions)
     record["writes"] = [write_record(placed) for placed in found.writes]
-    return record
+    return record | _plaintext(found.plaintext)
 
 
 def channel_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
@@ -144,7 +145,7 @@ def summary_record(found: Summary) -> dict[str, Any]:
         }
     record["writes"] = found.size.writes
     record["in_namespaces"] = [asdict(ns) for ns in found.in_namespaces]
-    return record
+    return record | _plaintext(found.plaintext)
 
 
 def interrupt_record(found: Waiting) -> dict[str, Any]:
@@ -235,8 +236,14 @@ def write_record(placed: Placed) -> dict[str, Any]:
         "bytes": write.size,
     }
     if write.value is not None:
-        record["value"] = to_json(decode(write.value))
+        record["value"] = to_json(placed.value)
+        if write.value.encrypted:
+            record["encrypted"] = True
     return record
+
+
+def _plaintext(found: bool) -> dict[str, Any]:
+    return {"plaintext": True} if found else {}
 
 
 def _names(names: Sequence[str] | None) -> list[str] | None:

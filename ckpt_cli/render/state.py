@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 from typing import cast
 
-from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.paths import Selected, format_path
 from ckpt_cli.core.write_view import Placed
@@ -15,7 +14,7 @@ from ckpt_cli.render.block import block
 from ckpt_cli.render.cells import cell_len
 from ckpt_cli.render.lines import Line, Span, line
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.thread import field, step_lines
+from ckpt_cli.render.thread import PLAINTEXT, field, step_lines
 from ckpt_cli.render.units import age, size, when
 from ckpt_cli.render.value import summary
 
@@ -31,6 +30,8 @@ def show_lines(
     yield from _standing(found, now, zone)
     if found.moment.body.problem is not None:
         yield field("problem", f"not readable: {found.moment.body.problem.reason}", "error")
+    if found.plaintext:
+        yield field("warning", PLAINTEXT, "error")
     for name, value in found.state.values.items():
         yield line("")
         yield from _titled(name, value, width, found.state.rebuilt.get(name))
@@ -101,7 +102,7 @@ def _writes(writes: Sequence[Placed], width: int) -> Iterator[Line]:
             node = "(caller)"
         start = f"  {node}  {safe_text(write.channel)}  "
         room = max(width - len(start) - 14, 20)
-        value = "" if write.value is None else summary(decode(write.value), min(room, 200))
+        value = "" if write.value is None else summary(placed.value, min(room, 200))
         yield line(
             "  ",
             (node, "node"),

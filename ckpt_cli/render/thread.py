@@ -24,6 +24,9 @@ STATUS_STYLES: dict[Status, Style] = {
 }
 
 
+PLAINTEXT = "stored unencrypted, in a thread with encrypted checkpoints"
+
+
 def ago(now: datetime) -> Callable[[str], str]:
     """How long ago the time of a record was, as `3h ago`."""
     return lambda text: f"{age(datetime.fromisoformat(text), now)} ago"
@@ -68,6 +71,8 @@ def summary_lines(found: Summary, now: datetime, zone: tzinfo) -> Iterator[Line]
         yield field("status", details.status, STATUS_STYLES[details.status])
         if details.head is not None:
             yield from head_lines(details.head)
+    if found.plaintext:
+        yield field("warning", f"the head is {PLAINTEXT}", "error")
     for name, moment in (("first", thread.first_at), ("last", thread.last_at)):
         if moment is not None:
             yield field(name, f"{when(moment, now, zone)}  ({age(moment, now)} ago)")

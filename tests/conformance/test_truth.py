@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ckpt_backends.encrypted import DecryptingStore
 from ckpt_backends.registry import open_store
 from tests.conformance.conftest import Filled
 from tests.conformance.truth import Known, check_thread
@@ -56,6 +57,7 @@ KNOWN = {
     "lg-0.6.11": Known(),
     "lg-1.0.10": Known(),
     "lg-1.2.22": Known(),
+    "lg-1.2.22-serde": Known(printed=True),
 }
 
 
@@ -74,7 +76,9 @@ def test_a_store_of_an_older_era_reads_as_its_library_read_it(era: str, tmp_path
     known = KNOWN[era]
     failures: list[str] = []
     unknown: set[tuple[str, int]] = set()
-    with open_store(str(copy_store(FIXTURES / era / "store.db", tmp_path))) as store:
+    key = truth.get("aes_key", "").encode() or None
+    path = copy_store(FIXTURES / era / "store.db", tmp_path)
+    with DecryptingStore(open_store(str(path)), lambda: key, failures.append) as store:
         for thread_id, thread in truth["threads"].items():
             try:
                 unknown |= check_thread(store, thread_id, thread, known)
