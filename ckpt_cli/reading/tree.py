@@ -163,6 +163,8 @@ def _details(
                 )
             if key in wanted:
                 nodes[key] = _node(redacted.moment(moment) if is_redacted else moment, say)
+    for key in wanted - nodes.keys():  # Such an id is not text: it is listed, and not looked up.
+        nodes[key] = Node(problem="its id is not text")
     for key, node in nodes.items():
         parent = index[key].parent_checkpoint_id
         if node.source == "loop":

@@ -65,8 +65,10 @@ def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Valu
         try:
             value = _whole(body, limits)
         except PastLimit:
-            if body.type not in ("msgpack", "json", "pickle"):
+            if body.type not in ("msgpack", "json"):
                 raise
+            value = _by_channel(body, limits)
+        if isinstance(value, Cut) and body.type == "pickle":
             value = _by_channel(body, limits)
         if not isinstance(value, dict):
             raise ValueError("not a map, as a checkpoint is")
@@ -113,10 +115,6 @@ def _beginning(typed: TypedBytes, limits: Limits, reason: str) -> Value:
                 from .jsonplus import cut_json
 
                 return cut_json(typed.data, limits, reason)
-            case "pickle":
-                from .pickled import cut_pickle
-
-                return cut_pickle(typed.data, limits, reason)
         kept = typed.data[: limits.value_bytes]
         value = kept if typed.type == "bytes" else Tagged(_BYTEARRAY, kept)
         return Cut(value, len(typed.data), reason)

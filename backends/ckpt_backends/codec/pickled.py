@@ -16,6 +16,7 @@ from .limits import PastLimit, past_bytes
 from .pickleforms import Parts, build
 from .picklestack import (
     OLD_MODULES,
+    OLD_NAMES,
     Dict,
     Extension,
     Global,
@@ -41,32 +42,24 @@ _BAD = (ValueError, IndexError, KeyError, AttributeError, TypeError)
 
 
 def decode_pickle(data: bytes, limits: Limits) -> Value:
-    """The value. Raises `PastLimit`, and ValueError for what is not a pickle."""
-    if reason := past_bytes(len(data), limits):
-        raise PastLimit(reason)
-    machine = _run(data, limits.nodes)
-    tree = _Tree(limits, limits.nodes)
-    value = tree.value(machine.root, 0)
-    if tree.past:
-        raise PastLimit(tree.past)
-    return value
-
-
-def cut_pickle(data: bytes, limits: Limits, reason: str) -> Cut:
-    """The beginning of a value, as much as the limits allow. Raises ValueError."""
+    """The value; a `Cut` with as much as the limits allow. Raises ValueError for what is broken."""
+    past = past_bytes(len(data), limits)
     machine = Machine(_OPCODES_PER_NODE * limits.nodes)
     try:
         machine.run(data[: limits.value_bytes])
-    except PastLimit:
-        pass
+    except PastLimit as reached:
+        past = past or str(reached)
     except _BAD as error:
-        if len(data) <= limits.value_bytes:
+        if not past:
             raise ValueError(_words(error)) from error
     try:
         root = machine.root
     except IndexError:
         raise ValueError("nothing in it within the limits") from None
-    return Cut(_Tree(limits, limits.nodes).value(root, 0), len(data), reason)
+    tree = _Tree(limits, limits.nodes)
+    value = tree.value(root, 0)
+    past = past or tree.past
+    return Cut(value, len(data), past) if past else value
 
 
 def pickle_body(data: bytes, limits: Limits) -> Value:
@@ -74,7 +67,14 @@ def pickle_body(data: bytes, limits: Limits) -> Value:
 
     A part that is cut is given the size of the whole body: parts of a pickle have no size.
     """
-    root = _run(data, 4 * limits.nodes).root
+    machine = Machine(4 * _OPCODES_PER_NODE * limits.nodes)
+    try:
+        machine.run(data)
+    except PastLimit as past:
+        raise ValueError(str(past)) from None
+    except _BAD as error:
+        raise ValueError(_words(error)) from error
+    root = machine.root
     if not isinstance(root, Dict):
         raise ValueError("not a map, as a checkpoint is")
 
@@ -94,15 +94,6 @@ def pickle_body(data: bytes, limits: Limits) -> Value:
     body: dict[Value, Value] = {}
     body.update(entries(root.pairs, limits.nodes))
     return body
-
-
-def _run(data: bytes, nodes: int) -> Machine:
-    machine = Machine(_OPCODES_PER_NODE * nodes)
-    try:
-        machine.run(data)
-    except _BAD as error:
-        raise ValueError(_words(error)) from error
-    return machine
 
 
 def _words(error: Exception) -> str:
@@ -125,8 +116,9 @@ class _Tree:
 
     def value(self, node: Node, depth: int) -> Value:
         """The tree of a node that lies in `depth` containers."""
-        if not self._room():
+        if self._full():
             return None
+        self.used += 1
         if node is None or isinstance(node, bool | float):
             return node
         if isinstance(node, str):
@@ -196,6 +188,7 @@ class _Tree:
         return dict(pairs)
 
     def _object(self, node: Object, depth: int) -> Value:
+        self.used += 3  # what holds its parts takes as much room as so many plain values
         name = self._callee(node.callee)
         inner = depth + 1
         parts = Parts(
@@ -224,25 +217,21 @@ class _Tree:
     def _name(self, node: Global) -> str:
         module = OLD_MODULES.get(node.module, node.module)
         name = node.name[: self._take(len(node.name))]
+        if node.module == "__builtin__":
+            name = OLD_NAMES.get(name, name)
         return f"{module[: self._take(len(module))]}.{name}"
 
-    def _room(self) -> bool:
-        if self._full():
-            self.past = self.past or f"more than {self._limits.nodes} nodes"
+    def _full(self) -> bool:
+        if self.used < self._nodes:
             return False
-        self.used += 1
+        self.past = self.past or f"more than {self._limits.nodes} nodes"
         return True
 
-    def _full(self) -> bool:
-        if self.used >= self._nodes:
-            self.past = self.past or f"more than {self._limits.nodes} nodes"
-            return True
-        return False
-
     def _take(self, size: int) -> int:
-        """How much of so many bytes there is room for."""
+        """How much of so many bytes there is room for; where there is not enough, no more comes."""
         allowed = min(size, self._bytes)
         self._bytes -= allowed
         if allowed < size:
             self.past = self.past or f"longer than {self._limits.value_bytes} bytes"
+            self._nodes = self.used
         return allowed

@@ -21,6 +21,8 @@ Node: TypeAlias = Any
 
 OLD_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 """Python 2's names, which protocols 0 to 2 write."""
+OLD_NAMES = {"long": "int", "unicode": "str", "xrange": "range"}
+"""Of `__builtin__`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Machine:
         if end != len(data):
             raise ValueError(f"{len(data) - end} bytes behind the end")
         if self._outer or len(self._stack) != 1:
-            raise ValueError("more than one value at the end")
+            raise ValueError(f"{'more than' if self._stack else 'not'} one value at the end")
 
     @property
     def root(self) -> Node:
@@ -203,8 +205,10 @@ def _unwrapped(callee: Node, args: tuple[Node, ...], kwargs: Node) -> Object:
     """The object of a call; `copyreg`'s helpers stand for the class that they are given."""
     match callee, args:
         case Global(module, "_reconstructor"), (cls, base, state) if _is_copyreg(module):
-            plain = base == Global("builtins", "object") or base == Global("__builtin__", "object")
-            return Object(cls, () if plain else (state,))
+            name = base.name if isinstance(base, Global) else ""
+            if name == "tuple" and isinstance(state, tuple):
+                return Object(cls, state)
+            return Object(cls, () if name == "object" else (state,))
         case Global(module, "__newobj__"), (cls, *rest) if _is_copyreg(module):
             return Object(cls, tuple(rest))
         case Global(module, "__newobj_ex__"), (cls, tuple(rest), names) if _is_copyreg(module):
