@@ -33,14 +33,13 @@ _AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """A checkpoint, decoded, with the tasks of its next step."""
+class Stored:
+    """A checkpoint, decoded."""
 
     checkpoint: Checkpoint
     body: Body
     metadata: Mapping[str, Value]
     writes: Sequence[Write]
-    step: Step
 
     @property
     def key(self) -> CheckpointKey:
@@ -59,6 +58,13 @@ class Moment:
     @property
     def at(self) -> datetime | None:
         return moment_time(self.key.checkpoint_id, self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment(Stored):
+    """A checkpoint with the tasks of its next step."""
+
+    step: Step
 
     @property
     def status(self) -> Status:
@@ -153,6 +159,19 @@ class ThreadReader:
             return found
         raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
 
+    def stored(self, checkpoint_ns: str, checkpoint_id: str) -> Stored:
+        """One checkpoint with its writes, its tasks not told. Raises `NotFound`."""
+        for checkpoint in self.store.checkpoints(
+            self.thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=[checkpoint_id],
+            body=True,
+            metadata=True,
+        ):
+            writes = self._writes_of(checkpoint_ns, [checkpoint_id], True)[checkpoint_id]
+            return Stored(checkpoint, read_body(checkpoint), read_metadata(checkpoint), writes)
+        raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
+
     def moments(
         self,
         checkpoint_ns: str,
@@ -221,7 +240,7 @@ class ThreadReader:
         """Which nodes each channel triggers, as all bodies of this thread tell."""
         return learn(map(read_body, self.store.checkpoints(self.thread_id, body=True)))
 
-    def state(self, moment: Moment, channels: Collection[str] | None = None) -> State:
+    def state(self, moment: Stored, channels: Collection[str] | None = None) -> State:
         """The values at a checkpoint: stored ones, DeltaChannels rebuilt, null task applied.
 
         With `channels`, only those are rebuilt.
@@ -242,7 +261,7 @@ class ThreadReader:
                 rebuilt[name] = f"with the caller's writes (assumed {reducer})"
         return State(dict(sorted(values.items())), rebuilt)
 
-    def _delta_channels(self, moment: Moment) -> set[str]:
+    def _delta_channels(self, moment: Stored) -> set[str]:
         """DeltaChannels of this checkpoint's namespace that may have no stored value here."""
         unset = {
             name
@@ -314,7 +333,7 @@ class ThreadReader:
         ]
 
 
-def _null_writes(moment: Moment) -> dict[str, list[Value]]:
+def _null_writes(moment: Stored) -> dict[str, list[Value]]:
     """What the caller wrote to state channels with `Command(update=...)`, by channel."""
     grouped: dict[str, list[Value]] = {}
     for write in moment.writes:
