@@ -91,14 +91,14 @@ def survey(
     info = store.describe()
     largest = rank(threads(), top)
     scanned = None
-    if scan:
-        of = next(iter(bodies.amounts()), Amount(None, 0, 0))
-        chosen: Iterable[str] = ()
-        if thread_id is not None:
-            chosen = [thread_id]
-        elif Capability.INLINE_VALUES in info.capabilities:
-            chosen = _all(store) if whole else [one.key for one in largest.top]
+    of = next(iter(bodies.amounts()), Amount(None, 0, 0))
+    if scan and Capability.INLINE_VALUES in info.capabilities:
+        chosen: Iterable[str] = [one.key for one in largest.top]
+        if whole and thread_id is None:
+            chosen = (thread.thread_id for thread in store.threads())
         scanned = _scan(store, watch(chosen), channels, of, None if whole else _QUICK)
+    elif scan:
+        channels.add(Channel(None, "bookkeeping"), of.rows, of.bytes)
     return Survey(
         info,
         largest.total,
@@ -109,10 +109,6 @@ def survey(
         rank(channels.amounts(), top) if scan else None,
         scanned,
     )
-
-
-def _all(store: Store) -> Iterator[str]:
-    return (thread.thread_id for thread in store.threads())
 
 
 def _scan(
