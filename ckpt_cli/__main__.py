@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from io import TextIOWrapper
-
-import typer
+from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import CkptError, PartlyDone, UsageError
 from ckpt_cli import ReaderGone
-from ckpt_cli.app import root
 from ckpt_cli.session import Session
+
+if TYPE_CHECKING:
+    import typer
+
+COMPLETE = "_complete"
+"""What a shell's completion calls; see `ckpt_cli.complete`."""
 
 
 def main() -> None:
@@ -27,6 +31,15 @@ def main() -> None:
 
 def run(argv: list[str]) -> int:
     """Run one command line and return its exit code. Prints; never raises."""
+    if argv[:1] == [COMPLETE]:
+        from ckpt_cli.complete import complete
+
+        return complete(argv[1:])
+    # Late, since a shell that waits for completions has no time for them.
+    import typer
+
+    from ckpt_cli.app import root
+
     session = Session()
     try:
         code = root().main(argv, prog_name="ckpt", standalone_mode=False, obj=session)
@@ -72,6 +85,8 @@ def _fail(error: CkptError, argv: list[str], session: Session) -> int:
 
 def _usage(error: typer.TyperException, argv: list[str], session: Session) -> int:
     """Report what the parser says; its words end with a full stop and ours do not."""
+    import typer
+
     context = getattr(error, "ctx", None)
     text = error.format_message().strip()
     if context is not None and text == context.get_help().strip():

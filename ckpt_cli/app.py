@@ -45,6 +45,17 @@ COMMANDS = {
     "interrupts": CommandRef(
         "ckpt_cli.commands.interrupts:interrupts", "List questions that wait for an answer.", LOOK
     ),
+    "messages": CommandRef(
+        "ckpt_cli.commands.messages:messages", "Print the conversation of a thread.", LOOK
+    ),
+    "grep": CommandRef("ckpt_cli.commands.grep:grep", "Search the values of all threads.", LOOK),
+    "blame": CommandRef(
+        "ckpt_cli.commands.blame:blame", "Say which step and task set a value.", LOOK
+    ),
+    "tail": CommandRef(
+        "ckpt_cli.commands.tail:tail", "Print a thread's checkpoints as they come.", LOOK
+    ),
+    "du": CommandRef("ckpt_cli.commands.du:du", "Say what takes how much room.", STORES),
     "stores": CommandRef(
         "ckpt_cli.commands.stores:stores", "Say which stores are here and what they are.", STORES
     ),

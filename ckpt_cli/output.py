@@ -50,7 +50,7 @@ class Output:
     ) -> None:
         self._stream = stream or sys.stdout
         self.terminal = self._stream.isatty()
-        """Whether a person reads the answer on a terminal."""
+        """Whether a person reads the answer on a screen, where long parts may be shortened."""
         self._chosen = chosen
         self._pager = pager and self.terminal
         self._color = color == "always" or (
@@ -69,6 +69,11 @@ class Output:
     def unicode(self) -> bool:
         """Whether box characters can be printed."""
         return (self._stream.encoding or "").lower().replace("-", "").startswith("utf")
+
+    @property
+    def table(self) -> bool:
+        """Whether a list is shown as a table."""
+        return self._chosen == "table" or (self._chosen == "auto" and self.terminal)
 
     @property
     def machine(self) -> bool:
@@ -92,6 +97,23 @@ class Output:
         else:
             lines = self._painted(table_lines(rows, columns, self.width))
             self._page(chain(lines, _below(rest)))
+
+    def live(
+        self,
+        rows: Iterable[Record],
+        columns: Sequence[Column],
+        text: Callable[[Record], Line],
+    ) -> None:
+        """Print records as they come, each at once: as NDJSON or TSV, for a person as a line."""
+        if self._chosen in {"json", "ndjson"}:
+            lines: Iterable[str] = map(_json_line, rows)
+        elif self.table:
+            lines = self._painted(map(text, rows))
+        else:
+            lines = tsv_lines(rows, columns)
+        for line in lines:
+            self._print([line])
+            self._stream.flush()
 
     def document(
         self,

@@ -83,6 +83,23 @@ class ThreadSize:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """Stored bytes of one column of a table, summed up over rows that have all else in common."""
+
+    table: str
+    column: str
+    thread_id: str
+    checkpoint_ns: str
+    channel: str | None
+    """None for a column that holds several channels, or none."""
+    type: str
+    """The serializer's tag."""
+    rows: int
+    """The column `metadata` counts rows that another column of its table counts too."""
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """The state of a thread after one superstep, as stored."""
 
@@ -137,6 +154,8 @@ class Capability(Flag):
     """Keeps more than the newest checkpoint of a namespace."""
     TASK_PATH = auto()
     """Stores each write's task path, hence its node."""
+    INLINE_VALUES = auto()
+    """Stores all values of a checkpoint in its body, again at each checkpoint."""
     ENFORCED_READ_ONLY = auto()
     """The engine itself refuses writes through a store opened for reading."""
 
@@ -156,5 +175,7 @@ class StoreInfo:
     tables: tuple[str, ...]
     size: int | None
     """Bytes that the store takes on disk; None where the engine does not tell."""
+    free: int | None = None
+    """Bytes of `size` that hold nothing, until the store is vacuumed; None where unknown."""
     notes: tuple[str, ...] = field(default=())
     """What a reader should know, such as `opened without its write-ahead log`."""

@@ -12,7 +12,15 @@ from collections.abc import Collection, Iterator
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
-from ckpt_backends.model import Checkpoint, CheckpointKey, StoreInfo, Thread, ThreadSize, Write
+from ckpt_backends.model import (
+    Checkpoint,
+    CheckpointKey,
+    StoreInfo,
+    Thread,
+    ThreadSize,
+    Usage,
+    Write,
+)
 from ckpt_backends.url import StoreUrl
 
 
@@ -36,6 +44,14 @@ class Store(Protocol):
 
     def size(self, thread_id: str) -> ThreadSize:
         """How much the thread takes; all zero for a thread that is not there."""
+        ...
+
+    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
+        """What each thread, or one of them, takes: in the order of the thread ids.
+
+        Summed up by the engine from stored lengths. Together the bytes of a thread are those of
+        `size`, unless other threads share them.
+        """
         ...
 
     def namespaces(self, thread_id: str) -> list[str]:
@@ -82,6 +98,13 @@ class Store(Protocol):
 
     def sources(self, key: CheckpointKey) -> list[str]:
         """Where a checkpoint and its writes are kept, as queries or keys that a person can run."""
+        ...
+
+    def refresh(self) -> None:
+        """Let later answers be of this moment, where they were of the one of the opening.
+
+        Raises `Unsupported` where the store cannot see what is written meanwhile.
+        """
         ...
 
     def close(self) -> None:

@@ -189,7 +189,8 @@ class Attribution:
             return
         if self._budget > 0:
             # A StateGraph's node always has this trigger, even if nobody ever wrote to it.
-            named = {f"branch:to:{run.node}"} if self._body.v > 1 else set()
+            is_named = self._body.v > 1 or self._body.is_javascript
+            named = {f"branch:to:{run.node}"} if is_named else set()
             known = {*channels.get(run.node, ()), *run.fired, *named}
             triggers = task_ids.trigger_sets(known, run.fired)
             # Counted in bytes, since the names may be of any length.

@@ -25,7 +25,7 @@ def is_state(channel: str, body: Body) -> bool:
         return channel in {ROOT, END}
     if channel.startswith(_EDGES):
         return False
-    if body.v >= 4:
+    if body.names_edges:
         return True
     return channel not in body.seen and body.values.get(channel) != channel
 
@@ -33,13 +33,14 @@ def is_state(channel: str, body: Body) -> bool:
 def state_values(body: Body) -> dict[str, Value]:
     """The stored state, delta snapshots unwrapped, in the order of the names.
 
-    Libraries that wrote formats 1 and 2 took a stored None for a channel without a value
+    Python libraries that wrote formats 1 and 2 took a stored None for a channel without a value
     (`from_checkpoint` in `langgraph/channels`, until 0.3).
     """
     return {
         channel: unwrap(body.values[channel])
         for channel in sorted(body.values)
-        if is_state(channel, body) and (body.v > 2 or body.values[channel] is not None)
+        if is_state(channel, body)
+        and (body.v > 2 or body.is_javascript or body.values[channel] is not None)
     }
 
 

@@ -6,7 +6,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ckpt_backends.codec import decode, decode_checkpoint
+from ckpt_backends.codec import UNDEFINED, decode, decode_checkpoint
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_backends.model import Blob, Checkpoint, TypedBytes
 
@@ -24,7 +24,8 @@ class Body:
     values: Mapping[str, Value]
     """Stored channel values, control channels included, delta snapshots still wrapped.
 
-    One that is kept apart and was not read is a `Cut` of nothing.
+    One that is kept apart and was not read is a `Cut` of nothing. A channel that holds
+    JavaScript's `undefined` has none.
     """
     versions: Mapping[str, Version]
     seen: Mapping[str, Mapping[str, Version]]
@@ -33,6 +34,19 @@ class Body:
     """Inline Sends of bodies with `v` < 4; None where they are among the parent's writes."""
     problem: Opaque | None = None
     """Set where the body could not be read at all."""
+
+    @property
+    def is_javascript(self) -> bool:
+        """Whether LangGraph.js wrote it: `Date.toISOString` ends in Z, Python's time in an offset.
+
+        Its bodies with `v` 1 differ from those with 4 in where Sends are, and in nothing else.
+        """
+        return self.ts is not None and self.ts.endswith("Z")
+
+    @property
+    def names_edges(self) -> bool:
+        """Whether only edges have channels beside the state; before, each node had one too."""
+        return self.v >= 4 or self.is_javascript
 
 
 def read_body(checkpoint: Checkpoint) -> Body:
@@ -48,7 +62,7 @@ def read_body(checkpoint: Checkpoint) -> Body:
     return Body(
         v=v if isinstance(v, int) else 0,
         ts=ts if isinstance(ts, str) else None,
-        values=values,
+        values={channel: value for channel, value in values.items() if value != UNDEFINED},
         versions=_versions(fields.get("channel_versions")),
         seen={
             node: _versions(seen) for node, seen in _text_keys(fields.get("versions_seen")).items()

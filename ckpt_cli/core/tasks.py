@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_backends.model import CheckpointKey, Status, Write
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, Write
 from ckpt_cli.core.attribution import HANDLED, Attribution, Run
 from ckpt_cli.core.state import Body, source_from
 from ckpt_cli.core.task_ids import interrupt_id, is_call, is_handler
@@ -91,7 +91,8 @@ def plan_step(
     metadata: Mapping[str, Value],
     writes: Sequence[Write],
     *,
-    parent_writes: Callable[[], Sequence[Write]],
+    parent_sends: Callable[[], Sequence[Write]],
+    own_sends: Callable[[], Sequence[Write]],
     learned_thread: Callable[[], Readers],
     learned_store: Callable[[], Readers],
     calls: Callable[[], Mapping[str, str]],
@@ -100,9 +101,10 @@ def plan_step(
     """What comes after a checkpoint, given the writes that are stored on it.
 
     The callables cost reads, so they are asked only where the answer depends on them: the
-    parent's writes, what `learn` tells of the thread's bodies and of the store's, and what
-    `subgraph_calls` tells of the checkpoint's namespace. A StateGraph's checkpoint of format 4,
-    with paths or hashes that fit, asks none.
+    parent's and the checkpoint's own writes on `__pregel_tasks` with their values, what `learn`
+    tells of the thread's bodies and of the store's, and what `subgraph_calls` tells of the
+    checkpoint's namespace. A StateGraph's checkpoint of format 4, with paths or hashes that fit,
+    asks none.
     """
     runs = Attribution(
         key,
@@ -113,11 +115,12 @@ def plan_step(
         learned_store=learned_store,
         calls=calls,
     )
-    sends = _sent_nodes(body, parent_writes)
+    chosen = _chosen(body, writes)
+    sends = _sent_nodes(body, parent_sends, own_sends if SENDS in chosen else None)
     if body.v < 1 or sends is None:
         return _step(runs, is_known=False)
     runs.plan_sends(sends)
-    ready = find_ready(body, runs.own, learned_thread, delta_channels)
+    ready = find_ready(body, runs.own, learned_thread, delta_channels, chosen)
     runs.plan_nodes(ready.fired)
     source = source_from(metadata)
     is_known, is_assumed = len(ready.unread) <= _UNREAD, False
@@ -260,26 +263,50 @@ def _error_text(value: Value) -> str:
     return ": ".join(texts) or (value.type if isinstance(value, Tagged) else "unreadable")
 
 
+def _chosen(body: Body, writes: Iterable[Write]) -> set[str]:
+    """The channels to which the caller wrote, which LangGraph.js counts in what is next.
+
+    Python's libraries do so only with the checkpoint that holds what was written. Source:
+    `_prepareStateSnapshot` in `@langchain/langgraph/dist/pregel/index.js`, 0.2.74 and 1.7.3.
+    """
+    if not body.is_javascript:
+        return set()
+    return {write.channel for write in writes if write.task_id == NULL_TASK_ID}
+
+
 def _sent_nodes(
-    body: Body, parent_writes: Callable[[], Sequence[Write]]
+    body: Body,
+    parent_sends: Callable[[], Sequence[Write]],
+    own_sends: Callable[[], Sequence[Write]] | None,
 ) -> list[str | None] | None:
     """The node of each pending Send, None for one that is not readable; None if they all are.
 
     Bodies before format 4 hold them apart or, where the layout does not store them, leave them
-    among the parent's writes.
+    among the parent's writes. `own_sends` is given where the caller's Sends count too.
     """
     packets: Value = body.values.get(SENDS)
     if body.v < 4:
         packets = body.pending_sends
         if packets is None:
-            sent = [write for write in parent_writes() if write.channel == SENDS]
-            sent.sort(key=lambda write: (write.task_path, write.task_id, write.idx))
-            if any(write.value is None for write in sent):
-                return None
-            packets = [_value(write) for write in sent]
+            packets = _packets(parent_sends())
+    if own_sends is not None and (packets is None or isinstance(packets, list)):
+        sent = _packets(write for write in own_sends() if write.task_id == NULL_TASK_ID)
+        # From format 4 on they are a channel, in which new Sends replace the older ones.
+        packets = sent if sent is None or body.v >= 4 else [*(packets or ()), *sent]
+    if packets is None and body.v < 4:
+        return None
     if isinstance(packets, Opaque | Cut):
         return None
     return [_sent_node(packet) for packet in packets] if isinstance(packets, list) else []
+
+
+def _packets(writes: Iterable[Write]) -> list[Value] | None:
+    """The Sends among some writes, in their order; None where one was not read."""
+    sent = [write for write in writes if write.channel == SENDS]
+    sent.sort(key=lambda write: (write.task_path, write.task_id, write.idx))
+    if any(write.value is None for write in sent):
+        return None
+    return [_value(write) for write in sent]
 
 
 def _sent_node(packet: Value) -> str | None:

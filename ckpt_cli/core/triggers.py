@@ -52,12 +52,20 @@ def learn(bodies: Iterable[Body]) -> dict[str, set[str]]:
 
 
 def find_ready(
-    body: Body, own: Readers, learned_thread: Callable[[], Readers], delta_channels: Iterable[str]
+    body: Body,
+    own: Readers,
+    learned_thread: Callable[[], Readers],
+    delta_channels: Iterable[str],
+    chosen: Collection[str] = (),
 ) -> Ready:
-    """The nodes that are ready; `own` is what the body itself tells of its readers."""
+    """The nodes that are ready; `own` is what the body itself tells of its readers.
+
+    `chosen` are channels that hold something though the body does not have it.
+    """
     ready = Ready()
     is_state_graph = _is_state_graph(body)
     channels = [name for name, value in body.values.items() if is_available(name, value)]
+    channels += [name for name in chosen if name.startswith("branch:") and name not in channels]
     if not is_state_graph:
         # A DeltaChannel between snapshots is stored nowhere, and only in a graph made of bare
         # Pregel nodes can one trigger a node.
@@ -68,7 +76,8 @@ def find_ready(
     def may_be_read(channel: str) -> bool:
         if is_state_graph:
             # Before LangGraph 0.3.15 a node wrote its name to a channel of that name.
-            return channel == START or (body.v < 4 and body.values.get(channel) == channel)
+            is_node = not body.names_edges and body.values.get(channel) == channel
+            return channel == START or is_node
         return _number(body.versions[channel]) == newest
 
     for channel in channels:
@@ -118,7 +127,7 @@ def is_new(body: Body, channel: str, node: str) -> bool:
     seen = body.seen.get(node)
     version = body.versions.get(channel)
     if version is None:
-        return seen is None and body.v >= 4
+        return seen is None and body.v >= 4 and not body.is_javascript
     if seen is None or channel not in seen:
         return True
     return _is_greater(version, seen[channel])
@@ -126,7 +135,9 @@ def is_new(body: Body, channel: str, node: str) -> bool:
 
 def has_branches(body: Body) -> bool:
     """Whether the body is of a StateGraph in today's form, whose channels name their nodes."""
-    return body.v >= 3 and any(name.startswith("branch:to:") for name in body.versions)
+    if body.v < 3 and not body.is_javascript:
+        return False
+    return any(name.startswith("branch:to:") for name in body.versions)
 
 
 def _is_state_graph(body: Body) -> bool:

@@ -223,18 +223,19 @@ class ThreadReader:
         body, metadata = read_body(checkpoint), read_metadata(checkpoint)
         parent = checkpoint.parent_checkpoint_id
 
-        def parent_writes() -> list[Write]:
-            if parent is None:
+        def sends_on(checkpoint_id: str | None) -> list[Write]:
+            if checkpoint_id is None:
                 return []
-            found = self._writes_of(checkpoint.key.checkpoint_ns, [parent], [SENDS])
-            return found[parent]
+            found = self._writes_of(checkpoint.key.checkpoint_ns, [checkpoint_id], [SENDS])
+            return found[checkpoint_id]
 
         step = plan_step(
             checkpoint.key,
             body,
             metadata,
             writes,
-            parent_writes=parent_writes,
+            parent_sends=lambda: sends_on(parent),
+            own_sends=lambda: sends_on(checkpoint.key.checkpoint_id),
             learned_thread=lambda: self._learned_thread,
             learned_store=lambda: self._lessons.readers,
             calls=lambda: self._calls.get(checkpoint.key.checkpoint_ns, {}),

@@ -9,12 +9,15 @@ from typing import Any
 
 from ckpt_backends.codec import from_json
 from ckpt_backends.model import Status
+from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.table import Column
+from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import STATUS_STYLES, ago, names
 from ckpt_cli.render.units import size, when
 from ckpt_cli.render.value import summary
 
 _TASK_ID = re.compile(r":([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TOLD = (Status.INTERRUPTED, Status.ERROR, Status.DONE)
 _SHOWN = 200
 """Cells of a value that a table may show."""
 
@@ -46,6 +49,27 @@ def history_columns(
 def short_ns(checkpoint_ns: str) -> str:
     """A namespace whose task ids are cut to what tells them apart: `planner:fe0c6028…`."""
     return _TASK_ID.sub(r":\1…", checkpoint_ns)
+
+
+def history_line(record: Mapping[str, Any], zone: tzinfo, *, all_ns: bool) -> Line:
+    """One checkpoint as a line of `tail`, which knows no later ones to align it with."""
+    ts, ns = record["ts"], record["checkpoint_ns"]
+    at = "" if ts is None else f"{datetime.fromisoformat(ts).astimezone(zone):%H:%M:%S}"
+    step = "?" if record["step"] is None else record["step"]
+    asked = [one for one in record["interrupts"] if not one["answered"]]
+    failed = [task for task in record["tasks"] if task["error"] is not None]
+    said = [f"{one['node'] or '?'}: {value_text(one['value'])}" for one in asked]
+    said += [f"{task['node'] or '?'}: {task['error']}" for task in failed]
+    status = record["status"]
+    return line(
+        (f"{at:8}", "time"),
+        (f"  {safe_text(record['checkpoint_id'])}", "id"),
+        (f"  {step:>3} {safe_text(record['source'] or '?'):6}", "plain"),
+        (f"  next: {names(record['next'])}", "node"),
+        (f"  {status}" if status in _TOLD else "", "question"),
+        (f"  {safe_text('; '.join(said))}" if said else "", "question"),
+        (f"  in {safe_text(ns)}" if all_ns and ns else "", "dim"),
+    )
 
 
 def write_columns() -> Sequence[Column]:

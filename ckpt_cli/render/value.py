@@ -32,6 +32,11 @@ def message_label(message: Message) -> str:
     return safe_text(f"{message.role} {message.name}" if message.name else message.role)
 
 
+def call_text(call: ToolCall, width: int) -> str:
+    """A tool call as a function call, in about so many cells."""
+    return fit(_call(call, width), width)
+
+
 def key_text(key: Value, *, width: int = 1000) -> str:
     """A key of a dict."""
     return _inline(key, width)

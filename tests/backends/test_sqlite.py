@@ -16,7 +16,7 @@ import pytest
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.registry import open_store
-from tests.support import SAMPLE, ckpt
+from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
 
 NOBODY = 65534
 OLD = "refund-4711"
@@ -230,3 +230,18 @@ def test_a_damaged_file_ends_in_one_line(sample: Path) -> None:
     answer = ckpt("-s", sample, "threads", "list")
     assert answer.code == 4
     assert answer.err.startswith("ckpt: cannot ")
+
+
+@pytest.mark.parametrize(
+    ("era", "saver"),
+    [
+        ("lg-0.2.14-json", "langgraph-checkpoint-sqlite with langgraph-checkpoint before 1.0.10"),
+        ("lg-1.0.10", "langgraph-checkpoint-sqlite before 3.1.2"),
+        ("lg-1.2.22", "langgraph-checkpoint-sqlite 3.1.2 or later"),
+        ("js-0.2.74", "LangGraph.js, @langchain/langgraph-checkpoint-sqlite"),
+        ("js-1.7.3", "LangGraph.js, @langchain/langgraph-checkpoint-sqlite"),
+    ],
+)
+def test_who_wrote_a_store(era: str, saver: str, tmp_path: Path) -> None:
+    with open_store(str(copy_store(FIXTURES / era / "store.db", tmp_path))) as store:
+        assert store.describe().saver == saver

@@ -30,6 +30,26 @@ WRONG = [
     (2, ["show", "trip-to-kyoto@head", "--as-of", "2h"], "exclude each other"),
     (2, ["show", "trip-to-kyoto", "--at", "step:x"], "'step:x' is not a step"),
     (2, ["show", "trip-to-kyoto", "--at", "2026-99-99"], "is not a time"),
+    (2, ["messages", "trip-to-kyoto", "--last", "0"], "--last"),
+    (2, ["grep"], "missing argument"),
+    (2, ["grep", "(", "-n", "1"], "cannot read the pattern '('"),
+    (2, ["grep", "a", "--jobs", "0"], "--jobs"),
+    (2, ["blame", "trip-to-kyoto"], "missing argument"),
+    (2, ["blame", "trip-to-kyoto", "messages[].id"], "names no single value"),
+    (2, ["blame", "trip-to-kyoto", "."], "names no single value"),
+    (2, ["du", "--by", "colour"], "cannot list by 'colour'"),
+    (2, ["du", "--top", "0"], "--top"),
+    (2, ["tail", "trip-to-kyoto", "--interval", "0"], "--interval"),
+    (3, ["messages", "nobody"], "no thread 'nobody'"),
+    (3, ["messages", "nightly-report"], "no channel of this checkpoint holds messages"),
+    (3, ["messages", "trip-to-kyoto", "--channel", "gone"], "its channels: booking"),
+    (3, ["messages", "trip-to-kyoto", "--channel", "hotel"], "holds no messages"),
+    (3, ["blame", "nobody", "plan"], "no thread 'nobody'"),
+    (3, ["blame", "trip-to-kyoto", "messages[99]"], "a list of 10 items"),
+    (3, ["blame", "trip-to-kyoto@step:99", "hotel"], "no checkpoint 'step:99'"),
+    (3, ["du", "nobody"], "no thread 'nobody'"),
+    (3, ["tail", "nobody"], "no thread 'nobody'"),
+    (3, ["tail", "trip-to-kyoto", "--ns", "gone"], "no namespace 'gone'"),
     (3, ["show", "nobody"], "no thread 'nobody'"),
     (3, ["show", "nobody@head"], "no thread 'nobody'"),
     (2, ["show", "trip-to-kyoto", "--path", "hotel", "--channel", "hotel"], "exclude each other"),
@@ -84,6 +104,18 @@ def test_an_error_is_one_json_line_where_json_is_asked_for(
     assert answer.out == ""
     assert error["exit_code"] == answer.code
     assert {"error", "message", "hint"} <= set(error)
+
+
+def test_an_answer_without_an_end_is_no_json_document(sample: Path) -> None:
+    answer = ckpt("-s", sample, "tail", "trip-to-kyoto", "-o", "json")
+    assert (answer.code, answer.out) == (2, "")
+    assert "use -o ndjson" in json.loads(answer.err)["hint"]
+
+
+def test_grep_exits_as_grep_does(sample: Path) -> None:
+    assert ckpt("-s", sample, "grep", "Kyoto").code == 0
+    nothing = ckpt("-s", sample, "grep", "no such words", "-o", "json")
+    assert (nothing.code, nothing.json) == (1, [])
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:

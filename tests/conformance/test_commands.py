@@ -196,6 +196,166 @@ def test_hostile_thread_ids_are_found_as_they_are(filled: Filled) -> None:
         assert shown["checkpoint_id"] == rows(filled, thread_id)[past]["checkpoint_id"]
 
 
+def said(value: Any) -> list[dict[str, Any]]:
+    """The items of a value that are messages."""
+    items = value if isinstance(value, list) else []
+    return [one for one in items if isinstance(one, dict) and "Message" in one.get("$type", "")]
+
+
+def test_messages_are_those_of_the_state(filled: Filled) -> None:
+    checked = 0
+    for thread_id in filled.threads:
+        head = rows(filled, thread_id)[0]
+        values = head["values"] if isinstance(head["values"], dict) else {}
+        for channel in values:
+            want = said(values[channel])
+            if not want:
+                continue
+            checked += 1
+            answer = run(filled, "messages", "--channel", channel, "-o", "json", "--", thread_id)
+            got = answer.json
+            assert [one["index"] for one in got] == list(range(len(want)))
+            assert [one["id"] for one in got] == [one["id"] for one in want]
+            assert [text(one["content"]) for one in got] == [text(one["content"]) for one in want]
+            assert [one["role"] for one in got] == [one["type"] for one in want]
+            results = {
+                one["tool_call_id"]: one["content"] for one in want if one.get("tool_call_id")
+            }
+            for call in (call for one in got for call in one["tool_calls"]):
+                assert call["result"]["content"] == results[call["id"]]
+    assert checked > 5
+
+
+def test_the_channel_of_the_messages_is_found(filled: Filled) -> None:
+    chat = run(filled, "messages", "chat", "-o", "json")
+    assert len(chat.json) == len(rows(filled, "chat")[0]["values"]["messages"])
+    bare = run(filled, "messages", "root-messages", "-o", "json")
+    assert len(bare.json) > 1
+    assert run(filled, "messages", "linear").code == 3
+
+
+def test_messages_stat_sums_up_what_the_messages_say(filled: Filled) -> None:
+    stat = run(filled, "messages", "chat", "--stat", "-o", "json").json
+    want = rows(filled, "chat")[0]["values"]["messages"]
+    assert sum(stat["messages"].values()) == len(want)
+    assert sum(one["total"] for one in stat["tokens"]) == sum(
+        one["usage_metadata"]["total_tokens"] for one in want if one.get("usage_metadata")
+    )
+    assert sum(one["calls"] for one in stat["tool_calls"]) == sum(
+        len(one.get("tool_calls") or []) for one in want
+    )
+
+
+@pytest.mark.parametrize("thread_id", ["chat", "delta-often", "delta-rarely", "fork-chat"])
+def test_grep_finds_each_message_once_on_each_branch_where_it_first_stood(
+    filled: Filled, thread_id: str
+) -> None:
+    known: dict[str | None, set[tuple[str, str]]] = {None: set()}
+    want: list[tuple[str, str]] = []
+    for one in reversed(rows(filled, thread_id)):
+        here = {
+            (message["id"], message["content"])
+            for message in said(one["values"].get("messages"))
+            if message["content"]
+        }
+        before = known[one["parent_checkpoint_id"]]
+        known[one["checkpoint_id"]] = before | here
+        want += [(one["checkpoint_id"], content) for _, content in here - before]
+    assert want
+    words = ("grep", ".", "--threads", thread_id, "--channel", "messages", "-o", "json")
+    contents = [one for one in run(filled, *words).json if one["path"].endswith("].content")]
+    assert sorted((one["checkpoint_id"], one["line"]) for one in contents) == sorted(want)
+
+
+def test_grep_head_only_is_what_the_head_says(filled: Filled) -> None:
+    found = run(filled, "grep", "Opening", "--head-only", "-F", "-o", "json").json
+    for one in found:
+        assert one["checkpoint_ns"] or (
+            one["checkpoint_id"] == rows(filled, one["thread_id"])[0]["checkpoint_id"]
+        )
+    assert {one["thread_id"] for one in found} >= {"chat"}
+
+
+def test_grep_with_processes_gives_the_same_in_the_same_order(filled: Filled) -> None:
+    alone = run(filled, "grep", "-i", "a", "-o", "json")
+    assert run(filled, "grep", "-i", "a", "-o", "json", "--jobs", "2").json == alone.json
+
+
+def test_grep_that_finds_nothing_exits_with_1(filled: Filled) -> None:
+    assert run(filled, "grep", "no such words anywhere").code == 1
+
+
+BLAMED = [
+    *("linear", "chat", "fanout-join", "fanout-send", "reducers", "conditional", "loop"),
+    *("command-goto", "interrupt-answered", "delta-often", "delta-rarely", "subgraph"),
+    *("fork-chat", "fork-update", "chat-edited", "update-mid"),
+]
+
+
+@pytest.mark.parametrize("thread_id", BLAMED)
+def test_blame_names_the_step_and_the_node_that_wrote(filled: Filled, thread_id: str) -> None:
+    history = {one["checkpoint_id"]: one for one in rows(filled, thread_id)}
+    checked = 0
+    for child in history.values():
+        parent = history.get(child["parent_checkpoint_id"] or "")
+        if parent is None:
+            continue
+        ran = {task["id"]: task["name"] for task in parent["tasks"]}
+        for name, value in child["values"].items():
+            if text(parent["values"].get(name)) == text(value) or value in ([], {}, 0, ""):
+                continue
+            found = run(
+                filled, "blame", thread_id, name, "--at", child["checkpoint_id"], "-o", "json"
+            ).json
+            assert found["checkpoint_id"] == child["checkpoint_id"], (name, child["step"])
+            assert found["step"] == child["step"]
+            assert text(found["value"]) == text(value)
+            checked += 1
+            if child["source"] == "update":
+                assert found["by"] == "update"
+            elif child["source"] == "loop":
+                writers = found["candidates"] or [found]
+                assert {one["node"] for one in writers} <= set(ran.values())
+                assert {one["task_id"] for one in writers} <= set(ran)
+                assert found["node"] or len(writers) > 1
+    assert checked
+
+
+def test_blame_goes_back_to_where_a_value_was_set(filled: Filled) -> None:
+    for thread_id in ("chat", "delta-often"):
+        history = rows(filled, thread_id)
+        for number, message in enumerate(history[0]["values"]["messages"]):
+            holding = [
+                one["checkpoint_id"]
+                for one in history
+                if any(
+                    text(other) == text(message) for other in one["values"].get("messages") or []
+                )
+            ]
+            found = run(filled, "blame", thread_id, f"messages[{number}]", "-o", "json").json
+            assert found["checkpoint_id"] == holding[-1]
+
+
+def test_du_adds_up(filled: Filled) -> None:
+    listed = run(filled, "threads", "list", "--all", "--long", "-o", "json").json
+    total = sum(one["bytes"] for one in listed)
+    whole = run(filled, "du", "--top", "1000", "-o", "json").json
+    assert whole["bytes"] == total
+    for key in ("tables", "threads", "namespaces", "channels", "types"):
+        assert sum(one["bytes"] for one in whole[key]) == total, key
+    assert {one["thread_id"]: one["bytes"] for one in whole["threads"]} == {
+        one["thread_id"]: one["bytes"] for one in listed
+    }
+    one = run(filled, "du", "--by", "channel", "--top", "1000", "-o", "json", "--", "chat").json
+    assert sum(row["bytes"] for row in one) == next(
+        row["bytes"] for row in listed if row["thread_id"] == "chat"
+    )
+    assert (
+        max((row for row in one if row["channel"]), key=lambda row: row["bytes"])["channel"]
+        == "messages"
+    )
+
+
 def test_stores_describes_it(filled: Filled) -> None:
     (found,) = run(filled, "stores", "-o", "json").json
     assert found["layout"]
@@ -212,6 +372,10 @@ def test_no_command_changes_the_store(filled: Filled) -> None:
         ["history", "subgraph", "--all-ns"],
         ["diff", "subgraph"],
         ["interrupts"],
+        ["messages", "chat", "--full"],
+        ["grep", "a"],
+        ["blame", "chat", "messages[0]"],
+        ["du"],
         ["stores"],
     ):
         assert run(filled, *words).code == 0

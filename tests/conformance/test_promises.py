@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 
+from ckpt_backends.codec import to_json
 from ckpt_backends.ids import time_of
 from ckpt_backends.model import Capability, Checkpoint, is_control
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.state import read_body
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.reading.timeline import Timeline
 from tests.conformance.conftest import Filled
 
 THREAD = "subgraph"
@@ -206,3 +210,63 @@ def test_reading_everything_changes_nothing(filled: Filled) -> None:
             list(opened.writes(thread.thread_id, values=True))
             opened.size(thread.thread_id)
     assert filled.bench.fingerprint() == before
+
+
+def test_usage_adds_up_to_the_size_of_each_thread_in_the_order_of_their_ids(
+    store: Store, filled: Filled
+) -> None:
+    used: dict[str, int] = {}
+    for one in store.usage():
+        used[one.thread_id] = used.get(one.thread_id, 0) + one.bytes
+    assert list(used) == sorted(filled.threads, key=str.encode)
+    assert used == {thread_id: store.size(thread_id).bytes for thread_id in used}
+
+
+def test_usage_of_one_thread_is_its_part_of_the_whole(store: Store) -> None:
+    part = [one for one in store.usage() if one.thread_id == THREAD]
+    assert sorted(store.usage(THREAD), key=str) == sorted(part, key=str)
+    assert list(store.usage("no such")) == []
+    assert (
+        sum(one.rows for one in part if one.column == "metadata") == store.size(THREAD).checkpoints
+    )
+
+
+def test_free_room_is_a_part_of_the_size(store: Store) -> None:
+    info = store.describe()
+    assert info.free is None or (info.size is not None and 0 <= info.free < info.size)
+
+
+def test_answers_are_of_one_moment_until_refresh(filled: Filled) -> None:
+    new = "written-later"
+    config = {"configurable": {"thread_id": new, "checkpoint_ns": ""}}
+    with open_store(filled.bench.url) as opened:
+        assert opened.thread(new) is None
+        with filled.bench.saver() as saver:
+            saver.put(config, empty_checkpoint(), {"source": "input", "step": -1}, {})
+            try:
+                assert opened.thread(new) is None
+                opened.refresh()
+                assert opened.thread(new) is not None
+            finally:
+                saver.delete_thread(new)
+        opened.refresh()
+        assert opened.thread(new) is None
+
+
+def test_a_timeline_has_the_states_of_every_checkpoint(store: Store, filled: Filled) -> None:
+    for thread_id, truth in filled.threads.items():
+        reader = ThreadReader(store, thread_id)
+        for ns in truth["history"]:
+            points = {one.checkpoint.key.checkpoint_id: one.values for one in Timeline(reader, ns)}
+            assert list(points) == [one.key.checkpoint_id for one in reversed(reader.index(ns))]
+            for moment in reader.moments(ns):
+                state = reader.state(moment)
+                told = {
+                    name: value
+                    for name, value in state.values.items()
+                    if not state.rebuilt.get(name, "").startswith("with the caller's")
+                }
+                got = points[moment.key.checkpoint_id]
+                assert {name: to_json(got[name]) for name in told} == {
+                    name: to_json(value) for name, value in told.items()
+                }, (thread_id, ns, moment.number)

@@ -1,4 +1,4 @@
-"""Every checkpoint reads as LangGraph's own library reads it, live and in stores of five eras."""
+"""Every checkpoint reads as LangGraph's own library reads it, live and in stores of many eras."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ OLDEST = Known(
     waiting={**PARTLY_FINISHED, "interrupt-sends": ["worker"] * 3},
     lost_interrupts=True,
 )
+# LangGraph.js takes the answer to one of two questions for the task's output.
+JAVASCRIPT = Known(waiting={"interrupt-second": ["ask"]})
 KNOWN = {
     "lg-0.2.14-json": replace(OLDEST, sparse_objects=True),
     "lg-0.2.14": OLDEST,
@@ -60,6 +62,8 @@ KNOWN = {
     "lg-0.6.11": Known(),
     "lg-1.0.10": Known(),
     "lg-1.2.22": Known(),
+    "js-0.2.74": JAVASCRIPT,
+    "js-1.7.3": JAVASCRIPT,
 }
 
 HALF_STORED: dict[str, list[str]] = {"zoo-floats": [], "zoo-text": []}

@@ -182,6 +182,10 @@ def _code(marker: str) -> Iterator[tuple[str, str, bytes]]:
     yield "lc 1 secret", "json", _json({"lc": 1, "type": "secret", "id": ["PATH"]})
     yield "lc id of other things", "json", _json(kwargs | {"id": [["os"], {"a": 1}, None]})
     yield "lc id is text", "json", _json(kwargs | {"id": "os.mkdir"})
+    names = ("Function", "constructor", "__proto__", "Set", "Map", "Error", "Uint8Array")
+    yield "js", "json", _json([_javascript(name, f"mkdir('{marker}')") for name in names])
+    calls = [_javascript(name, [marker]) | {"method": "constructor"} for name in names]
+    yield "js method", "json", _json(calls)
     raw = pickle.dumps(_Runs(marker))
     yield "pickle", "pickle", raw
     yield "pickle as msgpack", "msgpack", raw
@@ -216,6 +220,20 @@ def _broken() -> Iterator[tuple[str, str | None, bytes | None]]:
     yield "empty json", "json", b""
     yield "text that is not UTF-8", "msgpack", b"\xa4\xff\xfe\xc0\x80"
     yield "json that is not UTF-8", "json", b'"\xff\xfe\xc0\x80"'
+    wrong = [
+        _javascript("Map", [["__proto__", 1], ["$type", "os.x"], ["\x1b[2J", [[]]]]),
+        _javascript("Map", [[[], 1], [[], 2], [{"a": {}}, 3]]),
+        _javascript("Map", [[1, 2, 3], [4]]),
+        _javascript("Map", [[1, "one"], [True, "true"], [1.0, "float"]]),
+        _javascript("Set", [[["deep"]], {"a": 1}, None]),
+        _javascript("Uint8Array", [256, -1, 2**70]),
+        _javascript("Uint8Array", [True, "1", 0.5]),
+        _javascript("RegExp", "(" * 500, "\x1b]0;x\x07"),
+        _javascript("Error", "\x1b[31mred [/bold]"),
+        _javascript("\x1b[31mError", "named"),
+    ]
+    yield "js with other arguments", "json", _json(wrong)
+    yield "js snapshots of snapshots", "json", _json(_snapshots(200))
     yield "json with a surrogate", "json", b'"\\ud800 \\udfff"'
     yield "json with a long integer", "json", b"1" * 10_000
     yield "json with infinities", "json", b"[NaN, Infinity, -Infinity, 1e999]"
@@ -225,6 +243,19 @@ def _broken() -> Iterator[tuple[str, str | None, bytes | None]]:
     yield "no type", None, b"\xc0"
     yield "no value", "msgpack", None
     yield "neither", None, None
+
+
+def _javascript(name: str, *args: Any) -> dict[str, Any]:
+    """An envelope in the form of LangGraph.js."""
+    found = {"lc": 2, "type": "constructor", "id": [name], "method": None}
+    return {**found, "args": [*args], "kwargs": {}}
+
+
+def _snapshots(depth: int) -> Any:
+    value: Any = {"lc": 2, "type": "undefined"}
+    for _ in range(depth):
+        value = {"lc": 2, "type": "delta_snapshot", "value": value}
+    return value
 
 
 def _deep() -> Iterator[tuple[str, str, bytes]]:

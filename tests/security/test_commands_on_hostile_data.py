@@ -38,6 +38,12 @@ OTHERS = [
     ["diff", "-o", "json"],
     ["interrupts"],
     ["threads", "show"],
+    ["messages"],
+    ["messages", "--full"],
+    ["messages", "-o", "json"],
+    ["messages", "--stat"],
+    ["du"],
+    ["du", "--by", "channel", "-o", "table"],
 ]
 WHOLE = [
     ["threads", "list"],
@@ -46,6 +52,12 @@ WHOLE = [
     ["threads", "list", "--where", "metadata.user=1", "--all"],
     ["threads", "list", "--status", "done", "--all"],
     ["interrupts", "-o", "json"],
+    ["grep", "."],
+    ["grep", "-i", "e", "-o", "table", "--limit", "500"],
+    ["grep", ".", "-o", "json", "--head-only"],
+    ["du", "-o", "json"],
+    ["du", "--by", "channel", "--top", "1000"],
+    ["du", "--by", "thread", "--top", "1000", "-o", "table"],
     ["stores"],
 ]
 
@@ -91,7 +103,7 @@ def check_threads(hostile: Hostile, words: list[str], threads: list[str]) -> Non
     modules = foreign_modules()
     for thread_id in threads:
         out = check(hostile, [*words, "--", thread_id])
-        if "json" in words:
+        if "json" in words and out:  # not found is said on stderr alone
             json.loads(out)
     assert foreign_modules() == modules
     assert hashlib.sha256(hostile.store.read_bytes()).hexdigest() == before

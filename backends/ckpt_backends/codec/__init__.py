@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .jsonform import Json, from_json, to_json
 from .limits import DEFAULT_LIMITS, Limits, PastLimit, past_bytes
 from .lossless import Ext, decode_lossless, encode_lossless
-from .values import Cut, Opaque, Tagged, Value
+from .values import DELTA_SNAPSHOT, UNDEFINED, Cut, Opaque, Tagged, Value
 
 if TYPE_CHECKING:
     from ..model import TypedBytes
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_LIMITS",
     "DELTA_SNAPSHOT",
+    "UNDEFINED",
     "Cut",
     "Ext",
     "Json",
@@ -34,9 +35,6 @@ __all__ = [
     "from_json",
     "to_json",
 ]
-
-DELTA_SNAPSHOT = "langgraph.DeltaSnapshot"
-"""Type of the `Tagged` that wraps a DeltaChannel's snapshot."""
 
 _BYTEARRAY = "builtins.bytearray"
 _MAX_REASON = 200

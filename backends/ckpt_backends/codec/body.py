@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from . import jsonplus, msgpack, scan
 from .limits import past_bytes, past_counts
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .limits import Limits
 
 CHANNELS = "channel_values"
+
+_Read = TypeVar("_Read")
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 
@@ -94,20 +96,21 @@ def json_body(data: bytes, limits: Limits) -> Value:
 
     def top_entry(key: str, pos: int) -> tuple[Value, int]:
         if key == CHANNELS and text[pos : pos + 1] == "{":
-            return _members(text, pos, lambda _, at: entry(channels, at))
+            inner, end = members(text, pos, lambda _, at: entry(channels, at))
+            return cast("Value", inner), end
         return entry(top, pos)
 
     top, channels = _rooms(limits)
-    return _members(text, _skip(text, 0), top_entry)[0]
+    return cast("Value", members(text, _skip(text, 0), top_entry)[0])
 
 
-def _members(
-    text: str, pos: int, read: Callable[[str, int], tuple[Value, int]]
-) -> tuple[dict[Value, Value], int]:
+def members(
+    text: str, pos: int, read: Callable[[str, int], tuple[_Read, int]]
+) -> tuple[dict[str, _Read], int]:
     """The object at `pos` and its end; `read` is given each key and its value's position."""
     if text[pos : pos + 1] != "{":
         raise ValueError("not an object, as a checkpoint is")
-    members: dict[Value, Value] = {}
+    found: dict[str, _Read] = {}
     pos = _skip(text, pos + 1)
     while text[pos : pos + 1] != "}":
         if text[pos : pos + 1] != '"':
@@ -116,11 +119,11 @@ def _members(
         pos = _skip(text, pos)
         if text[pos : pos + 1] != ":":
             raise ValueError(f"no colon at character {pos}")
-        members[key], pos = read(key, _skip(text, pos + 1))
+        found[key], pos = read(key, _skip(text, pos + 1))
         pos = _skip(text, pos)
         if text[pos : pos + 1] == ",":
             pos = _skip(text, pos + 1)
-    return members, pos + 1
+    return found, pos + 1
 
 
 def _skip(text: str, pos: int) -> int:

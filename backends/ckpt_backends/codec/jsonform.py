@@ -10,6 +10,8 @@
 | integers beyond 2^53 | `{"$int": "<digits>"}`, `0x...` for very long ones |
 | dict with a key that is not text | `{"$map": [[key, value], ...]}` |
 | text with lone surrogates | `{"$str": "<base64>"}` |
+| JavaScript's undefined, RegExp, Error, Map | `{"$type": "javascript.undefined", ...}`; \
+a Map with plain keys is a dict |
 | what could not be read | `{"$opaque": {"type", "bytes", "sha256", "reason"}}` |
 | what is past a limit | `{"$cut": {"kept", "bytes", "reason"}}` |
 

@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from . import javascript
 from .limits import PastLimit, past_bytes, past_counts
 from .scan import Span
 from .values import Cut, Tagged, Value
@@ -82,6 +83,8 @@ def _revive(fields: dict[Any, Any]) -> Value:
     version = fields.get("lc")
     if version not in (1, 2) or type(version) is not int:
         return fields
+    if version == 2 and (found := javascript.revive(fields)) is not None:
+        return found
     path = fields.get("id")
     if not isinstance(path, list) or not path:
         return fields
@@ -90,7 +93,8 @@ def _revive(fields: dict[Any, Any]) -> Value:
         return fields
     name = ".".join(names)
     if version == 2:
-        return _constructor(name, fields)
+        # Python's classes have a module; LangGraph.js loads no more constructors than it writes.
+        return _constructor(name, fields) if len(names) > 1 else fields
     kwargs = fields.get("kwargs", {})
     match fields.get("type"):
         case "constructor" if isinstance(kwargs, dict):

@@ -54,3 +54,10 @@ class Cut:
 
     def __hash__(self) -> int:
         return hash((self.size, self.reason))
+
+
+UNDEFINED = Tagged("javascript.undefined", None)
+"""JavaScript's `undefined`, which is not its `null`."""
+
+DELTA_SNAPSHOT = "langgraph.DeltaSnapshot"
+"""Type of the `Tagged` that wraps a DeltaChannel's snapshot."""

@@ -74,6 +74,12 @@ class Connection:
             cursor.execute(sql, values)
             return cursor.fetchall() if cursor.description is not None else []
 
+    def restart(self) -> None:
+        """End the transaction; the next query begins one, of its own moment."""
+        with explained(self._url):
+            self._driver.rollback()
+            self._abandoned.clear()
+
     def close(self) -> None:
         """End the transaction and the connection."""
         with suppress(psycopg.Error):

@@ -22,6 +22,7 @@ from ckpt_backends.model import (
     Thread,
     ThreadSize,
     TypedBytes,
+    Usage,
     Write,
 )
 from ckpt_backends.postgres import sql
@@ -58,7 +59,7 @@ class PostgresStore:
         self._names = {name: text.replace("%", "%%") for name, text in names.items()}
 
     def _detect(self) -> PostgresLayout:
-        ((schemas, *_),) = self._rows(sql.START, lock_timeout=_LOCK_TIMEOUT)
+        schemas = self._begin()
         if "schema" in self._url.params:
             schemas = [self._url.params["schema"]]
         columns: dict[tuple[str, str], dict[str, str]] = {}
@@ -69,6 +70,11 @@ class PostgresStore:
                 columns.setdefault((schema, table), {})
         tables = [Table(schema, name, found) for (schema, name), found in columns.items()]
         return detect(tables, schemas, self._url.params.get("layout"), str(self._url))
+
+    def _begin(self) -> list[str]:
+        """What comes first in a transaction. Gives the schemas to look in."""
+        ((schemas, *_),) = self._rows(sql.START, lock_timeout=_LOCK_TIMEOUT)
+        return list(schemas)
 
     def describe(self) -> StoreInfo:
         layout = self._layout
@@ -120,6 +126,17 @@ class PostgresStore:
         rows = self._rows(sql.SIZE.format(**self._names), thread=thread_id)
         (checkpoints, in_bodies), (writes, in_writes), (_, in_blobs) = rows
         return ThreadSize(checkpoints, writes, in_bodies + in_writes + in_blobs)
+
+    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
+        if not _storable(thread_id or ""):
+            return
+        where = "" if thread_id is None else "WHERE thread_id = %(thread)s"
+        query = sql.USAGE.format(**self._names, where=where)
+        ordered = f'SELECT * FROM ({query}) used ORDER BY thread_id COLLATE "C"'
+        for thread, table, column, ns, channel, tag, rows, size in self._stream(
+            ordered, _KEYS_AT_ONCE, thread=thread_id
+        ):
+            yield Usage(table, column, thread, ns, channel, tag, rows, size)
 
     def namespaces(self, thread_id: str) -> list[str]:
         if not _storable(thread_id):
@@ -250,6 +267,10 @@ class PostgresStore:
             f" WHERE {row});",
             f"SELECT * FROM {layout.writes.sql} WHERE {exactly};",
         ]
+
+    def refresh(self) -> None:
+        self._connection.restart()
+        self._begin()
 
     def close(self) -> None:
         if self._open is not None:

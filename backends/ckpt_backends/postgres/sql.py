@@ -109,6 +109,24 @@ SIZE = """
 """
 """None of these reads a value that is stored out of line: sizes stand beside the pointer to it."""
 
+USAGE = """
+    SELECT thread_id, 'checkpoints', 'checkpoint', checkpoint_ns, NULL::text, 'json', count(*),
+           coalesce(sum(pg_column_size(checkpoint)), 0)::bigint
+    FROM {checkpoints} c {where} GROUP BY thread_id, checkpoint_ns
+    UNION ALL
+    SELECT thread_id, 'checkpoints', 'metadata', checkpoint_ns, NULL, 'json', count(*),
+           coalesce(sum(pg_column_size(metadata)), 0)::bigint
+    FROM {checkpoints} c {where} GROUP BY thread_id, checkpoint_ns
+    UNION ALL
+    SELECT thread_id, 'checkpoint_blobs', 'blob', checkpoint_ns, channel, coalesce(type, ''),
+           count(*), coalesce(sum(octet_length(blob)), 0)::bigint
+    FROM {blobs} {where} GROUP BY thread_id, checkpoint_ns, channel, type
+    UNION ALL
+    SELECT thread_id, 'checkpoint_writes', 'blob', checkpoint_ns, channel, coalesce(type, ''),
+           count(*), coalesce(sum(octet_length(blob)), 0)::bigint
+    FROM {writes} {where} GROUP BY thread_id, checkpoint_ns, channel, type
+"""
+
 BLOBS = """
     LEFT JOIN LATERAL (
         SELECT array_agg(b.channel) AS channels, array_agg(b.type) AS types,

@@ -34,6 +34,8 @@ class Opened:
     connection: sqlite3.Connection
     notes: tuple[str, ...]
     cleanup: Callable[[], None]
+    frozen: bool = False
+    """Whether what is written meanwhile is never seen."""
 
 
 def open_read_only(url: StoreUrl) -> Opened:
@@ -68,7 +70,8 @@ def open_read_only(url: StoreUrl) -> Opened:
         connection = _connect(path, "mode=ro&immutable=1")
     except sqlite3.DatabaseError as error:
         raise _unavailable(path, error) from error
-    return Opened(connection, ("read without locks: its folder cannot be written",), _nothing)
+    notes = ("read without locks: its folder cannot be written",)
+    return Opened(connection, notes, _nothing, frozen=True)
 
 
 def _check_file(path: Path) -> None:
@@ -135,7 +138,7 @@ def _open_copy(path: Path) -> Opened:
     except BaseException:
         remove()
         raise
-    return Opened(connection, ("read from a private copy",), remove)
+    return Opened(connection, ("read from a private copy",), remove, frozen=True)
 
 
 def _copy_unchanged(path: Path, target: Path) -> None:

@@ -7,6 +7,7 @@ walks the body's overflow pages; listing therefore stays on the key.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
-from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.errors import StoreUnavailable, Unsupported
 from ckpt_backends.ids import time_of
 from ckpt_backends.model import (
     Capability,
@@ -25,6 +26,7 @@ from ckpt_backends.model import (
     Thread,
     ThreadSize,
     TypedBytes,
+    Usage,
     Write,
 )
 from ckpt_backends.sqlite.layout import SqliteLayout, detect
@@ -33,6 +35,10 @@ from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY = 500
 """Below SQLite's oldest limit of 999 bound values."""
+
+_FIRST = "SELECT type, substr(checkpoint, 1, 200) FROM checkpoints LIMIT 1"
+_TIME = re.compile(rb'"ts": ?"([^"]*)"')
+"""A body's time, which JavaScript ends with Z and Python with an offset."""
 
 _THREADS = """
     SELECT thread_id,
@@ -49,6 +55,20 @@ _THREADS = """
     ORDER BY newest DESC, thread_id LIMIT ?
 """
 """Most threads have one namespace; only for those with more is the index asked again."""
+_USAGE = """
+    SELECT thread_id, 'checkpoints', 'checkpoint', checkpoint_ns, NULL, type, count(*),
+           total(length(checkpoint))
+    FROM checkpoints {where} GROUP BY thread_id, checkpoint_ns, type
+    UNION ALL
+    SELECT thread_id, 'checkpoints', 'metadata', checkpoint_ns, NULL, 'json', count(*),
+           total(length(metadata))
+    FROM checkpoints {where} GROUP BY thread_id, checkpoint_ns
+    UNION ALL
+    SELECT thread_id, 'writes', 'value', checkpoint_ns, channel, type, count(*),
+           total(length(value))
+    FROM writes {where} GROUP BY thread_id, checkpoint_ns, channel, type
+    ORDER BY 1
+"""
 
 
 class SqliteStore:
@@ -80,19 +100,21 @@ class SqliteStore:
         with self._errors():
             ((pages,),) = self._query("PRAGMA page_count")
             ((page_size,),) = self._query("PRAGMA page_size")
-            tag = next(self._query("SELECT type FROM checkpoints LIMIT 1"), (None,))[0]
+            first = next(self._query(_FIRST), (None, None))
+            ((free,),) = self._query("PRAGMA freelist_count")
         notes = list(self._opened.notes)
         if self._layout.unknown:
             notes.append(f"columns of an unknown saver: {', '.join(self._layout.unknown)}")
-        can = Capability.HISTORY | Capability.ENFORCED_READ_ONLY
+        can = Capability.HISTORY | Capability.INLINE_VALUES | Capability.ENFORCED_READ_ONLY
         return StoreInfo(
             layout="sqlite",
             url=str(self._url),
             engine=f"SQLite {sqlite3.sqlite_version}",
-            saver=_saver(self._layout, tag),
+            saver=_saver(self._layout, *first),
             capabilities=can | Capability.TASK_PATH if self._layout.task_path else can,
             tables=("checkpoints", "writes"),
             size=pages * page_size,
+            free=free * page_size,
             notes=tuple(notes),
         )
 
@@ -115,6 +137,22 @@ class SqliteStore:
         rows = self._query(sql, [_bind(thread_id)] * 2)
         (checkpoints, in_checkpoints), (writes, in_writes) = rows
         return ThreadSize(checkpoints, writes, int(in_checkpoints + in_writes))
+
+    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
+        where = "" if thread_id is None else f"WHERE thread_id = {_TEXT}"
+        bound = [] if thread_id is None else [_bind(thread_id)] * 3
+        rows = self._query(_USAGE.format(where=where), bound)
+        for thread, table, column, ns, channel, tag, number, size in rows:
+            yield Usage(
+                table,
+                column,
+                _text(thread),
+                _text(ns),
+                None if channel is None else _text(channel),
+                _text(tag),
+                number,
+                int(size),
+            )
 
     def namespaces(self, thread_id: str) -> list[str]:
         sql = f"SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE thread_id = {_TEXT} ORDER BY 1"
@@ -220,6 +258,16 @@ class SqliteStore:
             ]
         )
         return [f"SELECT * FROM {table} WHERE {where};" for table in ("checkpoints", "writes")]
+
+    def refresh(self) -> None:
+        if self._opened.frozen:
+            raise Unsupported(
+                f"'{self._url}' is read as it was: {', '.join(self._opened.notes)}",
+                hint="leave out --copy, or read the file where its folder can be written",
+            )
+        # The snapshot is taken by the first read of a transaction.
+        for sql in ("ROLLBACK", "BEGIN", "SELECT count(*) FROM sqlite_master"):
+            list(self._query(sql))
 
     def close(self) -> None:
         if self._connection is not None:
@@ -330,11 +378,13 @@ def _quoted(text: str) -> str:
     return f"CAST(X'{_bind(text).hex()}' AS TEXT)"
 
 
-def _saver(layout: SqliteLayout, tag: object) -> str:
+def _saver(layout: SqliteLayout, tag: object, beginning: object) -> str:
+    """Who wrote a file, by the type of a checkpoint and the beginning of its body."""
     if layout.task_path:
         return "langgraph-checkpoint-sqlite 3.1.2 or later"
     if tag == "json":
-        return (
-            "LangGraph.js, or langgraph-checkpoint-sqlite with langgraph-checkpoint before 1.0.10"
-        )
+        time = _TIME.search(_bytes(beginning))
+        if time is not None and time[1].endswith(b"Z"):
+            return "LangGraph.js, @langchain/langgraph-checkpoint-sqlite"
+        return "langgraph-checkpoint-sqlite with langgraph-checkpoint before 1.0.10"
     return "langgraph-checkpoint-sqlite before 3.1.2"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.codec import Opaque, Tagged, Value, decode
+from ckpt_backends.codec import DELTA_SNAPSHOT, UNDEFINED, Opaque, Tagged, Value, decode
 from ckpt_backends.model import TypedBytes
 
 
@@ -63,8 +63,60 @@ ENVELOPES: list[tuple[Any, Value]] = [
     ),
 ]
 
+
+def js(name: str, *args: Any, method: Any = None) -> dict[str, Any]:
+    """An envelope as LangGraph.js writes it."""
+    return lc2(name, method=method, args=[*args], kwargs={})
+
+
+JAVASCRIPT: list[tuple[Any, Value]] = [
+    ({"lc": 2, "type": "undefined"}, UNDEFINED),
+    ({"lc": 2, "type": "delta_snapshot", "value": [1]}, Tagged(DELTA_SNAPSHOT, [1])),
+    ({"lc": 2, "type": "delta_snapshot", "value": None}, Tagged(DELTA_SNAPSHOT, None)),
+    (js("Set", ["b", "a", 1]), Tagged("builtins.set", ["b", "a", 1])),
+    (js("Set", [js("Set", [])]), Tagged("builtins.set", [Tagged("builtins.set", [])])),
+    (js("Map", [["b", 1], ["a", [2]]]), {"b": 1, "a": [2]}),
+    (js("Map", [[2, "n"], ["2", "t"], [None, 0]]), {2: "n", "2": "t", None: 0}),
+    (js("Map", []), {}),
+    (js("Map", [[1, "a"], [True, "b"]]), Tagged("javascript.Map", [[1, "a"], [True, "b"]])),
+    (js("Map", [[{"x": 1}, "a"]]), Tagged("javascript.Map", [[{"x": 1}, "a"]])),
+    (
+        js("Map", [[js("Map", []), js("Map", [])]]),
+        Tagged("javascript.Map", [[{}, {}]]),
+    ),
+    (js("RegExp", "^a+", "gi"), Tagged("javascript.RegExp", ["^a+", "gi"])),
+    (js("Error", "went wrong"), Tagged("javascript.Error", "went wrong")),
+    (js("TypeError", ""), Tagged("javascript.TypeError", "")),
+    (js("Uint8Array", [0, 255], method="from"), b"\x00\xff"),
+    (js("Uint8Array", []), b""),
+    (
+        {
+            "lc": 1,
+            "type": "constructor",
+            "id": ["langchain_core", "messages", "AIMessage"],
+            "kwargs": {"content": "x", "tool_calls": []},
+        },
+        Tagged("langchain_core.messages.AIMessage", {"content": "x", "tool_calls": []}),
+    ),
+]
+
 AS_THEY_ARE: list[Any] = [
-    {"lc": 2, "type": "undefined"},
+    {"lc": 2, "type": "undefined", "more": 1},
+    {"lc": 1, "type": "undefined"},
+    {"lc": 2, "type": "delta_snapshot"},
+    js("Set", "not a list"),
+    js("Set", [1], [2]),
+    js("Set", [1], method="constructor"),
+    js("Map", [["key"]]),
+    js("Map", {"k": 1}),
+    js("Uint8Array", [256], method="from"),
+    js("Uint8Array", [True, -1, 0.5]),
+    js("Uint8Array", "aGk=", method="fromBase64"),
+    js("RegExp", "a"),
+    js("Error", {"message": "x"}),
+    js("Function", "return process"),
+    {"node": "worker", "args": {"part": 1}},
+    {"0": 0, "1": 255},
     lc2("m", "C", method={"x": 1}, args=[1]),
     lc2("m", "C", args=[1], kwargs={"x": 1}),
     lc2("m", "C", args="x"),
@@ -80,10 +132,17 @@ AS_THEY_ARE: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("envelope", "value"), ENVELOPES)
+@pytest.mark.parametrize(("envelope", "value"), [*ENVELOPES, *JAVASCRIPT])
 def test_envelopes(envelope: Any, value: Value) -> None:
     assert read(envelope) == value
     assert read({"a": [envelope]}) == {"a": [value]}
+
+
+def test_the_order_of_a_map_and_of_a_set_is_kept() -> None:
+    found = read(js("Map", [["b", 1], [3, 2], ["a", js("Set", ["z", "y"])]]))
+    assert isinstance(found, dict)
+    assert list(found) == ["b", 3, "a"]
+    assert found["a"] == Tagged("builtins.set", ["z", "y"])
 
 
 @pytest.mark.parametrize("envelope", AS_THEY_ARE)

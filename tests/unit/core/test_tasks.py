@@ -41,12 +41,13 @@ def body(
     *,
     v: int = 4,
     sends: Any = (),
+    ts: str | None = None,
 ) -> Body:
     """A body; the versions of stored channels default to a new one."""
     stored: Mapping[str, Any] = values or {}
     known = {**dict.fromkeys(stored, NEW), **(versions or {})}
     inline: Any = sends if sends is None or isinstance(sends, Cut) else list(sends)
-    return Body(v=v, ts=None, values=stored, versions=known, seen=seen or {}, pending_sends=inline)
+    return Body(v=v, ts=ts, values=stored, versions=known, seen=seen or {}, pending_sends=inline)
 
 
 def write(
@@ -80,6 +81,7 @@ class Sources:
     """What the callables give, and how often they were asked."""
 
     parent: Sequence[Write] = ()
+    own: Sequence[Write] = ()
     thread: Readers = field(default_factory=dict)
     store: Readers = field(default_factory=dict)
     namespaces: Collection[str] = ()
@@ -108,7 +110,8 @@ def plan(
         body,
         {"source": "loop", "step": 0} if metadata is None else metadata,
         writes,
-        parent_writes=given.give("parent", given.parent),
+        parent_sends=given.give("parent", given.parent),
+        own_sends=given.give("own", given.own),
         learned_thread=given.give("thread", given.thread),
         learned_store=given.give("store", given.store),
         calls=given.give("namespaces", subgraph_calls(given.namespaces).get(key.checkpoint_ns, {})),
@@ -203,6 +206,41 @@ def test_sends_that_are_not_inline_are_the_parents_writes_in_order() -> None:
     sources = Sources(parent=rows)
     assert plan(body(v=3, sends=None), (), sources).next == ("first", "second", "third")
     assert sources.asked == {"parent": 1}
+
+
+JAVASCRIPT = "2026-04-07T10:00:00.000Z"
+
+
+@pytest.mark.parametrize("v", [1, 4])
+def test_langgraph_js_counts_what_the_caller_wrote(v: int) -> None:
+    versions: dict[str, Version] = {"branch:to:a": 4, "branch:to:b": 4, "branch:to:new": 4}
+    seen: dict[str, dict[str, Version]] = {"a": {"branch:to:a": 3}, "b": {"branch:to:b": 4}}
+    wrote = [
+        write(NULL_TASK_ID, f"branch:to:{node}", "__start__") for node in ("a", "b", "new", "none")
+    ]
+    wrote.append(write(NULL_TASK_ID, "__pregel_tasks", {"node": "sent", "args": 1}, idx=4))
+    sources = Sources(own=wrote)
+    at = body({}, versions, seen, v=v, sends=None, ts=JAVASCRIPT)
+    assert plan(at, wrote, sources).next == ("sent", "a", "new")
+    assert sources.asked["own"] == 1
+    assert plan(body({}, versions, seen), wrote, sources).next == ()
+    assert sources.asked["own"] == 1
+
+
+def test_sends_of_the_caller_replace_those_of_a_channel_and_follow_those_of_the_parent() -> None:
+    own = [write(NULL_TASK_ID, "__pregel_tasks", {"node": "mine", "args": 1})]
+    pending = {"node": "theirs", "args": 1}
+    sources = Sources(own=own, parent=[write("p", "__pregel_tasks", pending)])
+    new = body({"__pregel_tasks": [pending]}, {"__pregel_tasks": 1}, ts=JAVASCRIPT)
+    assert plan(new, own, sources).next == ("mine",)
+    old = body({}, {"items": 1}, v=1, sends=None, ts=JAVASCRIPT)
+    assert plan(old, own, sources).next == ("theirs", "mine")
+
+
+def test_a_channel_without_a_version_makes_nothing_next_in_langgraph_js() -> None:
+    stored = {"branch:to:a": None}
+    at = Body(4, JAVASCRIPT, stored, {"__start__": 1}, {}, None)
+    assert plan(at).next == ()
 
 
 def test_what_is_no_send_keeps_its_place() -> None:
@@ -433,7 +471,8 @@ def test_thousands_of_calls_cost_a_checkpoint_nothing() -> None:
             at,
             {"source": "loop", "step": 0},
             [write(str(n))],
-            parent_writes=sources.give("parent", []),
+            parent_sends=sources.give("parent", []),
+            own_sends=sources.give("own", []),
             learned_thread=sources.give("thread", {}),
             learned_store=sources.give("store", {}),
             calls=lambda: calls,
@@ -758,6 +797,7 @@ WRITES = st.lists(
 READERS = st.dictionaries(NAMES, st.sets(NAMES, max_size=3), max_size=4)
 SOURCES = st.builds(
     Sources,
+    WRITES,
     WRITES,
     READERS,
     READERS,

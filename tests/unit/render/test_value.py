@@ -309,7 +309,7 @@ def test_a_long_number_that_is_none_after_all_needs_no_quotes() -> None:
 
 
 @pytest.mark.parametrize(
-    "item", [1, "x" * 500, b"x" * 500, [[], {}], Tagged("uuid.UUID", "x" * 50)]
+    "item", [10**6, "x" * 500, b"x" * 500, [[], {}], Tagged("uuid.UUID", "x" * 50)]
 )
 @pytest.mark.parametrize("width", [80, 1_000_000])
 def test_much_inside_of_many_lists_is_not_written_out_for_each(item: Value, width: int) -> None:

@@ -1,0 +1,71 @@
+"""How many bytes of a checkpoint body each channel takes, without building a value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import jsonplus, scan
+from .body import CHANNELS, members
+
+if TYPE_CHECKING:
+    from ..model import TypedBytes
+
+
+def channel_sizes(body: TypedBytes) -> dict[str, int] | None:
+    """Bytes by channel, names not counted; None for a body that cannot be read. Never raises.
+
+    The rest of the body is LangGraph's own bookkeeping.
+    """
+    try:
+        if body.type == "msgpack":
+            return _msgpack(body.data)
+        if body.type == "json":
+            return _json(body.data)
+    except (ValueError, IndexError, KeyError, RecursionError):
+        pass
+    return None
+
+
+def _msgpack(data: bytes) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    kind, pos, pairs = scan.head(data, 0)
+    if kind != scan.MAP:
+        raise ValueError("not a map, as a checkpoint is")
+    for _ in range(pairs):
+        name, pos = _text(data, pos)
+        kind, inner, channels = scan.head(data, pos)
+        if name != CHANNELS or kind != scan.MAP:
+            pos = scan.scan(data, pos).end
+            continue
+        pos = inner
+        for _ in range(channels):
+            channel, start = _text(data, pos)
+            pos = scan.scan(data, start).end
+            sizes[channel] = pos - start
+    return sizes
+
+
+def _text(data: bytes, pos: int) -> tuple[str, int]:
+    kind, start, length = scan.head(data, pos)
+    if kind != scan.STR:
+        raise ValueError("a key that is not text")
+    return data[start : start + length].decode("utf-8", "surrogateescape"), start + length
+
+
+def _json(data: bytes) -> dict[str, int]:
+    text = data.removeprefix(jsonplus.BOM).decode("utf-8", "surrogatepass")
+
+    def skip(_: str, pos: int) -> tuple[None, int]:
+        return None, jsonplus.measure(text, pos).end
+
+    def size(_: str, pos: int) -> tuple[int, int]:
+        end = jsonplus.measure(text, pos).end
+        return len(text[pos:end].encode(errors="surrogatepass")), end
+
+    def entry(name: str, pos: int) -> tuple[dict[str, int] | None, int]:
+        if name == CHANNELS and text[pos : pos + 1] == "{":
+            return members(text, pos, size)
+        return skip(name, pos)
+
+    found, _ = members(text, len(text) - len(text.lstrip(" \t\r\n")), entry)
+    return found.get(CHANNELS) or {}

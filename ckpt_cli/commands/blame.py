@@ -1,0 +1,44 @@
+"""`ckpt blame`: which step and task set a value."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ckpt_cli.options import At, Namespace, Thread
+from ckpt_cli.reading.blame import blame as find_origin
+from ckpt_cli.reading.target import Words, find_checkpoint
+from ckpt_cli.render.blame import blame_columns, blame_lines, blame_record
+from ckpt_cli.session import Session
+
+
+def blame(
+    ctx: typer.Context,
+    thread: Thread,
+    path: Annotated[
+        str, typer.Argument(metavar="CHANNEL[.PATH]", help="Such as 'messages[-1].content'.")
+    ],
+    at: At = None,
+    ns: Namespace = None,
+) -> None:
+    """Say which step and task set a value.
+
+    Goes back from the checkpoint for as long as the value is the same. A message is followed
+    by its id, wherever it stands in the list.
+
+    \b
+      ckpt -s agent.db blame user-42 plan
+      ckpt -s agent.db blame user-42@step:7 'messages[-1].content'
+      ckpt -s agent.db blame user-42 'files["main.py"]' -o json | jq .node
+    """
+    session: Session = ctx.obj
+    words = Words(thread, at, ns)
+    target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
+    found = find_origin(target, path)
+    session.output.document(
+        lambda: blame_record(found),
+        lambda: blame_lines(found, session.now, session.zone, session.output.width),
+        rows=lambda: [blame_record(found)],
+        columns=blame_columns(),
+    )

@@ -1,0 +1,78 @@
+"""`ckpt du`: what takes how much room."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from ckpt_backends.errors import UsageError
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.reading.du import BYS, By, survey
+from ckpt_cli.render.du import (
+    SURVEY_COLUMNS,
+    amount_columns,
+    amount_records,
+    more_text,
+    scanned_text,
+    survey_lines,
+    survey_record,
+    survey_rows,
+)
+from ckpt_cli.session import Session
+
+_TOP, _TOP_OF_ALL = 20, 8
+"""Lines of one listing, and of each one of the summary."""
+
+
+def du(
+    ctx: typer.Context,
+    thread: Annotated[
+        str | None, typer.Argument(metavar="[THREAD]", help="Only this thread.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="KEY", help=f"List by {', '.join(BYS)}.")
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, help="Show the N largest.", metavar="N")
+    ] = None,
+) -> None:
+    """Say what takes how much room.
+
+    Sizes are the stored lengths of values. To tell the channels of one checkpoint apart, it is
+    scanned and not decoded: with --by channel all of them, else those of the largest threads.
+
+    \b
+      ckpt -s agent.db du
+      ckpt -s agent.db du user-42 --by channel
+      ckpt -s agent.db du --by thread --top 100 -o json
+    """
+    session: Session = ctx.obj
+    output = session.output
+    if by is not None and by not in BYS:
+        raise UsageError(f"cannot list by '{by}'", hint=f"known: {', '.join(BYS)}")
+    found = survey(
+        session.store,
+        thread,
+        top or (_TOP if by else _TOP_OF_ALL),
+        scan=by in {None, "channel"},
+        whole=by == "channel" or thread is not None,
+        watch=partial(progress, total=None, label="scanning threads"),
+    )
+    if by is None:
+        output.document(
+            lambda: survey_record(found),
+            lambda: survey_lines(found, thread, output.width, unicode=output.unicode),
+            rows=lambda: survey_rows(found),
+            columns=SURVEY_COLUMNS,
+        )
+        return
+    key: By = by
+    output.records(
+        amount_records(found, key),
+        amount_columns(key, unicode=output.unicode),
+        rest=lambda: more_text(found, key),
+    )
+    if text := scanned_text(found):
+        session.note(text)

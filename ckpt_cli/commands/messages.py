@@ -1,0 +1,83 @@
+"""`ckpt messages`: the conversation at a checkpoint."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ckpt_cli.core.transcript import statistics
+from ckpt_cli.options import At, Namespace, OptionalThread
+from ckpt_cli.reading.messages import conversation
+from ckpt_cli.reading.target import Words, find_checkpoint
+from ckpt_cli.render.messages import (
+    STAT_COLUMNS,
+    message_columns,
+    message_records,
+    statistics_lines,
+    statistics_record,
+    statistics_rows,
+    transcript_lines,
+)
+from ckpt_cli.session import Session
+
+
+def messages(
+    ctx: typer.Context,
+    thread: OptionalThread = None,
+    at: At = None,
+    ns: Namespace = None,
+    channel: Annotated[
+        str | None, typer.Option("--channel", help="The one that holds messages, if not given.")
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option("--last", metavar="N", min=1, help="Only the last N messages.")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Every message in its place, with all its fields.")
+    ] = False,
+    stat: Annotated[
+        bool, typer.Option("--stat", help="Messages by role, tokens by model, calls by tool.")
+    ] = False,
+) -> None:
+    """Print the conversation of a thread.
+
+    What a tool gave back stands under the call that asked for it. On a terminal, long texts
+    are shortened unless --full is given.
+
+    \b
+      ckpt -s agent.db messages user-42
+      ckpt -s agent.db messages user-42@step:3 --last 2 --full
+      ckpt -s agent.db messages user-42 --stat
+      ckpt -s agent.db messages user-42 -o json | jq -r '.[].content'
+    """
+    session: Session = ctx.obj
+    output = session.output
+    words = Words(thread, at, ns)
+    target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
+    found = conversation(target, channel)
+    if found.others and channel is None:
+        others = ", ".join(found.others)
+        session.note(f"of channel '{found.channel}'; messages are also in: {others}")
+    for remark in found.remarks:
+        session.note(f"channel '{found.channel}': {remark}")
+    if stat:
+        record = statistics_record(statistics(found.turns))
+        output.document(
+            lambda: record,
+            lambda: statistics_lines(record, output.width),
+            rows=lambda: statistics_rows(record),
+            columns=STAT_COLUMNS,
+        )
+        return
+    first = 0 if last is None else max(len(found.turns) - last, 0)
+    output.document(
+        lambda: list(message_records(found.turns, first)),
+        lambda: transcript_lines(
+            found.turns, first, output.width, full=full, cut=output.terminal and not full
+        ),
+        rows=lambda: message_records(found.turns, first),
+        columns=message_columns(),
+    )
+    if not found.turns:
+        session.note("no messages yet")

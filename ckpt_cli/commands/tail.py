@@ -1,0 +1,59 @@
+"""`ckpt tail`: a thread's checkpoints as they come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from ckpt_backends.errors import UsageError
+from ckpt_cli.options import Namespace
+from ckpt_cli.reading.tail import Tail
+from ckpt_cli.reading.target import find_thread
+from ckpt_cli.render.history import history_columns, history_line
+from ckpt_cli.render.records import entry_record
+from ckpt_cli.session import Session
+
+
+def tail(
+    ctx: typer.Context,
+    thread: Annotated[
+        str | None, typer.Argument(metavar="[THREAD]", help="Thread id; the newest if not given.")
+    ] = None,
+    lines: Annotated[
+        int, typer.Option("-n", "--lines", min=0, metavar="N", help="Begin with the last N.")
+    ] = 5,
+    ns: Namespace = None,
+    all_ns: Annotated[bool, typer.Option("--all-ns", help="All namespaces.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.05, metavar="SECONDS", help="Time between looks.")
+    ] = 1.0,
+) -> None:
+    """Print a thread's checkpoints as they come.
+
+    A checkpoint whose task fails or asks a question afterwards is printed again. Goes on until
+    Ctrl-C, or until the thread is deleted.
+
+    \b
+      ckpt -s agent.db tail user-42
+      ckpt -s agent.db tail user-42 -n 0 --all-ns -o ndjson | jq .next
+    """
+    session: Session = ctx.obj
+    if session.settings.get("output") == "json":
+        raise UsageError("an answer without an end is no JSON document", hint="use -o ndjson")
+    thread_id = find_thread(session.store, thread, session.note).thread_id
+    found = Tail(session.store, thread_id, ns, all_ns=all_ns)
+
+    def records() -> Iterator[dict[str, Any]]:
+        yield from map(entry_record, found.last(lines))
+        while True:
+            time.sleep(interval)
+            yield from map(entry_record, found.new())
+
+    session.output.live(
+        records(),
+        history_columns({}, session.now, session.zone, all_ns=all_ns),
+        lambda record: history_line(record, session.zone, all_ns=all_ns),
+    )

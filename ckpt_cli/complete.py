@@ -1,0 +1,106 @@
+"""What a shell's completion asks for: thread ids, refs and names of the store in question.
+
+`ckpt _complete KIND WORD STORE CONFIG THREAD NS` prints a value and what it is, a line each. An
+empty text stands for what was not given. Errors are silent: a shell that waits for Tab has
+nothing to say them with. Nothing here imports the parser, which takes longer than the answer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+
+from ckpt_backends.ids import step_of
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.refs import split_target
+from ckpt_cli.core.shortrefs import short_refs
+from ckpt_cli.session import Session
+
+_MOST = 200
+"""So many are offered."""
+
+Found = tuple[str, str]
+
+
+def complete(words: list[str]) -> int:
+    """Print the completions of a word. Always 0."""
+    kind, word, store, config, thread, ns, *_ = [*words, *[""] * 6]
+    session = Session()
+    session.settings |= {"quiet": True}
+    session.settings |= {k: v for k, v in (("store", store), ("config", config)) if v}
+    with suppress(Exception):  # a traceback would land in the line that is being typed
+        try:
+            fitting = (
+                (value, what)
+                for value, what in _KINDS[kind](session, word, thread, ns)
+                if value.startswith(word) and value.isprintable()
+            )
+            for value, what in islice(fitting, _MOST):
+                sys.stdout.write(f"{value}\t{what}\n")
+            sys.stdout.flush()
+        finally:
+            session.close()
+    return 0
+
+
+def _stores(session: Session, *_: str) -> Iterator[Found]:
+    return ((name, "profile") for name in session.profiles.stores)
+
+
+def _threads(session: Session, *_: str) -> Iterator[Found]:
+    return ((one.thread_id, f"{one.checkpoints} checkpoints") for one in session.store.threads())
+
+
+def _targets(session: Session, word: str, *_: str) -> Iterator[Found]:
+    """Threads; behind an `@`, the refs of the thread before it."""
+    thread_id, at, _ref = word.rpartition("@")
+    if at and session.store.thread(thread_id) is not None:
+        yield from ((f"{thread_id}@{ref}", what) for ref, what in _refs(session, "", thread_id, ""))
+    yield from _threads(session)
+
+
+def _refs(session: Session, _: str, thread: str, ns: str) -> Iterator[Found]:
+    found = session.store.checkpoints(_thread_id(session.store, thread), checkpoint_ns=ns)
+    ids = [one.key.checkpoint_id for one in found]
+    refs = short_refs(ids)
+    if ids:
+        yield "head", refs[ids[0]]
+    for one in ids:
+        yield refs[one], f"step {step_of(one)}"
+
+
+def _namespaces(session: Session, _: str, thread: str, __: str) -> Iterator[Found]:
+    names = session.store.namespaces(_thread_id(session.store, thread))
+    return ((name, "namespace") for name in names if name)
+
+
+def _channels(session: Session, _: str, thread: str, ns: str) -> Iterator[Found]:
+    """The channels of a thread's head."""
+    from ckpt_cli.core.channels import is_state
+    from ckpt_cli.core.state import read_body
+
+    thread_id = _thread_id(session.store, thread)
+    for head in islice(session.store.checkpoints(thread_id, checkpoint_ns=ns), 1):
+        ids = [head.key.checkpoint_id]
+        for one in session.store.checkpoints(
+            thread_id, checkpoint_ns=ns, checkpoint_ids=ids, body=True
+        ):
+            body = read_body(one)
+            names = sorted({*body.values, *body.versions})
+            yield from ((name, "channel") for name in names if is_state(name, body))
+
+
+def _thread_id(store: Store, text: str) -> str:
+    return split_target(text, lambda whole: store.thread(whole) is not None)[0]
+
+
+_KINDS: Mapping[str, Callable[[Session, str, str, str], Iterator[Found]]] = {
+    "store": _stores,
+    "thread": _threads,
+    "target": _targets,
+    "ref": _refs,
+    "ns": _namespaces,
+    "channel": _channels,
+}

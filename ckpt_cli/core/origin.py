@@ -1,0 +1,140 @@
+"""Who wrote a value: which of the writes that a checkpoint was made from put it there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import NotFound
+from ckpt_backends.model import NULL_TASK_ID
+from ckpt_cli.core.equality import same
+from ckpt_cli.core.inside import inside
+from ckpt_cli.core.messages import as_message
+from ckpt_cli.core.paths import Path, select
+from ckpt_cli.core.reducers import overwrite
+from ckpt_cli.core.write_view import Placed
+
+_UPDATE = "~__interrupt__"
+"""Task path of what `update_state` wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the state that can be found again in earlier states."""
+
+    path: Path
+    """Channel first; all steps are names or indexes from the start."""
+    message_id: str | None = None
+    """Id of the message at `path[1]`, which may have stood elsewhere before."""
+
+    @property
+    def channel(self) -> str:
+        return str(self.path[0])
+
+    @property
+    def rest(self) -> Path:
+        """The path inside the message, or inside the channel."""
+        return self.path[2:] if self.message_id is not None else self.path[1:]
+
+
+def place_of(values: Mapping[str, Value], path: Path) -> Place:
+    """The place that a path without `[]` and negative indexes leads to."""
+    held = inside(values.get(str(path[0])))
+    index = path[1] if len(path) > 1 else None
+    if isinstance(held, list) and isinstance(index, int):
+        message = as_message(held[index])
+        if message is not None and message.id is not None:
+            return Place(path, message.id)
+    return Place(path)
+
+
+def find_again(values: Mapping[str, Value], place: Place) -> tuple[bool, Value]:
+    """Whether an earlier state has the place, and its value there."""
+    if place.channel not in values:
+        return False, None
+    value = values[place.channel]
+    if place.message_id is not None:
+        found = _by_id(value, place.message_id)
+        if found is None:
+            return False, None
+        value = found
+    return _at(value, place.rest)
+
+
+def writers(writes: Sequence[Placed], place: Place, value: Value) -> list[Placed]:
+    """The write that put the value there; several where that cannot be told.
+
+    One write to the channel is taken for it. Of several, the last one that holds the message,
+    or the value itself; all of them where none does, since a reducer may have made the value.
+    """
+    candidates = [one for one in writes if one.write.channel == place.channel]
+    if len(candidates) < 2:
+        return candidates
+    fitting = [one for one in candidates if holds(one, place, value)]
+    return fitting[-1:] or candidates
+
+
+def made_by(writes: Sequence[Placed], source: str | None) -> list[Placed]:
+    """The writes of a checkpoint that a child of that source was made from.
+
+    What `update_state` wrote stands beside what the tasks of the step wrote. A new input
+    discards all of them.
+    """
+    if source == "input":
+        return []
+    updates = source == "update"
+    return [one for one in writes if one.path.startswith(_UPDATE) == updates]
+
+
+def is_caller(placed: Placed) -> bool:
+    """Whether the caller wrote it, with `Command(update=...)`."""
+    return placed.write.task_id == NULL_TASK_ID
+
+
+def holds(placed: Placed, place: Place, value: Value) -> bool:
+    """Whether what was written has the message of the place, or the value itself."""
+    if placed.write.value is None:
+        return False
+    written = decode(placed.write.value)
+    is_whole, replacement = overwrite(written)
+    written = replacement if is_whole else written
+    if place.message_id is not None:
+        return _by_id(written, place.message_id) is not None
+    if same(written, value):
+        return True
+    held = inside(written)
+    if isinstance(held, list):
+        return any(same(item, value) for item in held)
+    found, part = _at(written, place.rest)
+    return found and same(part, value)
+
+
+def _by_id(value: Value, message_id: str) -> Value:
+    """The message of that id in a list of them; the last one, if it came again."""
+    message = as_message(value)
+    held = inside(value) if message is None else [value]
+    for item in reversed(held) if isinstance(held, list) else ():
+        found = as_message(item)
+        if found is not None and found.id == message_id and found.role != "remove":
+            return item
+    return None
+
+
+def nodes_in_metadata(metadata: Mapping[str, Value], channel: str) -> list[str]:
+    """The nodes that wrote to a channel, as the metadata of LangGraph before 0.5 tells it."""
+    writes = metadata.get("writes")
+    return [
+        node
+        for node, wrote in (writes.items() if isinstance(writes, dict) else ())
+        if isinstance(node, str) and isinstance(wrote, dict) and channel in wrote
+    ]
+
+
+def _at(value: Value, rest: Path) -> tuple[bool, Value]:
+    try:
+        found = select(value, rest)
+    except NotFound:
+        return False, None
+    return True, found[0].value

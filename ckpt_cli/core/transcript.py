@@ -1,0 +1,213 @@
+"""Messages as a conversation: who spoke, what each tool call came back with, what it cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ckpt_backends.codec.values import Value
+from ckpt_cli.core.inside import inside
+from ckpt_cli.core.messages import Message, ToolCall, as_message
+
+_FORMS = (
+    ("input_tokens", "output_tokens", "total_tokens"),
+    ("prompt_tokens", "completion_tokens", "total_tokens"),
+    ("promptTokens", "completionTokens", "totalTokens"),
+)
+"""How libraries call the tokens of a prompt, of an answer, and of both."""
+_MODELS = ("model_name", "model", "model_id", "modelId")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that a message took."""
+
+    input: int
+    output: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call, and the place of the message that answers it."""
+
+    call: ToolCall
+    result: int | None
+    """Index in the conversation; None where nothing answers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a conversation."""
+
+    index: int
+    """Place in the channel's list."""
+    value: Value
+    """As stored."""
+    message: Message
+    calls: tuple[Call, ...]
+    answers: int | None
+    """Index of the message whose tool call this one answers."""
+    usage: Usage | None
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTokens:
+    """What one model was asked for."""
+
+    model: str | None
+    messages: int
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCount:
+    """How often one tool was called."""
+
+    name: str
+    calls: int
+    errors: int
+    unanswered: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A conversation in numbers; the most frequent first."""
+
+    roles: Mapping[str, int]
+    models: Sequence[ModelTokens]
+    tools: Sequence[ToolCount]
+
+
+def message_list(value: Value) -> list[Value] | None:
+    """The items of a channel that holds messages, or one message; None for any other value."""
+    if as_message(value) is not None:
+        return [value]
+    held = inside(value)
+    if isinstance(held, list) and held and any(as_message(item) is not None for item in held):
+        return held
+    return None
+
+
+def transcript(items: Sequence[Value]) -> list[Turn]:
+    """The conversation. An item that is no message is one of role `?`.
+
+    Ids of tool calls may come again: a result belongs to the nearest call before it that has
+    none yet.
+    """
+    messages = [as_message(item) or _foreign(item) for item in items]
+    open_calls: dict[str, list[tuple[int, int]]] = {}
+    results: dict[tuple[int, int], int] = {}
+    answers: dict[int, int] = {}
+    for index, message in enumerate(messages):
+        asked = open_calls.get(answered_id(message) or "")
+        if asked:
+            place = asked.pop()
+            results[place] = index
+            answers[index] = place[0]
+        for number, call in enumerate(message.tool_calls):
+            if call.id is not None:
+                open_calls.setdefault(call.id, []).append((index, number))
+    return [
+        Turn(
+            index,
+            items[index],
+            message,
+            tuple(
+                Call(call, results.get((index, number)))
+                for number, call in enumerate(message.tool_calls)
+            ),
+            answers.get(index),
+            usage_of(message),
+            model_of(message),
+        )
+        for index, message in enumerate(messages)
+    ]
+
+
+def statistics(turns: Sequence[Turn]) -> Statistics:
+    """Messages by role, tokens by model, calls by tool."""
+    roles = Counter(turn.message.role for turn in turns)
+    spent: dict[str | None, list[Usage]] = {}
+    for turn in turns:
+        if turn.usage is not None:
+            spent.setdefault(turn.model, []).append(turn.usage)
+    models = [ModelTokens(model, len(used), _sum(used)) for model, used in spent.items()]
+    calls = [call for turn in turns for call in turn.calls]
+    by_name = Counter(call.call.name for call in calls)
+    tools = [
+        ToolCount(
+            name,
+            number,
+            sum(_failed(turns, call) for call in calls if call.call.name == name),
+            sum(call.result is None for call in calls if call.call.name == name),
+        )
+        for name, number in by_name.most_common()
+    ]
+    models.sort(key=lambda one: -one.usage.total)
+    return Statistics(dict(roles.most_common()), models, tools)
+
+
+def answered_id(message: Message) -> str | None:
+    """Id of the tool call that a message answers."""
+    found = message.fields.get("tool_call_id")
+    return found if isinstance(found, str) else None
+
+
+def is_error(message: Message) -> bool:
+    """Whether a tool's message says that the tool failed."""
+    return message.fields.get("status") == "error"
+
+
+def usage_of(message: Message) -> Usage | None:
+    """The tokens of a message, from `usage_metadata` or what its provider said."""
+    said = _dict(message.fields.get("response_metadata"))
+    for found in (
+        message.fields.get("usage_metadata"),
+        *(said.get(key) for key in ("token_usage", "tokenUsage", "usage")),
+        message.fields.get("usage"),
+    ):
+        fields = _dict(found)
+        for input_key, output_key, total_key in _FORMS:
+            if input_key in fields or output_key in fields:
+                prompt, answer = _number(fields.get(input_key)), _number(fields.get(output_key))
+                return Usage(prompt, answer, _number(fields.get(total_key)) or prompt + answer)
+    return None
+
+
+def model_of(message: Message) -> str | None:
+    """The model that made a message, from `response_metadata`."""
+    said = _dict(message.fields.get("response_metadata"))
+    for key in _MODELS:
+        found = said.get(key)
+        if isinstance(found, str) and found:
+            return found
+    return None
+
+
+def _foreign(item: Value) -> Message:
+    return Message("?", item, None, None, (), {})
+
+
+def _failed(turns: Sequence[Turn], call: Call) -> bool:
+    return call.result is not None and is_error(turns[call.result].message)
+
+
+def _sum(used: Iterable[Usage]) -> Usage:
+    found = list(used)
+    return Usage(
+        sum(one.input for one in found),
+        sum(one.output for one in found),
+        sum(one.total for one in found),
+    )
+
+
+def _number(value: Value) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _dict(value: Value) -> Mapping[Value, Value]:
+    held = inside(value)
+    return held if isinstance(held, dict) else {}

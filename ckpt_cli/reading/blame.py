@@ -1,0 +1,164 @@
+"""The checkpoint that first set a value, and the task that wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, cast
+
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import UsageError
+from ckpt_backends.model import Checkpoint
+from ckpt_cli.core import origin
+from ckpt_cli.core.channels import is_state, state_values
+from ckpt_cli.core.equality import same
+from ckpt_cli.core.origin import Place
+from ckpt_cli.core.paths import All, parse_path, select
+from ckpt_cli.core.state import read_body
+from ckpt_cli.core.triggers import START
+from ckpt_cli.core.write_view import Placed, place
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import Moment
+from ckpt_cli.reading.timeline import Timeline, ancestry
+
+By: TypeAlias = Literal["task", "input", "caller", "update", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """Where a value came from."""
+
+    place: Place
+    value: Value
+    moment: Moment
+    """The first checkpoint that has it."""
+    by: By
+    """A task; the graph's input; the caller's `Command(update=...)`; `update_state`; or unknown."""
+    writes: Sequence[Placed] = ()
+    """The write that set it; several where it cannot be told which one."""
+    node: str | None = None
+    remark: str | None = None
+    """What a reader should know of the answer."""
+
+
+def blame(target: Target, path: str) -> Blame:
+    """Who set the value at a path, such as `messages[-1].content`, of a checkpoint.
+
+    Raises `NotFound` where the path leads nowhere, and `UsageError`.
+    """
+    reader = target.reader
+    steps = parse_path(path)
+    if not steps or not isinstance(steps[0], str) or any(isinstance(one, All) for one in steps):
+        raise UsageError(
+            f"'{path}' names no single value", hint="write it as messages[-1].content or plan"
+        )
+    channels = [steps[0]]
+    moment = reader.moment(target.checkpoint_ns, target.checkpoint_id, state=channels)
+    values = reader.state(moment, channels).values
+    (found,) = select(cast("dict[Value, Value]", dict(values)), steps)
+    where, value = origin.place_of(values, found.path), found.value
+    if own := _by_caller(moment, where, value):
+        return Blame(where, value, moment, "caller", own)
+    first, is_complete = _first(target, where, value)
+    setter = reader.moment(target.checkpoint_ns, first)
+    parent = setter.checkpoint.parent_checkpoint_id
+    if parent is None or not is_complete:
+        remark = None if parent is None else "its parent is not stored: set here, or before"
+        return _without_parent(where, value, setter, remark)
+    return _written(where, value, setter, reader.moment(target.checkpoint_ns, parent))
+
+
+def _by_caller(moment: Moment, where: Place, value: Value) -> list[Placed]:
+    """The caller's writes on this very checkpoint, if the value is made by them."""
+    own = [
+        one
+        for one in place(moment.writes, moment.step)
+        if origin.is_caller(one) and one.write.channel == where.channel
+    ]
+    if not own:
+        return []
+    is_stored, stored = origin.find_again(state_values(moment.body), where)
+    if is_stored:
+        return [] if same(stored, value) else origin.writers(own, where, value)
+    return [one for one in own if origin.holds(one, where, value)][-1:]
+
+
+def _first(target: Target, where: Place, value: Value) -> tuple[str, bool]:
+    """The oldest checkpoint from which on the place always had the value.
+
+    False where an older one may have had it too, but is not stored.
+    """
+    chain = ancestry(target.reader, target.checkpoint_ns, target.checkpoint_id)
+    first, version = chain[0], None
+    for checkpoint in _bodies(target, chain, where.channel):
+        body = read_body(checkpoint)
+        channel = where.channel
+        here = body.versions.get(channel)
+        if version is None or here != version:
+            values = state_values(body)
+            if channel not in values and channel in body.versions and is_state(channel, body):
+                return _first_rebuilt(target, chain, where, value)
+            found, stored = origin.find_again(values, where)
+            if checkpoint.key.checkpoint_id != chain[0] and not (found and same(stored, value)):
+                return first, True
+        first, version = checkpoint.key.checkpoint_id, here
+    return first, False
+
+
+def _first_rebuilt(
+    target: Target, chain: Sequence[str], where: Place, value: Value
+) -> tuple[str, bool]:
+    """The same for a channel that is not stored everywhere, with each state made once."""
+    first: str | None = None
+    for point in Timeline(target.reader, target.checkpoint_ns, set(chain), [where.channel]):
+        if first is not None and where.channel not in point.changed:
+            continue
+        found, there = origin.find_again(point.values, where)
+        if not (found and same(there, value)):
+            first = None
+        elif first is None:
+            first = point.checkpoint.key.checkpoint_id
+    first = first or chain[0]
+    return first, first != chain[-1]
+
+
+def _bodies(target: Target, chain: Sequence[str], channel: str) -> Iterator[Checkpoint]:
+    for checkpoint_id in chain:
+        yield from target.reader.store.checkpoints(
+            target.reader.thread_id,
+            checkpoint_ns=target.checkpoint_ns,
+            checkpoint_ids=[checkpoint_id],
+            body=True,
+            values=[channel],
+        )
+
+
+def _without_parent(where: Place, value: Value, setter: Moment, remark: str | None) -> Blame:
+    by: By = "unknown"
+    if remark is None:
+        by = "update" if setter.source == "update" else "input"
+    return Blame(where, value, setter, by, remark=remark)
+
+
+def _written(where: Place, value: Value, setter: Moment, parent: Moment) -> Blame:
+    """By which of the parent's writes, or else by what the setter's metadata says."""
+    source = setter.source
+    made_by = origin.made_by(place(parent.writes, parent.step), source)
+    writes = origin.writers(made_by, where, value)
+    nodes = {one.node for one in writes}
+    if not writes:
+        nodes = set(origin.nodes_in_metadata(setter.metadata, where.channel))
+    node = nodes.pop() if len(nodes) == 1 else None
+    by: By = "task"
+    remark = None
+    if source in {"input", "update"}:
+        by = "input" if source == "input" else "update"
+    elif node == START:
+        by = "input"
+    elif writes and all(map(origin.is_caller, writes)):
+        by = "caller"
+    elif len(writes) > 1:
+        remark = f"{len(writes)} writes of this step went into it"
+    elif not writes and node is None:
+        by, remark = "unknown", "no write of this step to the channel is stored"
+    return Blame(where, value, setter, by, writes, node, remark)

@@ -1,0 +1,160 @@
+"""How much room a store takes, and what takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal, TypeAlias
+
+from ckpt_backends.errors import NotFound
+from ckpt_backends.model import Capability, StoreInfo, TypedBytes, Usage
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.sizes import Amount, Ranking, Tally, namespace_kind, rank
+
+By: TypeAlias = Literal["thread", "channel", "ns", "type", "table"]
+BYS: tuple[By, ...] = ("thread", "channel", "ns", "type", "table")
+
+METADATA = "metadata"
+_QUICK = 256 << 20
+"""Bytes of bodies that are scanned for an answer that was not asked to be whole."""
+
+Watch: TypeAlias = Callable[[Iterable[str]], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Channel:
+    """A channel, or something that belongs to none."""
+
+    name: str | None
+    part: Literal["channel", "metadata", "bookkeeping", "unread", "not scanned"] = "channel"
+
+    def __str__(self) -> str:
+        return self.name if self.name is not None else f"({self.part})"
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """How much was looked into to tell channels apart."""
+
+    bodies: int
+    bytes: int
+    of_bodies: int
+    of_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A store, or one thread of it, in bytes."""
+
+    info: StoreInfo
+    bytes: int
+    """Of all values, by their stored lengths."""
+    tables: Ranking[tuple[str, str]]
+    threads: Ranking[str]
+    namespaces: Ranking[str]
+    types: Ranking[str]
+    channels: Ranking[Channel] | None
+    """None where bodies were not to be scanned."""
+    scanned: Scanned | None
+
+
+def survey(
+    store: Store, thread_id: str | None, top: int, *, scan: bool, whole: bool, watch: Watch
+) -> Survey:
+    """What takes how much. Raises `NotFound`.
+
+    With `scan`, by channel too, for which bodies are scanned: all with `whole`, else those of
+    the largest threads, up to a limit. `watch` sees each thread that is.
+    """
+    if thread_id is not None and store.thread(thread_id) is None:
+        raise NotFound(f"no thread '{thread_id}' in this store")
+    tables, namespaces, types = Tally[tuple[str, str]](), Tally[str](), Tally[str]()
+    channels = Tally[Channel]()
+    bodies = Tally[None]()
+    info = store.describe()
+    has_inline = Capability.INLINE_VALUES in info.capabilities
+
+    def threads() -> Iterator[Amount[str]]:
+        for thread, used in groupby(store.usage(thread_id), lambda one: one.thread_id):
+            rows = size = 0
+            for one in used:
+                count = 0 if one.column == METADATA else one.rows
+                tables.add((one.table, one.column), one.rows, one.bytes)
+                namespaces.add(namespace_kind(one.checkpoint_ns), count, one.bytes)
+                types.add(one.type, count, one.bytes)
+                if _is_body(one) and not has_inline:
+                    channels.add(Channel(None, "bookkeeping"), one.rows, one.bytes)
+                elif _is_body(one):
+                    bodies.add(None, one.rows, one.bytes)
+                else:
+                    channels.add(_channel(one), one.rows, one.bytes)
+                rows, size = rows + count, size + one.bytes
+            yield Amount(thread, rows, size)
+
+    largest = rank(threads(), top)
+    scanned = None
+    if scan and has_inline:
+        of = next(iter(bodies.amounts()), Amount(None, 0, 0))
+        chosen: Iterable[str] = ()
+        if thread_id is not None:
+            chosen = [thread_id]
+        else:
+            chosen = _all(store) if whole else [one.key for one in largest.top]
+        scanned = _scan(store, watch(chosen), channels, of, None if whole else _QUICK)
+    return Survey(
+        info,
+        largest.total,
+        rank(tables.amounts(), top),
+        largest,
+        rank(namespaces.amounts(), top),
+        rank(types.amounts(), top),
+        rank(channels.amounts(), top) if scan else None,
+        scanned,
+    )
+
+
+def _all(store: Store) -> Iterator[str]:
+    return (thread.thread_id for thread in store.threads())
+
+
+def _scan(
+    store: Store,
+    threads: Iterable[str],
+    channels: Tally[Channel],
+    of: Amount[None],
+    limit: int | None,
+) -> Scanned:
+    """Add the channels inside bodies to the others, until so many bytes were scanned."""
+    from ckpt_backends.codec.sizes import channel_sizes  # loads ormsgpack
+
+    number = size = 0
+    for body in _bodies(store, threads):
+        if limit is not None and size >= limit:
+            break
+        number, size = number + 1, size + len(body.data)
+        sizes = channel_sizes(body)
+        if sizes is None:
+            channels.add(Channel(None, "unread"), 1, len(body.data))
+            continue
+        for name, length in sizes.items():
+            channels.add(Channel(name), 1, length)
+        channels.add(Channel(None, "bookkeeping"), 1, len(body.data) - sum(sizes.values()))
+    if size < of.bytes:
+        channels.add(Channel(None, "not scanned"), of.rows - number, of.bytes - size)
+    return Scanned(number, size, of.rows, of.bytes)
+
+
+def _bodies(store: Store, threads: Iterable[str]) -> Iterator[TypedBytes]:
+    for thread_id in threads:
+        for one in store.checkpoints(thread_id, body=True):
+            if one.body is not None:
+                yield one.body
+
+
+def _is_body(usage: Usage) -> bool:
+    return usage.channel is None and usage.column != METADATA
+
+
+def _channel(usage: Usage) -> Channel:
+    return Channel(None, "metadata") if usage.channel is None else Channel(usage.channel)

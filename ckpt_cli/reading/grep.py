@@ -1,0 +1,175 @@
+"""Searching the values of threads, each value once, where it first stood."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import NotFound
+from ckpt_backends.model import CheckpointKey, Thread
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.search import Find, Known, Match, compile_pattern, is_unread, search, unseen
+from ckpt_cli.core.shortrefs import short_refs
+from ckpt_cli.reading.thread import ThreadReader, moment_time
+from ckpt_cli.reading.timeline import Point, Timeline
+
+if TYPE_CHECKING:
+    from ckpt_backends.url import StoreUrl
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to look for, and where."""
+
+    pattern: str
+    fixed: bool = False
+    ignore_case: bool = False
+    channels: tuple[str, ...] = ()
+    """All if empty."""
+    checkpoint_ns: str | None = None
+    """All if None."""
+    head_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A matching line, at the oldest checkpoint of its branch that holds it."""
+
+    key: CheckpointKey
+    ref: str
+    """Short form of the checkpoint id."""
+    at: datetime | None
+    channel: str
+    match: Match
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What one thread gave."""
+
+    hits: tuple[Hit, ...]
+    unread: int
+    """Values that could not be read, or only in part."""
+
+
+def grep_threads(
+    store: Store, url: StoreUrl, threads: Iterable[Thread], wanted: Wanted, jobs: int
+) -> Iterator[Searched]:
+    """The hits of each thread, in the order of the threads; with several jobs, by processes.
+
+    Each process opens the store by itself, and a few threads are under way at a time.
+    """
+    ids = (thread.thread_id for thread in threads)
+    if jobs == 1:
+        yield from map(partial(grep_thread, store, wanted=wanted), ids)
+        return
+    # Takes 20 ms to import.
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    # A forked process would share this one's connection.
+    with ProcessPoolExecutor(
+        jobs, mp_context=get_context("spawn"), initializer=_open, initargs=(url, wanted)
+    ) as pool:
+        under_way = deque(pool.submit(_grep, thread_id) for thread_id in islice(ids, 4 * jobs))
+        try:
+            while under_way:
+                yield under_way.popleft().result()
+                under_way.extend(pool.submit(_grep, thread_id) for thread_id in islice(ids, 1))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def grep_thread(store: Store, thread_id: str, wanted: Wanted) -> Searched:
+    """The hits of one thread, oldest first within each namespace."""
+    find = compile_pattern(wanted.pattern, fixed=wanted.fixed, ignore_case=wanted.ignore_case)
+    try:
+        reader = ThreadReader(store, thread_id)
+    except NotFound:  # Deleted meanwhile, or an id that can be listed and not looked up.
+        return Searched((), 0)
+    namespaces = reader.namespaces
+    if wanted.checkpoint_ns is not None:
+        namespaces = [ns for ns in namespaces if ns == wanted.checkpoint_ns]
+    hits: list[Hit] = []
+    unread = 0
+    for ns in namespaces:
+        for found, number in _namespace(reader, ns, wanted, find):
+            hits += found
+            unread += number
+    if not hits:
+        return Searched((), unread)
+    refs = short_refs(
+        [one.key.checkpoint_id for ns in reader.namespaces for one in reader.index(ns)]
+    )
+    return Searched(tuple(_named(hit, refs) for hit in hits), unread)
+
+
+def _namespace(
+    reader: ThreadReader, ns: str, wanted: Wanted, find: Find
+) -> Iterator[tuple[list[Hit], int]]:
+    """New hits and unread values of each checkpoint."""
+    head = reader.head(ns)
+    if wanted.head_only and head is not None:
+        moment = reader.moment(ns, head, state=wanted.channels or True)
+        values = reader.state(moment, wanted.channels or None).values
+        chosen = {name: values[name] for name in _chosen(values, wanted)}
+        yield _hits(moment.key, moment.at, chosen, find, {})[:2]
+        return
+    known: dict[str, Known] = {}
+    for point in Timeline(reader, ns, channels=wanted.channels or None):
+        chosen = {name: point.values[name] for name in _chosen(point.changed, wanted)}
+        key, before = point.checkpoint.key, known.get(point.parent or "", {})
+        found, unread, after = _hits(key, _time(point), chosen, find, before)
+        known[key.checkpoint_id] = after
+        yield found, unread
+
+
+def _hits(
+    key: CheckpointKey,
+    at: datetime | None,
+    values: Mapping[str, Value],
+    find: Find,
+    known: Known,
+) -> tuple[list[Hit], int, Known]:
+    hits: list[Hit] = []
+    unread = 0
+    for channel, value in values.items():
+        unread += is_unread(value)
+        matches = list(search(value, find))
+        fresh, known = unseen(channel, matches, known)
+        hits += [Hit(key, key.checkpoint_id, at, channel, match) for match in fresh]
+    return hits, unread, known
+
+
+def _chosen(names: Iterable[str], wanted: Wanted) -> Collection[str]:
+    return [name for name in names if not wanted.channels or name in wanted.channels]
+
+
+def _time(point: Point) -> datetime | None:
+    return moment_time(point.checkpoint.key.checkpoint_id, point.body)
+
+
+def _named(hit: Hit, refs: Mapping[str, str]) -> Hit:
+    return replace(hit, ref=refs.get(hit.key.checkpoint_id, hit.key.checkpoint_id))
+
+
+_here: Callable[[str], Searched] | None = None
+"""In a process of `grep_threads`, what searches one thread."""
+
+
+def _open(url: StoreUrl, wanted: Wanted) -> None:
+    from ckpt_backends.registry import open_store
+
+    global _here  # noqa: PLW0603 - a process of the pool has no other place to keep its store
+    _here = partial(grep_thread, open_store(url), wanted=wanted)
+
+
+def _grep(thread_id: str) -> Searched:
+    assert _here is not None  # noqa: S101
+    return _here(thread_id)

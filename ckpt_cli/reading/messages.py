@@ -1,0 +1,61 @@
+"""The conversation at a checkpoint: which channel holds it, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ckpt_backends.codec.values import Cut, Value
+from ckpt_backends.errors import NotFound
+from ckpt_cli.core.transcript import Turn, message_list, transcript
+from ckpt_cli.reading.target import Target
+
+USUAL = "messages"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The messages of one channel at one checkpoint."""
+
+    channel: str
+    turns: Sequence[Turn]
+    others: Sequence[str]
+    """Further channels that hold messages."""
+    remarks: Sequence[str]
+    """What a reader should know of the value."""
+
+
+def conversation(target: Target, channel: str | None) -> Conversation:
+    """The messages of a channel, or of the one that holds them. Raises `NotFound`."""
+    reader = target.reader
+    wanted = True if channel is None else [channel]
+    moment = reader.moment(target.checkpoint_ns, target.checkpoint_id, state=wanted)
+    state = reader.state(moment, None if channel is None else [channel])
+    held = {name: found for name, value in state.values.items() if (found := message_list(value))}
+    if channel is None:
+        channel = _usual(held, state.values)
+    elif channel not in state.values:
+        there = ", ".join(state.values) or "none"
+        raise NotFound(f"no channel '{channel}' at this checkpoint", hint=f"its channels: {there}")
+    value = state.values[channel]
+    remarks = [state.rebuilt[channel]] if channel in state.rebuilt else []
+    if isinstance(value, Cut):
+        remarks.append(f"cut: {value.reason}")
+    found = held.get(channel)
+    if found is None and value not in (None, [], {}):
+        there = ", ".join(held) or "none"
+        raise NotFound(
+            f"channel '{channel}' holds no messages", hint=f"channels with messages: {there}"
+        )
+    others = [name for name in held if name != channel]
+    return Conversation(channel, transcript(found or []), others, remarks)
+
+
+def _usual(held: Mapping[str, Sequence[Value]], values: Mapping[str, Value]) -> str:
+    """The channel `messages`, else the one with the most messages. Raises `NotFound`."""
+    if USUAL in held:
+        return USUAL
+    if held:
+        return max(held, key=lambda name: len(held[name]))
+    there = ", ".join(values) or "none"
+    raise NotFound("no channel of this checkpoint holds messages", hint=f"its channels: {there}")

@@ -1,0 +1,152 @@
+"""A namespace's states from the oldest to the newest, each value made once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Value
+from ckpt_backends.model import Checkpoint
+from ckpt_cli.core.channels import delta_channels, is_state, state_values
+from ckpt_cli.core.reducers import fold
+from ckpt_cli.core.state import Body, Version, read_body, read_metadata
+from ckpt_cli.reading.thread import ThreadReader
+
+_AT_ONCE = 200
+_BYTES = 8 << 20
+"""So many checkpoints, and about so many bytes, are fetched with one query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One checkpoint's state."""
+
+    checkpoint: Checkpoint
+    body: Body
+    values: Mapping[str, Value]
+    """Stored values, and DeltaChannels rebuilt; the caller's writes are not applied."""
+    parent: str | None
+    """Id of its parent; None where that is not stored or comes later."""
+    changed: Collection[str]
+    """Channels whose version differs from the parent's, those without a version included."""
+
+
+class Timeline:
+    """The states of one namespace, or of some of its checkpoints."""
+
+    def __init__(
+        self,
+        reader: ThreadReader,
+        checkpoint_ns: str,
+        ids: Collection[str] | None = None,
+        channels: Collection[str] | None = None,
+    ) -> None:
+        """With `channels`, only these are sure to be read."""
+        index = reader.index(checkpoint_ns)
+        chosen = [one for one in index if ids is None or one.key.checkpoint_id in ids]
+        self._reader = reader
+        self._ns = checkpoint_ns
+        self._channels = channels
+        self._order = [one.key.checkpoint_id for one in reversed(chosen)]
+        self._children = Counter(one.parent_checkpoint_id for one in chosen)
+        self._versions: dict[str, Mapping[str, Version]] = {}
+        self._values: dict[str, Mapping[str, Value]] = {}
+
+    def __iter__(self) -> Iterator[Point]:
+        for checkpoint in self._checkpoints():
+            body = read_body(checkpoint)
+            parent = checkpoint.parent_checkpoint_id
+            before = self._versions.get(parent) if parent is not None else None
+            values = dict(state_values(body))
+            values |= self._rebuilt(checkpoint, body, values)
+            changed = [
+                name
+                for name in values
+                if before is None
+                or name not in body.versions
+                or body.versions[name] != before.get(name)
+            ]
+            yield Point(checkpoint, body, values, parent if before is not None else None, changed)
+            self._keep(checkpoint.key.checkpoint_id, body, values)
+            self._let_go(parent)
+
+    def _checkpoints(self) -> Iterator[Checkpoint]:
+        """Bodies, oldest first, a few megabytes at a time."""
+        ids, largest = iter(self._order), _BYTES
+        while chunk := list(islice(ids, max(1, min(_AT_ONCE, _BYTES // (largest + 1))))):
+            found = list(
+                self._reader.store.checkpoints(
+                    self._reader.thread_id,
+                    checkpoint_ns=self._ns,
+                    checkpoint_ids=chunk,
+                    body=True,
+                    values=True if self._channels is None else self._channels,
+                )
+            )
+            largest = max(map(_size, found), default=0)
+            yield from reversed(found)
+
+    def _rebuilt(
+        self, checkpoint: Checkpoint, body: Body, stored: Mapping[str, Value]
+    ) -> dict[str, Value]:
+        """Values of DeltaChannels: the parent's, with what the parent's tasks wrote merged in."""
+        unset = {name for name in body.versions if name not in stored and is_state(name, body)}
+        parent = checkpoint.parent_checkpoint_id
+        missing = unset & self._names if unset else unset
+        if parent is None or not missing:
+            return {}
+        writes: dict[str, list[Value]] = {}
+        for write in self._reader.store.writes(
+            self._reader.thread_id,
+            checkpoint_ns=self._ns,
+            checkpoint_ids=[parent],
+            channels=missing,
+            values=True,
+        ):
+            if write.value is not None:
+                writes.setdefault(write.channel, []).append(decode(write.value))
+        before = self._values.get(parent, {})
+        return {name: fold(before.get(name), writes.get(name, []))[0] for name in missing}
+
+    @cached_property
+    def _names(self) -> set[str]:
+        """The namespace's DeltaChannels; asked for only if a channel has no stored value."""
+        found = self._reader.store.checkpoints(
+            self._reader.thread_id, checkpoint_ns=self._ns, metadata=True
+        )
+        return set().union(*(delta_channels(read_metadata(one)) for one in found))
+
+    def _keep(self, checkpoint_id: str, body: Body, values: Mapping[str, Value]) -> None:
+        if self._children[checkpoint_id]:
+            self._versions[checkpoint_id] = body.versions
+            self._values[checkpoint_id] = values
+
+    def _let_go(self, parent: str | None) -> None:
+        """Forget a checkpoint all of whose children were seen."""
+        self._children[parent] -= 1
+        if parent is not None and not self._children[parent]:
+            self._versions.pop(parent, None)
+            self._values.pop(parent, None)
+
+
+def _size(checkpoint: Checkpoint) -> int:
+    blobs = (checkpoint.blobs or {}).values()
+    read = sum(blob.size for blob in blobs if blob.value is not None)
+    return read + (len(checkpoint.body.data) if checkpoint.body is not None else 0)
+
+
+def ancestry(reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str) -> Sequence[str]:
+    """A checkpoint and its stored ancestors, nearest first; ends where one comes again."""
+    parents = {
+        one.key.checkpoint_id: one.parent_checkpoint_id for one in reader.index(checkpoint_ns)
+    }
+    found: dict[str, None] = {}
+    here: str | None = checkpoint_id
+    while here is not None and here in parents and here not in found:
+        found[here] = None
+        here = parents[here]
+    return list(found)

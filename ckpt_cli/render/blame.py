@@ -1,0 +1,86 @@
+"""Where a value came from, as text and as a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, tzinfo
+from typing import Any
+
+from ckpt_backends.codec import to_json
+from ckpt_cli.core.paths import format_path
+from ckpt_cli.core.write_view import Placed
+from ckpt_cli.reading.blame import Blame, By
+from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.table import Column
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.thread import field
+from ckpt_cli.render.units import age, iso, when
+from ckpt_cli.render.value import summary
+
+_WORDS: dict[By, str] = {
+    "task": "a task",
+    "input": "the graph's input",
+    "caller": "the caller, with Command(update=...)",
+    "update": "update_state",
+    "unknown": "unknown",
+}
+
+
+def blame_record(found: Blame) -> dict[str, Any]:
+    """The answer of `blame`."""
+    moment, key = found.moment, found.moment.key
+    one = found.writes[0].write if len(found.writes) == 1 else None
+    return {
+        "thread_id": key.thread_id,
+        "checkpoint_ns": key.checkpoint_ns,
+        "channel": found.place.channel,
+        "path": format_path(found.place.path),
+        "value": to_json(found.value),
+        "checkpoint_id": key.checkpoint_id,
+        "parent_checkpoint_id": moment.checkpoint.parent_checkpoint_id,
+        "step": moment.number,
+        "ts": None if moment.at is None else iso(moment.at),
+        "source": moment.source,
+        "by": found.by,
+        "node": found.node,
+        "task_id": None if one is None else one.task_id,
+        "write_idx": None if one is None else one.idx,
+        "candidates": [_candidate(placed) for placed in found.writes] if one is None else [],
+        "remark": found.remark,
+    }
+
+
+def blame_columns() -> Sequence[Column]:
+    """The columns of `blame` as TSV."""
+    names = ("path", "value", "checkpoint_id", "step", "ts", "source", "by", "node", "task_id")
+    return [Column(name.upper(), name) for name in (*names, "write_idx", "remark")]
+
+
+def blame_lines(found: Blame, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
+    """The value, where it was set, and by whom."""
+    moment = found.moment
+    path = safe_text(format_path(found.place.path))
+    yield line((path, "head"), "  ", summary(found.value, max(width - len(path) - 2, 20)))
+    at = "" if moment.at is None else f"  {when(moment.at, now, zone)} ({age(moment.at, now)} ago)"
+    number = "?" if moment.number is None else moment.number
+    yield from field("set at", moment.key.checkpoint_id, width, "id")
+    yield from field("step", f"{number} {moment.source or '?'}{at}", width)
+    who = _WORDS[found.by]
+    if found.by == "task" and found.node is not None:
+        yield from field("by", found.node, width, "node")
+    else:
+        yield from field(
+            "by", who if found.node is None else f"{who} ({found.node})", width, "node"
+        )
+    for placed in found.writes:
+        which = "" if len(found.writes) == 1 else f"{placed.node or '?'}  "
+        yield from field(
+            "write", f"{which}{placed.write.idx} of task {placed.write.task_id}", width
+        )
+    if found.remark is not None:
+        yield from field("note", found.remark, width, "dim")
+
+
+def _candidate(placed: Placed) -> dict[str, Any]:
+    write = placed.write
+    return {"node": placed.node, "task_id": write.task_id, "write_idx": write.idx}

@@ -1,0 +1,65 @@
+"""Matching lines as records and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ckpt_cli.core.paths import format_path
+from ckpt_cli.reading.grep import Hit
+from ckpt_cli.render.table import Column
+from ckpt_cli.render.units import iso
+
+_BEFORE, _AFTER = 24, 200
+"""Characters around a match that a table keeps; it cuts them to what fits."""
+
+
+def hit_record(hit: Hit) -> dict[str, Any]:
+    """One matching line of `grep`."""
+    match = hit.match
+    return {
+        "thread_id": hit.key.thread_id,
+        "checkpoint_ns": hit.key.checkpoint_ns,
+        "checkpoint_id": hit.key.checkpoint_id,
+        "ref": hit.ref,
+        "ts": None if hit.at is None else iso(hit.at),
+        "channel": hit.channel,
+        "path": format_path((hit.channel, *match.path)),
+        "line_number": match.number,
+        "line": match.line,
+        "start": match.start,
+        "end": match.end,
+    }
+
+
+def table_record(hit: Hit) -> dict[str, Any]:
+    """The same with the line cut to the surroundings of the match, for a table."""
+    record = hit_record(hit)
+    return {**record, "line": excerpt(hit.match.line, hit.match.start, hit.match.end)}
+
+
+def excerpt(text: str, start: int, end: int) -> str:
+    """The part of a line around a match."""
+    begin = max(start - _BEFORE, 0)
+    stop = min(max(end, start + 1) + _AFTER, begin + 4 * _AFTER)
+    blank = text.find(" ", begin, start)
+    if begin and blank >= 0:
+        begin = blank + 1
+    return ("…" if begin else "") + text[begin:stop].strip() + ("…" if stop < len(text) else "")
+
+
+def hit_columns() -> Sequence[Column]:
+    """The columns of `grep`; a table shows short refs, TSV whole ids."""
+    return [
+        Column("THREAD", "thread_id", style="head"),
+        Column("CHECKPOINT", "checkpoint_id", table=False),
+        Column("REF", "ref", style="id"),
+        Column("NAMESPACE", "checkpoint_ns", cut=True, style="dim"),
+        Column("PATH", "path", style="node"),
+        Column("LINE", "line", cut=True),
+        Column("CHANNEL", "channel", table=False),
+        Column("LINE_NUMBER", "line_number", table=False),
+        Column("START", "start", table=False),
+        Column("END", "end", table=False),
+        Column("TIME", "ts", table=False),
+    ]

@@ -1,0 +1,112 @@
+# Bash completion of ckpt. Made by completions/generate.py.
+
+_ckpt() {
+    local cur word want= cmd= thread= store= config= ns= kind= place=0 line cut
+    local -a words before
+    COMPREPLY=()
+    # COMP_WORDS breaks words at '@' and ':', which thread ids have.
+    line=${COMP_LINE:0:COMP_POINT}
+    read -ra words <<< "$line"
+    [[ $line == *[[:space:]] ]] && words+=("")
+    cur=${words[${#words[@]}-1]}
+    before=("${words[@]:1:${#words[@]}-2}")
+    for word in "${before[@]}"; do
+        if [[ -n $want ]]; then
+            case $want in
+                -s|--store) store=$word ;;
+                --config) config=$word ;;
+                --ns) ns=$word ;;
+            esac
+            want=
+        elif [[ $word == -* ]]; then
+            case "$cmd $word" in
+                *" --store="*) store=${word#*=} ;;
+                *" --config="*) config=${word#*=} ;;
+                *" --ns="*) ns=${word#*=} ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --older-than"|*" --last"|*" --threads"|*" --jobs"|*" --lines"|*" --interval"|*" --by"|*" --top") want=$word ;;
+            esac
+        elif [[ -z $cmd ]]; then
+            cmd=$word
+        elif [[ $cmd == threads ]]; then
+            cmd="threads $word"
+        else
+            [[ $place == 0 ]] && thread=$word
+            place=$((place + 1))
+        fi
+    done
+    if [[ -n $want ]]; then
+        case $want in
+            -s) kind="store" ;;
+            --store) kind="store" ;;
+            --config) kind="file" ;;
+            -o) kind="words:auto table json ndjson tsv" ;;
+            --output) kind="words:auto table json ndjson tsv" ;;
+            --color) kind="words:auto always never" ;;
+            --sort) kind="words:last first id checkpoints namespaces step bytes" ;;
+            --status) kind="words:interrupted error pending done unknown empty" ;;
+            --at) kind="ref" ;;
+            --ns) kind="ns" ;;
+            --channel) kind="channel" ;;
+            --threads) kind="thread" ;;
+            --by) kind="words:thread channel ns type table" ;;
+        esac
+    elif [[ $cur == -* ]]; then
+        case $cmd in
+            "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --exit-code" ;;
+            show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --ascii" ;;
+            history) kind="words:--ns --all-ns -n --limit" ;;
+            diff) kind="words:--ns --channel --stat --exit-code" ;;
+            interrupts) kind="words:--older-than --exit-code" ;;
+            messages) kind="words:--at --ns --channel --last --full --stat" ;;
+            grep) kind="words:-i --ignore-case -F --fixed-strings --threads --channel --ns --head-only -n --limit --jobs" ;;
+            blame) kind="words:--at --ns" ;;
+            tail) kind="words:-n --lines --ns --all-ns --interval" ;;
+            du) kind="words:--by --top" ;;
+        esac
+        kind="${kind:-words:} -s --store --config -o --output --color --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
+    elif [[ -z $cmd ]]; then
+        kind="words:threads show history diff interrupts messages grep blame tail du stores demo"
+    else
+        case "$cmd:$place" in
+            "threads:0") kind="words:list show" ;;
+            "threads show:0") kind=thread ;;
+            "show:0") kind=target ;;
+            "history:0") kind=thread ;;
+            "diff:0") kind=target ;;
+            "diff:1") kind=ref ;;
+            "diff:2") kind=ref ;;
+            "interrupts:0") kind=thread ;;
+            "messages:0") kind=target ;;
+            "blame:0") kind=target ;;
+            "blame:1") kind=channel ;;
+            "tail:0") kind=thread ;;
+            "du:0") kind=thread ;;
+            "demo:0") kind=file ;;
+        esac
+    fi
+    case $kind in
+        "") return ;;
+        file)
+            compopt -o filenames 2>/dev/null
+            while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -f -- "$cur")
+            return ;;
+        words:*)
+            while IFS= read -r word; do COMPREPLY+=("$word"); done \
+                < <(compgen -W "${kind#words:}" -- "$cur") ;;
+        *)
+            while IFS=$'\t' read -r word _; do
+                printf -v word %q "$word"
+                COMPREPLY+=("$word")
+            done < <("${words[0]/#\~/$HOME}" _complete "$kind" "${cur//\\/}" "$store" "$config" \
+                "${thread//\\/}" "$ns" 2>/dev/null)
+            if [[ $kind == store ]]; then
+                compopt -o filenames 2>/dev/null
+                while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen -f -- "$cur")
+            fi ;;
+    esac
+    # Readline replaces only what follows the last of its word breaks.
+    cut=${cur%"${cur##*[$COMP_WORDBREAKS]}"}
+    if [[ -n $cut ]]; then COMPREPLY=("${COMPREPLY[@]#"$cut"}"); fi
+}
+
+complete -F _ckpt ckpt

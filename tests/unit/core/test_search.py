@@ -1,0 +1,135 @@
+"""Finding text in values, and telling each line once on a branch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.errors import UsageError
+from ckpt_cli.core.inside import inside
+from ckpt_cli.core.paths import format_path, select
+from ckpt_cli.core.search import Known, Match, compile_pattern, is_unread, search, unseen
+from tests.unit.codec.strategies import values
+
+ANY = compile_pattern("", fixed=False, ignore_case=False)
+
+
+def found(value: Value, pattern: str, **options: bool) -> list[tuple[str, str]]:
+    find = compile_pattern(pattern, **{"fixed": False, "ignore_case": False, **options})
+    return [(format_path(match.path), match.line) for match in search(value, find)]
+
+
+def test_lines_are_found_at_any_depth_in_order() -> None:
+    value: Value = {
+        "a": ["x one", {"b": Tagged("m.C", {"c": "two\none more"})}],
+        "n": 41,
+        "when": Tagged("datetime.datetime", "2026-04-01"),
+        "cut": Cut(["one"], 99, "long"),
+    }
+    assert found(value, "one") == [
+        ("a[0]", "x one"),
+        ("a[1].b.c", "one more"),
+        ("cut[0]", "one"),
+    ]
+    assert found(value, "^4") == [("n", "41")]
+    assert found(value, "2026") == [("when", "2026-04-01")]
+
+
+def test_patterns_may_be_plain_and_without_case() -> None:
+    assert found("a.b", "a.b", fixed=True) == [(".", "a.b")]
+    assert found("axb", "a.b", fixed=True) == []
+    assert found("AXB", "a.b", ignore_case=True) == [(".", "AXB")]
+
+
+def test_keys_and_what_has_no_text_are_not_searched() -> None:
+    opaque = Opaque("pickle", 4, "ab", "pickle")
+    assert found({"pickle": [b"pickle", None, opaque]}, "pickle") == []
+    assert is_unread(opaque)
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "*", "(?P<n"])
+def test_a_pattern_that_cannot_be_read_is_refused(pattern: str) -> None:
+    with pytest.raises(UsageError):
+        compile_pattern(pattern, fixed=False, ignore_case=False)
+
+
+def test_a_deep_value_is_searched_without_recursion() -> None:
+    value: Value = "needle"
+    for _ in range(5000):
+        value = [value]
+    assert len(found(value, "needle")) == 1
+
+
+@given(values)
+def test_every_match_is_where_its_path_says(value: Any) -> None:
+    for match in search(value, ANY):
+        assert 0 <= match.start <= match.end <= len(match.line)
+        # A key that is neither text nor a number stands in the path as text.
+        if _reachable(value, match.path):
+            held = select(value, match.path)[0].value
+            while isinstance(held, Tagged | Cut):
+                held = held.payload if isinstance(held, Tagged) else held.kept
+            assert not isinstance(held, str) or match.line == held.split("\n")[match.number - 1]
+
+
+def _reachable(value: Value, steps: tuple[Any, ...]) -> bool:
+    for step in steps:
+        held = inside(value)
+        if isinstance(held, dict):
+            if step not in held:
+                return False
+            value = held[step]
+        elif isinstance(held, list):
+            value = held[step]
+    return True
+
+
+def message(ident: str, content: str) -> Value:
+    return {"role": "user", "id": ident, "content": content}
+
+
+def matches(value: Value) -> list[Match]:
+    return [one for one in search(value, ANY) if one.path[-1:] not in [("id",), ("role",)]]
+
+
+def told(*states: Value) -> list[list[str]]:
+    """What is told of states that follow each other."""
+    known: Known = {}
+    lines: list[list[str]] = []
+    for state in states:
+        fresh, known = unseen("c", matches(state), known)
+        lines.append([match.line for match in fresh])
+    return lines
+
+
+def test_a_message_that_stays_is_told_once_wherever_it_stands() -> None:
+    one, two, three = message("1", "a"), message("2", "b"), message("3", "a")
+    assert told([one], [one, two], [two, three], [one, two]) == [["a"], ["b"], ["a"], []]
+
+
+def test_equal_items_of_a_list_are_counted() -> None:
+    assert told(["x"], ["x", "x"], ["y", "x", "x"], ["x"]) == [["x"], ["x"], ["y"], []]
+
+
+def test_of_a_text_that_grows_only_new_lines_are_told() -> None:
+    assert told("a\nb", "a\nb\nc", "a\nB\nc") == [["a", "b"], ["c"], ["B"]]
+
+
+def test_a_branch_does_not_know_what_another_one_told() -> None:
+    _, known = unseen("c", matches(["x"]), {})
+    left, _ = unseen("c", matches(["x", "y"]), known)
+    right, _ = unseen("c", matches(["x", "y"]), known)
+    assert [one.line for one in left] == [one.line for one in right] == ["y"]
+
+
+@given(st.lists(st.lists(st.sampled_from("abc"), max_size=5), max_size=5))
+def test_nothing_is_told_twice_and_nothing_is_left_out(states: list[list[str]]) -> None:
+    lines = told(*[list[Value](state) for state in states])
+    everything = [line for one in lines for line in one]
+    for letter in "abc":
+        most = max((state.count(letter) for state in states), default=0)
+        assert everything.count(letter) == most
