@@ -232,12 +232,12 @@ def postgres_database(server: Server, options: str = "") -> Iterator[str]:
     import psycopg
 
     name = f"ckpt_test_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(server.url, autocommit=True) as admin:
+    with psycopg.connect(server.url, autocommit=True, connect_timeout=10) as admin:
         admin.execute(
             f'CREATE DATABASE "{name}" TEMPLATE template0 STRATEGY file_copy {options}'.encode()
         )
     try:
         yield server.at(name)
     finally:
-        with psycopg.connect(server.url, autocommit=True) as admin:
+        with psycopg.connect(server.url, autocommit=True, connect_timeout=10) as admin:
             admin.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())

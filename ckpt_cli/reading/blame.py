@@ -63,7 +63,8 @@ def blame(target: Target, path: str) -> Blame:
     setter = reader.moment(target.checkpoint_ns, first)
     parent = setter.checkpoint.parent_checkpoint_id
     if parent is None or not is_complete:
-        remark = None if parent is None else "its parent is not stored: set here, or before"
+        is_first = parent is None and setter.source != "loop"
+        remark = None if is_first else "its parent is not stored: set here, or before"
         return _without_parent(where, value, setter, remark)
     return _written(where, value, setter, reader.moment(target.checkpoint_ns, parent))
 

@@ -37,6 +37,10 @@ class Bench(Protocol):
         """The official saver of the layout, ready to use."""
         ...
 
+    def forget(self, saver: Any, thread_id: str) -> None:
+        """Remove a thread."""
+        ...
+
     def fingerprint(self) -> object:
         """Equal before and after as long as nothing in the store changed."""
         ...
@@ -71,6 +75,9 @@ class SqliteBench:
             saver.setup()
             yield saver
 
+    def forget(self, saver: Any, thread_id: str) -> None:
+        saver.delete_thread(thread_id)
+
     def fingerprint(self) -> object:
         return self.path.read_bytes()
 
@@ -104,6 +111,12 @@ class PostgresBench:
         with PostgresSaver.from_conn_string(self._url) as saver:
             saver.setup()
             yield saver
+
+    def forget(self, saver: Any, thread_id: str) -> None:
+        # The shallow saver has no `delete_thread`.
+        with saver._cursor() as cursor:
+            for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes"):
+                cursor.execute(f"DELETE FROM {table} WHERE thread_id = %s", [thread_id])
 
     def fingerprint(self) -> object:
         names = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations")

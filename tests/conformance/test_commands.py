@@ -261,7 +261,7 @@ def test_grep_finds_each_message_once_on_each_branch_where_it_first_stood(
         before = known[one["parent_checkpoint_id"]]
         known[one["checkpoint_id"]] = before | here
         want += [(one["checkpoint_id"], content) for _, content in here - before]
-    assert want
+    assert want or not filled.bench.has_history
     words = ("grep", ".", "--threads", thread_id, "--channel", "messages", "-o", "json")
     contents = [one for one in run(filled, *words).json if one["path"].endswith("].content")]
     assert sorted((one["checkpoint_id"], one["line"]) for one in contents) == sorted(want)
@@ -295,6 +295,12 @@ BLAMED = [
 @pytest.mark.parametrize("thread_id", BLAMED)
 def test_blame_names_the_step_and_the_node_that_wrote(filled: Filled, thread_id: str) -> None:
     history = {one["checkpoint_id"]: one for one in rows(filled, thread_id)}
+    if not keeps_history(filled):
+        for name in next(iter(history.values()))["values"]:
+            found = run(filled, "blame", thread_id, name, "-o", "json").json
+            assert found["by"] in {"unknown", "caller"}
+            assert found["checkpoint_id"] in history
+        return
     checked = 0
     for child in history.values():
         parent = history.get(child["parent_checkpoint_id"] or "")

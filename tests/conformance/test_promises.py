@@ -111,7 +111,8 @@ def test_more_ids_than_one_query_can_hold_are_answered(store: Store, filled: Fil
     asked = [*ids, *(f"{one[:-1]}{n:04}" for one in ids for n in range(300))]
     assert list(store.checkpoints(THREAD, checkpoint_ids=asked)) == every
     writes = list(store.writes(THREAD, checkpoint_ids=asked))
-    assert writes == list(store.writes(THREAD))
+    # A layout without history may still hold writes of a checkpoint that is gone.
+    assert writes == [one for one in store.writes(THREAD) if one.key.checkpoint_id in ids]
 
 
 def test_bodies_and_metadata_are_read_only_where_asked_for(store: Store) -> None:
@@ -248,7 +249,7 @@ def test_answers_are_of_one_moment_until_refresh(filled: Filled) -> None:
                 opened.refresh()
                 assert opened.thread(new) is not None
             finally:
-                saver.delete_thread(new)
+                filled.bench.forget(saver, new)
         opened.refresh()
         assert opened.thread(new) is None
 
@@ -259,12 +260,13 @@ def test_a_timeline_has_the_states_of_every_checkpoint(store: Store, filled: Fil
         for ns in truth["history"]:
             points = {one.checkpoint.key.checkpoint_id: one.values for one in Timeline(reader, ns)}
             assert list(points) == [one.key.checkpoint_id for one in reversed(reader.index(ns))]
-            for moment in reader.moments(ns):
+            for moment in reader.moments(ns, state=True):
                 state = reader.state(moment)
                 told = {
                     name: value
                     for name, value in state.values.items()
                     if not state.rebuilt.get(name, "").startswith("with the caller's")
+                    and (filled.bench.has_history or name not in state.rebuilt)
                 }
                 got = points[moment.key.checkpoint_id]
                 assert {name: to_json(got[name]) for name in told} == {
