@@ -1,13 +1,15 @@
-"""Puts a dump of `fixtures/make/postgres.py` into an empty PostgreSQL database."""
+"""Puts the PostgreSQL stores of the fixtures into an empty database."""
 
 from __future__ import annotations
 
 import gzip
+import json
+from base64 import b64decode
 from pathlib import Path
 
 
 def restore(dump: Path, url: str) -> None:
-    """Run the statements of a dump; each COPY is followed by its rows."""
+    """A dump of `fixtures/make/postgres.py`: statements, each COPY with its rows after it."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
@@ -27,4 +29,23 @@ def restore(dump: Path, url: str) -> None:
                     if row == b"\\.\n":
                         break
                     copy.write(row)
+        connection.execute("ANALYZE")
+
+
+def restore_rows(dump: Path, url: str) -> None:
+    """The same for a dump of `fixtures/make/js`: statements and rows as JSON lines."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        for line in gzip.decompress(dump.read_bytes()).splitlines():
+            entry = json.loads(line)
+            if "sql" in entry:
+                connection.execute(entry["sql"].encode())
+                continue
+            row = dict(entry["row"])
+            if row.get("blob") is not None:
+                row["blob"] = b64decode(row["blob"])
+            marks = ", ".join(["%s"] * len(row))
+            insert = f"INSERT INTO {entry['table']} ({', '.join(row)}) VALUES ({marks})"
+            connection.execute(insert.encode(), list(row.values()))
         connection.execute("ANALYZE")

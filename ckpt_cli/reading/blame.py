@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import UsageError
-from ckpt_backends.model import Checkpoint
+from ckpt_backends.model import Capability, Checkpoint
 from ckpt_cli.core import origin
 from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.equality import same
@@ -63,7 +63,11 @@ def blame(target: Target, path: str) -> Blame:
     setter = reader.moment(target.checkpoint_ns, first)
     parent = setter.checkpoint.parent_checkpoint_id
     if parent is None or not is_complete:
-        is_first = parent is None and setter.source != "loop"
+        is_first = (
+            parent is None
+            and setter.source != "loop"  # its parent was pruned
+            and Capability.HISTORY in reader.store.describe().capabilities
+        )
         remark = None if is_first else "its parent is not stored: set here, or before"
         return _without_parent(where, value, setter, remark)
     return _written(where, value, setter, reader.moment(target.checkpoint_ns, parent))

@@ -14,7 +14,7 @@ import pytest
 from ckpt_backends.registry import open_store
 from tests.conformance.conftest import Filled
 from tests.conformance.truth import Known, check_thread
-from tests.restore import restore
+from tests.restore import restore, restore_rows
 from tests.support import FIXTURES, copy_store
 
 NEVER_RAN = {
@@ -111,6 +111,17 @@ def test_a_postgres_store_of_an_older_era_reads_as_its_library_read_it(
     truth = json.loads(gzip.decompress((folder / "truth.json.gz").read_bytes()))
     restore(folder / "store.sql.gz", postgres_url)
     check_store(postgres_url, truth, KNOWN_ON_POSTGRES[name])
+
+
+@pytest.mark.parametrize("era", ["js-0.2.74", "js-1.7.3"])
+def test_a_postgres_store_of_javascript_reads_as_its_library_read_it(
+    era: str, postgres_url: str
+) -> None:
+    truth = json.loads((FIXTURES / era / "postgres.truth.json").read_text("utf-8"))
+    restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
+    with open_store(postgres_url) as store:
+        assert "LangGraph.js" in store.describe().saver
+    check_store(postgres_url, truth, KNOWN[era])
 
 
 def check_store(url: str, truth: Mapping[str, Any], known: Known) -> None:
