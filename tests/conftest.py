@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import servers
 from tests.support import SAMPLE, copy_store
 
 
@@ -34,3 +35,35 @@ def clean_environment(
 def sample(tmp_path: Path) -> Path:
     """A private copy of the sample store."""
     return copy_store(SAMPLE, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[servers.Server]:
+    """A PostgreSQL for the whole run, started when the first test asks for it."""
+    try:
+        server = servers.start_postgres()
+    except servers.Unavailable as error:
+        if "postgres" in servers.REQUIRED:
+            pytest.fail(str(error))
+        MISSING.append(str(error))
+        pytest.skip(str(error))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: servers.Server) -> Iterator[str]:
+    """A new, empty database."""
+    with servers.postgres_database(postgres_server) as url:
+        yield url
+
+
+MISSING: list[str] = []
+"""Servers that could not be had, with the command that installs them."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for kind, what in servers.USED.items():
+        terminalreporter.write_line(f"server {kind}: {what}")
+    for text in MISSING:
+        terminalreporter.write_line(f"not tested, {text}", yellow=True)

@@ -7,6 +7,7 @@ unless the field says otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Flag, StrEnum, auto
@@ -22,6 +23,27 @@ class TypedBytes:
     type: str
     """The serializer's tag: `msgpack`, `json`, `bytes`, `null`, `empty`, `pickle`, `X+aes`, ..."""
     data: bytes
+
+
+_CONTROL = ("__", "branch:", "join:", "start:")
+USERS = frozenset({"__start__", "__root__", "__previous__", "__end__"})
+"""Channels with a name like LangGraph's own, that hold what an application passed or returned."""
+
+
+def is_control(channel: str) -> bool:
+    """Whether a channel holds what LangGraph works with, rather than what an application stores."""
+    return channel.startswith(_CONTROL) and channel not in USERS
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A channel's value that its layout keeps apart from the checkpoint body."""
+
+    type: str
+    """The serializer's tag; never `empty`, which stands for a channel without a value."""
+    size: int
+    """Length of the stored value in bytes."""
+    value: TypedBytes | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,7 +72,10 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class ThreadSize:
-    """Bytes that a thread's values take, from stored lengths; no value is read for it."""
+    """Bytes that a thread's values take, from stored lengths; no value is read for it.
+
+    What an engine keeps compressed, such as PostgreSQL's JSONB, counts as it is kept.
+    """
 
     checkpoints: int
     writes: int
@@ -84,6 +109,11 @@ class Checkpoint:
     body: TypedBytes | None = None
     """The checkpoint dict: `v`, `ts`, `channel_values`, `channel_versions`, `versions_seen`, ..."""
     metadata: TypedBytes | None = None
+    blobs: Mapping[str, Blob] | None = None
+    """By channel, the values kept apart from the body; each wins over one inside the body.
+
+    None where the body was not read, and in layouts that keep all values in it.
+    """
 
 
 @dataclass(frozen=True, slots=True)

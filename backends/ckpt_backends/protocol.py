@@ -66,12 +66,17 @@ class Store(Protocol):
         checkpoint_ids: Collection[str] | None = None,
         body: bool = False,
         metadata: bool = False,
+        values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
         """The checkpoints of a thread, newest id first within each namespace.
 
         All namespaces, one after the other, unless `checkpoint_ns` names one. With
         `checkpoint_ids` only those; ids that are not there are left out. Bodies and metadata
         are read only where asked for.
+
+        Where values are kept apart from bodies, each body comes with the type and size of all
+        of them, and with LangGraph's own (`model.is_control`). `values` tells whether the others
+        are read too, or names the channels whose values are.
         """
         ...
 

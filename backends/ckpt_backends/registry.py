@@ -9,7 +9,11 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.protocol import Backend, Store
 from ckpt_backends.url import StoreUrl, parse_url
 
-BUNDLED = {"sqlite": "ckpt_backends.sqlite:SqliteBackend"}
+BUNDLED = {
+    "sqlite": "ckpt_backends.sqlite:SqliteBackend",
+    "postgresql": "ckpt_backends.postgres:PostgresBackend",
+    "postgres": "ckpt_backends.postgres:PostgresBackend",
+}
 """URL scheme to the backend that serves it. A bundled name wins over an installed one."""
 
 ENTRY_POINTS = "ckpt.backends"

@@ -5,14 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 from ckpt_backends.errors import UsageError
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
-_PLAIN = re.compile(r"[\w.-]*", re.ASCII)
-_PRINTABLE_PARAMS = frozenset({"layout", "copy"})
+_PRINTABLE_PARAMS = frozenset(
+    {"layout", "copy", "schema"}
+    | {"host", "hostaddr", "port", "user", "dbname"}
+    | {"sslmode", "target_session_attrs", "connect_timeout"}
+)
 """Query parameters whose values are shown. All others may hold a secret and are masked."""
+_PLAIN = re.compile(r"[\w.,%+-]*", re.ASCII)
+_NAME = re.compile(r"\w+", re.ASCII)
+_HOSTS = re.compile(r"(\[[^\]@]*\]|[^:@\[\]]*)(:\d*)?", re.ASCII)
+"""One of the hosts of an authority, with its port."""
+MASK = "***"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -34,27 +42,90 @@ class StoreUrl:
         return f"StoreUrl({str(self)!r})"
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class UrlParts:
+    """The parts of a URL as written, percent signs and all. They may hold secrets."""
+
+    scheme: str
+    user: str | None
+    password: str | None
+    hosts: str
+    """With their ports, separated by commas."""
+    path: str
+    """With its leading slash."""
+    query: tuple[tuple[str, str], ...]
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether no part of a password can have ended up in another part."""
+        if not self.hosts:
+            return True
+        return (
+            all(map(_HOSTS.fullmatch, self.hosts.split(",")))
+            and "@" not in self.path
+            and all(_NAME.fullmatch(name) for name, _ in self.query)
+        )
+
+
+def split_url(text: str) -> UrlParts:
+    """Take a URL apart. A password may hold any character, the last `@` is what ends it."""
+    scheme, _, rest = text.partition("://")
+    user = password = None
+    if end := _end_of_user(rest):
+        user, colon, secret = rest[: end - 1].partition(":")
+        password = secret if colon else None
+        rest = rest[end:]
+    rest, _, query = rest.partition("?")
+    hosts, slash, path = rest.partition("#")[0].partition("/")
+    pairs = (pair.partition("=") for pair in query.split("&") if pair)
+    return UrlParts(
+        scheme.lower(), user, password, hosts, slash + path, tuple((k, v) for k, _, v in pairs)
+    )
+
+
+def _end_of_user(rest: str) -> int:
+    """Where the host begins; 0 if no user is named."""
+    before, _, query = rest.partition("?")
+    authority = before.partition("/")[0]
+    if "@" in before:
+        end = before.rindex("@") + 1
+        return end if "@" in authority or ":" in authority else 0
+    if "@" in query and ":" in authority and not _is_plain(authority, query):
+        return rest.rindex("@") + 1
+    return 0
+
+
+def _is_plain(authority: str, query: str) -> bool:
+    """Whether it reads as `host:port?name=value`, so that an @ is part of a value."""
+    first = query.partition("@")[0]
+    return (
+        all(map(_HOSTS.fullmatch, authority.split(",")))
+        and _NAME.fullmatch(first.partition("=")[0]) is not None
+        and "=" in first
+    )
+
+
 def parse_url(text: str) -> StoreUrl:
     """A path to a SQLite file, or a URL such as `sqlite:///relative.db` or `sqlite:////abs.db`.
 
-    Raises `UsageError` for an empty text.
+    Raises `UsageError` for an empty text, and for one that cannot be a URL.
     """
     if not text:
         raise UsageError("the store's name is empty", hint="give a file or URL: -s agent.db")
     if _SCHEME.match(text) is None:
         return StoreUrl("sqlite", text, raw=text)
-    if "\0" in text:
+    if "\0" in unquote(text):
         raise UsageError("the store's name holds a NUL character")
-    try:
-        parts = urlsplit(text)
-    except ValueError as error:
-        raise UsageError(f"'{printable(text)}' is not a URL: {error}") from None
-    if "\0" in unquote(parts.path):
-        raise UsageError("the store's name holds a NUL character")
+    parts = split_url(text)
+    if not parts.is_clear:
+        raise UsageError(
+            f"cannot tell the parts of the URL '{printable(text)}' apart",
+            hint="in its user and password, write / as %2F, @ as %40, : as %3A, % as %25",
+        )
     return StoreUrl(
-        scheme=parts.scheme.lower(),
-        path=unquote((parts.netloc + parts.path).removeprefix("/")),
-        params=dict(parse_qsl(parts.query, keep_blank_values=True)),
+        scheme=parts.scheme,
+        path=unquote((parts.hosts + parts.path).removeprefix("/")),
+        params={unquote(name): unquote(value) for name, value in parts.query},
         raw=text,
     )
 
@@ -67,17 +138,31 @@ def printable(text: str) -> str:
     """
     if _SCHEME.match(text) is None:
         return text
-    scheme, _, rest = text.partition("://")
-    before, _, query = rest.partition("?")
-    if "@" in query:  # of a password
-        before, query = rest, ""
-    user, at, place = before.rpartition("@")
-    if at:
-        name, colon, _ = user.partition(":")
-        place = f"{name}{':***' if colon else ''}@{place}"
-    place = place.partition("?")[0].partition("#")[0]
+    parts = split_url(text)
+    if not parts.is_clear:
+        return f"{parts.scheme}://{MASK}"
+    user = "" if parts.user is None else parts.user
+    if parts.password is not None:
+        user += f":{MASK}"
     shown = [
-        f"{key}={value if key in _PRINTABLE_PARAMS and _PLAIN.fullmatch(value) else '***'}"
-        for key, value in parse_qsl(query, keep_blank_values=True)
+        f"{name}={value if name in _PRINTABLE_PARAMS and _PLAIN.fullmatch(value) else MASK}"
+        for name, value in parts.query
+        if _NAME.fullmatch(name)
     ]
-    return f"{scheme}://{place}" + (f"?{'&'.join(shown)}" if shown else "")
+    return (
+        f"{parts.scheme}://{user}{'' if parts.user is None else '@'}{parts.hosts}{parts.path}"
+        + (f"?{'&'.join(shown)}" if shown else "")
+    )
+
+
+def secrets(url: StoreUrl) -> set[str]:
+    """Texts of a URL that no message may show, as written and as meant."""
+    parts = split_url(url.raw)
+    found = {parts.password or ""}
+    found |= {value for name, value in parts.query if name not in _PRINTABLE_PARAMS}
+    found |= {value for name, value in url.params.items() if name not in _PRINTABLE_PARAMS}
+    return {one for text in found for one in (text, unquote(text)) if len(one) >= _TELLING}
+
+
+_TELLING = 4
+"""A shorter text says nothing, and is part of many words."""

@@ -156,6 +156,7 @@ class Attribution:
     def _readers_of(self, channel: str) -> Nodes:
         paths = map(_path_of, self._unclaimed.values())
         ran = {node for path in paths if (node := task_ids.running_node(path)) is not None}
+        ran -= {named_node(name) for name in self._chosen}  # the caller made these run
         if channel == START:
             ran = ran or set(self._proven(channel, {START}, {}))
         else:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ckpt_backends.codec import UNDEFINED, decode, decode_checkpoint
-from ckpt_backends.codec.values import Opaque, Value
-from ckpt_backends.model import Checkpoint
+from ckpt_backends.codec.values import Cut, Opaque, Value
+from ckpt_backends.model import Blob, Checkpoint, TypedBytes
 
 Version = str | int | float
 """A channel version: padded text by Python savers, a number by LangGraph.js."""
@@ -23,7 +24,8 @@ class Body:
     values: Mapping[str, Value]
     """Stored channel values, control channels included, delta snapshots still wrapped.
 
-    A channel that holds JavaScript's `undefined` has none.
+    One that is kept apart and was not read is a `Cut` of nothing. A channel that holds
+    JavaScript's `undefined` has none.
     """
     versions: Mapping[str, Version]
     seen: Mapping[str, Mapping[str, Version]]
@@ -53,19 +55,19 @@ def read_body(checkpoint: Checkpoint) -> Body:
     problem = raw if isinstance(raw, Opaque) else None
     fields = raw if isinstance(raw, dict) else {}
     v, ts = fields.get("v"), fields.get("ts")
+    values, sends = _text_keys(fields.get("channel_values")), fields.get("pending_sends")
+    if checkpoint.blobs is not None:
+        values |= {name: _blob_value(blob) for name, blob in checkpoint.blobs.items()}
+        sends = _sends_apart(sends)
     return Body(
         v=v if isinstance(v, int) else 0,
         ts=ts if isinstance(ts, str) else None,
-        values={
-            channel: value
-            for channel, value in _text_keys(fields.get("channel_values")).items()
-            if value != UNDEFINED
-        },
+        values={channel: value for channel, value in values.items() if value != UNDEFINED},
         versions=_versions(fields.get("channel_versions")),
         seen={
             node: _versions(seen) for node, seen in _text_keys(fields.get("versions_seen")).items()
         },
-        pending_sends=fields.get("pending_sends"),
+        pending_sends=sends,
         problem=problem,
     )
 
@@ -87,6 +89,25 @@ def source_from(metadata: Mapping[str, Value]) -> str | None:
     """`metadata.source`: input, loop, update or fork."""
     source = metadata.get("source")
     return source if isinstance(source, str) else None
+
+
+def _blob_value(blob: Blob) -> Value:
+    return Cut(None, blob.size, "not read") if blob.value is None else decode(blob.value)
+
+
+def _sends_apart(sends: Value) -> Value:
+    """Inline Sends of layouts that keep values apart.
+
+    PostgreSQL savers up to 1.0.4 store them as `[type, base64]`; later ones store an empty list,
+    and find the Sends among the parent's writes.
+    """
+    match sends:
+        case [str(tag), str(text)]:
+            try:
+                return decode(TypedBytes(tag, b64decode(text)))
+            except ValueError:
+                return sends
+    return sends or None
 
 
 def _text_keys(value: Value) -> dict[str, Value]:

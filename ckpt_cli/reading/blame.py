@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import UsageError
-from ckpt_backends.model import Checkpoint
+from ckpt_backends.model import Capability, Checkpoint
 from ckpt_cli.core import origin
 from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.equality import same
@@ -52,8 +52,9 @@ def blame(target: Target, path: str) -> Blame:
         raise UsageError(
             f"'{path}' names no single value", hint="write it as messages[-1].content or plan"
         )
-    moment = reader.moment(target.checkpoint_ns, target.checkpoint_id)
-    values = reader.state(moment, [steps[0]]).values
+    channels = [steps[0]]
+    moment = reader.moment(target.checkpoint_ns, target.checkpoint_id, state=channels)
+    values = reader.state(moment, channels).values
     (found,) = select(cast("dict[Value, Value]", dict(values)), steps)
     where, value = origin.place_of(values, found.path), found.value
     if own := _by_caller(moment, where, value):
@@ -62,7 +63,12 @@ def blame(target: Target, path: str) -> Blame:
     setter = reader.moment(target.checkpoint_ns, first)
     parent = setter.checkpoint.parent_checkpoint_id
     if parent is None or not is_complete:
-        remark = None if parent is None else "its parent is not stored: set here, or before"
+        is_first = (
+            parent is None
+            and setter.source != "loop"  # its parent was pruned
+            and Capability.HISTORY in reader.store.describe().capabilities
+        )
+        remark = None if is_first else "its parent is not stored: set here, or before"
         return _without_parent(where, value, setter, remark)
     return _written(where, value, setter, reader.moment(target.checkpoint_ns, parent))
 
@@ -89,7 +95,7 @@ def _first(target: Target, where: Place, value: Value) -> tuple[str, bool]:
     """
     chain = ancestry(target.reader, target.checkpoint_ns, target.checkpoint_id)
     first, version = chain[0], None
-    for checkpoint in _bodies(target, chain):
+    for checkpoint in _bodies(target, chain, where.channel):
         body = read_body(checkpoint)
         channel = where.channel
         here = body.versions.get(channel)
@@ -109,7 +115,7 @@ def _first_rebuilt(
 ) -> tuple[str, bool]:
     """The same for a channel that is not stored everywhere, with each state made once."""
     first: str | None = None
-    for point in Timeline(target.reader, target.checkpoint_ns, set(chain)):
+    for point in Timeline(target.reader, target.checkpoint_ns, set(chain), [where.channel]):
         if first is not None and where.channel not in point.changed:
             continue
         found, there = origin.find_again(point.values, where)
@@ -121,13 +127,14 @@ def _first_rebuilt(
     return first, first != chain[-1]
 
 
-def _bodies(target: Target, chain: Sequence[str]) -> Iterator[Checkpoint]:
+def _bodies(target: Target, chain: Sequence[str], channel: str) -> Iterator[Checkpoint]:
     for checkpoint_id in chain:
         yield from target.reader.store.checkpoints(
             target.reader.thread_id,
             checkpoint_ns=target.checkpoint_ns,
             checkpoint_ids=[checkpoint_id],
             body=True,
+            values=[channel],
         )
 
 

@@ -39,7 +39,8 @@ def compare(first: Target, second: Target | None, channels: Collection[str] | No
 def _read(
     target: Target, checkpoint_id: str, channels: Collection[str] | None
 ) -> tuple[Moment, Mapping[str, Value]]:
-    moment = target.reader.moment(target.checkpoint_ns, checkpoint_id)
+    wanted = True if channels is None else channels
+    moment = target.reader.moment(target.checkpoint_ns, checkpoint_id, state=wanted)
     values = target.reader.state(moment, channels).values
     if channels is not None:
         values = {name: value for name, value in values.items() if name in channels}

@@ -72,6 +72,8 @@ def survey(
     tables, namespaces, types = Tally[tuple[str, str]](), Tally[str](), Tally[str]()
     channels = Tally[Channel]()
     bodies = Tally[None]()
+    info = store.describe()
+    has_inline = Capability.INLINE_VALUES in info.capabilities
 
     def threads() -> Iterator[Amount[str]]:
         for thread, used in groupby(store.usage(thread_id), lambda one: one.thread_id):
@@ -81,22 +83,23 @@ def survey(
                 tables.add((one.table, one.column), one.rows, one.bytes)
                 namespaces.add(namespace_kind(one.checkpoint_ns), count, one.bytes)
                 types.add(one.type, count, one.bytes)
-                if _is_body(one):
+                if _is_body(one) and not has_inline:
+                    channels.add(Channel(None, "bookkeeping"), one.rows, one.bytes)
+                elif _is_body(one):
                     bodies.add(None, one.rows, one.bytes)
                 else:
                     channels.add(_channel(one), one.rows, one.bytes)
                 rows, size = rows + count, size + one.bytes
             yield Amount(thread, rows, size)
 
-    info = store.describe()
     largest = rank(threads(), top)
     scanned = None
-    if scan:
+    if scan and has_inline:
         of = next(iter(bodies.amounts()), Amount(None, 0, 0))
         chosen: Iterable[str] = ()
         if thread_id is not None:
             chosen = [thread_id]
-        elif Capability.INLINE_VALUES in info.capabilities:
+        else:
             chosen = _all(store) if whole else [one.key for one in largest.top]
         scanned = _scan(store, watch(chosen), channels, of, None if whole else _QUICK)
     return Survey(

@@ -116,13 +116,13 @@ def _namespace(
     """New hits and unread values of each checkpoint."""
     head = reader.head(ns)
     if wanted.head_only and head is not None:
-        moment = reader.moment(ns, head)
+        moment = reader.moment(ns, head, state=wanted.channels or True)
         values = reader.state(moment, wanted.channels or None).values
         chosen = {name: values[name] for name in _chosen(values, wanted)}
         yield _hits(moment.key, moment.at, chosen, find, {})[:2]
         return
     known: dict[str, Known] = {}
-    for point in Timeline(reader, ns):
+    for point in Timeline(reader, ns, channels=wanted.channels or None):
         chosen = {name: point.values[name] for name in _chosen(point.changed, wanted)}
         key, before = point.checkpoint.key, known.get(point.parent or "", {})
         found, unread, after = _hits(key, _time(point), chosen, find, before)

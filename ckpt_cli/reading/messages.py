@@ -28,7 +28,8 @@ class Conversation:
 def conversation(target: Target, channel: str | None) -> Conversation:
     """The messages of a channel, or of the one that holds them. Raises `NotFound`."""
     reader = target.reader
-    moment = reader.moment(target.checkpoint_ns, target.checkpoint_id)
+    wanted = True if channel is None else [channel]
+    moment = reader.moment(target.checkpoint_ns, target.checkpoint_id, state=wanted)
     state = reader.state(moment, None if channel is None else [channel])
     held = {name: found for name, value in state.values.items() if (found := message_list(value))}
     if channel is None:

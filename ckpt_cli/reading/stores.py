@@ -28,7 +28,8 @@ class Found:
 
 
 def inspect(name: str, url: StoreUrl) -> Found:
-    """Open a store for a moment and ask it what it is."""
+    """Open a store for a moment and ask it what it is. The name may be a URL."""
+    name = printable(name)
     try:
         with open_store(url) as store:
             info = store.describe()

@@ -162,9 +162,16 @@ class ThreadReader:
                 times[one.key.checkpoint_id] = moment_time(one.key.checkpoint_id, read_body(one))
         return times
 
-    def moment(self, checkpoint_ns: str, checkpoint_id: str, *, values: bool = False) -> Moment:
-        """One checkpoint; `values` as in `moments`. Raises `NotFound`."""
-        for found in self.moments(checkpoint_ns, [checkpoint_id], values=values):
+    def moment(
+        self,
+        checkpoint_ns: str,
+        checkpoint_id: str,
+        *,
+        values: bool = False,
+        state: bool | Collection[str] = False,
+    ) -> Moment:
+        """One checkpoint; `values` and `state` as in `moments`. Raises `NotFound`."""
+        for found in self.moments(checkpoint_ns, [checkpoint_id], values=values, state=state):
             return found
         raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
 
@@ -174,10 +181,13 @@ class ThreadReader:
         checkpoint_ids: Collection[str] | None = None,
         *,
         values: bool = False,
+        state: bool | Collection[str] = False,
     ) -> Iterator[Moment]:
         """Checkpoints of a namespace, newest first, a few in memory at a time.
 
         The values of writes are read only for LangGraph's control channels, unless `values`.
+        Likewise, where the layout keeps them apart, the values of channels, unless `state`, which
+        may name some.
         """
         stream = self.store.checkpoints(
             self.thread_id,
@@ -185,6 +195,7 @@ class ThreadReader:
             checkpoint_ids=checkpoint_ids,
             body=True,
             metadata=True,
+            values=state,
         )
         wanted = checkpoint_ids
         if wanted is None:
@@ -244,7 +255,8 @@ class ThreadReader:
     def state(self, moment: Moment, channels: Collection[str] | None = None) -> State:
         """The values at a checkpoint: stored ones, DeltaChannels rebuilt, null task applied.
 
-        With `channels`, only those are rebuilt.
+        With `channels`, only those are rebuilt. The moment was read with its
+        state, or with these channels of it.
         """
         values = dict(state_values(moment.body))
         rebuilt: dict[str, str] = {}
@@ -312,7 +324,7 @@ class ThreadReader:
         batches: dict[str, list[list[Value]]] = {name: [] for name in names}
         seeds: dict[str, Value] = {}
         open_names = set(names)
-        for ancestor in self._ancestors(checkpoint):
+        for ancestor in self._ancestors(checkpoint, names):
             if not open_names:
                 break
             key = ancestor.key
@@ -335,8 +347,8 @@ class ThreadReader:
             writes = [write for batch in reversed(batches[name]) for write in batch]
             yield name, *fold(seeds.get(name), writes)
 
-    def _ancestors(self, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
-        """Parents, nearest first, with bodies; ends where one is gone or comes again."""
+    def _ancestors(self, checkpoint: Checkpoint, names: set[str]) -> Iterator[Checkpoint]:
+        """Parents, nearest first, with the values of some channels; ends where one is gone."""
         ns = checkpoint.key.checkpoint_ns
         parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in self.index(ns)}
         seen = {checkpoint.key.checkpoint_id}
@@ -344,7 +356,7 @@ class ThreadReader:
         while here is not None and here in parents and here not in seen:
             seen.add(here)
             yield from self.store.checkpoints(
-                self.thread_id, checkpoint_ns=ns, checkpoint_ids=[here], body=True
+                self.thread_id, checkpoint_ns=ns, checkpoint_ids=[here], body=True, values=names
             )
             here = parents[here]
 

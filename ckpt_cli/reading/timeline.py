@@ -39,12 +39,18 @@ class Timeline:
     """The states of one namespace, or of some of its checkpoints."""
 
     def __init__(
-        self, reader: ThreadReader, checkpoint_ns: str, ids: Collection[str] | None = None
+        self,
+        reader: ThreadReader,
+        checkpoint_ns: str,
+        ids: Collection[str] | None = None,
+        channels: Collection[str] | None = None,
     ) -> None:
+        """With `channels`, only these are sure to be read."""
         index = reader.index(checkpoint_ns)
         chosen = [one for one in index if ids is None or one.key.checkpoint_id in ids]
         self._reader = reader
         self._ns = checkpoint_ns
+        self._channels = channels
         self._order = [one.key.checkpoint_id for one in reversed(chosen)]
         self._children = Counter(one.parent_checkpoint_id for one in chosen)
         self._versions: dict[str, Mapping[str, Version]] = {}
@@ -78,9 +84,10 @@ class Timeline:
                     checkpoint_ns=self._ns,
                     checkpoint_ids=chunk,
                     body=True,
+                    values=True if self._channels is None else self._channels,
                 )
             )
-            largest = max((len(one.body.data) for one in found if one.body), default=0)
+            largest = max(map(_size, found), default=0)
             yield from reversed(found)
 
     def _rebuilt(
@@ -124,6 +131,12 @@ class Timeline:
         if parent is not None and not self._children[parent]:
             self._versions.pop(parent, None)
             self._values.pop(parent, None)
+
+
+def _size(checkpoint: Checkpoint) -> int:
+    blobs = (checkpoint.blobs or {}).values()
+    read = sum(blob.size for blob in blobs if blob.value is not None)
+    return read + (len(checkpoint.body.data) if checkpoint.body is not None else 0)
 
 
 def ancestry(reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str) -> Sequence[str]:

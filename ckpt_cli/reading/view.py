@@ -31,7 +31,12 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> V
     Raises `NotFound`.
     """
     reader = target.reader
-    moment = reader.moment(target.checkpoint_ns, target.checkpoint_id, values=writes)
+    moment = reader.moment(
+        target.checkpoint_ns,
+        target.checkpoint_id,
+        values=writes,
+        state=True if channels is None else channels,
+    )
     state = reader.state(moment, channels)
     if channels is not None:
         state = State(_chosen(moment, state, channels), state.rebuilt)
@@ -51,9 +56,11 @@ def picked(target: Target, path: str) -> list[Selected]:
     """
     parsed = parse_path(path)
     reader = target.reader
-    moment = reader.moment(target.checkpoint_ns, target.checkpoint_id)
     name = parsed[0] if parsed else None
     channels = [name] if isinstance(name, str) else None
+    moment = reader.moment(
+        target.checkpoint_ns, target.checkpoint_id, state=True if channels is None else channels
+    )
     values = cast("dict[Value, Value]", dict(reader.state(moment, channels).values))
     if isinstance(name, str) and name not in values and name in moment.body.values:
         values[name] = moment.body.values[name]

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
+
+import psycopg
+
+from tests.servers import Server, postgres_database
 
 
 class Bench(Protocol):
     """A place where an official saver can write and `ckpt` can read."""
 
     name: ClassVar[str]
+    server: ClassVar[str | None]
+    """The kind of server that it needs."""
+    has_history: ClassVar[bool]
+    """Whether the layout keeps more than a namespace's newest checkpoint."""
+    refused: ClassVar[frozenset[str]]
+    """Scenarios whose values the saver itself cannot store; their threads end before them."""
+    refusal: ClassVar[type[Exception]]
+    """What the saver raises then."""
 
-    def __init__(self, folder: Path) -> None: ...
+    def __init__(self, folder: Path, server: Server | None) -> None: ...
 
     @property
     def url(self) -> str:
@@ -25,8 +37,16 @@ class Bench(Protocol):
         """The official saver of the layout, ready to use."""
         ...
 
+    def forget(self, saver: Any, thread_id: str) -> None:
+        """Remove a thread."""
+        ...
+
     def fingerprint(self) -> object:
         """Equal before and after as long as nothing in the store changed."""
+        ...
+
+    def close(self) -> None:
+        """Remove what was made."""
         ...
 
 
@@ -34,8 +54,12 @@ class SqliteBench:
     """langgraph-checkpoint-sqlite on a file."""
 
     name: ClassVar[str] = "sqlite"
+    server: ClassVar[str | None] = None
+    has_history: ClassVar[bool] = True
+    refused: ClassVar[frozenset[str]] = frozenset()
+    refusal: ClassVar[type[Exception]] = Exception
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, server: Server | None) -> None:
         self.path = folder / "store.db"
 
     @property
@@ -51,8 +75,82 @@ class SqliteBench:
             saver.setup()
             yield saver
 
+    def forget(self, saver: Any, thread_id: str) -> None:
+        saver.delete_thread(thread_id)
+
     def fingerprint(self) -> object:
         return self.path.read_bytes()
 
+    def close(self) -> None:
+        """The folder is removed by pytest."""
 
-BENCHES: list[type[Bench]] = [SqliteBench]
+
+class PostgresBench:
+    """langgraph-checkpoint-postgres on a database of its own."""
+
+    name: ClassVar[str] = "postgres"
+    server: ClassVar[str | None] = "postgres"
+    has_history: ClassVar[bool] = True
+    refused: ClassVar[frozenset[str]] = frozenset({"zoo-floats", "zoo-text"})
+    """JSONB has no NaN, and no text with a NUL."""
+    refusal: ClassVar[type[Exception]] = psycopg.DataError
+
+    def __init__(self, folder: Path, server: Server | None) -> None:
+        assert server is not None
+        self._stack = ExitStack()
+        self._url = self._stack.enter_context(postgres_database(server))
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.postgres import PostgresSaver
+
+        with PostgresSaver.from_conn_string(self._url) as saver:
+            saver.setup()
+            yield saver
+
+    def forget(self, saver: Any, thread_id: str) -> None:
+        # The shallow saver has no `delete_thread`.
+        with saver._cursor() as cursor:
+            for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes"):
+                cursor.execute(f"DELETE FROM {table} WHERE thread_id = %s", [thread_id])
+
+    def fingerprint(self) -> object:
+        names = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations")
+        with psycopg.connect(self._url) as connection:
+            return [
+                connection.execute(
+                    f"SELECT count(*), md5(string_agg(t::text, '|' ORDER BY t::text)) FROM {name} t"
+                ).fetchone()
+                for name in names
+            ]
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+class ShallowPostgresBench(PostgresBench):
+    """The saver that keeps a namespace's newest checkpoint only."""
+
+    name: ClassVar[str] = "postgres-shallow"
+    has_history: ClassVar[bool] = False
+    refused: ClassVar[frozenset[str]] = frozenset(
+        {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
+        | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely"}
+    )
+    """There is no past to go back to."""
+    refusal: ClassVar[type[Exception]] = StopIteration
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
+
+        with ShallowPostgresSaver.from_conn_string(self._url) as saver:
+            saver.setup()
+            yield saver
+
+
+BENCHES: list[type[Bench]] = [SqliteBench, PostgresBench, ShallowPostgresBench]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -24,28 +26,36 @@ class Filled:
 
 
 @pytest.fixture(scope="session", params=BENCHES, ids=[bench.name for bench in BENCHES])
-def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Filled:
+def filled(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Filled]:
     """Every scenario of the fixtures, run now, through the installed official saver."""
     make = str(FIXTURES / "make")
     if make not in sys.path:
         sys.path.insert(0, make)
     scenarios, write = import_module("scenarios"), import_module("write")
 
-    bench: Bench = request.param(tmp_path_factory.mktemp(request.param.name))
+    kind: type[Bench] = request.param
+    server = None if kind.server is None else request.getfixturevalue(f"{kind.server}_server")
+    bench = kind(tmp_path_factory.mktemp(kind.name), server)
     chosen = {name: one for name, one in scenarios.SCENARIOS.items() if not one.is_async}
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(), bench.saver() as saver:
             warnings.simplefilter("ignore")
-            for scenario in chosen.values():
-                scenario.drive(scenarios.Run(scenario.build(saver), scenario.thread_config()))
+            for name, scenario in chosen.items():
+                run = scenarios.Run(scenario.build(saver), scenario.thread_config())
+                with pytest.raises(kind.refusal) if name in kind.refused else nullcontext():
+                    scenario.drive(run)
             threads = {
-                name: write.tell(scenario.build(saver), scenario, _namespaces(saver, name))
+                name: write.tell(scenario.build(saver), scenario, namespaces)
                 for name, scenario in chosen.items()
+                if (namespaces := _namespaces(saver, name)) or name not in kind.refused
             }
     finally:
         logging.disable(logging.NOTSET)
-    return Filled(bench, threads)
+    yield Filled(bench, threads)
+    bench.close()
 
 
 def _namespaces(saver: Any, thread_id: str) -> list[str]:

@@ -166,6 +166,7 @@ class SqliteStore:
         checkpoint_ids: Collection[str] | None = None,
         body: bool = False,
         metadata: bool = False,
+        values: bool | Collection[str] = False,  # noqa: ARG002  (they are in the body)
     ) -> Iterator[Checkpoint]:
         columns = ["checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"]
         columns += ["type", "checkpoint"] if body else ["NULL", "NULL"]

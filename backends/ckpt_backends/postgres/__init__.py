@@ -1,0 +1,30 @@
+"""LangGraph's PostgreSQL layouts: `checkpoints`, `checkpoint_blobs` and `checkpoint_writes`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ckpt_backends.errors import MissingDependency
+from ckpt_backends.protocol import Store
+from ckpt_backends.url import StoreUrl
+
+
+class PostgresBackend:
+    """Opens PostgreSQL databases that LangGraph's savers, Python or JavaScript, wrote."""
+
+    schemes: ClassVar[tuple[str, ...]] = ("postgresql", "postgres")
+
+    @classmethod
+    def open(cls, url: StoreUrl) -> Store:
+        """Open for reading. Raises `StoreUnavailable`, `UnknownLayout` or `MissingDependency`."""
+        try:
+            import psycopg  # noqa: F401
+        except ImportError as error:
+            raise MissingDependency(
+                f"cannot open '{url}': PostgreSQL needs the driver psycopg",
+                hint="install it: pip install 'langgraph-ckpt[postgres]'",
+            ) from error
+        from ckpt_backends.postgres.connect import connect
+        from ckpt_backends.postgres.read import PostgresStore
+
+        return PostgresStore(connect(url), url)

@@ -1,0 +1,212 @@
+"""A connection that can only read: one transaction, of one moment, with nothing outside it.
+
+So it is safe behind pgbouncer in transaction mode: no statement is prepared on the server, and
+what is set is set inside the transaction. The server's own `statement_timeout` holds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import unquote
+
+import psycopg
+from psycopg import IsolationLevel, errors, pq
+from psycopg.conninfo import conninfo_to_dict
+
+from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.url import MASK, StoreUrl, secrets, split_url
+
+OWN_PARAMS = frozenset({"layout", "schema"})
+"""Parameters of the URL that are for this adapter; libpq gets the rest."""
+_CONNECT_SECONDS = "10"
+Row = tuple[Any, ...]
+Values = Mapping[str, object]
+
+
+class Connection:
+    """One read-only transaction. Its errors are `StoreUnavailable`."""
+
+    def __init__(self, driver: psycopg.Connection, url: StoreUrl) -> None:
+        self._driver = driver
+        self._url = url
+        self._cursors = 0
+        self._abandoned: list[str] = []
+
+    @property
+    def version(self) -> str:
+        """The server's version."""
+        return self._driver.info.parameter_status("server_version") or "?"
+
+    def rows(self, sql: str, values: Values | None = None) -> list[Row]:
+        """A short answer, whole."""
+        with explained(self._url):
+            return self._execute(sql, values)
+
+    def stream(self, sql: str, values: Values, at_once: int) -> Iterator[Row]:
+        """A long answer, from a cursor in the server, so many rows in memory at a time."""
+        with explained(self._url):
+            self._close_abandoned()
+            self._cursors += 1
+            name = f"ckpt_{self._cursors}"
+            self._execute(f"DECLARE {name} NO SCROLL CURSOR FOR {sql}", values)
+        # What is left of an answer that nobody wants is closed later, not here: this may run when
+        # the garbage collector finds it, in the middle of another query.
+        done = False
+        try:
+            while not done:
+                with explained(self._url):
+                    rows = self._execute(f"FETCH {at_once} FROM {name}")
+                done = len(rows) < at_once
+                yield from rows
+        finally:
+            self._abandoned.append(name)
+
+    def _close_abandoned(self) -> None:
+        while self._abandoned:
+            self._execute(f"CLOSE {self._abandoned.pop()}")
+
+    def _execute(self, sql: str, values: Values | None = None) -> list[Row]:
+        with self._driver.cursor(binary=True) as cursor:
+            cursor.execute(sql, values)
+            return cursor.fetchall() if cursor.description is not None else []
+
+    def restart(self) -> None:
+        """End the transaction; the next query begins one, of its own moment."""
+        with explained(self._url):
+            self._driver.rollback()
+            self._abandoned.clear()
+
+    def close(self) -> None:
+        """End the transaction and the connection."""
+        with suppress(psycopg.Error):
+            self._driver.close()
+
+
+def connect(url: StoreUrl) -> Connection:
+    """Connect as the URL, the `PG*` environment variables and `~/.pgpass` say.
+
+    Raises `StoreUnavailable` or `UsageError`.
+    """
+    settings = _settings(url)
+    try:
+        # A plain text form, since libpq's complaints about it would show all of it.
+        driver = psycopg.connect(**settings, client_encoding="utf8", prepare_threshold=None)
+    except (psycopg.Error, UnicodeError) as error:
+        raise _refused(url, error) from None
+    driver.isolation_level = IsolationLevel.REPEATABLE_READ
+    driver.read_only = True
+    return Connection(driver, url)
+
+
+def _settings(url: StoreUrl) -> dict[str, Any]:
+    """The URL as libpq's settings."""
+    parts = split_url(url.raw)
+    given = {name: value for name, value in url.params.items() if name not in OWN_PARAMS}
+    known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+    unknown = sorted(given.keys() - known)
+    if unknown:
+        raise UsageError(
+            f"unknown parameter '{unknown[0]}' of a PostgreSQL store",
+            hint=f"known: {', '.join(sorted(OWN_PARAMS))}, and those of libpq, such as sslmode",
+        )
+    try:
+        # libpq itself reads lists of hosts, IPv6 addresses and sockets.
+        settings: dict[str, Any] = dict(conninfo_to_dict(f"postgresql://{parts.hosts}{parts.path}"))
+    except psycopg.Error:
+        raise UsageError(f"cannot read the URL '{url}'") from None
+    for name, text in (("user", parts.user), ("password", parts.password)):
+        if text:
+            settings[name] = unquote(text)
+    if "PGCONNECT_TIMEOUT" not in os.environ:
+        settings.setdefault("connect_timeout", _CONNECT_SECONDS)
+    return {"fallback_application_name": "ckpt", **settings, **given}
+
+
+@contextmanager
+def explained(url: StoreUrl) -> Iterator[None]:
+    """Turn the driver's errors into `StoreUnavailable`, without secrets and without row data."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _unavailable(url, error) from None
+
+
+def _unavailable(url: StoreUrl, error: psycopg.Error) -> StoreUnavailable:
+    reason, hint = _first_line(error, url), None
+    match error:
+        case errors.QueryCanceled():
+            reason = "the server ended the query"
+            if "statement timeout" in str(error):
+                reason += ": it took longer than statement_timeout allows"
+            hint = "ask for less, or allow more: add ?options=-cstatement_timeout%3D60s to the URL"
+        case errors.LockNotAvailable():
+            reason = "another session holds a lock on its tables"
+            hint = "a migration may be running; try again later"
+        case errors.InsufficientPrivilege():
+            hint = "reading needs SELECT on the three checkpoint tables, and USAGE on their schema"
+        case errors.UndefinedTable() | errors.UndefinedColumn() | errors.InvalidSchemaName():
+            hint = "its tables changed meanwhile; try again"
+        case errors.InFailedSqlTransaction():
+            reason = "an earlier query failed"
+        case errors.IdleInTransactionSessionTimeout() | errors.AdminShutdown():
+            reason = "the server ended the connection"
+            hint = "try again; nothing was changed"
+        case psycopg.OperationalError() if error.sqlstate is None:
+            reason = "the connection was lost"
+            hint = "try again; nothing was changed"
+    return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint)
+
+
+_REFUSALS: Sequence[tuple[str, str, str]] = (
+    (
+        "password authentication failed",
+        "wrong user or password",
+        "a password can also come from PGPASSWORD or ~/.pgpass",
+    ),
+    (
+        "no password supplied",
+        "it asks for a password",
+        "set PGPASSWORD, add it to ~/.pgpass, or name it in the URL",
+    ),
+    ("no pg_hba.conf entry", "the server does not let this user in from here", ""),
+    ('database ".*" does not exist', "no such database", "`psql -l` lists a server's databases"),
+    ('role ".*" does not exist', "no such role", ""),
+    ("permission denied for database", "its role may not connect to this database", ""),
+    ("too many|connection slots", "the server has no connection left", "try again later"),
+    ("starting up", "the server is starting up", "try again in a moment"),
+    ("shutting down", "the server is shutting down", ""),
+    ("refused", "connection refused", "is the server running, and are host and port right?"),
+    ("no such file", "no server listens on that socket", "name a host: postgresql://HOST/DATABASE"),
+    ("translate host name|resolve host", "unknown host", "check the name of the host"),
+    ("timeout|timed out", "it does not answer", "add ?connect_timeout=SECONDS to wait longer"),
+    ("unreachable|no route", "its host cannot be reached", ""),
+    ("session is", "no server of the kind that target_session_attrs asks for", ""),
+    ("certificate", "its certificate is not accepted", "see sslrootcert and sslmode of libpq"),
+    ("ssl", "TLS failed", "see sslmode and sslrootcert of libpq"),
+    ("unsupported startup parameter", "the pooler refuses a parameter of the URL", "leave it out"),
+)
+"""What libpq says (a pattern), how it is put here, a hint. A failed connection has no code."""
+
+
+def _refused(url: StoreUrl, error: Exception) -> StoreUnavailable | UsageError:
+    if isinstance(error, psycopg.ProgrammingError):
+        return UsageError(f"cannot read the URL '{url}': {_first_line(error, url)}")
+    for mark, reason, hint in _REFUSALS:
+        if re.search(mark, str(error), re.IGNORECASE):
+            return StoreUnavailable(f"cannot open '{url}': {reason}", hint=hint or None)
+    return StoreUnavailable(f"cannot open '{url}': {_first_line(error, url)}")
+
+
+def _first_line(error: Exception, url: StoreUrl) -> str:
+    """What the server or libpq says, without its detail, which may quote a row."""
+    text = str(error)
+    if isinstance(error, psycopg.Error) and error.diag.message_primary:
+        text = error.diag.message_primary
+    text = text.strip().partition("\n")[0]
+    for secret in sorted(secrets(url), key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    return text or type(error).__name__

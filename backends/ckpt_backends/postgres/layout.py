@@ -1,0 +1,167 @@
+"""Which of the PostgreSQL layouts a database holds, from its catalog alone.
+
+The number in `checkpoint_migrations` does not tell: releases 2.0.8 to 2.0.12 numbered their
+migrations differently. The columns do.
+
+| layout | savers | differs |
+|---|---|---|
+| `postgres` | PostgresSaver 1.0 to 3.2, LangGraph.js | `task_path` only since 2.0.12, not in JS |
+| `postgres-shallow` | ShallowPostgresSaver | no checkpoint ids, no versions: newest state only |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ckpt_backends.errors import UnknownLayout
+
+CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
+MIGRATIONS = "checkpoint_migrations"
+NAMES = (CHECKPOINTS, BLOBS, WRITES, MIGRATIONS)
+
+FULL, SHALLOW = "postgres", "postgres-shallow"
+
+_SHARED: Mapping[str, frozenset[str]] = {
+    CHECKPOINTS: frozenset({"thread_id", "checkpoint_ns", "checkpoint", "metadata"}),
+    BLOBS: frozenset({"thread_id", "checkpoint_ns", "channel", "type", "blob"}),
+    WRITES: frozenset(
+        {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "type", "blob"}
+    ),
+}
+_FULL: Mapping[str, frozenset[str]] = {
+    CHECKPOINTS: _SHARED[CHECKPOINTS] | {"checkpoint_id", "parent_checkpoint_id"},
+    BLOBS: _SHARED[BLOBS] | {"version"},
+    WRITES: _SHARED[WRITES],
+}
+_ALSO: Mapping[str, frozenset[str]] = {
+    CHECKPOINTS: frozenset({"type"}),
+    BLOBS: frozenset(),
+    WRITES: frozenset({"task_path"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the database with what its columns are."""
+
+    schema: str
+    name: str
+    columns: Mapping[str, str]
+    """Column to type, such as `jsonb`."""
+
+    @property
+    def sql(self) -> str:
+        """The table's name for a query."""
+        return f"{_quoted(self.schema)}.{_quoted(self.name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresLayout:
+    """The layout as found in one database."""
+
+    checkpoints: Table
+    blobs: Table
+    writes: Table
+    migrations: Table | None
+    shallow: bool
+    unknown: tuple[str, ...]
+    """Columns that no known saver makes, as `table.column`; a newer saver may have."""
+
+    @property
+    def name(self) -> str:
+        return SHALLOW if self.shallow else FULL
+
+    @property
+    def task_path(self) -> bool:
+        """Whether writes have their task's path."""
+        return "task_path" in self.writes.columns
+
+    @property
+    def tables(self) -> tuple[Table, Table, Table]:
+        return self.checkpoints, self.blobs, self.writes
+
+
+def detect(
+    tables: Iterable[Table], schemas: Sequence[str], wanted: str | None, where: str
+) -> PostgresLayout:
+    """The layout of a database with these tables, each taken from the first schema that has it.
+
+    Raises `UnknownLayout`, also where it is not the `wanted` one.
+    """
+    every = list(tables)
+    found = {
+        name: table
+        for name in NAMES
+        for schema in reversed(schemas)
+        for table in every
+        if (table.schema, table.name) == (schema, name)
+    }
+    if CHECKPOINTS not in found:
+        raise _no_tables(every, schemas, where)
+    columns = {name: table.columns.keys() for name, table in found.items()}
+    if "thread_ts" in columns[CHECKPOINTS]:
+        raise UnknownLayout(
+            f"'{where}' was written by LangGraph 0.1 or earlier (column 'thread_ts')",
+            hint="this layout is not read",
+        )
+    shallow = "checkpoint_id" not in columns[CHECKPOINTS]
+    needed = _SHARED if shallow else _FULL
+    missing = [
+        f"{name}.{column}"
+        for name, names in needed.items()
+        for column in sorted(names - columns.get(name, set()))
+    ]
+    if not missing:
+        missing = [
+            f"{CHECKPOINTS}.{column} of type jsonb"
+            for column in ("checkpoint", "metadata")
+            if found[CHECKPOINTS].columns[column] != "jsonb"
+        ]
+    if missing:
+        raise UnknownLayout(
+            f"unknown layout of the checkpoint tables in '{where}'",
+            hint=f"missing {', '.join(missing)}",
+        )
+    unknown = [
+        f"{name}.{column}"
+        for name in needed
+        for column in sorted(columns[name] - _FULL[name] - _ALSO[name])
+    ]
+    layout = PostgresLayout(
+        found[CHECKPOINTS],
+        found[BLOBS],
+        found[WRITES],
+        found.get(MIGRATIONS),
+        shallow=shallow,
+        unknown=tuple(unknown),
+    )
+    if wanted not in {None, layout.name}:
+        raise UnknownLayout(
+            f"'{where}' does not hold the layout '{wanted}'",
+            hint=f"it holds '{layout.name}'; leave the parameter 'layout' out",
+        )
+    return layout
+
+
+def _no_tables(tables: Sequence[Table], schemas: Sequence[str], where: str) -> UnknownLayout:
+    elsewhere = sorted(
+        {table.schema for table in tables if table.name == CHECKPOINTS} - set(schemas)
+    )
+    looked = f"looked in {_list(schemas)}"
+    if elsewhere:
+        hint = f"{looked}; there are some in {_list(elsewhere)}: add ?schema={elsewhere[0]}"
+    else:
+        here = sorted({table.name for table in tables if table.schema in schemas})
+        hint = f"{looked}, found {', '.join(here[:10]) or 'no tables at all'}"
+    return UnknownLayout(f"no checkpoint tables in '{where}'", hint=hint)
+
+
+def _list(schemas: Sequence[str]) -> str:
+    if not schemas:
+        return "no schema that exists and may be used"
+    return f"schema{'s' if len(schemas) > 1 else ''} " + ", ".join(f"'{one}'" for one in schemas)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,362 @@
+"""Reading LangGraph's PostgreSQL layouts.
+
+A body is JSONB, without the values: small ones may stand in it, the others are `checkpoint_blobs`
+by channel and version, shared by all checkpoints with that version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.ids import time_of
+from ckpt_backends.model import (
+    USERS,
+    Blob,
+    Capability,
+    Checkpoint,
+    CheckpointKey,
+    StoreInfo,
+    Thread,
+    ThreadSize,
+    TypedBytes,
+    Usage,
+    Write,
+)
+from ckpt_backends.postgres import sql
+from ckpt_backends.postgres.connect import Connection
+from ckpt_backends.postgres.layout import NAMES, PostgresLayout, Table, detect
+from ckpt_backends.url import StoreUrl
+
+_LOCK_TIMEOUT = "5s"
+"""How long to wait for a table that is locked, where the server sets no limit."""
+_FEW = 500
+"""So many rows are fetched at once; more come through a cursor."""
+_LONG = 30
+"""So many checkpoints of a thread are worth a jump over them."""
+_KEYS_AT_ONCE, _BODIES_AT_ONCE, _STATES_AT_ONCE = 5000, 200, 4
+
+
+class PostgresStore:
+    """A PostgreSQL database, opened for reading."""
+
+    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+        self._url = url
+        self._open: Connection | None = connection
+        try:
+            self._layout = self._detect()
+        except BaseException:
+            self.close()
+            raise
+        layout = self._layout
+        rows = layout.checkpoints.sql
+        if layout.shallow:
+            rows = sql.SHALLOW.format(checkpoints=rows)
+        names = {"checkpoints": rows, "blobs": layout.blobs.sql, "writes": layout.writes.sql}
+        # In a query with bound values a percent sign stands for one.
+        self._names = {name: text.replace("%", "%%") for name, text in names.items()}
+
+    def _detect(self) -> PostgresLayout:
+        schemas = self._begin()
+        if "schema" in self._url.params:
+            schemas = [self._url.params["schema"]]
+        columns: dict[tuple[str, str], dict[str, str]] = {}
+        for schema, table, column, kind in self._rows(sql.COLUMNS, names=list(NAMES)):
+            columns.setdefault((schema, table), {})[column] = kind
+        if not any(schema in schemas for schema, _ in columns):
+            for schema, table in self._rows(sql.TABLES, schemas=schemas):
+                columns.setdefault((schema, table), {})
+        tables = [Table(schema, name, found) for (schema, name), found in columns.items()]
+        return detect(tables, schemas, self._url.params.get("layout"), str(self._url))
+
+    def _begin(self) -> list[str]:
+        """What comes first in a transaction. Gives the schemas to look in."""
+        ((schemas, *_),) = self._rows(sql.START, lock_timeout=_LOCK_TIMEOUT)
+        return list(schemas)
+
+    def describe(self) -> StoreInfo:
+        layout = self._layout
+        places = {f"s{n}": table.schema for n, table in enumerate(layout.tables)}
+        places |= {f"t{n}": table.name for n, table in enumerate(layout.tables)}
+        query = sql.DESCRIBE.format(checkpoints=layout.checkpoints.sql.replace("%", "%%"))
+        ((size, mark),) = self._rows(query, **places)
+        notes = []
+        if layout.unknown:
+            notes.append(f"columns of an unknown saver: {', '.join(layout.unknown)}")
+        can = Capability.ENFORCED_READ_ONLY
+        can |= Capability(0) if layout.shallow else Capability.HISTORY
+        can |= Capability.TASK_PATH if layout.task_path else Capability(0)
+        return StoreInfo(
+            layout=layout.name,
+            url=str(self._url),
+            engine=f"PostgreSQL {self._connection.version}",
+            saver=_saver(layout, mark),
+            capabilities=can,
+            tables=tuple(f"{table.schema}.{table.name}" for table in layout.tables),
+            size=size,
+            notes=tuple(notes),
+        )
+
+    def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
+        if limit is not None and limit <= _FEW and not self._layout.shallow:
+            newest = sql.WALKED if self._are_threads_long() else sql.SCANNED
+            query = sql.NEWEST.format(**self._names, threads=newest.format(**self._names))
+            yield from map(_thread, self._rows(query, limit=limit))
+        else:
+            query = sql.GROUPED.format(**self._names, where="")
+            yield from map(_thread, self._stream(query, _KEYS_AT_ONCE, limit=limit))
+
+    def _are_threads_long(self) -> bool:
+        table = self._layout.checkpoints
+        found = self._rows(sql.ROWS_PER_THREAD, schema=table.schema, table=table.name)
+        return bool(found) and (found[0][0] or 0) >= _LONG
+
+    def thread(self, thread_id: str) -> Thread | None:
+        if not _storable(thread_id):
+            return None
+        query = sql.GROUPED.format(**self._names, where="WHERE thread_id = %(thread)s")
+        rows = self._rows(query, thread=thread_id, limit=1)
+        return _thread(rows[0]) if rows else None
+
+    def size(self, thread_id: str) -> ThreadSize:
+        if not _storable(thread_id):
+            return ThreadSize(0, 0, 0)
+        rows = self._rows(sql.SIZE.format(**self._names), thread=thread_id)
+        (checkpoints, in_bodies), (writes, in_writes), (_, in_blobs) = rows
+        return ThreadSize(checkpoints, writes, in_bodies + in_writes + in_blobs)
+
+    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
+        if not _storable(thread_id or ""):
+            return
+        where = "" if thread_id is None else "WHERE thread_id = %(thread)s"
+        query = sql.USAGE.format(**self._names, where=where)
+        ordered = f'SELECT * FROM ({query}) used ORDER BY thread_id COLLATE "C"'
+        for thread, table, column, ns, channel, tag, rows, size in self._stream(
+            ordered, _KEYS_AT_ONCE, thread=thread_id
+        ):
+            yield Usage(table, column, thread, ns, channel, tag, rows, size)
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        if not _storable(thread_id):
+            return []
+        rows = self._rows(sql.NAMESPACES.format(**self._names), thread=thread_id)
+        return [ns for (ns,) in rows]
+
+    def checkpoints(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
+        columns = ["c.checkpoint_ns", "c.checkpoint_id", "c.parent_checkpoint_id"]
+        columns += ["c.checkpoint::text" if body else "NULL"]
+        columns += ["c.metadata::text" if metadata else "NULL"]
+        columns += ["kept.channels", "kept.types", "kept.sizes", "kept.blobs"] if body else []
+        kept = ""
+        if body:
+            kept = sql.BLOBS.format(
+                blobs=self._names["blobs"],
+                wanted=_wanted(values),
+                same_version="" if self._layout.shallow else "AND b.version = v.version",
+            )
+        order = 'c.checkpoint_ns COLLATE "C", ' if checkpoint_ns is None else ""
+        found = self._of_thread(
+            f"SELECT {', '.join(columns)} FROM {self._names['checkpoints']} c {kept}",
+            f" ORDER BY {order}c.checkpoint_id DESC",
+            _STATES_AT_ONCE if body and values else _BODIES_AT_ONCE if body else _KEYS_AT_ONCE,
+            "c.",
+            thread_id,
+            checkpoint_ns,
+            checkpoint_ids,
+            users=sorted(USERS),
+            names=[] if isinstance(values, bool) else _storable_of(values),
+        )
+        for ns, checkpoint_id, parent, text, meta, *blobs in found:
+            yield Checkpoint(
+                CheckpointKey(thread_id, ns, checkpoint_id or ""),
+                parent,
+                _json(text) if body else None,
+                _json(meta) if metadata else None,
+                _blobs(*blobs) if body else None,
+            )
+
+    def writes(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        path = "task_path" if self._layout.task_path else "''::text"
+        wanted = "channel = ANY(%(read)s::text[])"
+        if isinstance(values, bool):
+            wanted = "true" if values else "false"
+        only = "" if channels is None else " AND channel = ANY(%(channels)s::text[])"
+        found = self._of_thread(
+            f"SELECT checkpoint_ns, checkpoint_id, task_id, {path}, idx, channel,"
+            f" octet_length(blob), type, {wanted}, CASE WHEN {wanted} THEN blob END"
+            f" FROM {self._names['writes']}",
+            f'{only} ORDER BY checkpoint_ns COLLATE "C", checkpoint_id COLLATE "C",'
+            f' {path} COLLATE "C", task_id COLLATE "C", idx',
+            _KEYS_AT_ONCE if values is False else _BODIES_AT_ONCE,
+            "",
+            thread_id,
+            checkpoint_ns,
+            checkpoint_ids,
+            read=[] if isinstance(values, bool) else _storable_of(values),
+            channels=_storable_of(channels or ()),
+        )
+        for ns, checkpoint_id, task_id, task_path, idx, channel, size, tag, read, blob in found:
+            yield Write(
+                CheckpointKey(thread_id, ns, checkpoint_id),
+                task_id,
+                task_path,
+                idx,
+                channel,
+                size or 0,
+                TypedBytes(tag or "", blob or b"") if read else None,
+            )
+
+    def _of_thread(
+        self,
+        select: str,
+        rest: str,
+        at_once: int,
+        table: str,
+        thread_id: str,
+        checkpoint_ns: str | None,
+        checkpoint_ids: Collection[str] | None,
+        **bound: object,
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows of a thread: at once where a few checkpoints are asked for, else by a cursor."""
+        if not _storable(thread_id) or not _storable(checkpoint_ns or ""):
+            return
+        where = f"{table}thread_id = %(thread)s"
+        if checkpoint_ns is not None:
+            where += f" AND {table}checkpoint_ns = %(ns)s"
+        ids = None if checkpoint_ids is None else _storable_of(checkpoint_ids)
+        if ids is not None:
+            where += f" AND {table}checkpoint_id = ANY(%(ids)s::text[])"
+        bound |= {"thread": thread_id, "ns": checkpoint_ns, "ids": ids}
+        query = f"{select} WHERE {where}{rest}"
+        if ids is not None and len(ids) <= min(at_once, _FEW):
+            yield from self._rows(query, **bound)
+        else:
+            yield from self._stream(query, at_once, **bound)
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        places = {"thread_id": key.thread_id, "checkpoint_ns": key.checkpoint_ns}
+        where = " AND ".join(f"{name} = {_literal(value)}" for name, value in places.items())
+        exactly = f"{where} AND checkpoint_id = {_literal(key.checkpoint_id)}"
+        layout = self._layout
+        row = where if layout.shallow else exactly
+        versions = "(channel, version)" if not layout.shallow else "channel"
+        keys = "key, value" if not layout.shallow else "key"
+        return [
+            f"SELECT * FROM {layout.checkpoints.sql} WHERE {row};",
+            f"SELECT * FROM {layout.blobs.sql} WHERE {where} AND {versions} IN (SELECT {keys}"
+            f" FROM {layout.checkpoints.sql}, jsonb_each_text(checkpoint->'channel_versions')"
+            f" WHERE {row});",
+            f"SELECT * FROM {layout.writes.sql} WHERE {exactly};",
+        ]
+
+    def refresh(self) -> None:
+        self._connection.restart()
+        self._begin()
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def _connection(self) -> Connection:
+        if self._open is None:
+            raise StoreUnavailable(f"'{self._url}' is closed")
+        return self._open
+
+    def _rows(self, query: str, **values: object) -> list[tuple[Any, ...]]:
+        return self._connection.rows(query, values)
+
+    def _stream(self, query: str, at_once: int, **values: object) -> Iterator[tuple[Any, ...]]:
+        return self._connection.stream(query, values, at_once)
+
+
+def _wanted(values: bool | Collection[str]) -> str:
+    """The condition on a blob for being read."""
+    if values is True:
+        return "true"
+    return f"{sql.CONTROL} OR b.channel = ANY(%(names)s::text[])" if values else sql.CONTROL
+
+
+def _blobs(
+    channels: list[str] | None, types: list[str], sizes: list[int], blobs: list[bytes | None]
+) -> dict[str, Blob]:
+    return {
+        channel: Blob(tag or "", size, None if blob is None else TypedBytes(tag or "", blob))
+        for channel, tag, size, blob in zip(
+            channels or (), types or (), sizes or (), blobs or (), strict=True
+        )
+    }
+
+
+def _json(text: str | None) -> TypedBytes:
+    return TypedBytes("json", (text or "null").encode())
+
+
+def _thread(row: tuple[Any, ...]) -> Thread:
+    thread_id, head, first_id, last_id, checkpoints, namespaces = row
+    return Thread(
+        thread_id, head, time_of(first_id or ""), time_of(last_id or ""), checkpoints, namespaces
+    )
+
+
+def _storable(text: str) -> bool:
+    """Whether PostgreSQL can hold a text, so that it makes sense to look for it."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def _storable_of(texts: Collection[str]) -> list[str]:
+    return sorted({text for text in texts if _storable(text)})
+
+
+def _literal(text: str) -> str:
+    """A SQL literal that survives being pasted: odd characters are written as hex."""
+    if text.isprintable():
+        return "'" + text.replace("'", "''") + "'"
+    return f"convert_from('\\x{text.encode().hex()}', 'UTF8')"
+
+
+def _saver(layout: PostgresLayout, mark: str | None) -> str:
+    """The saver that the columns and one checkpoint point to."""
+    if mark == "js":
+        return "LangGraph.js (@langchain/langgraph-checkpoint-postgres)"
+    if layout.shallow:
+        return "langgraph-checkpoint-postgres, ShallowPostgresSaver"
+    if mark == "inline":
+        return "langgraph-checkpoint-postgres 2.0.23 or later"
+    if layout.task_path:
+        return "langgraph-checkpoint-postgres 2.0.12 or later"
+    return "langgraph-checkpoint-postgres before 2.0.12, or LangGraph.js"

@@ -1,0 +1,163 @@
+"""The queries. Table names are filled in; everything else is bound.
+
+Ids are text in whatever collation the database has. Within a namespace the order of the primary
+key is used as it is: it is the order by which a saver finds the head, and for UUIDs it is that of
+their characters. Across threads and for names, `COLLATE "C"` gives the order of code points.
+"""
+
+START = """
+    SELECT current_schemas(false),
+           set_config('search_path', 'pg_catalog', true),
+           CASE current_setting('lock_timeout')
+                WHEN '0' THEN set_config('lock_timeout', %(lock_timeout)s, true) END
+"""
+"""The schemas to look in; from then on no name can mean a function or type that a user made."""
+
+COLUMNS = """
+    SELECT n.nspname::text, c.relname::text, a.attname::text, t.typname::text
+    FROM pg_class c
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_type t ON t.oid = a.atttypid
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relname = ANY(%(names)s::text[])
+    ORDER BY 1, 2, a.attnum
+"""
+TABLES = """
+    SELECT DISTINCT n.nspname::text, c.relname::text
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname = ANY(%(schemas)s::text[])
+"""
+
+ROWS_PER_THREAD = """
+    SELECT c.reltuples / nullif(CASE WHEN s.n_distinct > 0 THEN s.n_distinct
+                                     ELSE -s.n_distinct * c.reltuples END, 0)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname
+    WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND s.attname = 'thread_id'
+"""
+"""As the server estimates it; no row where it never analysed the table."""
+
+WALKED = """
+    WITH RECURSIVE walk(thread_id) AS (
+        (SELECT thread_id FROM {checkpoints} ORDER BY thread_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT c.thread_id FROM {checkpoints} c WHERE c.thread_id > w.thread_id
+                ORDER BY c.thread_id LIMIT 1)
+        FROM walk w WHERE w.thread_id IS NOT NULL
+    )
+    SELECT thread_id, greatest(
+        (SELECT c.checkpoint_id FROM {checkpoints} c
+         WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = ''
+         ORDER BY c.checkpoint_id DESC LIMIT 1) COLLATE "C",
+        (SELECT max(c.checkpoint_id COLLATE "C") FROM {checkpoints} c
+         WHERE c.thread_id = w.thread_id AND c.checkpoint_ns > '')) AS last_id
+    FROM walk w WHERE thread_id IS NOT NULL
+"""
+"""Threads and their newest checkpoints, by jumping through the primary key from one to the next."""
+
+SCANNED = """
+    SELECT thread_id, max(checkpoint_id COLLATE "C") AS last_id
+    FROM {checkpoints} GROUP BY thread_id
+"""
+"""The same by reading the whole key, which is quicker where threads are short."""
+
+NEWEST = """
+    WITH newest AS (
+        SELECT * FROM ({threads}) t ORDER BY last_id DESC, thread_id COLLATE "C" LIMIT %(limit)s
+    )
+    SELECT t.thread_id, of_thread.head, of_thread.first_id, t.last_id, of_thread.n, of_thread.spaces
+    FROM newest t, LATERAL (
+        SELECT max(last_id) FILTER (WHERE checkpoint_ns = '') AS head,
+               min(first_id COLLATE "C") AS first_id, sum(n)::bigint AS n, count(*) AS spaces
+        FROM (SELECT checkpoint_ns, min(checkpoint_id) AS first_id, max(checkpoint_id) AS last_id,
+                     count(*) AS n
+              FROM {checkpoints} c WHERE c.thread_id = t.thread_id GROUP BY 1) per_namespace
+    ) of_thread
+    ORDER BY t.last_id DESC, t.thread_id COLLATE "C"
+"""
+"""Counts only what is shown."""
+
+GROUPED = """
+    SELECT thread_id, max(last_id) FILTER (WHERE checkpoint_ns = ''),
+           min(first_id COLLATE "C"), max(last_id COLLATE "C") AS newest,
+           sum(n)::bigint, count(*)
+    FROM (SELECT thread_id, checkpoint_ns, min(checkpoint_id) AS first_id,
+                 max(checkpoint_id) AS last_id, count(*) AS n
+          FROM {checkpoints} c {where} GROUP BY thread_id, checkpoint_ns) per_namespace
+    GROUP BY thread_id ORDER BY newest DESC, thread_id COLLATE "C" LIMIT %(limit)s
+"""
+"""One thread, or all of them."""
+
+SHALLOW = """(
+    SELECT thread_id, checkpoint_ns, checkpoint ->> 'id' AS checkpoint_id,
+           NULL::text AS parent_checkpoint_id, checkpoint, metadata FROM {checkpoints})"""
+"""The shallow layout's rows in the form of the full one's."""
+
+NAMESPACES = """
+    SELECT checkpoint_ns FROM (
+        SELECT DISTINCT checkpoint_ns FROM {checkpoints} c WHERE thread_id = %(thread)s
+    ) found ORDER BY checkpoint_ns COLLATE "C"
+"""
+
+SIZE = """
+    SELECT count(*), coalesce(sum(pg_column_size(checkpoint) + pg_column_size(metadata)), 0)::bigint
+    FROM {checkpoints} c WHERE thread_id = %(thread)s
+    UNION ALL SELECT count(*), coalesce(sum(octet_length(blob)), 0)::bigint
+    FROM {writes} WHERE thread_id = %(thread)s
+    UNION ALL SELECT count(*), coalesce(sum(octet_length(blob)), 0)::bigint
+    FROM {blobs} WHERE thread_id = %(thread)s
+"""
+"""None of these reads a value that is stored out of line: sizes stand beside the pointer to it."""
+
+USAGE = """
+    SELECT thread_id, 'checkpoints', 'checkpoint', checkpoint_ns, NULL::text, 'json', count(*),
+           coalesce(sum(pg_column_size(checkpoint)), 0)::bigint
+    FROM {checkpoints} c {where} GROUP BY thread_id, checkpoint_ns
+    UNION ALL
+    SELECT thread_id, 'checkpoints', 'metadata', checkpoint_ns, NULL, 'json', count(*),
+           coalesce(sum(pg_column_size(metadata)), 0)::bigint
+    FROM {checkpoints} c {where} GROUP BY thread_id, checkpoint_ns
+    UNION ALL
+    SELECT thread_id, 'checkpoint_blobs', 'blob', checkpoint_ns, channel, coalesce(type, ''),
+           count(*), coalesce(sum(octet_length(blob)), 0)::bigint
+    FROM {blobs} {where} GROUP BY thread_id, checkpoint_ns, channel, type
+    UNION ALL
+    SELECT thread_id, 'checkpoint_writes', 'blob', checkpoint_ns, channel, coalesce(type, ''),
+           count(*), coalesce(sum(octet_length(blob)), 0)::bigint
+    FROM {writes} {where} GROUP BY thread_id, checkpoint_ns, channel, type
+"""
+
+BLOBS = """
+    LEFT JOIN LATERAL (
+        SELECT array_agg(b.channel) AS channels, array_agg(b.type) AS types,
+               array_agg(coalesce(octet_length(b.blob), 0)) AS sizes,
+               array_agg(CASE WHEN {wanted} THEN coalesce(b.blob, ''::bytea) END) AS blobs
+        FROM jsonb_each_text(
+            CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
+                 WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
+        ) v(channel, version)
+        JOIN {blobs} b ON b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns
+             AND b.channel = v.channel {same_version}
+        WHERE b.type IS DISTINCT FROM 'empty'
+    ) kept ON true
+"""
+CONTROL = """(
+    left(b.channel, 2) = '__' AND b.channel <> ALL(%(users)s::text[])
+    OR b.channel ~ '^(branch|join|start):'
+    OR c.checkpoint ->> 'v' IN ('1', '2', '3')
+       AND octet_length(b.blob) < octet_length(b.channel) + 6
+)"""
+"""LangGraph's own channels. Before format 4 each node has one too, which holds the node's name:
+only a value as short as that can be it."""
+
+DESCRIBE = """
+    SELECT (SELECT sum(pg_total_relation_size(c.oid))::bigint
+            FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE (n.nspname, c.relname) IN (
+                (%(s0)s, %(t0)s), (%(s1)s, %(t1)s), (%(s2)s, %(t2)s))),
+           (SELECT checkpoint FROM (SELECT
+                CASE jsonb_typeof(checkpoint -> 'channel_versions' -> '__start__')
+                     WHEN 'number' THEN 'js'
+                     ELSE CASE WHEN checkpoint ? 'channel_values' THEN 'inline' ELSE 'apart' END
+                END AS checkpoint FROM {checkpoints} LIMIT 1) one)
+"""

@@ -1,0 +1,517 @@
+"""What only PostgreSQL has: roles, schemas, time limits, poolers, and errors of a network."""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from operator import add
+from typing import Annotated, Any, TypedDict
+from urllib.parse import quote, urlsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from ckpt_backends.codec import decode
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout, UsageError
+from ckpt_backends.model import Capability
+from ckpt_backends.registry import open_store
+from tests.servers import ASKED_FOR_PASSWORD, Server, free_port, postgres_database
+from tests.support import ckpt
+
+COMMANDS = [
+    ["threads", "list", "--long", "-o", "json"],
+    ["threads", "list", "--all", "-o", "json"],
+    ["threads", "show", "trip"],
+    ["show", "trip", "--writes", "--metadata"],
+    ["show", "trip", "--tree", "--all-ns", "--unfold"],
+    ["show", "trip", "--raw"],
+    ["show", "trip", "--where"],
+    ["history", "trip", "--all-ns"],
+    ["diff", "trip"],
+    ["interrupts"],
+    ["stores"],
+]
+READERS_RIGHTS = """
+    CREATE ROLE {role} LOGIN;
+    GRANT USAGE ON SCHEMA public TO {role};
+    GRANT SELECT ON checkpoints, checkpoint_blobs, checkpoint_writes TO {role};
+"""
+
+
+class State(TypedDict):
+    """What the graph of these tests knows."""
+
+    items: Annotated[list[str], add]
+    n: int
+
+
+def _saver(url: str) -> Any:
+    from langgraph.checkpoint.postgres import PostgresSaver
+
+    return PostgresSaver.from_conn_string(url)
+
+
+def _graph(saver: Any) -> Any:
+    from langgraph.graph import StateGraph
+
+    builder = StateGraph(State)
+    builder.add_node("a", lambda state: {"items": ["from a"], "n": len(state["items"])})
+    builder.add_node("b", lambda state: {"items": ["from b"]})
+    builder.add_edge("__start__", "a")
+    builder.add_edge("a", "b")
+    return builder.compile(checkpointer=saver)
+
+
+def fill(url: str, *threads: str) -> None:
+    """Let the official saver write some threads."""
+    with _saver(url) as saver:
+        saver.setup()
+        for thread in threads:
+            _graph(saver).invoke({"items": ["in"]}, {"configurable": {"thread_id": thread}})
+
+
+@pytest.fixture(scope="module")
+def filled_url(postgres_server: Server) -> Iterator[str]:
+    """A database that these tests only read."""
+    with postgres_database(postgres_server) as url:
+        fill(url, "trip", "other")
+        yield url
+
+
+@contextmanager
+def role(url: str, statements: str = READERS_RIGHTS, settings: str = "") -> Iterator[str]:
+    """The URL of a new role with these rights."""
+    name = f"reader_{free_port()}"
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute((statements + settings).format(role=name).encode())
+    try:
+        yield _with_user(url, name)
+    finally:
+        with psycopg.connect(url, autocommit=True) as admin:
+            admin.execute(f"DROP OWNED BY {name}; DROP ROLE {name}".encode())
+
+
+def _with_user(url: str, user: str, password: str | None = None) -> str:
+    parts = urlsplit(url)
+    secret = "" if password is None else f":{password}"
+    return parts._replace(netloc=f"{user}{secret}@{parts.hostname}:{parts.port}").geturl()
+
+
+def test_a_role_that_may_only_select_can_run_every_command(filled_url: str) -> None:
+    with role(filled_url) as url:
+        for words in COMMANDS:
+            answer = ckpt("-s", url, *words)
+            assert answer.code == 0, (words, answer.err)
+
+
+def test_a_role_that_may_not_select_is_told_what_it_lacks(filled_url: str) -> None:
+    with role(filled_url, "CREATE ROLE {role} LOGIN;") as url:
+        answer = ckpt("-s", url, "threads", "list")
+    assert answer.code == 4
+    assert "permission denied" in answer.err
+    assert "SELECT" in answer.err
+
+
+def test_the_engine_itself_refuses_to_write(filled_url: str) -> None:
+    from ckpt_backends.postgres.connect import connect
+    from ckpt_backends.url import parse_url
+
+    connection = connect(parse_url(filled_url))
+    try:
+        with pytest.raises(StoreUnavailable, match="read-only transaction"):
+            connection.rows("DELETE FROM checkpoints")
+    finally:
+        connection.close()
+
+
+def test_the_servers_statement_timeout_is_kept(filled_url: str) -> None:
+    limit = "ALTER ROLE {role} SET statement_timeout = '77ms';"
+    with role(filled_url, settings=limit) as url, open_store(url) as store:
+        rows: Callable[[str], Any] = store._connection.rows  # type: ignore[attr-defined]
+        assert rows("SELECT current_setting('statement_timeout')") == [("77ms",)]
+        with pytest.raises(StoreUnavailable) as caught:
+            rows("SELECT pg_sleep(5)")
+    assert "statement_timeout" in caught.value.message
+    assert caught.value.hint is not None
+
+
+def test_a_locked_table_says_so(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(postgres_url, "trip")
+    monkeypatch.setattr("ckpt_backends.postgres.read._LOCK_TIMEOUT", "50ms")
+    with psycopg.connect(postgres_url) as writer:
+        writer.execute("LOCK TABLE checkpoints IN ACCESS EXCLUSIVE MODE")
+        answer = ckpt("-s", postgres_url, "threads", "list")
+    assert answer.code == 4
+    assert "holds a lock" in answer.err
+
+
+def test_nothing_is_prepared_and_nothing_set_outside_the_transaction(filled_url: str) -> None:
+    """What a pooler in transaction mode needs."""
+    with open_store(filled_url) as store:
+        driver = store._connection._driver  # type: ignore[attr-defined]
+        for _ in range(12):
+            for thread in store.threads():
+                list(store.checkpoints(thread.thread_id, body=True, values=True))
+                list(store.writes(thread.thread_id, values=True))
+                store.size(thread.thread_id)
+        rows = store._connection.rows  # type: ignore[attr-defined]
+        assert rows("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
+        assert rows("SHOW transaction_isolation") == [("repeatable read",)]
+        assert rows("SHOW transaction_read_only") == [("on",)]
+        driver.rollback()
+        assert rows("SHOW search_path") != [("pg_catalog",)]
+        assert rows("SHOW lock_timeout") == [("0",)]
+
+
+def test_many_unfinished_answers_leave_no_cursor_behind(filled_url: str) -> None:
+    with open_store(filled_url) as store:
+        for _ in range(50):
+            next(store.checkpoints("trip", checkpoint_ns=""))
+            next(store.writes("trip"))
+        ((left,),) = store._connection.rows(  # type: ignore[attr-defined]
+            "SELECT count(*) FROM pg_cursors WHERE name LIKE 'ckpt%'"
+        )
+    assert left < 5
+
+
+def test_one_answer_is_of_one_moment(postgres_url: str) -> None:
+    fill(postgres_url, "trip")
+    with open_store(postgres_url) as store:
+        before = list(store.checkpoints("trip", body=True, values=True))
+        fill(postgres_url, "trip", "later")
+        assert [one.thread_id for one in store.threads()] == ["trip"]
+        assert list(store.checkpoints("trip", body=True, values=True)) == before
+    with open_store(postgres_url) as store:
+        assert {one.thread_id for one in store.threads()} == {"trip", "later"}
+
+
+def test_a_schema_is_named_or_found_on_the_search_path(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute('CREATE SCHEMA "odd %schema"')
+    path = quote('-csearch_path="odd\\ %schema"')
+    fill(f"{postgres_url}?options={path}", "trip")
+    for parameter in (f"schema={quote('odd %schema')}", f"options={path}"):
+        answer = ckpt("-s", f"{postgres_url}?{parameter}", "show", "trip", "-o", "json")
+        assert answer.json["values"]["items"] == ["in", "from a", "from b"], parameter
+        for words in COMMANDS:
+            assert ckpt("-s", f"{postgres_url}?{parameter}", *words).code == 0
+    missed = ckpt("-s", postgres_url, "threads", "list")
+    assert missed.code == 4
+    assert "add ?schema=odd %schema" in missed.err
+    assert ckpt("-s", f"{postgres_url}?schema=none", "threads", "list").code == 4
+
+
+@pytest.mark.parametrize(
+    ("ddl", "says"),
+    [
+        ("SELECT 1", "no tables at all"),
+        ("CREATE TABLE songs (name text)", "found songs"),
+        ("CREATE TABLE checkpoints (thread_id text, thread_ts text)", "thread_ts"),
+        ("CREATE TABLE checkpoints (thread_id text, checkpoint_id text)", "missing checkpoints."),
+        (
+            "CREATE TABLE checkpoints (thread_id text, checkpoint_ns text, checkpoint text,"
+            " metadata jsonb); CREATE TABLE checkpoint_blobs (thread_id text, checkpoint_ns text,"
+            " channel text, type text, blob bytea); CREATE TABLE checkpoint_writes (thread_id text,"
+            " checkpoint_ns text, checkpoint_id text, task_id text, idx int, channel text,"
+            " type text, blob bytea)",
+            "checkpoints.checkpoint of type jsonb",
+        ),
+    ],
+)
+def test_a_database_of_another_layout(postgres_url: str, ddl: str, says: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(ddl.encode())
+    with pytest.raises(UnknownLayout) as caught:
+        open_store(postgres_url)
+    assert says in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_a_layout_that_is_not_there_is_refused(filled_url: str) -> None:
+    assert ckpt("-s", f"{filled_url}?layout=postgres", "threads", "list").code == 0
+    answer = ckpt("-s", f"{filled_url}?layout=postgres-shallow", "threads", "list")
+    assert answer.code == 4
+    assert "it holds 'postgres'" in answer.err
+
+
+@pytest.mark.filterwarnings("ignore:ShallowPostgresSaver")
+def test_the_shallow_layout_has_one_checkpoint_a_namespace(postgres_url: str) -> None:
+    from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
+
+    with ShallowPostgresSaver.from_conn_string(postgres_url) as saver:
+        saver.setup()
+        config: Any = {"configurable": {"thread_id": "trip"}}
+        _graph(saver).invoke({"items": ["in"]}, config)
+        head = saver.get_tuple(config)
+    assert head is not None
+    with open_store(postgres_url) as store:
+        info = store.describe()
+        assert info.layout == "postgres-shallow"
+        assert Capability.HISTORY not in info.capabilities
+        (thread,) = store.threads()
+        assert thread == store.thread("trip")
+        assert (thread.head, thread.checkpoints) == (head.checkpoint["id"], 1)
+        assert store.size("trip").bytes > 0
+    shown = ckpt("-s", postgres_url, "show", "trip", "-o", "json").json
+    assert shown["checkpoint_id"] == head.checkpoint["id"]
+    assert shown["values"] == {"items": ["in", "from a", "from b"], "n": 1}
+    assert shown["next"] == []
+    for words in COMMANDS:
+        assert ckpt("-s", postgres_url, *words).code == 0, words
+
+
+def test_a_collation_that_is_not_of_code_points(postgres_server: Server) -> None:
+    try:
+        made = postgres_database(postgres_server, "LOCALE_PROVIDER icu ICU_LOCALE 'en-US'")
+        url = made.__enter__()
+    except psycopg.Error:
+        made = postgres_database(postgres_server, "LOCALE 'C'")
+        url = made.__enter__()
+    names = ["b", "B", "a", "Ä", "a-b", "ab", "_"]
+    try:
+        fill(url, *names)
+        with open_store(url) as store:
+            threads = list(store.threads())
+            assert [one.thread_id for one in threads] == names[::-1]
+            assert list(store.threads(limit=3)) == threads[:3]
+            for one in threads:
+                index = [found.key.checkpoint_id for found in store.checkpoints(one.thread_id)]
+                assert index == sorted(index, reverse=True)
+                assert one.head == index[0]
+    finally:
+        made.__exit__(None, None, None)
+
+
+def test_the_first_threads_are_the_same_by_each_plan(
+    filled_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(filled_url) as store:
+        found = []
+        for is_long in (True, False):
+            monkeypatch.setattr(type(store), "_are_threads_long", lambda _, it=is_long: it)
+            found.append(list(store.threads(limit=1)) + list(store.threads(limit=9)))
+        assert found[0] == found[1] == [next(store.threads()), *store.threads()]
+
+
+@pytest.mark.parametrize("odd", ["a\0b", "\udcff", "", "x" * 5000, "'; DROP TABLE x; --", "%s"])
+def test_ids_that_cannot_be_stored_are_not_there(filled_url: str, odd: str) -> None:
+    with open_store(filled_url) as store:
+        assert store.thread(odd) is None
+        assert store.namespaces(odd) == []
+        assert store.size(odd).bytes == 0
+        assert list(store.checkpoints("trip", checkpoint_ids=[odd])) == []
+        assert list(store.checkpoints("trip", checkpoint_ns=f"no{odd}")) == []
+        assert list(store.writes("trip", channels=[odd], values=[odd])) == []
+        assert store.sources(next(store.checkpoints("trip")).key)
+
+
+def test_sources_can_be_pasted(filled_url: str) -> None:
+    with open_store(filled_url) as store, psycopg.connect(filled_url) as connection:
+        key = next(store.checkpoints("trip")).key
+        for query in store.sources(key):
+            connection.execute(query.encode())
+
+
+def test_bodies_of_a_wrong_shape_do_not_end_a_listing(postgres_url: str) -> None:
+    fill(postgres_url, "trip")
+    bodies = ["null", "[]", '"text"', "{}", '{"channel_versions": 3}', '{"id": {"a": 1}}']
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        for n, body in enumerate(bodies):
+            admin.execute(
+                "INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, checkpoint)"
+                " VALUES (%s, '', %s, %s)",
+                [f"odd-{n}", f"id-{n}", body],
+            )
+    assert len(ckpt("-s", postgres_url, "threads", "list", "-o", "json").json) == len(bodies) + 1
+    for n in range(len(bodies)):
+        for words in (["show"], ["history"], ["show", "--tree"], ["diff"], ["show", "--raw"]):
+            assert ckpt("-s", postgres_url, *words, f"odd-{n}").code == 0
+
+
+def test_inline_sends_of_the_first_savers_are_decoded() -> None:
+    from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
+    from ckpt_cli.core.state import read_body
+
+    def sends(text: str) -> Any:
+        body = TypedBytes("json", f'{{"v": 1, "pending_sends": {text}}}'.encode())
+        return read_body(
+            Checkpoint(CheckpointKey("t", "", "c"), None, body, blobs={})
+        ).pending_sends
+
+    assert sends('["json", "W10="]') == []
+    assert sends('["json", "WzFd"]') == [1]
+    assert sends("[]") is None
+    assert sends('["json", "?"]') is not None
+
+
+def test_an_answer_in_json_of_what_a_state_holds(filled_url: str) -> None:
+    with open_store(filled_url) as store:
+        (head,) = store.checkpoints(
+            "trip",
+            checkpoint_ids=[store.thread("trip").head or ""],  # type: ignore[union-attr]
+            body=True,
+            values=["items"],
+        )
+    assert head.blobs is not None
+    assert head.body is not None
+    value = head.blobs["items"].value
+    assert value is not None
+    assert decode(value) == ["in", "from a", "from b"]
+
+
+# Errors of a connection, and what they must not show.
+
+CANARY = "C4nary/@:?#&=%+ é"
+QUOTED = quote(CANARY, safe="")
+
+
+def _shows_nothing(text: str) -> None:
+    for form in (CANARY, QUOTED, "C4nary", CANARY[6:], QUOTED[6:]):
+        assert form not in text
+
+
+@pytest.fixture
+def guarded(postgres_server: Server, filled_url: str) -> Iterator[str]:
+    """A URL without its password, for a role that the server asks for one."""
+    secret = sql.Literal(CANARY)
+    with psycopg.connect(postgres_server.url, autocommit=True) as admin:
+        made = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
+        admin.execute(made.format(sql.Identifier(ASKED_FOR_PASSWORD), secret))
+        admin.execute(f"GRANT pg_read_all_data TO {ASKED_FOR_PASSWORD}".encode())
+    yield _with_user(filled_url, ASKED_FOR_PASSWORD)
+    with psycopg.connect(postgres_server.url, autocommit=True) as admin:
+        admin.execute(f"DROP ROLE {ASKED_FOR_PASSWORD}".encode())
+
+
+def test_a_password_of_odd_characters_works_in_each_place(
+    guarded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urls = [_with_user(guarded, ASKED_FOR_PASSWORD, QUOTED), f"{guarded}?password={QUOTED}"]
+    for url in urls:
+        answer = ckpt("-s", url, "stores", "-o", "json")
+        assert answer.code == 0, answer.err
+        _shows_nothing(answer.out + answer.err)
+    monkeypatch.setenv("PGPASSWORD", CANARY)
+    assert ckpt("-s", guarded, "threads", "list").code == 0
+
+
+def test_a_wrong_password(guarded: str) -> None:
+    answer = ckpt(
+        "-s", _with_user(guarded, ASKED_FOR_PASSWORD, QUOTED + "x"), "threads", "list", "--debug"
+    )
+    assert answer.code == 4
+    assert "wrong user or password" in answer.err
+    assert "hint: " in answer.err
+    _shows_nothing(answer.out + answer.err)
+
+
+def test_no_password(guarded: str) -> None:
+    answer = ckpt("-s", guarded, "threads", "list")
+    assert answer.code == 4
+    assert "PGPASSWORD" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda url: f"postgresql://u@127.0.0.1:{free_port()}/x", "connection refused"),
+        (lambda url: "postgresql://u@no-such-host.invalid/x", "unknown host"),
+        (lambda url: url + "_no", "no such database"),
+        (lambda url: _with_user(url, "nobody_here"), "no such role"),
+        (lambda url: f"{url}?target_session_attrs=read-only", "target_session_attrs"),
+        (lambda url: f"{url}?sslmode=require", "TLS failed"),
+        (lambda url: "postgresql:///x?host=/nowhere", "no server listens"),
+    ],
+)
+def test_a_server_that_cannot_be_had(
+    filled_url: str, change: Callable[[str], str], says: str
+) -> None:
+    answer = ckpt("-s", change(filled_url), "threads", "list")
+    assert answer.code == 4, answer.err
+    assert says in answer.err
+    assert len(answer.err.splitlines()) <= 2
+
+
+def test_a_server_that_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://u@127.0.0.1:{silent.getsockname()[1]}/x?connect_timeout=2"
+        answer = ckpt("-s", url, "threads", "list")
+    assert answer.code == 4
+    assert "does not answer" in answer.err
+
+
+def test_a_server_that_goes_away_in_the_middle(postgres_url: str) -> None:
+    fill(postgres_url, "trip")
+    with open_store(postgres_url) as store:
+        with psycopg.connect(postgres_url, autocommit=True) as admin:
+            admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name = 'ckpt' AND datname = current_database()"
+            )
+        with pytest.raises(StoreUnavailable) as caught:
+            list(store.threads())
+        assert "connection" in caught.value.message
+        store.close()
+
+
+PLACES = [
+    "postgresql://u:{}@127.0.0.1:1/db",
+    "postgresql://u:{}@127.0.0.1:1/db?sslmode=disable",
+    "postgresql://127.0.0.1:1/db?password={}",
+    "postgresql://127.0.0.1:1/db?sslpassword={}",
+    "postgresql://127.0.0.1:1/db?passfile={}",
+    "postgresql://127.0.0.1:1/db?options=-csearch_path%3D{}",
+    "postgresql://127.0.0.1:1/db?application_name={}",
+    "postgresql://127.0.0.1:1/db?sslcert={}",
+    "postgresql://127.0.0.1:1/db?keepalives={}",
+    "postgresql://127.0.0.1:1/db?require_auth={}",
+    "postgresql://127.0.0.1:1/db?load_balance_hosts={}",
+    "postgresql://127.0.0.1:1/db?service={}",
+    "postgresql://127.0.0.1:1/db?gssencmode={}",
+    "postgresql://127.0.0.1:1/db?unknown={}",
+    "postgresql://u:{}@[::1]:1,127.0.0.1:1/db",
+    "postgresql://u:{}@",
+    "postgres://u:{}@127.0.0.1:1",
+]
+
+
+@pytest.mark.parametrize(
+    "canary",
+    [
+        QUOTED,
+        "C4naryplain",
+        "C4nary@x",
+        "C4nary?x#y",
+        "C4nary:5",
+        "C4nary%zz",
+        "C4nary/x",
+        "5?C4nary",
+    ],
+)
+def test_no_secret_of_a_url_is_shown(canary: str) -> None:
+    for place in PLACES:
+        for words in (["threads", "list"], ["stores", "-o", "json"], ["stores", "--debug"]):
+            answer = ckpt("-s", place.format(canary), *words)
+            assert answer.code in {2, 4}, answer.err
+            assert "internal error" not in answer.err
+            assert "C4nary" not in answer.out + answer.err
+
+
+def test_an_unknown_parameter_is_refused() -> None:
+    with pytest.raises(UsageError) as caught:
+        open_store("postgresql://127.0.0.1:1/x?shema=a")
+    assert "shema" in caught.value.message
+
+
+def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(sys.modules):
+        if name.startswith(("psycopg", "ckpt_backends.postgres")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    answer = ckpt("-s", "postgresql://u:C4nary@h/db", "threads", "list")
+    assert answer.code == 2
+    assert "pip install 'langgraph-ckpt[postgres]'" in answer.err
+    assert not re.search("C4nary", answer.err)

