@@ -116,10 +116,10 @@ def _namespace(
     """New hits and unread values of each checkpoint."""
     head = reader.head(ns)
     if wanted.head_only and head is not None:
-        moment = reader.moment(ns, head, state=wanted.channels or True)
-        values = reader.state(moment, wanted.channels or None).values
+        stored = reader.stored(ns, head, state=wanted.channels or True)
+        values = reader.state(stored, wanted.channels or None).values
         chosen = {name: values[name] for name in _chosen(values, wanted)}
-        yield _hits(moment.key, moment.at, chosen, find, {})[:2]
+        yield _hits(stored.key, stored.at, chosen, find, {})[:2]
         return
     known: dict[str, Known] = {}
     for point in Timeline(reader, ns, channels=wanted.channels or None):

@@ -29,8 +29,8 @@ def conversation(target: Target, channel: str | None) -> Conversation:
     """The messages of a channel, or of the one that holds them. Raises `NotFound`."""
     reader = target.reader
     wanted = True if channel is None else [channel]
-    moment = reader.moment(target.checkpoint_ns, target.checkpoint_id, state=wanted)
-    state = reader.state(moment, None if channel is None else [channel])
+    stored = reader.stored(target.checkpoint_ns, target.checkpoint_id, state=wanted)
+    state = reader.state(stored, None if channel is None else [channel])
     held = {name: found for name, value in state.values.items() if (found := message_list(value))}
     if channel is None:
         channel = _usual(held, state.values)

@@ -36,14 +36,13 @@ _AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """A checkpoint, decoded, with the tasks of its next step."""
+class Stored:
+    """A checkpoint, decoded."""
 
     checkpoint: Checkpoint
     body: Body
     metadata: Mapping[str, Value]
     writes: Sequence[Write]
-    step: Step
 
     @property
     def key(self) -> CheckpointKey:
@@ -62,6 +61,13 @@ class Moment:
     @property
     def at(self) -> datetime | None:
         return moment_time(self.key.checkpoint_id, self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment(Stored):
+    """A checkpoint with the tasks of its next step."""
+
+    step: Step
 
     @property
     def status(self) -> Status:
@@ -175,6 +181,25 @@ class ThreadReader:
             return found
         raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
 
+    def stored(
+        self, checkpoint_ns: str, checkpoint_id: str, *, state: bool | Collection[str] = False
+    ) -> Stored:
+        """One checkpoint, its tasks not told and its writes without values.
+
+        `state` as in `moments`. Raises `NotFound`.
+        """
+        for checkpoint in self.store.checkpoints(
+            self.thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=[checkpoint_id],
+            body=True,
+            metadata=True,
+            values=state,
+        ):
+            writes = self._writes_of(checkpoint_ns, [checkpoint_id], False)[checkpoint_id]
+            return Stored(checkpoint, read_body(checkpoint), read_metadata(checkpoint), writes)
+        raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
+
     def moments(
         self,
         checkpoint_ns: str,
@@ -252,7 +277,7 @@ class ThreadReader:
         """Which nodes each channel triggers, as all bodies of this thread tell."""
         return learn(map(read_body, self.store.checkpoints(self.thread_id, body=True)))
 
-    def state(self, moment: Moment, channels: Collection[str] | None = None) -> State:
+    def state(self, moment: Stored, channels: Collection[str] | None = None) -> State:
         """The values at a checkpoint: stored ones, DeltaChannels rebuilt, null task applied.
 
         With `channels`, only those are rebuilt. The moment was read with its
@@ -275,7 +300,7 @@ class ThreadReader:
                 rebuilt[name] = f"{earlier}with the caller's writes (assumed {reducer})"
         return State(dict(sorted(values.items())), rebuilt)
 
-    def _null_writes(self, moment: Moment) -> dict[str, list[Value]]:
+    def _null_writes(self, moment: Stored) -> dict[str, list[Value]]:
         """What the caller wrote to state channels with `Command(update=...)`, by channel."""
         names = {
             write.channel
@@ -297,7 +322,7 @@ class ThreadReader:
                 grouped.setdefault(write.channel, []).append(decode(write.value))
         return grouped
 
-    def _delta_channels(self, moment: Moment) -> set[str]:
+    def _delta_channels(self, moment: Stored) -> set[str]:
         """DeltaChannels of this checkpoint's namespace that may have no stored value here."""
         unset = {
             name
