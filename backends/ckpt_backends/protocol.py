@@ -101,9 +101,10 @@ class Store(Protocol):
         ...
 
     def refresh(self) -> None:
-        """Let later answers be of this moment, where they were of the one of the opening.
+        """Let later answers be of a later moment: that of the first of them.
 
-        Raises `Unsupported` where the store cannot see what is written meanwhile.
+        Until then the store holds nothing that a writer would wait for. Raises `Unsupported`
+        where the store cannot see what is written meanwhile.
         """
         ...
 

@@ -114,10 +114,6 @@ def survey(
     )
 
 
-def _all(store: Store) -> Iterator[str]:
-    return (thread.thread_id for thread in store.threads())
-
-
 def _scan(
     store: Store,
     threads: Iterable[str],

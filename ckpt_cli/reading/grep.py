@@ -164,8 +164,12 @@ _here: Callable[[str], Searched] | None = None
 
 
 def _open(url: StoreUrl, wanted: Wanted) -> None:
+    import signal
+
     from ckpt_backends.registry import open_store
 
+    # Ctrl-C goes to all of them; the one that gives out the work ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _here  # noqa: PLW0603 - a process of the pool has no other place to keep its store
     _here = partial(grep_thread, open_store(url), wanted=wanted)
 

@@ -30,21 +30,23 @@ class Tail:
         self._told: dict[_Place, tuple[int, Status]] = {}
         """Of each head, how many writes it had and its status."""
 
-    def last(self, number: int) -> Iterator[Entry]:
+    def last(self, number: int) -> list[Entry]:
         """The newest checkpoints, oldest first. Raises `NotFound`."""
         reader = ThreadReader(self._store, self._thread_id)
         if self._ns:
             self._ns = reader.namespace(self._ns)
         self._seen = self._places(reader)
-        yield from self._entries(reader, sorted(self._seen)[-number:] if number else [])
+        # The newest is looked at even if it is not wanted, to see later what becomes of it.
+        found = list(self._entries(reader, sorted(self._seen)[-max(number, 1) :]))
+        self._store.refresh()
+        return found if number else []
 
-    def new(self) -> Iterator[Entry]:
+    def new(self) -> list[Entry]:
         """What was added since, oldest first.
 
         A head comes again when it asks a question or has failed, since that is written later
         than the checkpoint. Raises `StoreChanged` where the thread is gone.
         """
-        self._store.refresh()
         try:
             reader = ThreadReader(self._store, self._thread_id)
         except NotFound:
@@ -58,10 +60,13 @@ class Tail:
             for place, (writes, _) in before.items()
             if place in places and self._writes(place) != writes
         }
-        for entry in self._entries(reader, sorted(fresh | touched)):
-            place, status = _place(entry), entry.moment.status
-            if place in fresh or (status in _TOLD_AGAIN and before[place][1] != status):
-                yield entry
+        found = [
+            entry
+            for entry in self._entries(reader, sorted(fresh | touched))
+            if _place(entry) in fresh or _turned(entry.moment.status, before[_place(entry)][1])
+        ]
+        self._store.refresh()
+        return found
 
     def _places(self, reader: ThreadReader) -> set[_Place]:
         namespaces = reader.namespaces if self._ns is None else [self._ns]
@@ -85,6 +90,10 @@ class Tail:
                     place: (len(moment.writes), moment.status)
                 }
                 yield Entry(moment, depths[ns][checkpoint_id], reader.children(moment.key))
+
+
+def _turned(status: Status, before: Status) -> bool:
+    return status in _TOLD_AGAIN and status != before
 
 
 def _place(entry: Entry) -> _Place:

@@ -31,6 +31,10 @@ COMMANDS = [
     ["history", "trip-to-kyoto", "--all-ns"],
     ["diff", "trip-to-kyoto"],
     ["interrupts"],
+    ["messages", "trip-to-kyoto"],
+    ["grep", "Kyoto"],
+    ["blame", "trip-to-kyoto", "hotel"],
+    ["du"],
     ["stores"],
 ]
 
@@ -245,3 +249,15 @@ def test_a_damaged_file_ends_in_one_line(sample: Path) -> None:
 def test_who_wrote_a_store(era: str, saver: str, tmp_path: Path) -> None:
     with open_store(str(copy_store(FIXTURES / era / "store.db", tmp_path))) as store:
         assert store.describe().saver == saver
+
+
+def test_a_writer_waits_for_nobody_who_follows_a_thread(sample: Path) -> None:
+    """Without a write-ahead log, a reader's lock keeps writers out for as long as it is held."""
+    with closing(sqlite3.connect(sample, timeout=0)) as writer:
+        writer.execute("PRAGMA journal_mode = DELETE")
+        with open_store(str(sample)) as store:
+            list(store.threads())
+            store.refresh()
+            writer.execute("DELETE FROM writes")
+            writer.commit()
+            assert list(store.writes(OLD)) == []

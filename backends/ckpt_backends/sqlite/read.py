@@ -265,8 +265,8 @@ class SqliteStore:
                 f"'{self._url}' is read as it was: {', '.join(self._opened.notes)}",
                 hint="leave out --copy, or read the file where its folder can be written",
             )
-        # The snapshot is taken by the first read of a transaction.
-        for sql in ("ROLLBACK", "BEGIN", "SELECT count(*) FROM sqlite_master"):
+        # The first read that follows takes the snapshot, and the lock.
+        for sql in ("ROLLBACK", "BEGIN"):
             list(self._query(sql))
 
     def close(self) -> None:
