@@ -19,6 +19,13 @@ from langgraph.types import interrupt
 
 from tests.support import ckpt
 
+# A shell that runs tests in the background lets them ignore Ctrl-C, and what they start too.
+PROGRAM = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from ckpt_cli.__main__ import main
+main()
+"""
 CONFIG: Any = {"configurable": {"thread_id": "live"}}
 
 
@@ -48,7 +55,7 @@ def live(tmp_path: Path) -> Path:
 
 @contextmanager
 def tailing(store: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "ckpt_cli", "-s", str(store), "tail", "live"]
+    command = [sys.executable, "-c", PROGRAM, "-s", str(store), "tail", "live"]
     process = subprocess.Popen(
         [*command, "--interval", "0.1", *words],
         stdout=subprocess.PIPE,
