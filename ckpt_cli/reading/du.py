@@ -99,8 +99,10 @@ def survey(
         chosen: Iterable[str] = ()
         if thread_id is not None:
             chosen = [thread_id]
+        elif whole:
+            chosen = (thread.thread_id for thread in store.threads())
         else:
-            chosen = _all(store) if whole else [one.key for one in largest.top]
+            chosen = [one.key for one in largest.top]
         scanned = _scan(store, watch(chosen), channels, of, None if whole else _QUICK)
     return Survey(
         info,

@@ -45,6 +45,7 @@ class PostgresStore:
     def __init__(self, connection: Connection, url: StoreUrl) -> None:
         self._url = url
         self._open: Connection | None = connection
+        self._begun = False
         try:
             self._layout = self._detect()
         except BaseException:
@@ -73,6 +74,7 @@ class PostgresStore:
 
     def _begin(self) -> list[str]:
         """What comes first in a transaction. Gives the schemas to look in."""
+        self._begun = True
         ((schemas, *_),) = self._rows(sql.START, lock_timeout=_LOCK_TIMEOUT)
         return list(schemas)
 
@@ -270,7 +272,7 @@ class PostgresStore:
 
     def refresh(self) -> None:
         self._connection.restart()
-        self._begin()
+        self._begun = False
 
     def close(self) -> None:
         if self._open is not None:
@@ -292,6 +294,8 @@ class PostgresStore:
     def _connection(self) -> Connection:
         if self._open is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
+        if not self._begun:
+            self._begin()
         return self._open
 
     def _rows(self, query: str, **values: object) -> list[tuple[Any, ...]]:
