@@ -105,7 +105,9 @@ def _bug(error: Exception, argv: list[str], session: Session) -> int:
 
     if session.settings.get("debug"):
         diagnostics.traceback()
-    line = f"internal error: {type(error).__name__}: {error}"
+    # The words of an error that nobody foresaw may hold anything.
+    words = "redacted" if session.settings.get("redact") else error
+    line = f"internal error: {type(error).__name__}: {words}"
     hint = "this is a bug in ckpt; run again with --debug and report what it prints"
     diagnostics.report(CkptError(line, hint=hint), as_json=_wants_json(argv))
     return 70

@@ -32,6 +32,11 @@ def note(text: str) -> None:
     _write(f"note: {safe_text(text)}")
 
 
+def warn(text: str) -> None:
+    """Print a remark that a person should act on."""
+    _write(f"warning: {safe_text(text)}")
+
+
 def progress(items: Iterable[_Item], *, total: int | None, label: str) -> Iterator[_Item]:
     """Pass items through, with a bar on a terminal; silent anywhere else."""
     if not sys.stderr.isatty():

@@ -27,6 +27,12 @@ def global_options() -> list[Parameter]:
             FORMATS,
         ),
         _value(["--color"], "WHEN", "auto, always or never [env: NO_COLOR].", COLORS),
+        _value(
+            ["--aes-key-file"],
+            "FILE",
+            "Decrypt values with the key in this file [env: LANGGRAPH_AES_KEY].",
+        ),
+        _flag(["--redact"], "Show the type and size of each value in its place."),
         _flag(["--copy"], "Read a private copy of a SQLite file and its log."),
         _flag(["--no-pager"], "Do not page long answers."),
         _flag(["--utc"], "Show times in UTC, not in this machine's zone."),

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.errors import StoreUnavailable, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ckpt_backends.protocol import Store
     from ckpt_backends.url import StoreUrl
     from ckpt_cli.output import Output
     from ckpt_cli.profiles import Profiles
+    from ckpt_cli.reading.opening import Opening
 
 
 class Session:
@@ -96,9 +95,7 @@ class Session:
     def store(self) -> Store:
         """The store of this run, opened for reading; closed when the run ends."""
         if self._store is None:
-            from ckpt_backends.registry import open_store
-
-            self._store = self._opened(open_store)
+            self._store = self._opened()
             info = self._store.describe()
             if self.settings.get("verbose"):
                 self.note(f"{info.url}: {info.layout}, {info.saver}, {info.engine}")
@@ -106,10 +103,18 @@ class Session:
                 self.note(text)
         return self._store
 
-    def _opened(self, open_store: Callable[[StoreUrl], Store]) -> Store:
+    @cached_property
+    def opening(self) -> Opening:
+        """How the store of this run is opened."""
+        from ckpt_cli.reading.opening import Opening
+
+        key_file, redact = self.settings.get("aes_key_file"), bool(self.settings.get("redact"))
+        return Opening(self.store_url, key_file, redact)
+
+    def _opened(self) -> Store:
         """The store of this run; an error also says who named it, if it was not the user."""
         try:
-            return open_store(self.store_url)
+            return self.opening.open(self.note)
         except StoreUnavailable as error:
             if "store" in self.settings:
                 error.hint = self._meant(self.settings["store"]) or error.hint
@@ -131,6 +136,12 @@ class Session:
             from ckpt_cli import diagnostics
 
             diagnostics.note(text)
+
+    def warn(self, text: str) -> None:
+        """Print a remark on stderr that a person should act on, also with --quiet."""
+        from ckpt_cli import diagnostics
+
+        diagnostics.warn(text)
 
     def close(self) -> None:
         """Close the store if it was opened."""

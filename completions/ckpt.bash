@@ -23,7 +23,7 @@ _ckpt() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --older-than"|*" --last"|*" --threads"|*" --jobs"|*" --lines"|*" --interval"|*" --by"|*" --top") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --older-than"|*" --last"|*" --threads"|*" --jobs"|*" --lines"|*" --interval"|*" --by"|*" --top") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -63,7 +63,7 @@ _ckpt() {
             tail) kind="words:-n --lines --ns --all-ns --interval" ;;
             du) kind="words:--by --top" ;;
         esac
-        kind="${kind:-words:} -s --store --config -o --output --color --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
+        kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
         kind="words:threads show history diff interrupts messages grep blame tail du stores demo"
     else

@@ -10,7 +10,7 @@ function __ckpt_where
             continue
         end
         switch "$cmd $word"
-            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --by' '* --top'
+            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --by' '* --top'
                 set want $word
             case '* -*'
             case '*'
@@ -56,7 +56,7 @@ function __ckpt_ask
         set -l cmd "$plain[1]"
         contains -- "$cmd" threads; and set cmd "$plain[1..2]"
         switch "$cmd $word"
-            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --by' '* --top'
+            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --by' '* --top'
                 set want $word
             case '* -*'
             case '*'
@@ -103,6 +103,8 @@ complete -c ckpt -s s -l store -r -a '(__ckpt_ask store)' -F -d 'SQLite file, st
 complete -c ckpt -l config -r -F -d 'Read profiles from this file.'
 complete -c ckpt -s o -l output -x -a 'auto table json ndjson tsv' -d 'auto, table, json, ndjson or tsv; auto is a table on a terminal, TSV in a pipe.'
 complete -c ckpt -l color -x -a 'auto always never' -d 'auto, always or never [env: NO_COLOR].'
+complete -c ckpt -l aes-key-file -x -d 'Decrypt values with the key in this file [env: LANGGRAPH_AES_KEY].'
+complete -c ckpt -l redact -d 'Show the type and size of each value in its place.'
 complete -c ckpt -l copy -d 'Read a private copy of a SQLite file and its log.'
 complete -c ckpt -l no-pager -d 'Do not page long answers.'
 complete -c ckpt -l utc -d 'Show times in UTC, not in this machine\'s zone.'

@@ -20,6 +20,7 @@ def clean_environment(
     for name in list(os.environ):
         if name.startswith("CKPT_") and not name.startswith("CKPT_TEST_"):
             monkeypatch.delenv(name)
+    monkeypatch.delenv("LANGGRAPH_AES_KEY", raising=False)
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))

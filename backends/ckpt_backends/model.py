@@ -23,6 +23,10 @@ class TypedBytes:
     type: str
     """The serializer's tag: `msgpack`, `json`, `bytes`, `null`, `empty`, `pickle`, `X+aes`, ..."""
     data: bytes
+    encrypted: bool = False
+    """Stored under `TYPE+aes`; `data` is what was decrypted from it."""
+    problem: str = ""
+    """Why the value cannot be read, where that is known; `data` is then as stored."""
 
 
 _CONTROL = ("__", "branch:", "join:", "start:")

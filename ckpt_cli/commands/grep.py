@@ -69,7 +69,7 @@ def grep(
 
     def hits() -> Iterator[Hit]:
         nonlocal unread
-        for searched in grep_threads(store, session.store_url, watched, wanted, jobs):
+        for searched in grep_threads(store, session.opening, watched, wanted, jobs):
             unread += searched.unread
             yield from searched.hits
 

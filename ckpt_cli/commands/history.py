@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +13,8 @@ from ckpt_cli.reading.history import history_entries
 from ckpt_cli.reading.target import find_thread
 from ckpt_cli.render.history import history_columns
 from ckpt_cli.render.records import entry_record
+from ckpt_cli.render.thread import PLAINTEXT
+from ckpt_cli.render.value import counted
 from ckpt_cli.session import Session
 
 
@@ -40,4 +43,14 @@ def history(
     entries = history_entries(reader, ns, all_ns=all_ns, limit=limit)
     ids = [one.key.checkpoint_id for name in reader.namespaces for one in reader.index(name)]
     columns = history_columns(short_refs(ids), session.now, session.zone, all_ns=all_ns)
-    session.output.records(map(entry_record, entries), columns)
+    plain = 0
+
+    def records() -> Iterator[dict[str, Any]]:
+        nonlocal plain
+        for entry in entries:
+            plain += entry.plaintext
+            yield entry_record(entry)
+
+    session.output.records(records(), columns)
+    if plain:
+        session.warn(f"{counted(plain, 'checkpoint')} {PLAINTEXT}")

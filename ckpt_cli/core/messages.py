@@ -15,7 +15,8 @@ _ROLES = {
     "SystemMessage": "system",
     "ToolMessage": "tool",
 }
-_DICT_TYPES = {*_ROLES.values(), "assistant", "developer", "user"}
+ROLES = {*_ROLES.values(), "assistant", "developer", "user"}
+"""What plain dicts say in `type`; other dicts say their role in `role`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def _class_role(type_name: str, fields: Mapping[Value, Value]) -> str | None:
 
 def _dict_role(fields: Mapping[Value, Value]) -> str | None:
     kind = _text(fields.get("type"))
-    return _text(fields.get("role")) or (kind if kind in _DICT_TYPES else None)
+    return _text(fields.get("role")) or (kind if kind in ROLES else None)
 
 
 def _tool_calls(fields: Mapping[Value, Value]) -> list[ToolCall]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
 from ckpt_backends.codec.values import Value
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.model import Capability, Checkpoint
 from ckpt_cli.core import origin
 from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.equality import same
 from ckpt_cli.core.origin import Place
-from ckpt_cli.core.paths import All, parse_path, select
+from ckpt_cli.core.paths import All, Path, parse_path, select
+from ckpt_cli.core.redact import redact
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.triggers import START
 from ckpt_cli.core.write_view import Placed, place
+from ckpt_cli.reading import redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment
 from ckpt_cli.reading.timeline import Timeline, ancestry
@@ -46,13 +48,28 @@ def blame(target: Target, path: str) -> Blame:
 
     Raises `NotFound` where the path leads nowhere, and `UsageError`.
     """
-    reader = target.reader
     steps = parse_path(path)
     if not steps or not isinstance(steps[0], str) or any(isinstance(one, All) for one in steps):
         raise UsageError(
             f"'{path}' names no single value", hint="write it as messages[-1].content or plan"
         )
-    channels = [steps[0]]
+    if not redacted.is_redacted(target.reader.store):
+        return _blame(target, steps[0], steps)
+    try:
+        found = _blame(target, steps[0], steps)
+    except NotFound:
+        # The usual words name the keys that are there.
+        raise NotFound(f"nothing at '{path}' in this state") from None
+    return replace(
+        found,
+        value=redact(found.value),
+        moment=redacted.moment(found.moment),
+        writes=list(map(redacted.placed, found.writes)),
+    )
+
+
+def _blame(target: Target, channel: str, steps: Path) -> Blame:
+    reader, channels = target.reader, [channel]
     moment = reader.moment(target.checkpoint_ns, target.checkpoint_id, state=channels)
     values = reader.state(moment, channels).values
     (found,) = select(cast("dict[Value, Value]", dict(values)), steps)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.changes import ChannelChange, diff_channels
+from ckpt_cli.core.redact import redact_change
+from ckpt_cli.reading import redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment
 
@@ -28,12 +30,22 @@ def compare(first: Target, second: Target | None, channels: Collection[str] | No
         parent = after.checkpoint.parent_checkpoint_id
         known = {one.key.checkpoint_id for one in first.reader.index(first.checkpoint_ns)}
         if parent is None or parent not in known:
-            return Comparison(None, after, diff_channels({}, here))
+            return _shown(first, Comparison(None, after, diff_channels({}, here)))
         before, there = _read(first, parent, channels)
     else:
         before, there = _read(first, first.checkpoint_id, channels)
         after, here = _read(second, second.checkpoint_id, channels)
-    return Comparison(before, after, diff_channels(there, here))
+    return _shown(first, Comparison(before, after, diff_channels(there, here)))
+
+
+def _shown(target: Target, found: Comparison) -> Comparison:
+    if not redacted.is_redacted(target.reader.store):
+        return found
+    return Comparison(
+        None if found.before is None else redacted.moment(found.before),
+        redacted.moment(found.after),
+        {name: redact_change(change) for name, change in found.changes.items()},
+    )
 
 
 def _read(

@@ -14,13 +14,15 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.redact import redact_match
 from ckpt_cli.core.search import Find, Known, Match, compile_pattern, is_unread, search, unseen
 from ckpt_cli.core.shortrefs import short_refs
+from ckpt_cli.reading import redacted
 from ckpt_cli.reading.thread import ThreadReader, moment_time
 from ckpt_cli.reading.timeline import Point, Timeline
 
 if TYPE_CHECKING:
-    from ckpt_backends.url import StoreUrl
+    from ckpt_cli.reading.opening import Opening
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Searched:
 
 
 def grep_threads(
-    store: Store, url: StoreUrl, threads: Iterable[Thread], wanted: Wanted, jobs: int
+    store: Store, opening: Opening, threads: Iterable[Thread], wanted: Wanted, jobs: int
 ) -> Iterator[Searched]:
     """The hits of each thread, in the order of the threads; with several jobs, by processes.
 
@@ -75,7 +77,7 @@ def grep_threads(
 
     # A forked process would share this one's connection.
     with ProcessPoolExecutor(
-        jobs, mp_context=get_context("spawn"), initializer=_open, initargs=(url, wanted)
+        jobs, mp_context=get_context("spawn"), initializer=_open, initargs=(opening, wanted)
     ) as pool:
         under_way = deque(pool.submit(_grep, thread_id) for thread_id in islice(ids, 4 * jobs))
         try:
@@ -107,7 +109,10 @@ def grep_thread(store: Store, thread_id: str, wanted: Wanted) -> Searched:
     refs = short_refs(
         [one.key.checkpoint_id for ns in reader.namespaces for one in reader.index(ns)]
     )
-    return Searched(tuple(_named(hit, refs) for hit in hits), unread)
+    found = [_named(hit, refs) for hit in hits]
+    if redacted.is_redacted(store):
+        found = [replace(hit, match=redact_match(hit.match)) for hit in found]
+    return Searched(tuple(found), unread)
 
 
 def _namespace(
@@ -163,15 +168,14 @@ _here: Callable[[str], Searched] | None = None
 """In a process of `grep_threads`, what searches one thread."""
 
 
-def _open(url: StoreUrl, wanted: Wanted) -> None:
+def _open(opening: Opening, wanted: Wanted) -> None:
     import signal
-
-    from ckpt_backends.registry import open_store
 
     # Ctrl-C goes to all of them; the one that gives out the work ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _here  # noqa: PLW0603 - a process of the pool has no other place to keep its store
-    _here = partial(grep_thread, open_store(url), wanted=wanted)
+    # The process that gives out the work makes the same remarks.
+    _here = partial(grep_thread, opening.open(lambda _: None), wanted=wanted)
 
 
 def _grep(thread_id: str) -> Searched:

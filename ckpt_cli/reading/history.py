@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ckpt_backends.model import Checkpoint
+from ckpt_cli.reading import redacted
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 
@@ -18,6 +19,8 @@ class Entry:
     depth: int
     """Branches that it is away from the one that leads to the head; 0 is the head's own."""
     children: Sequence[str]
+    plaintext: bool = False
+    """Stored unencrypted, in a thread with encrypted checkpoints."""
 
 
 def history_entries(
@@ -39,7 +42,9 @@ def _entries(reader: ThreadReader, checkpoint_ns: str) -> Iterator[Entry]:
             children.setdefault(one.parent_checkpoint_id, []).append(one.key.checkpoint_id)
     for moment in reader.moments(checkpoint_ns):
         checkpoint_id = moment.key.checkpoint_id
-        yield Entry(moment, depths[checkpoint_id], children.get(checkpoint_id, []))
+        plaintext = reader.is_plaintext(moment)
+        shown = redacted.moment(moment) if redacted.is_redacted(reader.store) else moment
+        yield Entry(shown, depths[checkpoint_id], children.get(checkpoint_id, []), plaintext)
 
 
 def branch_depths(index: Sequence[Checkpoint], head: str | None) -> dict[str, int]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ckpt_backends.model import CheckpointKey, Thread
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.redact import redact
 from ckpt_cli.core.tasks import INTERRUPT, Question
+from ckpt_cli.reading import redacted
 from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
@@ -46,7 +48,13 @@ def open_questions(
         )
     for waiting in found:
         if before is None or (waiting.since is not None and waiting.since <= before):
-            yield waiting
+            yield _shown(store, waiting)
+
+
+def _shown(store: Store, found: Waiting) -> Waiting:
+    if not redacted.is_redacted(store):
+        return found
+    return replace(found, question=replace(found.question, value=redact(found.question.value)))
 
 
 def of_thread(reader: ThreadReader) -> Iterator[Waiting]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.errors import NotFound
+from ckpt_cli.core.redact import redact_turn
 from ckpt_cli.core.transcript import Turn, message_list, transcript
+from ckpt_cli.reading import redacted
 from ckpt_cli.reading.target import Target
 
 USUAL = "messages"
@@ -48,7 +50,10 @@ def conversation(target: Target, channel: str | None) -> Conversation:
             f"channel '{channel}' holds no messages", hint=f"channels with messages: {there}"
         )
     others = [name for name in held if name != channel]
-    return Conversation(channel, transcript(found or []), others, remarks)
+    turns = transcript(found or [])
+    if redacted.is_redacted(reader.store):
+        turns = list(map(redact_turn, turns))
+    return Conversation(channel, turns, others, remarks)
 
 
 def _usual(held: Mapping[str, Sequence[Value]], values: Mapping[str, Value]) -> str:

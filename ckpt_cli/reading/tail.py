@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TypeAlias
 
 from ckpt_backends.errors import NotFound, StoreChanged
 from ckpt_backends.model import Status
 from ckpt_backends.protocol import Store
+from ckpt_cli.reading import redacted
 from ckpt_cli.reading.history import Entry, branch_depths
 from ckpt_cli.reading.thread import ThreadReader
 
@@ -39,7 +41,7 @@ class Tail:
         # The newest is looked at even if it is not wanted, to see later what becomes of it.
         found = list(self._entries(reader, sorted(self._seen)[-max(number, 1) :]))
         self._store.refresh()
-        return found if number else []
+        return list(map(self._shown, found)) if number else []
 
     def new(self) -> list[Entry]:
         """What was added since, oldest first.
@@ -66,7 +68,12 @@ class Tail:
             if _place(entry) in fresh or _turned(entry.moment.status, before[_place(entry)][1])
         ]
         self._store.refresh()
-        return found
+        return list(map(self._shown, found))
+
+    def _shown(self, entry: Entry) -> Entry:
+        if not redacted.is_redacted(self._store):
+            return entry
+        return replace(entry, moment=redacted.moment(entry.moment))
 
     def _places(self, reader: ThreadReader) -> set[_Place]:
         namespaces = reader.namespaces if self._ns is None else [self._ns]
@@ -89,7 +96,8 @@ class Tail:
                 self._told = {told: what for told, what in self._told.items() if told[1] != ns} | {
                     place: (len(moment.writes), moment.status)
                 }
-                yield Entry(moment, depths[ns][checkpoint_id], reader.children(moment.key))
+                depth, children = depths[ns][checkpoint_id], reader.children(moment.key)
+                yield Entry(moment, depth, children, reader.is_plaintext(moment))
 
 
 def _turned(status: Status, before: Status) -> bool:

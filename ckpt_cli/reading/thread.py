@@ -11,6 +11,7 @@ from itertools import islice
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
+from ckpt_backends.encrypted import expects_encrypted, is_encrypted_type
 from ckpt_backends.errors import Ambiguous, NotFound
 from ckpt_backends.ids import step_of, time_of
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Thread, Write
@@ -384,6 +385,27 @@ class ThreadReader:
                 self.thread_id, checkpoint_ns=ns, checkpoint_ids=[here], body=True, values=names
             )
             here = parents[here]
+
+    def is_plaintext(self, moment: Moment) -> bool:
+        """Whether a part of a checkpoint is stored unencrypted where others are encrypted.
+
+        Whoever can write to a store could slip in what the application then reads as its own.
+        """
+        checkpoint = moment.checkpoint
+        # Where values are kept apart, the body itself is not encrypted.
+        parts = [] if checkpoint.blobs is not None else [checkpoint.body]
+        parts += [write.value for write in moment.writes]
+        plain = any(part is not None and not part.encrypted for part in parts) or any(
+            not is_encrypted_type(blob.type) for blob in (checkpoint.blobs or {}).values()
+        )
+        return plain and self._has_encrypted
+
+    @cached_property
+    def _has_encrypted(self) -> bool:
+        """Whether values of this thread are encrypted; looked up only if some may be."""
+        return expects_encrypted(self.store) and any(
+            is_encrypted_type(one.type) for one in self.store.usage(self.thread_id)
+        )
 
     def children(self, key: CheckpointKey) -> list[str]:
         """Ids of the checkpoints whose parent this is, oldest first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import translate
 from itertools import islice
@@ -16,7 +16,9 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.model import Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.redact import redact_metadata
 from ckpt_cli.core.refs import tips
+from ckpt_cli.reading import redacted
 from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
@@ -109,11 +111,19 @@ def list_threads(
     if sort != "last":
         rows = iter(sorted(rows, key=lambda row: _order(row, sort)))
     for row in rows:
-        yield (
+        yield _shown(
+            store,
             row
             if row.details or not details
-            else Row(row.thread, _details(store, row.thread, lessons))
+            else Row(row.thread, _details(store, row.thread, lessons)),
         )
+
+
+def _shown(store: Store, row: Row) -> Row:
+    if not redacted.is_redacted(store) or row.details is None or row.details.head is None:
+        return row
+    head = replace(row.details.head, metadata=redact_metadata(row.details.head.metadata))
+    return Row(row.thread, replace(row.details, head=head))
 
 
 def first(rows: Iterator[Row], limit: int) -> tuple[list[Row], bool]:
@@ -201,6 +211,8 @@ class Summary:
     head: Moment | None
     size: ThreadSize
     in_namespaces: tuple[NamespaceSummary, ...]
+    plaintext: bool = False
+    """The head is stored unencrypted, in a thread with encrypted checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,11 +230,13 @@ def summarize(store: Store, thread_id: str) -> Summary:
     """Everything that the index and the head tell of a thread. Raises `NotFound`."""
     reader = ThreadReader(store, thread_id)
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
+    row = Row(reader.thread, _details(store, reader.thread, Lessons(store)))
     return Summary(
-        head=head,
-        row=Row(reader.thread, _details(store, reader.thread, Lessons(store))),
+        row=_shown(store, row),
+        head=redacted.moment(head) if head and redacted.is_redacted(store) else head,
         size=store.size(thread_id),
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces),
+        plaintext=head is not None and reader.is_plaintext(head),
     )
 
 

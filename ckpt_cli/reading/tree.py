@@ -13,6 +13,7 @@ from ckpt_cli.core.state import read_metadata, source_from, step_from
 from ckpt_cli.core.task_ids import pulled_node
 from ckpt_cli.core.tasks import ERROR, INTERRUPT
 from ckpt_cli.core.tree import Key, Node, Plan, Skeleton, plan_tree, undecided
+from ckpt_cli.reading import redacted
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _SMALL = 300
@@ -143,9 +144,12 @@ def _details(
     """Details of the checkpoints shown. What ran is told by their parents, which are read too."""
     nodes: dict[Key, Node] = {}
     ran: dict[Key, tuple[str, ...]] = {}
+    is_redacted = redacted.is_redacted(reader.store)
     for key, moment in _moments(reader, shown):
-        nodes[key] = _node(moment, say)
+        nodes[key] = _node(redacted.moment(moment) if is_redacted else moment, say)
         ran[key] = _finished(moment)
+    for key in set(shown) - nodes.keys():  # Such an id is not text: it is listed, not looked up.
+        nodes[key] = Node(problem="its id is not text")
     parents = {
         key: (key[0], index[key].parent_checkpoint_id or "")
         for key, node in nodes.items()

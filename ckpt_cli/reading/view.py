@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_cli.core.paths import Selected, parse_path, select
 from ckpt_cli.core.write_view import Placed, place
+from ckpt_cli.reading import redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, State
 
@@ -23,6 +24,8 @@ class View:
     writes: Sequence[Placed]
     children: Sequence[str]
     is_head: bool
+    plaintext: bool = False
+    """Stored unencrypted, in a thread with encrypted checkpoints."""
 
 
 def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> View:
@@ -40,12 +43,23 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> V
     state = reader.state(moment, channels)
     if channels is not None:
         state = State(_chosen(moment, state, channels), state.rebuilt)
-    return View(
+    found = View(
         moment,
         state,
         place(moment.writes, moment.step),
         reader.children(moment.key),
         is_head=target.checkpoint_id == reader.head(target.checkpoint_ns),
+        plaintext=reader.is_plaintext(moment),
+    )
+    return _redacted(found) if redacted.is_redacted(reader.store) else found
+
+
+def _redacted(found: View) -> View:
+    return replace(
+        found,
+        moment=redacted.moment(found.moment),
+        state=redacted.state(found.state),
+        writes=[redacted.placed(one) for one in found.writes],
     )
 
 
@@ -64,11 +78,18 @@ def picked(target: Target, path: str) -> list[Selected]:
     values = cast("dict[Value, Value]", dict(reader.state(moment, channels).values))
     if isinstance(name, str) and name not in values and name in moment.body.values:
         values[name] = moment.body.values[name]
-    return select(values, parsed)
+    if not redacted.is_redacted(reader.store):
+        return select(values, parsed)
+    try:
+        return [redacted.selected(one, parsed) for one in select(values, parsed)]
+    except NotFound:
+        # The usual words name the keys that are there.
+        raise NotFound(f"nothing at '{path}' in this state") from None
 
 
 def raw_bytes(target: Target) -> bytes:
     """The checkpoint body as stored. Raises `NotFound`."""
+    redacted.refuse_raw(target.reader.store)
     stored = target.reader.store.checkpoints(
         target.reader.thread_id,
         checkpoint_ns=target.checkpoint_ns,

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import PurePosixPath, PureWindowsPath
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_cli.core.redact import REDACTED
 from ckpt_cli.render.cells import fit
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.units import size
@@ -73,6 +74,8 @@ def _misread(text: str, *, nested: bool) -> bool:
 def _tagged(value: Tagged) -> str | None:
     payload = value.payload
     if isinstance(payload, str):
+        if value.type == REDACTED:
+            return f"({payload})"
         if value.type in _AS_TEXT or value.type.startswith("ipaddress."):
             return _dashed(payload) if value.type == "uuid.UUID" else payload
         return None

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.codec import decode, to_json
+from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.ids import step_of
 from ckpt_backends.model import Status, Thread, Write
@@ -123,7 +123,8 @@ def entry_record(entry: Entry) -> dict[str, Any]:
     record = moment_record(moment, entry.children)
     # A step that others followed is past: nothing of it is pending any more.
     passed = moment.status is Status.PENDING and entry.children
-    return {**record, "depth": entry.depth, "state": None if passed else moment.status}
+    record |= {"depth": entry.depth, "state": None if passed else moment.status}
+    return record | _plaintext(entry.plaintext)
 
 
 def show_record(found: View) -> dict[str, Any]:
@@ -134,7 +135,7 @@ def show_record(found: View) -> dict[str, Any]:
     record["rebuilt"] = dict(found.state.rebuilt)
     record["versions"] = values_record(found.moment.body.versions)
     record["writes"] = [write_record(placed) for placed in found.writes]
-    return record
+    return record | _plaintext(found.plaintext)
 
 
 def channel_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
@@ -164,7 +165,7 @@ def summary_record(found: Summary) -> dict[str, Any]:
         }
     record["writes"] = found.size.writes
     record["in_namespaces"] = [asdict(ns) for ns in found.in_namespaces]
-    return record
+    return record | _plaintext(found.plaintext)
 
 
 def interrupt_record(found: Waiting) -> dict[str, Any]:
@@ -259,8 +260,14 @@ def write_record(placed: Placed) -> dict[str, Any]:
         "bytes": write.size,
     }
     if write.value is not None:
-        record["value"] = to_json(decode(write.value))
+        record["value"] = to_json(placed.value)
+        if write.value.encrypted:
+            record["encrypted"] = True
     return record
+
+
+def _plaintext(found: bool) -> dict[str, Any]:
+    return {"plaintext": True} if found else {}
 
 
 def _names(names: Sequence[str] | None) -> list[str] | None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 from typing import cast
 
-from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.paths import Selected, format_path
@@ -16,7 +15,7 @@ from ckpt_cli.render.block import block
 from ckpt_cli.render.cells import cell_len
 from ckpt_cli.render.lines import Line, Span, Style, line
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.thread import STATUS_STYLES, field, step_lines
+from ckpt_cli.render.thread import PLAINTEXT, STATUS_STYLES, field, step_lines
 from ckpt_cli.render.units import age, size, when
 from ckpt_cli.render.value import summary
 
@@ -33,6 +32,8 @@ def show_lines(
     if found.moment.body.problem is not None:
         reason = f"not readable: {found.moment.body.problem.reason}"
         yield from field("problem", reason, width, "error")
+    if found.plaintext:
+        yield from field("warning", PLAINTEXT, width, "error")
     for name, value in found.state.values.items():
         yield line("")
         yield from _titled(name, value, width, found.state.rebuilt.get(name))
@@ -103,6 +104,6 @@ def _writes(writes: Sequence[Placed], width: int) -> Iterator[Line]:
         who = "(caller)" if write.task_id == NULL_TASK_ID else safe_text(placed.node or "?")
         channel = safe_text(write.channel)
         room = width - cell_len(who) - cell_len(channel) - _SIZE_CELLS
-        value = "" if write.value is None else summary(decode(write.value), max(room, _INDENT))
+        value = "" if write.value is None else summary(placed.value, max(room, _INDENT))
         spans: list[Span | str] = ["  ", (who, "node"), "  ", (channel, "head"), "  ", value]
         yield line(*spans, (f"  {size(write.size)}", "dim"))

@@ -33,6 +33,9 @@ STATUS_STYLES: dict[Status, Style] = {
 }
 
 
+PLAINTEXT = "stored unencrypted, in a thread with encrypted checkpoints"
+
+
 def ago(now: datetime) -> Callable[[str], str]:
     """How long ago the time of a record was, as `3h ago`."""
     return lambda text: f"{age(datetime.fromisoformat(text), now)} ago"
@@ -77,6 +80,8 @@ def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> It
         yield from field("status", details.status, width, STATUS_STYLES[details.status])
     if found.head is not None:
         yield from head_lines(found.head, width)
+    if found.plaintext:
+        yield from field("warning", f"the head is {PLAINTEXT}", width, "error")
     for name, moment in (("first", thread.first_at), ("last", thread.last_at)):
         if moment is not None:
             yield from field(name, f"{when(moment, now, zone)}  ({age(moment, now)} ago)", width)

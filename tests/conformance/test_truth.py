@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.encrypted import DecryptingStore
 from ckpt_backends.registry import open_store
 from tests.conformance.conftest import Filled
 from tests.conformance.truth import Known, check_thread
@@ -62,6 +63,7 @@ KNOWN = {
     "lg-0.6.11": Known(),
     "lg-1.0.10": Known(),
     "lg-1.2.22": Known(),
+    "lg-1.2.22-serde": Known(printed=True),
     "js-0.2.74": JAVASCRIPT,
     "js-1.7.3": JAVASCRIPT,
 }
@@ -128,7 +130,8 @@ def check_store(url: str, truth: Mapping[str, Any], known: Known) -> None:
     """Every thread of a store reads as its truth says."""
     failures: list[str] = []
     unknown: set[tuple[str, int]] = set()
-    with open_store(url) as store:
+    key = truth.get("aes_key", "").encode() or None
+    with DecryptingStore(open_store(url), lambda: key, failures.append) as store:
         for thread_id, thread in truth["threads"].items():
             try:
                 unknown |= check_thread(store, thread_id, thread, known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import sqlite3
 import struct
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ormsgpack import OPT_NON_STR_KEYS, Ext, packb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 Table = Literal["checkpoint", "write", "metadata", "thread_id", "channel"]
@@ -55,7 +56,16 @@ class Row:
 
 def hostile_rows(marker: Path) -> list[Row]:
     """The corpus. Whoever runs a payload of it creates the directory `marker`."""
-    values = [*_code(str(marker)), *_broken(), *_deep(), *_text()]
+    values = [
+        *_code(str(marker)),
+        *_pickled_code(str(marker)),
+        *_pickle_bombs(),
+        *_pickle_shapes(),
+        *_encrypted(),
+        *_broken(),
+        *_deep(),
+        *_text(),
+    ]
     return [
         *(Row(f"write: {name}", "write", tag, data) for name, tag, data in values),
         *(
@@ -71,15 +81,68 @@ def hostile_rows(marker: Path) -> list[Row]:
     ]
 
 
-def build_store(path: Path, marker: Path) -> list[str]:
-    """Write the corpus into a new SQLite file as LangGraph lays it out; gives the thread ids."""
-    rows = hostile_rows(marker)
+def build_store(path: Path, rows: Iterable[Row]) -> list[str]:
+    """Write rows into a new SQLite file as LangGraph lays it out; gives the thread ids."""
+    rows = list(rows)
     with sqlite3.connect(path) as db:
         db.executescript(DDL)
         for row in rows:
             _insert(db, row)
     db.close()
     return [row.thread_id for row in rows]
+
+
+ODD_VALUES = (7, -2.5, b"\xff\x00\x1b[2J", None, "text", 2**62, float("inf"))
+"""What SQLite lets stand in any column, whatever its declared type."""
+
+
+def build_odd_store(path: Path) -> list[str]:
+    """A store with each odd value in each column once; gives ids that show its threads."""
+    id_, body = ORDINARY_ID, ordinary_body(ORDINARY_ID)
+    tables: dict[str, list[object]] = {
+        "checkpoints": ["", id_, None, "msgpack", body, METADATA],
+        "writes": ["", id_, TASK_ID, "~__pregel_pull, node", 0, "answer", "msgpack", packb("x")],
+    }
+    threads = []
+    with sqlite3.connect(path) as db:
+        # Without declared types and keys, a column keeps what is put into it.
+        for table, columns in _COLUMNS.items():
+            db.execute(f"CREATE TABLE {table} (thread_id, {', '.join(columns)})")
+        for table, columns in _COLUMNS.items():
+            for place, column in enumerate(["thread_id", *columns]):
+                for n, odd in enumerate(ODD_VALUES):
+                    thread_id = f"odd {table} {column} {n}"
+                    threads.append(thread_id)
+                    for one, ordinary in tables.items():
+                        row: list[object] = [thread_id, *ordinary]
+                        if one == table:
+                            row[place] = odd
+                        marks = ", ".join("?" * len(row))
+                        db.execute(f"INSERT INTO {one} VALUES ({marks})", row)
+    db.close()
+    return [*threads, "", "7", "-2.5", "text", str(2**62), "Inf"]
+
+
+_COLUMNS = {
+    "checkpoints": [
+        "checkpoint_ns",
+        "checkpoint_id",
+        "parent_checkpoint_id",
+        "type",
+        "checkpoint",
+        "metadata",
+    ],
+    "writes": [
+        "checkpoint_ns",
+        "checkpoint_id",
+        "task_id",
+        "task_path",
+        "idx",
+        "channel",
+        "type",
+        "value",
+    ],
+}
 
 
 def ordinary_body(checkpoint_id: str, channel: str = "answer") -> bytes:
@@ -146,16 +209,24 @@ def _around(tag: str, value: bytes) -> bytes:
     return b"\x87" + packb(head)[1:] + packb("channel_values") + inside + packb(rest)[1:]
 
 
-class _Runs:
-    """What unpickling turns into a call of `os.mkdir`."""
+class _Calls:
+    """What unpickling turns into a call."""
+
+    def __init__(self, function: Callable[..., object], argument: object) -> None:
+        self.call = function, (argument,)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.call
+
+
+class _State:
+    """What unpickling hands its state to."""
 
     def __init__(self, marker: str) -> None:
         self.marker = marker
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        import os
-
-        return os.mkdir, (self.marker,)
+    def __setstate__(self, state: dict[str, str]) -> None:
+        os.mkdir(state["marker"])
 
 
 def _code(marker: str) -> Iterator[tuple[str, str, bytes]]:
@@ -186,11 +257,149 @@ def _code(marker: str) -> Iterator[tuple[str, str, bytes]]:
     yield "js", "json", _json([_javascript(name, f"mkdir('{marker}')") for name in names])
     calls = [_javascript(name, [marker]) | {"method": "constructor"} for name in names]
     yield "js method", "json", _json(calls)
-    raw = pickle.dumps(_Runs(marker))
+    raw = pickle.dumps(_Calls(os.mkdir, marker))
     yield "pickle", "pickle", raw
     yield "pickle as msgpack", "msgpack", raw
     yield "pickle as bytes", "bytes", raw
     yield "pickle as json", "json", raw
+
+
+def _pickled_code(marker: str) -> Iterator[tuple[str, str, bytes]]:
+    """Pickles that call something, by every opcode that can."""
+    calls: dict[str, object] = {
+        "os.mkdir": _Calls(os.mkdir, marker),
+        "os.system": _Calls(os.system, f"mkdir {marker}"),
+        "eval": _Calls(eval, f"__import__('os').mkdir({marker!r})"),
+        "exec": _Calls(exec, f"import os; os.mkdir({marker!r})"),
+        "in a state": _State(marker),
+        "in an item": [{"a": _Calls(os.mkdir, marker)}],
+    }
+    for name, call in calls.items():
+        for protocol in range(6):
+            yield f"pickle {protocol} {name}", "pickle", pickle.dumps(call, protocol)
+    text = b"X" + struct.pack("<I", len(marker)) + marker.encode()
+    mkdir = b"cos\nmkdir\n"
+    yield "pickle INST", "pickle", b"(S'%s'\nios\nmkdir\n." % marker.encode()
+    yield "pickle OBJ", "pickle", b"(" + mkdir + text + b"o."
+    yield "pickle NEWOBJ", "pickle", b"\x80\x02" + mkdir + text + b"\x85\x81."
+    yield "pickle NEWOBJ_EX", "pickle", b"\x80\x04" + mkdir + text + b"\x85}\x92."
+    yield "pickle SETITEM", "pickle", b"cos\nenviron\n)R" + text + text + b"s."
+    yield "pickle getattr", "pickle", b"cbuiltins\ngetattr\ncos\nX\x05\x00\x00\x00mkdir\x86R."
+    yield (
+        "pickle getattr called",
+        "pickle",
+        b"cbuiltins\ngetattr\ncpathlib\nPath\nX\x05\x00\x00\x00mkdir\x86R" + text + b"\x85R.",
+    )
+    yield (
+        "pickle __import__",
+        "pickle",
+        b"c__builtin__\n__import__\nX\x0b\x00\x00\x00antigravity\x85R.",
+    )
+    yield "pickle of a module", "pickle", b"cantigravity\nfly\n."
+    yield "pickle of a dotted name", "pickle", b"\x80\x04\x8c\x02os\x8c\x0bpath.os.abc\x93)R."
+    yield "pickle reconstructor", "pickle", b"ccopy_reg\n_reconstructor\n(" + mkdir * 2 + b"NtR."
+    yield "pickle persistent id", "pickle", b"Pos.mkdir\n."
+    yield "pickle persistent object", "pickle", mkdir + text + b"\x85RQ."
+    for code in (b"\x82\x01", b"\x83\x01\x00", b"\x84\x01\x00\x00\x00"):
+        yield f"pickle extension {code.hex()}", "pickle", code + text + b"\x85R."
+    yield "pickle buffers", "pickle", b"\x80\x05\x97\x98."
+    yield "pickle call of text", "pickle", text + text + b"\x85R."
+    yield "pickle BUILD of a class", "pickle", b"cbuiltins\nobject\n}b."
+    yield "pickle BUILD of a list", "pickle", b"]}b."
+    yield "pickle hostile names", "pickle", b"c\x1b[31mos\n[/bold]\x1b]0;x\x07\n)R."
+
+
+def _pickle_bombs() -> Iterator[tuple[str, str, bytes]]:
+    """Small pickles of large values."""
+    laughs: list[object] = ["ha"] * 10
+    for _ in range(30):
+        laughs = [laughs] * 10
+    yield "pickle laughs", "pickle", pickle.dumps(laughs)
+    objects: list[object] = [_State("x")]
+    for _ in range(30):
+        objects = [_Calls(list, objects)] * 5
+    yield "pickle laughs of objects", "pickle", pickle.dumps(objects)
+    yield "pickle long text often", "pickle", pickle.dumps(["x" * 500_000] * 20_000)
+    long = b"c" + b"m" * 100_000 + b"\nx\n"
+    yield "pickle long name often", "pickle", b"](" + long + b"2" * 9999 + b"e."
+    name = b"\x8c\x01m\x94" + b"X" + struct.pack("<I", 100_000) + b"x" * 100_000 + b"\x94"
+    again = b"h\x00h\x01\x93" * 9999
+    yield "pickle many long names", "pickle", b"\x80\x04](" + name + again + b"e."
+    yield "pickle long number often", "pickle", _shared(pickle.dumps(1 << 4_000_000))
+
+
+def _pickle_shapes() -> Iterator[tuple[str, str, bytes]]:
+    """Pickles that are deep, or contain themselves, or claim more than they have."""
+    yield "pickle deep lists", "pickle", b"]" * 100_000 + b"a" * 99_999 + b"."
+    yield "pickle deep tuples", "pickle", b")" + b"\x85" * 100_000 + b"."
+    yield "pickle deep marks", "pickle", b"(" * 100_000 + b"t" * 100_000 + b"."
+    yield "pickle deep calls", "pickle", b"cos\nx\n" + b")R" * 100_000 + b"."
+    yield "pickle deep states", "pickle", b"cos\nx\n)R" * 20_000 + b"b" * 19_999 + b"."
+    yield "pickle deep ids", "pickle", b"N" + b"Q" * 100_000 + b"."
+    yield "pickle not closed", "pickle", b"]" * 100_000
+    around: list[object] = [1]
+    around.append(around)
+    yield "pickle cycle", "pickle", pickle.dumps(around)
+    yield "pickle cycle of a dict", "pickle", b"}\x94(K\x01h\x00u."
+    yield "pickle cycle as a key", "pickle", b"}\x94(h\x00K\x01u."
+    yield "pickle cycle of an object", "pickle", b"cos\nx\n)R\x94h\x00b."
+    yield "pickle cycle of a tuple", "pickle", b"]\x94h\x00\x85a."
+    yield "pickle of itself in args", "pickle", b"]\x94cos\nx\nh\x00\x85Ra."
+    huge = struct.pack("<Q", 1 << 62)
+    for opcode in (b"\x8e", b"\x8d", b"\x96", b"\x95"):
+        yield f"pickle claim {opcode.hex()}", "pickle", b"\x80\x05" + opcode + huge + b"ab."
+    for opcode in (b"B", b"X", b"T", b"\x8b"):
+        yield f"pickle claim {opcode.hex()}", "pickle", opcode + b"\xff\xff\xff\x7fab."
+    yield "pickle memo far away", "pickle", b"Nr\xff\xff\xff\xff."
+    yield "pickle memo miss", "pickle", b"h\x07."
+    yield "pickle long decimal", "pickle", b"L" + b"9" * 100_000 + b"L\n."
+    yield "pickle keys of lists", "pickle", b"}(]K\x01]K\x02u."
+    yield "pickle keys of one hash", "pickle", b"}(" + _same_hash() + b"u."
+    yield "pickle tuple keys", "pickle", pickle.dumps({(n, n): n for n in range(10_000)})
+    yield "pickle behind the end", "pickle", b"N.N."
+    yield "pickle two values", "pickle", b"NN."
+    yield "pickle half a pair", "pickle", b"}(K\x01u."
+    yield "pickle unknown opcode", "pickle", b"\xff."
+    yield "pickle protocol 99", "pickle", b"\x80\x63N."
+    yield "pickle of nothing", "pickle", b""
+    shape = b"(" + b"\x8a\x08" + struct.pack("<q", 1 << 60) + b"K\x02t"
+    dtype = b"cnumpy\ndtype\nX\x02\x00\x00\x00u1\x85R(K\x03X\x01\x00\x00\x00|tb"
+    array = b"cnumpy.core.multiarray\n_reconstruct\n)R(K\x01" + shape + dtype + b"\x89C\x01atb."
+    yield "pickle huge array", "pickle", array
+    times = {b"datetime\ndatetime": 10, b"datetime\ndate": 4, b"datetime\ntime": 6}
+    for kind, length in times.items():
+        bad = b"C" + bytes([length]) + b"\xff" * length
+        yield f"pickle wrong {kind[9:].decode()}", "pickle", b"c" + kind + b"\n" + bad + b"\x85R."
+
+
+def _shared(value: bytes) -> bytes:
+    """A pickle of a list that refers to a pickled value many times."""
+    return b"\x80\x04](" + value[2:-1] + b"\x94" + b"h\x00" * 9999 + b"e."
+
+
+def _same_hash() -> bytes:
+    """Entries of a dict whose keys, of more than 64 bits, all have the hash 0."""
+    modulus = (1 << 61) - 1
+    return b"".join(
+        b"\x8a\x10" + (n * modulus << 16).to_bytes(16, "little") + b"N" for n in range(1, 20_000)
+    )
+
+
+def _encrypted() -> Iterator[tuple[str, str, bytes]]:
+    for tag in ("msgpack+aes", "pickle+aes", "null+aes", "+aes", "aes+aes+aes", "json+rot13"):
+        for size in (0, 31, 32, 64):
+            yield f"{tag} {size}", tag, bytes(range(size))
+
+
+def whole_values() -> dict[str, bytes]:
+    """One small value for each form of storage, of which no part is a whole value."""
+    value = {"v": 4, "text": "né", "items": [1, 2.5, None, True, b"ab"], "n": -70_000}
+    plain = {**value, "items": [1, 2.5, None, True]}
+    return {
+        "msgpack": packb({**value, "ext": Ext(2, packb(["m", "C", {"a": [1]}]))}),
+        "json": json.dumps(plain).encode(),
+        "pickle": pickle.dumps({**value, "o": _State("x"), "set": {1}, "t": (1, 2, 3, 4)}),
+    }
 
 
 def _broken() -> Iterator[tuple[str, str | None, bytes | None]]:
@@ -239,7 +448,6 @@ def _broken() -> Iterator[tuple[str, str | None, bytes | None]]:
     yield "json with infinities", "json", b"[NaN, Infinity, -Infinity, 1e999]"
     yield "unknown type", "zip+rot13", b"whatever"
     yield "hostile type", "\x1b]0;owned\x07[bold]", b"whatever"
-    yield "encrypted", "msgpack+aes", bytes(range(64))
     yield "no type", None, b"\xc0"
     yield "no value", "msgpack", None
     yield "neither", None, None

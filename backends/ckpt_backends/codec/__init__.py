@@ -66,6 +66,8 @@ def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Valu
             if body.type not in ("msgpack", "json"):
                 raise
             value = _by_channel(body, limits)
+        if isinstance(value, Cut) and body.type == "pickle":
+            value = _by_channel(body, limits)
         if not isinstance(value, dict):
             raise ValueError("not a map, as a checkpoint is")
         return value
@@ -74,6 +76,8 @@ def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Valu
 
 
 def _whole(typed: TypedBytes, limits: Limits) -> Value:
+    if typed.problem:
+        raise ValueError(typed.problem)
     match typed.type:
         case "msgpack":
             from .msgpack import decode_msgpack  # loads ormsgpack
@@ -83,6 +87,10 @@ def _whole(typed: TypedBytes, limits: Limits) -> Value:
             from .jsonplus import decode_json
 
             return decode_json(typed.data, limits)
+        case "pickle":
+            from .pickled import decode_pickle  # loads pickletools
+
+            return decode_pickle(typed.data, limits)
         case "bytes" | "bytearray":
             if reason := past_bytes(len(typed.data), limits):
                 raise PastLimit(reason)
@@ -113,10 +121,18 @@ def _beginning(typed: TypedBytes, limits: Limits, reason: str) -> Value:
 
 
 def _by_channel(body: TypedBytes, limits: Limits) -> Value:
-    from .body import json_body, msgpack_body
+    match body.type:
+        case "msgpack":
+            from .body import msgpack_body
 
-    read = msgpack_body if body.type == "msgpack" else json_body
-    return read(body.data, limits)
+            return msgpack_body(body.data, limits)
+        case "json":
+            from .body import json_body
+
+            return json_body(body.data, limits)
+    from .pickled import pickle_body
+
+    return pickle_body(body.data, limits)
 
 
 def _opaque(typed: TypedBytes, error: Exception) -> Opaque:

@@ -1,0 +1,190 @@
+"""Stores whose values the library's `EncryptedSerializer` encrypted.
+
+It adds `+aes` to a value's type tag, and stores the nonce (16 bytes), the tag (16) and the
+ciphertext of AES in EAX mode (`langgraph/checkpoint/serde/encrypted.py`). The ids, the names of
+channels and the metadata of a SQLite store are not encrypted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ckpt_backends.errors import UsageError
+from ckpt_backends.model import Checkpoint, TypedBytes, Write
+from ckpt_backends.protocol import Store
+from ckpt_backends.wrapped import WrappedStore
+
+KEY_VARIABLE = "LANGGRAPH_AES_KEY"
+"""The library's own: its text in UTF-8 is the key."""
+_KEY_SIZES = (16, 24, 32)
+_NONCE = _TAG = 16
+
+NO_KEY = f"encrypted; set {KEY_VARIABLE} or give --aes-key-file"
+WRONG_KEY = "encrypted, and the key does not fit"
+NO_LIBRARY = "encrypted; reading it takes pycryptodome: pip install 'langgraph-ckpt[aes]'"
+DAMAGED = "encrypted, and cut off"
+
+Key = Callable[[], bytes | None]
+"""Gives the key, or None, when the first encrypted value is met. May raise `UsageError`."""
+
+
+def key_of_environment(environment: Mapping[str, str] = os.environ) -> bytes | None:
+    """The key that the library would take. Raises `UsageError` for one of a wrong length."""
+    text = environment.get(KEY_VARIABLE)
+    if text is None:
+        return None
+    key = text.encode("utf-8", "surrogateescape")
+    if len(key) not in _KEY_SIZES:
+        raise UsageError(f"{KEY_VARIABLE} has {len(key)} bytes", hint="an AES key has 16, 24 or 32")
+    return key
+
+
+def key_of_file(path: str) -> bytes:
+    """The key that is the content of a file, with or without a newline behind it.
+
+    Raises `UsageError` for a file that cannot be read or has a wrong length.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        reason = (error.strerror or "not readable").lower()
+        raise UsageError(f"cannot read '{path}': {reason}") from None
+    for key in (data, data.removesuffix(b"\n").removesuffix(b"\r")):
+        if len(key) in _KEY_SIZES:
+            return key
+    raise UsageError(
+        f"the key in '{path}' has {len(data)} bytes", hint="an AES key has 16, 24 or 32"
+    )
+
+
+class DecryptingStore(WrappedStore):
+    """A store with its `X+aes` values as `X`, where a key is known and fits.
+
+    What cannot be decrypted stays as it is, with the reason as its `problem`; each reason is
+    handed to `note` once.
+    """
+
+    def __init__(self, inner: Store, key: Key, note: Callable[[str], None]) -> None:
+        super().__init__(inner)
+        self._key = key
+        self._note = note
+        self._noted: set[str] = set()
+        self._met_encrypted = False
+
+    @property
+    def expects_encrypted(self) -> bool:
+        """Whether a plain value may be out of place: a key is set, or an encrypted one was met."""
+        if self._met_encrypted:
+            return True
+        try:
+            return self._key() is not None
+        except UsageError:
+            return True
+
+    def checkpoints(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
+        for found in self.inner.checkpoints(
+            thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=checkpoint_ids,
+            body=body,
+            metadata=metadata,
+            values=values,
+        ):
+            read = [found.body, found.metadata]
+            read += [blob.value for blob in (found.blobs or {}).values()]
+            yield self._checkpoint(found) if any(map(is_encrypted, read)) else found
+
+    def _checkpoint(self, found: Checkpoint) -> Checkpoint:
+        blobs = found.blobs
+        if blobs is not None:
+            blobs = {
+                name: replace(blob, value=self._read(blob.value)) for name, blob in blobs.items()
+            }
+        return replace(
+            found,
+            body=self._read(found.body),
+            metadata=self._read(found.metadata),
+            blobs=blobs,
+        )
+
+    def writes(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        for found in self.inner.writes(
+            thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=checkpoint_ids,
+            channels=channels,
+            values=values,
+        ):
+            yield (
+                replace(found, value=self._read(found.value))
+                if is_encrypted(found.value)
+                else found
+            )
+
+    def _read(self, value: TypedBytes | None) -> TypedBytes | None:
+        if value is None or not is_encrypted(value):
+            return value
+        self._met_encrypted = True
+        key = self._key()
+        data, problem = (None, NO_KEY) if key is None else _decrypted(value.data, key)
+        if data is None:
+            if problem not in self._noted:
+                self._noted.add(problem)
+                self._note(f"values are {problem}")
+            return replace(value, encrypted=True, problem=problem)
+        return TypedBytes(value.type.partition("+")[0], data, encrypted=True)
+
+
+def expects_encrypted(store: Store) -> bool:
+    """Whether a plain value of a store may be out of place, as far as this run has seen it."""
+    while isinstance(store, WrappedStore):
+        if isinstance(store, DecryptingStore):
+            return store.expects_encrypted
+        store = store.inner
+    return False
+
+
+def is_encrypted(value: TypedBytes | None) -> bool:
+    """Whether a value is stored as `EncryptedSerializer` stores it."""
+    return value is not None and is_encrypted_type(value.type)
+
+
+def is_encrypted_type(tag: str) -> bool:
+    """Whether a type tag says so."""
+    return tag.partition("+")[2] == "aes"
+
+
+def _decrypted(data: bytes, key: bytes) -> tuple[bytes | None, str]:
+    """The plain bytes; None where that fails, with the reason."""
+    try:
+        from Crypto.Cipher import AES
+    except ImportError:
+        return None, NO_LIBRARY
+    if len(data) < _NONCE + _TAG:
+        return None, DAMAGED
+    cipher = AES.new(key, AES.MODE_EAX, nonce=data[:_NONCE])
+    tag, ciphertext = data[_NONCE : _NONCE + _TAG], data[_NONCE + _TAG :]
+    try:
+        return cipher.decrypt_and_verify(ciphertext, tag), ""
+    except ValueError:
+        return None, WRONG_KEY

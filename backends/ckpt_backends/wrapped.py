@@ -1,0 +1,99 @@
+"""A store that hands everything through to another one; for wrappers that change a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from types import TracebackType
+from typing import Self
+
+from ckpt_backends.model import (
+    Checkpoint,
+    CheckpointKey,
+    StoreInfo,
+    Thread,
+    ThreadSize,
+    Usage,
+    Write,
+)
+from ckpt_backends.protocol import Store
+
+
+class WrappedStore:
+    """Another store, as it is."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+
+    def describe(self) -> StoreInfo:
+        return self.inner.describe()
+
+    def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
+        return self.inner.threads(limit=limit)
+
+    def thread(self, thread_id: str) -> Thread | None:
+        return self.inner.thread(thread_id)
+
+    def size(self, thread_id: str) -> ThreadSize:
+        return self.inner.size(thread_id)
+
+    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
+        return self.inner.usage(thread_id)
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        return self.inner.namespaces(thread_id)
+
+    def checkpoints(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
+        return self.inner.checkpoints(
+            thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=checkpoint_ids,
+            body=body,
+            metadata=metadata,
+            values=values,
+        )
+
+    def writes(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        return self.inner.writes(
+            thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=checkpoint_ids,
+            channels=channels,
+            values=values,
+        )
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        return self.inner.sources(key)
+
+    def refresh(self) -> None:
+        self.inner.refresh()
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

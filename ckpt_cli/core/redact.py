@@ -1,0 +1,144 @@
+"""Values without their content, for pasting an answer into a ticket.
+
+What is kept: ids of threads, checkpoints, tasks and interrupts, namespaces, names of channels,
+nodes, classes and metadata keys, versions, times and sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_cli.core.changes import ChannelChange
+from ckpt_cli.core.diff import Op
+from ckpt_cli.core.messages import ROLES, Message, ToolCall
+from ckpt_cli.core.search import Match
+from ckpt_cli.core.tasks import Step, Task
+from ckpt_cli.core.transcript import Call, Turn
+
+REDACTED = "ckpt.redacted"
+"""Type of the `Tagged` that stands for a value, with its type and size in words."""
+REASON = "redacted"
+
+_SOURCES = ("input", "loop", "update", "fork")
+
+
+def redact(value: Value) -> Tagged:
+    """The type and size of a value."""
+    name, size = _measure(value)
+    return Tagged(REDACTED, f"{name}, {size}" if size else name)
+
+
+def redact_text(text: str) -> str:
+    """What stands for a text."""
+    return f"{REASON}, {_counted(len(text), 'character')}"
+
+
+def redact_values(values: Mapping[str, Value]) -> dict[str, Value]:
+    """Values by name; the names stay."""
+    return {name: redact(value) for name, value in values.items()}
+
+
+def redact_metadata(metadata: Mapping[str, Value]) -> dict[str, Value]:
+    """A checkpoint's metadata: `source`, `step` and `parents` stay if they are what they should."""
+    return {
+        name: value if _is_structure(name, value) else redact(value)
+        for name, value in metadata.items()
+    }
+
+
+def redact_opaque(value: Opaque) -> Opaque:
+    """What could not be read: its reason may quote it, and its hash may be guessed from."""
+    return replace(value, sha256="", reason=REASON)
+
+
+def redact_step(step: Step) -> Step:
+    """Tasks without the text of their questions and errors."""
+    return replace(step, tasks=tuple(map(_task, step.tasks)), others=tuple(map(_task, step.others)))
+
+
+def redact_change(change: ChannelChange) -> ChannelChange:
+    """That a channel changed, and from what to what."""
+    if change.change == "added":
+        return replace(change, after=redact(change.after))
+    if change.change == "removed":
+        return replace(change, before=redact(change.before))
+    before, after = redact(change.before), redact(change.after)
+    return replace(
+        change, before=before, after=after, ops=(Op("replace", (), before=before, after=after),)
+    )
+
+
+def redact_match(match: Match) -> Match:
+    """That a line matches: neither what it says, nor the keys that lead to it."""
+    path = tuple("*" if isinstance(step, str) else step for step in match.path)
+    return replace(match, path=path, place=(), line=redact_text(match.line), start=0, end=0)
+
+
+def redact_turn(turn: Turn) -> Turn:
+    """Who spoke, how much, how many tools were called and what it took in tokens."""
+    message = turn.message
+    calls = [Call(ToolCall(REASON, redact(one.call.args), None), one.result) for one in turn.calls]
+    return replace(
+        turn,
+        value=redact(turn.value),
+        message=Message(
+            message.role if message.role in ROLES else "?",
+            redact(message.content),
+            id=None,
+            name=None,
+            tool_calls=tuple(one.call for one in calls),
+            fields={},
+        ),
+        calls=tuple(calls),
+        model=None,
+    )
+
+
+def _task(task: Task) -> Task:
+    return replace(
+        task,
+        error=None if task.error is None else redact_text(task.error),
+        questions=tuple(replace(one, value=redact(one.value)) for one in task.questions),
+        writes=(),
+    )
+
+
+def _is_structure(name: str, value: Value) -> bool:
+    match name:
+        case "source":
+            return value in _SOURCES
+        case "step":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "parents":
+            return isinstance(value, dict) and all(
+                isinstance(part, str) for pair in value.items() for part in pair
+            )
+    return False
+
+
+def _measure(value: Value) -> tuple[str, str]:
+    """Type and size in words; `''` where a size would tell the value."""
+    match value:
+        case None:
+            return "null", ""
+        case str():
+            return "str", _counted(len(value), "character")
+        case bytes():
+            return "bytes", _counted(len(value), "byte")
+        case list():
+            return "list", _counted(len(value), "item")
+        case dict():
+            return "dict", _counted(len(value), "item")
+        case Tagged():
+            return value.type, _measure(value.payload)[1]
+        case Opaque():
+            return value.type, _counted(value.size, "byte")
+        case Cut():
+            return _measure(value.kept)[0], _counted(value.size, "byte")
+    return type(value).__name__, ""
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -1,0 +1,86 @@
+"""`--redact`: what leaves this package for the screen has the values taken out.
+
+The store of such a run is a `RedactedStore`. It reads as any other, since tasks, rebuilt values
+and differences come from what is stored; each function of this package that answers a command
+hands its answer through here, so that nothing that prints can forget it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ckpt_backends.errors import UsageError
+from ckpt_backends.model import Write
+from ckpt_backends.protocol import Store
+from ckpt_backends.wrapped import WrappedStore
+from ckpt_cli.core.paths import Path, Selected
+from ckpt_cli.core.redact import (
+    REASON,
+    redact,
+    redact_metadata,
+    redact_opaque,
+    redact_step,
+    redact_values,
+)
+from ckpt_cli.core.write_view import Placed
+from ckpt_cli.reading.thread import Moment, State
+
+
+class RedactedStore(WrappedStore):
+    """A store of which no value may be shown."""
+
+
+def is_redacted(store: Store) -> bool:
+    """Whether answers from a store are to be redacted."""
+    return isinstance(store, RedactedStore)
+
+
+def refuse_raw(store: Store) -> None:
+    """Raise `UsageError` where bytes as stored would be shown."""
+    if is_redacted(store):
+        raise UsageError("--raw and --redact exclude each other", hint="give one of them")
+
+
+def moment(found: Moment) -> Moment:
+    """A checkpoint without its values."""
+    body = found.body
+    problem = None if body.problem is None else redact_opaque(body.problem)
+    return replace(
+        found,
+        checkpoint=replace(found.checkpoint, body=None, metadata=None),
+        body=replace(
+            body,
+            values=redact_values(body.values),
+            pending_sends=None if body.pending_sends is None else redact(body.pending_sends),
+            problem=problem,
+        ),
+        metadata=redact_metadata(found.metadata),
+        writes=[_write(write) for write in found.writes],
+        step=redact_step(found.step),
+    )
+
+
+def state(found: State) -> State:
+    """The values of channels by type and size."""
+    return replace(found, values=redact_values(found.values))
+
+
+def placed(found: Placed) -> Placed:
+    """A write by its value's type and size."""
+    instead = None if found.write.value is None else redact(found.value)
+    return replace(found, write=_write(found.write), instead=instead)
+
+
+def selected(found: Selected, asked: Path) -> Selected:
+    """A place by its value's type and size; keys that were not asked for are left out."""
+    path = tuple(
+        step if n == 0 or isinstance(step, int) or step in asked else "*"
+        for n, step in enumerate(found.path)
+    )
+    return Selected(path, redact(found.value))
+
+
+def _write(write: Write) -> Write:
+    if write.value is None:
+        return write
+    return replace(write, value=replace(write.value, data=b"", problem=REASON))

@@ -1,0 +1,230 @@
+"""With --redact no command shows a value, in any format, on stdout or on stderr."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from ormsgpack import Ext, packb
+
+from ckpt_backends.registry import open_store
+from ckpt_cli.app import COMMANDS
+from ckpt_cli.reading.redacted import RedactedStore
+from ckpt_cli.reading.tail import Tail
+from ckpt_cli.render.records import entry_record
+from tests.security.corpus import DDL
+from tests.support import ckpt
+
+CANARY = "canary4711"
+THREAD = "the-thread"
+FIRST = "1f0a0000-0000-6000-8000-000000000001"
+HEAD = "1f0a0000-0000-6000-8001-000000000002"
+OLD = "1f0a0000-0000-6000-8001-000000000003"
+
+TARGETS = [THREAD, f"{THREAD}@{FIRST}", f"{THREAD}@{OLD}"]
+LINES: dict[str, list[list[str]]] = {
+    "threads": [
+        ["list"],
+        ["list", "--all", "--long"],
+        ["list", "--where", "metadata.user=x"],
+        ["list", "--sort", "step"],
+        ["show", THREAD],
+    ],
+    "show": [
+        *(
+            [target, *more]
+            for target in TARGETS
+            for more in (
+                [],
+                ["--writes", "--metadata"],
+                ["--channel", "notes"],
+                ["--path", "notes"],
+                ["--path", "notes[]"],
+                ["--path", "notes.nothing"],
+                ["--path", "messages[0].content"],
+                ["--path", "messages[0].nothing"],
+                ["--path", "messages[99]"],
+                ["--where"],
+                ["--raw"],
+            )
+        ),
+        [THREAD, "--channel", "nothing"],
+        [THREAD, "--tree"],
+        [THREAD, "--tree", "--unfold", "--all-ns"],
+        [THREAD, "--mermaid"],
+    ],
+    "history": [[THREAD], [THREAD, "--all-ns"]],
+    "diff": [
+        [THREAD],
+        [THREAD, "--stat"],
+        [f"{THREAD}@{FIRST}", HEAD],
+        [f"{THREAD}@{FIRST}", OLD],
+        [THREAD, "--channel", "notes"],
+    ],
+    "interrupts": [[], [THREAD]],
+    "messages": [
+        *([target, *more] for target in TARGETS for more in ([], ["--full"], ["--stat"])),
+        [THREAD, "--channel", "notes"],
+        [THREAD, "--channel", "nothing"],
+    ],
+    "grep": [
+        ["."],
+        [".", "--head-only"],
+        ["-F", CANARY, "--jobs", "2"],
+        ["nothing fits this"],
+        ["after", "--channel", "messages"],
+    ],
+    "blame": [
+        [THREAD, path]
+        for path in ("notes", "number", "messages[0]", "messages[0].content", "notes.n", "nothing")
+    ],
+    "du": [[], [THREAD], *(["--by", one] for one in ("thread", "channel", "ns", "type", "table"))],
+    "tail": [["--no-such-option"]],
+    "stores": [[]],
+    "demo": [],
+}
+"""Every command, in every way that shows a part of a store.
+
+`demo` reads none; `tail` goes on until it is stopped, and has a case of its own.
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A canary in every part of a store that holds an application's data."""
+    path = tmp_path_factory.mktemp("redact") / "store.db"
+    with sqlite3.connect(path) as db:
+        db.executescript(DDL)
+        for checkpoint_id, parent, body in (
+            (FIRST, None, _body(FIRST, "before")),
+            (HEAD, FIRST, _body(HEAD, "after", more=True)),
+            (OLD, FIRST, b"\x93" + CANARY.encode()),
+        ):
+            db.execute(
+                "INSERT INTO checkpoints VALUES (?, '', ?, ?, 'msgpack', ?, ?)",
+                (THREAD, checkpoint_id, parent, body, _metadata()),
+            )
+        for n, (channel, tag, value) in enumerate(_writes()):
+            for checkpoint_id in (FIRST, HEAD, OLD):
+                db.execute(
+                    "INSERT INTO writes VALUES (?, '', ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        THREAD,
+                        checkpoint_id,
+                        f"{n:08}-2222-3333-4444-555555555555",
+                        "~__pregel_pull, node",
+                        n,
+                        channel,
+                        tag,
+                        value,
+                    ),
+                )
+    db.close()
+    return path
+
+
+def _body(checkpoint_id: str, text: str, *, more: bool = False) -> bytes:
+    said = {"content": f"{text} {CANARY}", "type": "human", "id": CANARY, "name": CANARY}
+    message = Ext(5, packb(["langchain_core.messages.human", "HumanMessage", said, "x"]))
+    values = {
+        "messages": [message],
+        "notes": {CANARY: [CANARY, {CANARY: text}], "n": CANARY.encode()},
+        "number": 4711,
+        **({"added": {CANARY: CANARY}, "branch:to:node": CANARY} if more else {"gone": CANARY}),
+    }
+    return packb(
+        {
+            "v": 4,
+            "ts": "2026-04-07T10:00:00+00:00",
+            "id": checkpoint_id,
+            "channel_values": values,
+            "channel_versions": dict.fromkeys(values, f"{1:032}.0.5"),
+            "versions_seen": {},
+            "pending_sends": [[CANARY, CANARY]],
+        }
+    )
+
+
+def _metadata() -> str:
+    return json.dumps(
+        {
+            "source": "loop",
+            "step": 1,
+            "parents": {},
+            "user": CANARY,
+            "writes": {"node": {CANARY: CANARY}},
+            "forked_from": CANARY,
+            "score": [4711, CANARY],
+        }
+    )
+
+
+def _writes() -> list[tuple[str, str, bytes]]:
+    question = {"value": {CANARY: CANARY}, "id": "0" * 32}
+    interrupt = Ext(2, packb(["langgraph.types", "Interrupt", question]))
+    error = Ext(0, packb(["builtins", "ValueError", CANARY]))
+    return [
+        ("notes", "msgpack", packb({CANARY: CANARY})),
+        ("notes", "json", json.dumps({CANARY: CANARY}).encode()),
+        ("notes", "pickle", b"X\x0a\x00\x00\x00" + CANARY.encode() + b"."),
+        ("notes", "pickle", b"I" + CANARY.encode() + b"\n."),
+        ("notes", "zip", CANARY.encode()),
+        ("notes", "json", b"[" + CANARY.encode()),
+        ("notes", "bytes", CANARY.encode()),
+        ("__interrupt__", "msgpack", packb([interrupt])),
+        ("__error__", "msgpack", packb(error)),
+        ("__error__", "json", json.dumps(CANARY).encode()),
+        ("__resume__", "msgpack", packb([CANARY])),
+    ]
+
+
+CASES = [[name, *words] for name, lines in LINES.items() for words in lines]
+
+
+@pytest.mark.parametrize("words", CASES, ids=" ".join)
+def test_no_command_shows_a_value(store: Path, words: list[str]) -> None:
+    for form in ("table", "json", "ndjson", "tsv"):
+        answer = ckpt("-s", store, "--redact", "-o", form, *words)
+        assert answer.code in {0, 1, 2, 3}, answer.err
+        for text in (answer.out, answer.err):
+            assert CANARY not in text, form
+            assert CANARY.encode().hex(" ") not in text, form
+            assert "Y2FuYXJ5" not in text, form  # in base64
+
+
+def test_tail_shows_no_value(store: Path) -> None:
+    with RedactedStore(open_store(str(store))) as redacted:
+        entries = Tail(redacted, THREAD, None, all_ns=True).last(9)
+    assert len(entries) == 3
+    assert CANARY not in json.dumps(list(map(entry_record, entries)))
+
+
+def test_every_command_is_tried() -> None:
+    assert set(LINES) == set(COMMANDS)
+
+
+def test_the_canary_would_be_seen(store: Path) -> None:
+    for words in (["show", THREAD], ["history", THREAD, "-o", "json"], ["diff", THREAD]):
+        assert CANARY in ckpt("-s", store, *words).out
+
+
+def test_what_is_kept(store: Path) -> None:
+    shown = ckpt("-s", store, "--redact", "show", THREAD + "@" + HEAD, "-o", "json").json
+    assert shown["values"]["messages"] == {"$type": "ckpt.redacted", "$value": "list, 1 item"}
+    assert shown["values"]["number"] == {"$type": "ckpt.redacted", "$value": "int"}
+    assert shown["metadata"]["source"] == "loop"
+    assert shown["metadata"]["user"] == {
+        "$type": "ckpt.redacted",
+        "$value": "str, 10 characters",
+    }
+    text = ckpt("-s", store, "--redact", "show", THREAD + "@" + HEAD, "--writes").out
+    assert "messages: (list, 1 item)" in text
+    assert "(dict, 1 item)" in text
+
+
+def test_raw_bytes_are_refused(store: Path) -> None:
+    answer = ckpt("-s", store, "--redact", "show", THREAD, "--raw")
+    assert answer.code == 2
+    assert "exclude each other" in answer.err
