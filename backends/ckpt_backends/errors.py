@@ -7,7 +7,8 @@ CkptError
 │   └── Ambiguous         3   a ref that fits more than one checkpoint
 ├── StoreUnavailable      4   no such file, refused, not a database, locked
 │   ├── UnknownLayout     4   a store that holds no layout known here
-│   └── Unsupported       4   known, but this layout cannot do what was asked
+│   ├── Unsupported       4   known, but this layout cannot do what was asked
+│   └── Unreadable        4   there, but damaged, or encrypted with a key that is not known
 ├── Refused               5   a safety rule, or a confirmation that was not given
 ├── StoreChanged          6   the store changed between plan and write
 └── PartlyDone            7   some of it was carried out
@@ -63,6 +64,10 @@ class UnknownLayout(StoreUnavailable):
 
 class Unsupported(StoreUnavailable):
     code = "unsupported"
+
+
+class Unreadable(StoreUnavailable):
+    code = "unreadable"
 
 
 class Refused(CkptError):

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ckpt_backends.errors import PartlyDone
 from ckpt_cli.core.search import compile_pattern
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.reading.grep import Hit, Wanted, grep_threads
@@ -52,7 +53,8 @@ def grep(
 
     A line is printed once, at the oldest checkpoint that holds it: a message that stays in the
     list is not found again at each step. Text and numbers are searched, names of fields are
-    not. As grep does, exits with 1 if nothing was found.
+    not. As grep does, exits with 1 if nothing was found; with 7 if a value that
+    could not be read may hold it.
 
     \b
       ckpt -s agent.db grep -i 'refund|chargeback'
@@ -82,6 +84,9 @@ def grep(
     as_record = table_record if session.output.table else hit_record
     session.output.records(records(), hit_columns())
     if unread:
-        session.note(f"{unread} values could not be read, or not to their end")
+        said = f"{unread} values could not be read, or not to their end"
+        if not counted:
+            raise PartlyDone(f"nothing found, but {said}")
+        session.note(said)
     if not counted:
         raise typer.Exit(1)

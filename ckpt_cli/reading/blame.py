@@ -46,7 +46,7 @@ class Blame:
 def blame(target: Target, path: str) -> Blame:
     """Who set the value at a path, such as `messages[-1].content`, of a checkpoint.
 
-    Raises `NotFound` where the path leads nowhere, and `UsageError`.
+    Raises `NotFound` where the path leads nowhere, `Unreadable`, and `UsageError`.
     """
     steps = parse_path(path)
     if not steps or not isinstance(steps[0], str) or any(isinstance(one, All) for one in steps):
@@ -71,6 +71,7 @@ def blame(target: Target, path: str) -> Blame:
 def _blame(target: Target, channel: str, steps: Path) -> Blame:
     reader, channels = target.reader, [channel]
     moment = reader.moment(target.checkpoint_ns, target.checkpoint_id, state=channels)
+    moment.check_readable()
     values = reader.state(moment, channels).values
     (found,) = select(cast("dict[Value, Value]", dict(values)), steps)
     where, value = origin.place_of(values, found.path), found.value

@@ -53,6 +53,7 @@ def _read(
 ) -> tuple[Moment, Mapping[str, Value]]:
     wanted = True if channels is None else channels
     moment = target.reader.moment(target.checkpoint_ns, checkpoint_id, state=wanted)
+    moment.check_readable()
     values = target.reader.state(moment, channels).values
     if channels is not None:
         values = {name: value for name, value in values.items() if name in channels}

@@ -124,7 +124,8 @@ def _namespace(
         stored = reader.stored(ns, head, state=wanted.channels or True)
         values = reader.state(stored, wanted.channels or None).values
         chosen = {name: values[name] for name in _chosen(values, wanted)}
-        yield _hits(stored.key, stored.at, chosen, find, {})[:2]
+        found, unread, _ = _hits(stored.key, stored.at, chosen, find, {})
+        yield found, unread + (stored.body.problem is not None)
         return
     known: dict[str, Known] = {}
     for point in Timeline(reader, ns, channels=wanted.channels or None):
@@ -132,7 +133,7 @@ def _namespace(
         key, before = point.checkpoint.key, known.get(point.parent or "", {})
         found, unread, after = _hits(key, _time(point), chosen, find, before)
         known[key.checkpoint_id] = after
-        yield found, unread
+        yield found, unread + (point.body.problem is not None)
 
 
 def _hits(

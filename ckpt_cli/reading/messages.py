@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ckpt_backends.codec.values import Cut, Value
+from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_backends.errors import NotFound
 from ckpt_cli.core.redact import redact_turn
 from ckpt_cli.core.transcript import Turn, message_list, transcript
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import unreadable
 
 USUAL = "messages"
 
@@ -28,10 +29,14 @@ class Conversation:
 
 
 def conversation(target: Target, channel: str | None) -> Conversation:
-    """The messages of a channel, or of the one that holds them. Raises `NotFound`."""
+    """The messages of a channel, or of the one that holds them.
+
+    Raises `NotFound` or `Unreadable`.
+    """
     reader = target.reader
     wanted = True if channel is None else [channel]
     stored = reader.stored(target.checkpoint_ns, target.checkpoint_id, state=wanted)
+    stored.check_readable()
     state = reader.state(stored, None if channel is None else [channel])
     held = {name: found for name, value in state.values.items() if (found := message_list(value))}
     if channel is None:
@@ -40,6 +45,8 @@ def conversation(target: Target, channel: str | None) -> Conversation:
         there = ", ".join(state.values) or "none"
         raise NotFound(f"no channel '{channel}' at this checkpoint", hint=f"its channels: {there}")
     value = state.values[channel]
+    if isinstance(value, Opaque):
+        raise unreadable(f"channel '{channel}'", value)
     remarks = [state.rebuilt[channel]] if channel in state.rebuilt else []
     if isinstance(value, Cut):
         remarks.append(f"cut: {value.reason}")
@@ -62,5 +69,7 @@ def _usual(held: Mapping[str, Sequence[Value]], values: Mapping[str, Value]) -> 
         return USUAL
     if held:
         return max(held, key=lambda name: len(held[name]))
+    if isinstance(values.get(USUAL), Opaque):
+        return USUAL
     there = ", ".join(values) or "none"
     raise NotFound("no channel of this checkpoint holds messages", hint=f"its channels: {there}")

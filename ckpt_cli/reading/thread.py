@@ -10,9 +10,9 @@ from functools import cached_property
 from itertools import islice
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.values import Value
+from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.encrypted import expects_encrypted, is_encrypted_type
-from ckpt_backends.errors import Ambiguous, NotFound
+from ckpt_backends.errors import Ambiguous, NotFound, Unreadable
 from ckpt_backends.ids import step_of, time_of
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Thread, Write
 from ckpt_backends.protocol import Store
@@ -48,6 +48,11 @@ class Stored:
     @property
     def key(self) -> CheckpointKey:
         return self.checkpoint.key
+
+    def check_readable(self) -> None:
+        """Raise `Unreadable` where nothing of the body could be read."""
+        if self.body.problem is not None:
+            raise unreadable(f"checkpoint '{self.key.checkpoint_id}'", self.body.problem)
 
     @property
     def number(self) -> int | None:
@@ -414,6 +419,12 @@ class ThreadReader:
             for one in reversed(self.index(key.checkpoint_ns))
             if one.parent_checkpoint_id == key.checkpoint_id
         ]
+
+
+def unreadable(what: str, problem: Opaque) -> Unreadable:
+    """The error for something whose bytes tell nothing."""
+    reason, _, hint = problem.reason.partition("; ")
+    return Unreadable(f"cannot read {what}: {reason}", hint=hint or None)
 
 
 def moment_time(checkpoint_id: str, body: Body) -> datetime | None:

@@ -31,7 +31,7 @@ class View:
 def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> View:
     """A checkpoint; with `channels`, only these values; with `writes`, the values of its writes.
 
-    Raises `NotFound`.
+    Raises `NotFound`, or with `channels` `Unreadable`.
     """
     reader = target.reader
     moment = reader.moment(
@@ -42,6 +42,7 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> V
     )
     state = reader.state(moment, channels)
     if channels is not None:
+        moment.check_readable()
         state = State(_chosen(moment, state, channels), state.rebuilt)
     found = View(
         moment,
@@ -66,7 +67,7 @@ def _redacted(found: View) -> View:
 def picked(target: Target, path: str) -> list[Selected]:
     """The parts of the state that a path such as `messages[-1].content` names.
 
-    Raises `NotFound` with what is there, or `UsageError`.
+    Raises `NotFound` with what is there, `Unreadable`, or `UsageError`.
     """
     parsed = parse_path(path)
     reader = target.reader
@@ -75,6 +76,7 @@ def picked(target: Target, path: str) -> list[Selected]:
     moment = reader.moment(
         target.checkpoint_ns, target.checkpoint_id, state=True if channels is None else channels
     )
+    moment.check_readable()
     values = cast("dict[Value, Value]", dict(reader.state(moment, channels).values))
     if isinstance(name, str) and name not in values and name in moment.body.values:
         values[name] = moment.body.values[name]

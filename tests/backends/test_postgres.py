@@ -33,6 +33,12 @@ COMMANDS = [
     ["history", "trip", "--all-ns"],
     ["diff", "trip"],
     ["interrupts"],
+    ["messages", "trip"],
+    ["grep", "from"],
+    ["grep", "from", "--jobs", "2"],
+    ["blame", "trip", "n"],
+    ["du"],
+    ["du", "trip", "--by", "channel"],
     ["stores"],
 ]
 READERS_RIGHTS = """
@@ -42,11 +48,15 @@ READERS_RIGHTS = """
 """
 
 
+SAID = {"role": "assistant", "content": "from a friend"}
+
+
 class State(TypedDict):
     """What the graph of these tests knows."""
 
     items: Annotated[list[str], add]
     n: int
+    messages: Annotated[list[Any], add]
 
 
 def _saver(url: str) -> Any:
@@ -60,7 +70,7 @@ def _graph(saver: Any) -> Any:
 
     builder = StateGraph(State)
     builder.add_node("a", lambda state: {"items": ["from a"], "n": len(state["items"])})
-    builder.add_node("b", lambda state: {"items": ["from b"]})
+    builder.add_node("b", lambda state: {"items": ["from b"], "messages": [SAID]})
     builder.add_edge("__start__", "a")
     builder.add_edge("a", "b")
     return builder.compile(checkpointer=saver)
@@ -515,3 +525,36 @@ def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     assert answer.code == 2
     assert "pip install 'langgraph-ckpt[postgres]'" in answer.err
     assert not re.search("C4nary", answer.err)
+
+
+def test_encrypted_values(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values are encrypted, but for small ones, which the saver keeps in the body."""
+    from langgraph.checkpoint.postgres import PostgresSaver
+    from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+
+    key = "0123456789abcdef"
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=key.encode())
+    config: Any = {"configurable": {"thread_id": "trip"}}
+    with psycopg.connect(postgres_url, autocommit=True, row_factory=psycopg.rows.dict_row) as own:
+        saver = PostgresSaver(own, serde=serde)
+        saver.setup()
+        _graph(saver).invoke({"items": ["in"]}, config)
+        truth = _graph(saver).get_state(config).values
+    closed = ckpt("-s", postgres_url, "messages", "trip")
+    assert closed.code == 4
+    assert "LANGGRAPH_AES_KEY" in closed.err
+    assert ckpt("-s", postgres_url, "show", "trip").code == 0
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", key)
+    shown = ckpt("-s", postgres_url, "show", "trip", "--writes", "-o", "json")
+    assert shown.json["values"] == truth
+    assert "plaintext" not in shown.json
+    assert "from a friend" in ckpt("-s", postgres_url, "messages", "trip").out
+    assert key not in shown.out + shown.err
+    # A run without the key stores what it writes as it is.
+    with _saver(postgres_url) as plain:
+        graph = _graph(plain)
+        graph.update_state(config, {"items": ["slipped in"]}, as_node="b")
+    assert ckpt("-s", postgres_url, "show", "trip", "-o", "json").json["plaintext"] is True
+    history = ckpt("-s", postgres_url, "history", "trip", "-o", "json")
+    assert [row["step"] for row in history.json if row.get("plaintext")] == [3]
+    assert history.err.startswith("warning: 1 checkpoint stored unencrypted")

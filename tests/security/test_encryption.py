@@ -148,6 +148,42 @@ def test_a_plain_head_of_an_encrypted_thread_is_flagged(
     assert "unencrypted" in ckpt("-s", store, "show", "aes-chat").out
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["messages", "aes-chat"],
+        ["show", "aes-chat", "--path", "messages[0]"],
+        ["show", "aes-chat", "--channel", "messages"],
+        ["blame", "aes-chat", "messages"],
+        ["diff", "aes-chat"],
+    ],
+    ids=" ".join,
+)
+def test_what_needs_a_value_says_that_the_key_is_missing(store: Path, words: list[str]) -> None:
+    answer = ckpt("-s", store, *words, "-o", "json")
+    assert answer.code == 4
+    assert answer.out == ""
+    error = json.loads(answer.err.splitlines()[-1])
+    assert error["error"] == "unreadable"
+    assert error["hint"] == "set LANGGRAPH_AES_KEY or give --aes-key-file"
+
+
+def test_a_search_that_could_not_read_all_does_not_say_that_nothing_is_there(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["grep", "Deutsch", "--threads", "aes-chat"]
+    for more in ([], ["--head-only"], ["--jobs", "2"]):
+        answer = ckpt("-s", store, *words, *more)
+        assert answer.code == 7
+        assert "could not be read" in answer.err
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
+    for more in ([], ["--head-only"], ["--jobs", "2"]):
+        answer = ckpt("-s", store, *words, *more)
+        assert answer.code == 0
+        assert "Und auf Deutsch?" in answer.out
+    assert ckpt("-s", store, *words[:1], "no such text", *words[2:]).code == 1
+
+
 def test_the_key_is_no_part_of_any_text(store: Path) -> None:
     notes: list[str] = []
     with DecryptingStore(open_store(str(store)), KEY.encode, notes.append) as opened:
