@@ -267,7 +267,7 @@ def test_the_shallow_layout_has_one_checkpoint_a_namespace(postgres_url: str) ->
         assert store.size("trip").bytes > 0
     shown = ckpt("-s", postgres_url, "show", "trip", "-o", "json").json
     assert shown["checkpoint_id"] == head.checkpoint["id"]
-    assert shown["values"] == {"items": ["in", "from a", "from b"], "n": 1}
+    assert shown["values"] == {"items": ["in", "from a", "from b"], "n": 1, "messages": [SAID]}
     assert shown["next"] == []
     for words in COMMANDS:
         assert ckpt("-s", postgres_url, *words).code == 0, words
@@ -338,7 +338,10 @@ def test_bodies_of_a_wrong_shape_do_not_end_a_listing(postgres_url: str) -> None
     assert len(ckpt("-s", postgres_url, "threads", "list", "-o", "json").json) == len(bodies) + 1
     for n in range(len(bodies)):
         for words in (["show"], ["history"], ["show", "--tree"], ["diff"], ["show", "--raw"]):
-            assert ckpt("-s", postgres_url, *words, f"odd-{n}").code == 0
+            answer = ckpt("-s", postgres_url, *words, f"odd-{n}")
+            # Two bodies that are no checkpoint cannot be compared.
+            is_comparable = words != ["diff"] or bodies[n].startswith("{")
+            assert answer.code == (0 if is_comparable else 4), answer.err
 
 
 def test_inline_sends_of_the_first_savers_are_decoded() -> None:
@@ -550,11 +553,13 @@ def test_encrypted_values(postgres_url: str, monkeypatch: pytest.MonkeyPatch) ->
     assert "plaintext" not in shown.json
     assert "from a friend" in ckpt("-s", postgres_url, "messages", "trip").out
     assert key not in shown.out + shown.err
-    # A run without the key stores what it writes as it is.
-    with _saver(postgres_url) as plain:
-        graph = _graph(plain)
-        graph.update_state(config, {"items": ["slipped in"]}, as_node="b")
+    with psycopg.connect(postgres_url) as own:
+        own.execute(
+            "UPDATE checkpoint_blobs SET type = 'msgpack', blob = '\\x90'"
+            " WHERE channel = 'messages' AND version = (SELECT max(version) FROM checkpoint_blobs"
+            " WHERE channel = 'messages')"
+        )
     assert ckpt("-s", postgres_url, "show", "trip", "-o", "json").json["plaintext"] is True
     history = ckpt("-s", postgres_url, "history", "trip", "-o", "json")
-    assert [row["step"] for row in history.json if row.get("plaintext")] == [3]
+    assert [row["step"] for row in history.json if row.get("plaintext")] == [2]
     assert history.err.startswith("warning: 1 checkpoint stored unencrypted")
