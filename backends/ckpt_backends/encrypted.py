@@ -26,6 +26,8 @@ NO_KEY = f"encrypted; set {KEY_VARIABLE} or give --aes-key-file"
 WRONG_KEY = "encrypted, and the key does not fit"
 NO_LIBRARY = "encrypted; reading it takes pycryptodome: pip install 'langgraph-ckpt[aes]'"
 DAMAGED = "encrypted, and cut off"
+CLOSED = frozenset({NO_KEY, WRONG_KEY, NO_LIBRARY, DAMAGED})
+"""Why a value may stay encrypted."""
 
 Key = Callable[[], bytes | None]
 """Gives the key, or None, when the first encrypted value is met. May raise `UsageError`."""

@@ -121,7 +121,11 @@ def _namespace(
     """New hits and unread values of each checkpoint."""
     head = reader.head(ns)
     if wanted.head_only and head is not None:
-        stored = reader.stored(ns, head, state=wanted.channels or True)
+        try:
+            stored = reader.stored(ns, head, state=wanted.channels or True)
+        except NotFound:  # Such an id is not text: it is listed, and not looked up.
+            yield [], 1
+            return
         values = reader.state(stored, wanted.channels or None).values
         chosen = {name: values[name] for name in _chosen(values, wanted)}
         found, unread, _ = _hits(stored.key, stored.at, chosen, find, {})

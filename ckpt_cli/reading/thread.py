@@ -11,7 +11,7 @@ from itertools import islice
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque, Value
-from ckpt_backends.encrypted import expects_encrypted, is_encrypted_type
+from ckpt_backends.encrypted import CLOSED, expects_encrypted, is_encrypted_type
 from ckpt_backends.errors import Ambiguous, NotFound, Unreadable
 from ckpt_backends.ids import step_of, time_of
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Thread, Write
@@ -422,7 +422,12 @@ class ThreadReader:
 
 
 def unreadable(what: str, problem: Opaque) -> Unreadable:
-    """The error for something whose bytes tell nothing."""
+    """The error for something whose bytes tell nothing.
+
+    Its reason may quote them, so that only `show` gives it, which knows of `--redact`.
+    """
+    if problem.reason not in CLOSED:
+        return Unreadable(f"cannot read {what}", hint="`ckpt show` says why")
     reason, _, hint = problem.reason.partition("; ")
     return Unreadable(f"cannot read {what}: {reason}", hint=hint or None)
 
