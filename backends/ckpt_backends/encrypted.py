@@ -147,6 +147,8 @@ class DecryptingStore(WrappedStore):
         if value is None or not is_encrypted(value):
             return value
         self._met_encrypted = True
+        if value.whole is not None:
+            return replace(value, encrypted=True)
         key = self._key()
         data, problem = (None, NO_KEY) if key is None else _decrypted(value.data, key)
         if data is None:

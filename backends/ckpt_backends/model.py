@@ -27,6 +27,8 @@ class TypedBytes:
     """Stored under `TYPE+aes`; `data` is what was decrypted from it."""
     problem: str = ""
     """Why the value cannot be read, where that is known; `data` is then as stored."""
+    whole: int | None = None
+    """Length as stored, where that is too long and `data` is empty."""
 
 
 _CONTROL = ("__", "branch:", "join:", "start:")

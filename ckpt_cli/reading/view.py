@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from ckpt_backends.codec.values import Value
-from ckpt_backends.errors import NotFound
+from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_cli.core.paths import Selected, parse_path, select
 from ckpt_cli.core.write_view import Placed, place
 from ckpt_cli.reading import redacted
@@ -90,7 +90,7 @@ def picked(target: Target, path: str) -> list[Selected]:
 
 
 def raw_bytes(target: Target) -> bytes:
-    """The checkpoint body as stored. Raises `NotFound`."""
+    """The checkpoint body as stored. Raises `NotFound` or `Unreadable`."""
     redacted.refuse_raw(target.reader.store)
     stored = target.reader.store.checkpoints(
         target.reader.thread_id,
@@ -99,6 +99,11 @@ def raw_bytes(target: Target) -> bytes:
         body=True,
     )
     for found in stored:
+        if found.body is not None and found.body.whole is not None:
+            raise Unreadable(
+                f"the body of checkpoint '{target.checkpoint_id}' is {found.body.problem}",
+                hint="`ckpt show --where` prints a query for it",
+            )
         if found.body is not None:
             return found.body.data
     raise NotFound(f"no checkpoint '{target.checkpoint_id}'")

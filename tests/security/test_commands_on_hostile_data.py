@@ -27,6 +27,7 @@ EVERY_ROW = [
 OTHERS = [
     ["show"],
     ["show", "-o", "tsv"],
+    ["show", "--writes", "-o", "ndjson"],
     ["show", "--tree"],
     ["show", "--tree", "--all-ns", "--unfold", "--ascii"],
     ["show", "--mermaid"],
@@ -138,6 +139,8 @@ def check_threads(hostile: Hostile, words: list[str], threads: list[str]) -> Non
         out = check(hostile.stores[thread_id], hostile.marker, [*words, "--", thread_id])
         if "json" in words and out:  # nothing is printed of a thread without messages
             json.loads(out)
+        if "ndjson" in words:
+            list(map(json.loads, out.splitlines()))
     assert foreign_modules() - LATE == modules - LATE
     assert hashes(hostile) == before
 

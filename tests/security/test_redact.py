@@ -206,7 +206,11 @@ def test_every_command_is_tried() -> None:
 
 
 def test_the_canary_would_be_seen(store: Path) -> None:
-    for words in (["show", THREAD], ["history", THREAD, "-o", "json"], ["diff", f"{THREAD}@{HEAD}"]):
+    for words in (
+        ["show", THREAD],
+        ["history", THREAD, "-o", "json"],
+        ["diff", f"{THREAD}@{HEAD}"],
+    ):
         assert CANARY in ckpt("-s", store, *words).out
 
 

@@ -139,4 +139,6 @@ def _opaque(typed: TypedBytes, error: Exception) -> Opaque:
     from hashlib import sha256  # loads OpenSSL
 
     reason = (str(error) or type(error).__name__)[:_MAX_REASON]
+    if typed.whole is not None:
+        return Opaque(typed.type, typed.whole, "", reason)
     return Opaque(typed.type, len(typed.data), sha256(typed.data).hexdigest(), reason)

@@ -40,6 +40,7 @@ class Opaque:
     size: int
     """Bytes."""
     sha256: str
+    """In hex; empty where the bytes were not read, or may not be told."""
     reason: str
 
 

@@ -23,6 +23,10 @@ from ckpt_backends.url import MASK, StoreUrl, secrets, split_url
 OWN_PARAMS = frozenset({"layout", "schema"})
 """Parameters of the URL that are for this adapter; libpq gets the rest."""
 _CONNECT_SECONDS = "10"
+_AT_FIRST = 50
+"""Rows that are fetched before it is known how large they are."""
+_FETCH_BYTES = 16 << 20
+"""About so many bytes are fetched at once, if it is more than one row."""
 Row = tuple[Any, ...]
 Values = Mapping[str, object]
 
@@ -47,7 +51,10 @@ class Connection:
             return self._execute(sql, values)
 
     def stream(self, sql: str, values: Values, at_once: int) -> Iterator[Row]:
-        """A long answer, from a cursor in the server, so many rows in memory at a time."""
+        """A long answer, from a cursor in the server.
+
+        No more than so many rows are in memory at a time, and fewer where they are large.
+        """
         with explained(self._url):
             self._close_abandoned()
             self._cursors += 1
@@ -55,13 +62,16 @@ class Connection:
             self._execute(f"DECLARE {name} NO SCROLL CURSOR FOR {sql}", values)
         # What is left of an answer that nobody wants is closed later, not here: this may run when
         # the garbage collector finds it, in the middle of another query.
-        done = False
+        number, done = min(at_once, _AT_FIRST), False
         try:
             while not done:
                 with explained(self._url):
-                    rows = self._execute(f"FETCH {at_once} FROM {name}")
-                done = len(rows) < at_once
+                    rows = self._execute(f"FETCH {number} FROM {name}")
+                done = len(rows) < number
+                length = max(map(_length, rows), default=0)
                 yield from rows
+                del rows
+                number = max(1, min(at_once, 4 * number, _FETCH_BYTES // (length + 1)))
         finally:
             self._abandoned.append(name)
 
@@ -84,6 +94,18 @@ class Connection:
         """End the transaction and the connection."""
         with suppress(psycopg.Error):
             self._driver.close()
+
+
+def _length(row: Row) -> int:
+    """About how many bytes a row takes."""
+    return sum(
+        sum(map(_length_of, value)) if isinstance(value, list) else _length_of(value)
+        for value in row
+    )
+
+
+def _length_of(value: object) -> int:
+    return len(value) if isinstance(value, bytes | str) else 0
 
 
 def connect(url: StoreUrl) -> Connection:

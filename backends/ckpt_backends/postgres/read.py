@@ -25,6 +25,7 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
+from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import Connection
 from ckpt_backends.postgres.layout import NAMES, PostgresLayout, Table, detect
@@ -36,6 +37,8 @@ _FEW = 500
 """So many rows are fetched at once; more come through a cursor."""
 _LONG = 30
 """So many checkpoints of a thread are worth a jump over them."""
+_SHORT = f"octet_length(blob) <= {MOST_BYTES}"
+"""Told without reading the value."""
 _KEYS_AT_ONCE, _BODIES_AT_ONCE, _STATES_AT_ONCE = 5000, 200, 4
 
 
@@ -159,12 +162,13 @@ class PostgresStore:
         columns = ["c.checkpoint_ns", "c.checkpoint_id", "c.parent_checkpoint_id"]
         columns += ["c.checkpoint::text" if body else "NULL"]
         columns += ["c.metadata::text" if metadata else "NULL"]
-        columns += ["kept.channels", "kept.types", "kept.sizes", "kept.blobs"] if body else []
         kept = ""
         if body:
+            columns += ["kept.channels", "kept.types", "kept.sizes", "kept.wanted", "kept.blobs"]
             kept = sql.BLOBS.format(
                 blobs=self._names["blobs"],
                 wanted=_wanted(values),
+                short=f"octet_length(b.blob) <= {MOST_BYTES}",
                 same_version="" if self._layout.shallow else "AND b.version = v.version",
             )
         order = 'c.checkpoint_ns COLLATE "C", ' if checkpoint_ns is None else ""
@@ -204,7 +208,7 @@ class PostgresStore:
         only = "" if channels is None else " AND channel = ANY(%(channels)s::text[])"
         found = self._of_thread(
             f"SELECT checkpoint_ns, checkpoint_id, task_id, {path}, idx, channel,"
-            f" octet_length(blob), type, {wanted}, CASE WHEN {wanted} THEN blob END"
+            f" octet_length(blob), type, {wanted}, CASE WHEN {wanted} AND {_SHORT} THEN blob END"
             f" FROM {self._names['writes']}",
             f'{only} ORDER BY checkpoint_ns COLLATE "C", checkpoint_id COLLATE "C",'
             f' {path} COLLATE "C", task_id COLLATE "C", idx',
@@ -224,7 +228,7 @@ class PostgresStore:
                 idx,
                 channel,
                 size or 0,
-                TypedBytes(tag or "", blob or b"") if read else None,
+                _typed(tag or "", size or 0, blob) if read else None,
             )
 
     def _of_thread(
@@ -313,14 +317,23 @@ def _wanted(values: bool | Collection[str]) -> str:
 
 
 def _blobs(
-    channels: list[str] | None, types: list[str], sizes: list[int], blobs: list[bytes | None]
+    channels: list[str] | None,
+    types: list[str],
+    sizes: list[int],
+    wanted: list[bool],
+    blobs: list[bytes | None],
 ) -> dict[str, Blob]:
     return {
-        channel: Blob(tag or "", size, None if blob is None else TypedBytes(tag or "", blob))
-        for channel, tag, size, blob in zip(
-            channels or (), types or (), sizes or (), blobs or (), strict=True
+        channel: Blob(tag or "", size, _typed(tag or "", size, blob) if read else None)
+        for channel, tag, size, read, blob in zip(
+            channels or (), types or (), sizes or (), wanted or (), blobs or (), strict=True
         )
     }
+
+
+def _typed(tag: str, size: int, blob: bytes | None) -> TypedBytes:
+    """A value as stored, or what stands for one that is too long."""
+    return unread(tag, size) if size > MOST_BYTES else TypedBytes(tag, blob or b"")
 
 
 def _json(text: str | None) -> TypedBytes:

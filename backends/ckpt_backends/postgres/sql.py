@@ -131,7 +131,8 @@ BLOBS = """
     LEFT JOIN LATERAL (
         SELECT array_agg(b.channel) AS channels, array_agg(b.type) AS types,
                array_agg(coalesce(octet_length(b.blob), 0)) AS sizes,
-               array_agg(CASE WHEN {wanted} THEN coalesce(b.blob, ''::bytea) END) AS blobs
+               array_agg({wanted}) AS wanted,
+               array_agg(CASE WHEN {wanted} AND {short} THEN b.blob END) AS blobs
         FROM jsonb_each_text(
             CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
                  WHEN 'object' THEN c.checkpoint -> 'channel_versions' END

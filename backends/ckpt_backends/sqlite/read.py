@@ -29,6 +29,7 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
+from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.sqlite.layout import SqliteLayout, detect
 from ckpt_backends.sqlite.open import Opened
 from ckpt_backends.url import StoreUrl
@@ -36,7 +37,10 @@ from ckpt_backends.url import StoreUrl
 _IDS_PER_QUERY = 500
 """Below SQLite's oldest limit of 999 bound values."""
 
-_FIRST = "SELECT type, substr(checkpoint, 1, 200) FROM checkpoints LIMIT 1"
+_FIRST = f"""
+    SELECT type, CASE WHEN length(checkpoint) <= {MOST_BYTES} THEN substr(checkpoint, 1, 200) END
+    FROM checkpoints LIMIT 1
+"""
 _TIME = re.compile(rb'"ts": ?"([^"]*)"')
 """A body's time, which JavaScript ends with Z and Python with an offset."""
 
@@ -56,19 +60,23 @@ _THREADS = """
 """
 """Most threads have one namespace; only for those with more is the index asked again."""
 _USAGE = """
-    SELECT thread_id, 'checkpoints', 'checkpoint', checkpoint_ns, NULL, type, count(*),
-           total(length(checkpoint))
-    FROM checkpoints {where} GROUP BY thread_id, checkpoint_ns, type
+    SELECT thread_id, 'checkpoints', 'checkpoint', checkpoint_ns, NULL, type, count(*), total(n)
+    FROM (SELECT thread_id, checkpoint_ns, type, length(checkpoint) AS n
+          FROM checkpoints {where} LIMIT -1)
+    GROUP BY thread_id, checkpoint_ns, type
     UNION ALL
-    SELECT thread_id, 'checkpoints', 'metadata', checkpoint_ns, NULL, 'json', count(*),
-           total(length(metadata))
-    FROM checkpoints {where} GROUP BY thread_id, checkpoint_ns
+    SELECT thread_id, 'checkpoints', 'metadata', checkpoint_ns, NULL, 'json', count(*), total(n)
+    FROM (SELECT thread_id, checkpoint_ns, length(metadata) AS n
+          FROM checkpoints {where} LIMIT -1)
+    GROUP BY thread_id, checkpoint_ns
     UNION ALL
-    SELECT thread_id, 'writes', 'value', checkpoint_ns, channel, type, count(*),
-           total(length(value))
-    FROM writes {where} GROUP BY thread_id, checkpoint_ns, channel, type
+    SELECT thread_id, 'writes', 'value', checkpoint_ns, channel, type, count(*), total(n)
+    FROM (SELECT thread_id, checkpoint_ns, channel, type, length(value) AS n
+          FROM writes {where} LIMIT -1)
+    GROUP BY thread_id, checkpoint_ns, channel, type
     ORDER BY 1
 """
+"""A limit keeps SQLite from merging the queries: it would then sort the values themselves."""
 
 
 class SqliteStore:
@@ -169,20 +177,20 @@ class SqliteStore:
         values: bool | Collection[str] = False,  # noqa: ARG002  (they are in the body)
     ) -> Iterator[Checkpoint]:
         columns = ["checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"]
-        columns += ["type", "checkpoint"] if body else ["NULL", "NULL"]
-        columns += ["metadata"] if metadata else ["NULL"]
+        columns += ["type", *_sized("checkpoint")] if body else ["NULL"] * 3
+        columns += _sized("metadata") if metadata else ["NULL"] * 2
         query = _Query(
             f"SELECT {', '.join(columns)} FROM checkpoints",
             " ORDER BY checkpoint_ns, checkpoint_id DESC",
             newest_first=True,
         )
         rows = self._of_thread(query, thread_id, checkpoint_ns, checkpoint_ids)
-        for ns, checkpoint_id, parent, tag, stored, meta in rows:
+        for ns, checkpoint_id, parent, tag, length, stored, meta_length, meta in rows:
             yield Checkpoint(
                 CheckpointKey(thread_id, _text(ns), _text(checkpoint_id)),
                 None if parent is None else _text(parent),
-                TypedBytes(_text(tag), _bytes(stored)) if body else None,
-                TypedBytes("json", _bytes(meta)) if metadata else None,
+                _typed(_text(tag), length, stored) if body else None,
+                _typed("json", meta_length, meta) if metadata else None,
             )
 
     def writes(
@@ -196,13 +204,14 @@ class SqliteStore:
     ) -> Iterator[Write]:
         path = "task_path" if self._layout.task_path else "''"
         columns = ["checkpoint_ns", "checkpoint_id", "task_id", f"{path} AS path", "idx"]
-        columns += ["channel", "length(value)"]
+        length, value = _sized("value")
+        columns += ["channel", length]
         bound: list[bytes] = []
         if isinstance(values, bool):
-            columns += ["1", "type", "value"] if values else ["0", "NULL", "NULL"]
+            columns += ["1", "type", value] if values else ["0", "NULL", "NULL"]
         else:
             wanted = f"channel IN ({_texts(values)})"
-            columns += [wanted, "type", f"CASE WHEN {wanted} THEN value END"]
+            columns += [wanted, "type", f"CASE WHEN {wanted} THEN {value} END"]
             bound = [_bind(name) for name in values] * 2
         only = "" if channels is None else f" AND channel IN ({_texts(channels)})"
         query = _Query(
@@ -221,7 +230,7 @@ class SqliteStore:
                 idx if isinstance(idx, int) else 0,
                 _text(channel),
                 size or 0,
-                TypedBytes(_text(tag), _bytes(value)) if read else None,
+                _typed(_text(tag), size, value) if read else None,
             )
 
     def _of_thread(
@@ -304,6 +313,19 @@ class SqliteStore:
                 f"cannot read '{self._url}': {error}",
                 hint="if the file is damaged, `sqlite3 FILE .recover` saves what is left",
             ) from error
+
+
+def _sized(column: str) -> list[str]:
+    """A column's length, for which SQLite reads no blob, and the column unless it is too long."""
+    length = f"length({column})"
+    return [length, f"CASE WHEN {length} > {MOST_BYTES} THEN NULL ELSE {column} END"]
+
+
+def _typed(tag: str, length: object, value: object) -> TypedBytes:
+    """A value as stored, or what stands for one that is too long."""
+    if isinstance(length, int) and length > MOST_BYTES:
+        return unread(tag, length)
+    return TypedBytes(tag, _bytes(value))
 
 
 _TEXT = "CAST(? AS TEXT)"

@@ -1,0 +1,94 @@
+"""Values too long for memory are named and not read, by every command that meets one."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from ormsgpack import packb
+
+from tests.security.corpus import DDL, ORDINARY_ID
+from tests.support import ckpt
+
+LONG = (256 << 20) + 1
+MEMORY = 150 << 20
+"""Bytes that a run may take."""
+BODY = {"v": 4, "channel_values": {"n": 1}, "channel_versions": {"n": "1", "big": "1"}}
+PROGRAM = """
+import sys
+from ckpt_cli.__main__ import run
+code = run(sys.argv[1:])
+(peak,) = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")]
+print(int(peak) * 1024, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("oversize") / "store.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(DDL)
+        row = "INSERT INTO checkpoints VALUES (?, '', ?, NULL, 'msgpack', {body}, '{{}}')"
+        db.execute(row.format(body=f"zeroblob({LONG})"), ["long body", ORDINARY_ID])
+        db.execute(row.format(body="?"), ["long write", ORDINARY_ID, packb(BODY)])
+        db.execute(
+            "INSERT INTO writes VALUES ('long write', '', ?, '1', '', 0, 'big', 'msgpack',"
+            f" zeroblob({LONG}))",
+            [ORDINARY_ID],
+        )
+        db.commit()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["show", "long body"], 0),
+        (["show", "long write", "--writes"], 0),
+        (["history", "long body"], 0),
+        (["threads", "list"], 0),
+        (["du"], 0),
+        (["grep", "."], 0),
+        (["show", "long body", "--raw"], 4),
+        (["diff", "long body"], 4),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_memory_does_not_follow_the_longest_value(store: Path, words: list[str], code: int) -> None:
+    command = [sys.executable, "-c", PROGRAM, "-s", str(store), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert int(done.stderr.splitlines()[-1]) < MEMORY
+
+
+def test_it_is_shown_with_its_size_and_why(store: Path) -> None:
+    assert "longer than 256 MiB: not read" in ckpt("-s", store, "show", "long body").out
+    (write,) = ckpt("-s", store, "show", "long write", "-o", "json").json["writes"]
+    assert write["bytes"] == LONG
+    assert write["value"]["$opaque"]["bytes"] == LONG
+    assert "not read" in write["value"]["$opaque"]["reason"]
+
+
+def test_a_value_that_is_kept_apart(postgres_url: str) -> None:
+    from langgraph.checkpoint.postgres import PostgresSaver
+
+    with PostgresSaver.from_conn_string(postgres_url) as saver:
+        saver.setup()
+    with psycopg.connect(postgres_url) as db:
+        db.execute(
+            "INSERT INTO checkpoints VALUES ('t', '', %s, NULL, NULL, %s, '{}')",
+            [ORDINARY_ID, json.dumps(BODY)],
+        )
+        made = f"convert_to(repeat('x', {LONG}), 'UTF8')"
+        db.execute(f"INSERT INTO checkpoint_blobs VALUES ('t', '', 'big', '1', 'msgpack', {made})")
+    shown = ckpt("-s", postgres_url, "show", "t", "-o", "json").json["values"]
+    assert shown["n"] == 1
+    assert shown["big"]["$opaque"]["bytes"] == LONG
+    assert "not read" in shown["big"]["$opaque"]["reason"]
