@@ -11,6 +11,7 @@ from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.diff import Op, diff_values
 from ckpt_cli.core.inside import item_count
+from ckpt_cli.core.listdiff import Cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,13 @@ def diff_channels(
 ) -> dict[str, ChannelChange]:
     """The channels that differ, by name."""
     changes: dict[str, ChannelChange] = {}
+    cells = Cells()
     for name in sorted(before.keys() | after.keys()):
         if name not in before:
             changes[name] = ChannelChange("added", None, after[name])
         elif name not in after:
             changes[name] = ChannelChange("removed", before[name], None)
-        elif ops := diff_values(before[name], after[name]):
+        elif ops := diff_values(before[name], after[name], cells):
             changes[name] = ChannelChange("changed", before[name], after[name], tuple(ops))
     return changes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
@@ -42,32 +42,20 @@ class Op:
     """Index in the list before; for `move`."""
 
 
-def diff_values(before: Value, after: Value) -> list[Op]:
-    """What turns one value into the other; empty exactly if they are equal."""
-    return list(_diff(before, after, (), _Numbers()))
+def diff_values(before: Value, after: Value, cells: Cells | None = None) -> list[Op]:
+    """What turns one value into the other; empty exactly if they are equal.
 
-
-def patch(before: Value, ops: Sequence[Op]) -> Value:
-    """The value that the ops of `diff_values` lead to."""
-    if not ops:
-        return before
-    if not ops[0].path:
-        return ops[0].after
-    if isinstance(before, Tagged):
-        return Tagged(before.type, patch(before.payload, ops))
-    if isinstance(before, dict):
-        return _patch_dict(before, ops)
-    if isinstance(before, list):
-        return _patch_list(before, ops)
-    raise ValueError("ops of another value")
+    Who compares several pairs for one answer gives all of them the same `cells`.
+    """
+    return list(_diff(before, after, (), _Numbers(cells or Cells())))
 
 
 class _Numbers(Numbers):
     """The numbers of the values of one comparison, and what it may still spend on lists."""
 
-    def __init__(self) -> None:
+    def __init__(self, cells: Cells) -> None:
         super().__init__()
-        self.cells = Cells()
+        self.cells = cells
 
 
 def _diff(before: Value, after: Value, path: Path, numbers: _Numbers) -> Iterator[Op]:
@@ -168,46 +156,6 @@ def _message_ids(items: list[Value]) -> list[str | None]:
     if len(messages) < len(items):
         return [None] * len(items)
     return [message.id for message in messages]
-
-
-def _patch_dict(before: dict[Value, Value], ops: Sequence[Op]) -> Value:
-    after = dict(before)
-    for key, inner in _by_head(ops).items():
-        match inner:
-            case [Op(op="remove", path=())]:
-                del after[key]
-            case [Op(op="add", path=()) as op]:
-                after[key] = op.after
-            case _:
-                after[key] = patch(before[key], inner)
-    return after
-
-
-def _patch_list(before: list[Value], ops: Sequence[Op]) -> Value:
-    here = [op for op in ops if len(op.path) == 1]
-    added = {op.path[0]: op.after for op in here if op.op == "add"}
-    moved = {op.path[0]: op.moved_from for op in here if op.op == "move"}
-    removed = {op.path[0] for op in here if op.op == "remove"}
-    leaving = removed | set(moved.values())
-    staying = iter([item for i, item in enumerate(before) if i not in leaving])
-    after: list[Value] = []
-    for j in range(len(before) - len(removed) + len(added)):
-        source = moved.get(j)
-        if source is not None:
-            after.append(before[source])
-        else:
-            after.append(added[j] if j in added else next(staying))
-    inside = [op for op in ops if op.op == "replace" or len(op.path) > 1]
-    for head, inner in _by_head(inside).items():
-        after[int(head)] = patch(after[int(head)], inner)
-    return after
-
-
-def _by_head(ops: Iterable[Op]) -> dict[str | int, list[Op]]:
-    groups: dict[str | int, list[Op]] = defaultdict(list)
-    for op in ops:
-        groups[op.path[0]].append(replace(op, path=op.path[1:]))
-    return groups
 
 
 def _plain_keys(value: dict[Value, Value]) -> bool:

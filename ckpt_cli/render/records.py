@@ -111,6 +111,7 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
             for question in task.questions
         ],
         "children": list(children),
+        "versions": values_record(moment.body.versions),
         "write_count": len(moment.writes),
         **({"problem": moment.body.problem.reason} if moment.body.problem is not None else {}),
         **({"assumed": True} if step.assumed else {}),
@@ -133,7 +134,6 @@ def show_record(found: View) -> dict[str, Any]:
     del record["write_count"]
     record["values"] = values_record(found.state.values)
     record["rebuilt"] = dict(found.state.rebuilt)
-    record["versions"] = values_record(found.moment.body.versions)
     record["writes"] = [write_record(placed) for placed in found.writes]
     return record | _plaintext(found.plaintext)
 

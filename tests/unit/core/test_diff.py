@@ -22,9 +22,10 @@ from ckpt_cli.core.changes import (
     pointer,
     sizes,
 )
-from ckpt_cli.core.diff import Op, diff_values, patch
+from ckpt_cli.core.diff import Op, diff_values
 from ckpt_cli.core.equality import same
 from ckpt_cli.core.listdiff import MAX_CELLS, Cells, by_identity, common_subsequence, in_order
+from tests.unit.core.patching import patch
 
 LEAVES: st.SearchStrategy[Any] = st.one_of(
     st.none(),
