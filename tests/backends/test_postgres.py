@@ -172,9 +172,11 @@ def test_nothing_is_prepared_and_nothing_set_outside_the_transaction(filled_url:
         assert rows("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
         assert rows("SHOW transaction_isolation") == [("repeatable read",)]
         assert rows("SHOW transaction_read_only") == [("on",)]
+        assert rows("SHOW jit") == [("off",)]
         driver.rollback()
         assert rows("SHOW search_path") != [("pg_catalog",)]
         assert rows("SHOW lock_timeout") == [("0",)]
+        assert rows("SHOW jit") == [("on",)]
 
 
 def test_many_unfinished_answers_leave_no_cursor_behind(filled_url: str) -> None:

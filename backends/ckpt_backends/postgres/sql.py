@@ -8,10 +8,15 @@ their characters. Across threads and for names, `COLLATE "C"` gives the order of
 START = """
     SELECT current_schemas(false),
            set_config('search_path', 'pg_catalog', true),
+           CASE WHEN current_setting('jit', true) = 'on' THEN set_config('jit', 'off', true) END,
            CASE current_setting('lock_timeout')
                 WHEN '0' THEN set_config('lock_timeout', %(lock_timeout)s, true) END
 """
-"""The schemas to look in; from then on no name can mean a function or type that a user made."""
+"""The schemas to look in; from then on no name can mean a function or type that a user made.
+
+Compiling a query would take longer than any of these runs: what they cost is overestimated, since
+the server expects a hundred channels in each checkpoint.
+"""
 
 COLUMNS = """
     SELECT n.nspname::text, c.relname::text, a.attname::text, t.typname::text
@@ -136,11 +141,17 @@ BLOBS = """
             CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
                  WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
         ) v(channel, version)
-        JOIN {blobs} b ON b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns
-             AND b.channel = v.channel {same_version}
+        CROSS JOIN LATERAL (
+            SELECT b.channel, b.type, b.blob FROM {blobs} b
+            WHERE b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns
+                  AND b.channel = v.channel {same_version}
+            OFFSET 0
+        ) b
         WHERE b.type IS DISTINCT FROM 'empty'
     ) kept ON true
 """
+"""`OFFSET 0` keeps the server from joining: it expects few blobs in a thread, and would read all of
+them for each checkpoint, instead of looking up those that the checkpoint names."""
 CONTROL = """(
     left(b.channel, 2) = '__' AND b.channel <> ALL(%(users)s::text[])
     OR b.channel ~ '^(branch|join|start):'
