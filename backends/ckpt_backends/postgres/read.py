@@ -126,9 +126,8 @@ class PostgresStore:
     def size(self, thread_id: str) -> ThreadSize:
         if not _storable(thread_id):
             return ThreadSize(0, 0, 0)
-        rows = self._rows(sql.SIZE.format(**self._names), thread=thread_id)
-        (checkpoints, in_bodies), (writes, in_writes), (_, in_blobs) = rows
-        return ThreadSize(checkpoints, writes, in_bodies + in_writes + in_blobs)
+        (found,) = self._rows(sql.SIZE.format(**self._names), thread=thread_id)
+        return ThreadSize(*found)
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         if not _storable(thread_id or ""):
