@@ -96,10 +96,10 @@ class Session:
         """The store of this run, opened for reading; closed when the run ends."""
         if self._store is None:
             self._store = self._opened()
-            info = self._store.describe()
             if self.settings.get("verbose"):
+                info = self._store.describe()
                 self.note(f"{info.url}: {info.layout}, {info.saver}, {info.engine}")
-            for text in info.notes:
+            for text in self._store.notes():
                 self.note(text)
         return self._store
 

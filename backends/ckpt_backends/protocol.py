@@ -8,7 +8,7 @@ Driver exceptions never leave an adapter; they are raised as `ckpt_backends.erro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
@@ -28,7 +28,11 @@ class Store(Protocol):
     """A checkpoint store, opened for reading. Not safe to share between threads."""
 
     def describe(self) -> StoreInfo:
-        """What the store is; reads no thread."""
+        """What the store is; reads no more than one checkpoint."""
+        ...
+
+    def notes(self) -> Sequence[str]:
+        """What whoever reads the store should know of it; reads no row."""
         ...
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:

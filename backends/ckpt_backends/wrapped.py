@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -26,6 +26,9 @@ class WrappedStore:
 
     def describe(self) -> StoreInfo:
         return self.inner.describe()
+
+    def notes(self) -> Sequence[str]:
+        return self.inner.notes()
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         return self.inner.threads(limit=limit)

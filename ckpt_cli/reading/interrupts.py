@@ -44,7 +44,7 @@ def open_questions(
             waiting
             for thread in watch(store.threads())
             if _may_ask(store, thread)
-            for waiting in of_thread(ThreadReader(store, thread.thread_id, lessons))
+            for waiting in of_thread(ThreadReader(store, thread, lessons))
         )
     for waiting in found:
         if before is None or (waiting.since is not None and waiting.since <= before):

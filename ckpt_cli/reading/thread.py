@@ -90,22 +90,23 @@ class State:
 
 
 class ThreadReader:
-    """Reads one thread. Raises `NotFound` where the store has none of that id.
+    """Reads one thread: as it was listed, or by its id.
 
-    Who reads several threads gives all of them the same `lessons`.
+    Raises `NotFound` where the store has none of that id. Who reads several threads gives all of
+    them the same `lessons`.
     """
 
-    def __init__(self, store: Store, thread_id: str, lessons: Lessons | None = None) -> None:
+    def __init__(self, store: Store, thread: Thread | str, lessons: Lessons | None = None) -> None:
         self.store = store
         self._lessons = lessons or Lessons(store)
-        self.thread_id = thread_id
-        found = store.thread(thread_id)
+        found = store.thread(thread) if isinstance(thread, str) else thread
         if found is None:
             raise NotFound(
-                f"no thread '{thread_id}' in this store",
+                f"no thread '{thread}' in this store",
                 hint="`ckpt threads list --all` lists them; add --match 'PART*' to search",
             )
-        self.thread: Thread = found
+        self.thread = found
+        self.thread_id = found.thread_id
         self._indexes: dict[str, list[Checkpoint]] = {}
 
     @cached_property

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
-from ckpt_backends.errors import NotFound, UsageError
+from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact_metadata
@@ -151,10 +151,8 @@ def _details(store: Store, thread: Thread, lessons: Lessons) -> Details:
     size = store.size(thread.thread_id).bytes
     if thread.head is None:
         return Details(Status.EMPTY, None, size)
-    try:
-        reader = ThreadReader(store, thread.thread_id, lessons)
-        head = next(reader.moments("", [thread.head]))
-    except (NotFound, StopIteration):  # Such an id is not text: listed, and not looked up.
+    head = next(ThreadReader(store, thread, lessons).moments("", [thread.head]), None)
+    if head is None:  # Such an id is not text: listed, and not looked up.
         return Details(Status.UNKNOWN, None, size)
     facts = Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata)
     return Details(head.status, facts, size)

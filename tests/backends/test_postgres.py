@@ -118,6 +118,24 @@ def test_a_role_that_may_only_select_can_run_every_command(filled_url: str) -> N
             assert answer.code == 0, (words, answer.err)
 
 
+def test_threads_are_listed_by_a_role_that_may_read_keys_alone(filled_url: str) -> None:
+    """So no body, metadata, value or write is read for it: the server would refuse."""
+    keys = """
+        CREATE ROLE {role} LOGIN;
+        GRANT SELECT (thread_id, checkpoint_ns, checkpoint_id) ON checkpoints TO {role};
+    """
+    with role(filled_url, keys) as url:
+        answer = ckpt("-s", url, "threads", "list", "--all", "-o", "json")
+        assert answer.code == 0, answer.err
+        assert [row["thread_id"] for row in answer.json] == ["other", "trip"]
+        with open_store(url) as store, open_store(filled_url) as full:
+            assert [*store.threads(limit=50)] == [*store.threads()] == [*full.threads()]
+            assert store.thread("trip") == full.thread("trip")
+        refused = ckpt("-s", url, "threads", "list")
+    assert refused.code == 4
+    assert "permission denied" in refused.err
+
+
 def test_a_role_that_may_not_select_is_told_what_it_lacks(filled_url: str) -> None:
     with role(filled_url, "CREATE ROLE {role} LOGIN;") as url:
         answer = ckpt("-s", url, "threads", "list")
@@ -172,9 +190,11 @@ def test_nothing_is_prepared_and_nothing_set_outside_the_transaction(filled_url:
         assert rows("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
         assert rows("SHOW transaction_isolation") == [("repeatable read",)]
         assert rows("SHOW transaction_read_only") == [("on",)]
+        assert rows("SHOW jit") == [("off",)]
         driver.rollback()
         assert rows("SHOW search_path") != [("pg_catalog",)]
         assert rows("SHOW lock_timeout") == [("0",)]
+        assert rows("SHOW jit") == [("on",)]
 
 
 def test_many_unfinished_answers_leave_no_cursor_behind(filled_url: str) -> None:

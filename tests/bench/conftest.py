@@ -79,11 +79,8 @@ def peer() -> Path:
 
 
 @pytest.fixture(scope="session")
-def figures(large: Path, deep: Path) -> Iterator[list[Figure]]:
+def figures() -> Iterator[list[Figure]]:
     """What was measured; printed at the end."""
     found: list[Figure] = []
     yield found
-    sizes = ", ".join(
-        f"{path.name} {path.stat().st_size / 2**20:.0f} MiB" for path in (large, deep)
-    )
-    print(f"\n\n{sizes}\n{table(found)}")
+    print(f"\n\n{table(found)}")

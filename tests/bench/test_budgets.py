@@ -47,8 +47,10 @@ def answer(store: Path, folder: Path, *words: str) -> Any:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def unchanged(large: Path, deep: Path) -> Iterator[None]:
+def unchanged(large: Path, deep: Path, figures: list[Figure]) -> Iterator[None]:
     """Nothing here may change a byte of a store, not even the peer."""
+    for path in (large, deep):
+        figures.append(Figure(path.name, f"{path.stat().st_size / 2**20:.0f} MiB"))
     before = [_hash(path) for path in (large, deep)]
     yield
     assert [_hash(path) for path in (large, deep)] == before

@@ -42,6 +42,7 @@ def test_describe_names_the_layout_and_where_it_is(store: Store, filled: Filled)
     assert info.engine
     assert info.saver
     assert info.url in filled.bench.url or filled.bench.url in info.url
+    assert list(info.notes) == list(store.notes())
 
 
 def test_threads_gives_every_thread_once_newest_first(store: Store, filled: Filled) -> None:

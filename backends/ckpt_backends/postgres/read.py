@@ -6,7 +6,7 @@ by channel and version, shared by all checkpoints with that version.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -87,9 +87,6 @@ class PostgresStore:
         places |= {f"t{n}": table.name for n, table in enumerate(layout.tables)}
         query = sql.DESCRIBE.format(checkpoints=layout.checkpoints.sql.replace("%", "%%"))
         ((size, mark),) = self._rows(query, **places)
-        notes = []
-        if layout.unknown:
-            notes.append(f"columns of an unknown saver: {', '.join(layout.unknown)}")
         can = Capability.ENFORCED_READ_ONLY
         can |= Capability(0) if layout.shallow else Capability.HISTORY
         can |= Capability.TASK_PATH if layout.task_path else Capability(0)
@@ -101,8 +98,12 @@ class PostgresStore:
             capabilities=can,
             tables=tuple(f"{table.schema}.{table.name}" for table in layout.tables),
             size=size,
-            notes=tuple(notes),
+            notes=tuple(self.notes()),
         )
+
+    def notes(self) -> Sequence[str]:
+        unknown = self._layout.unknown
+        return [f"columns of an unknown saver: {', '.join(unknown)}"] if unknown else []
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         if limit is not None and limit <= _FEW and not self._layout.shallow:
@@ -128,9 +129,8 @@ class PostgresStore:
     def size(self, thread_id: str) -> ThreadSize:
         if not _storable(thread_id):
             return ThreadSize(0, 0, 0)
-        rows = self._rows(sql.SIZE.format(**self._names), thread=thread_id)
-        (checkpoints, in_bodies), (writes, in_writes), (_, in_blobs) = rows
-        return ThreadSize(checkpoints, writes, in_bodies + in_writes + in_blobs)
+        (found,) = self._rows(sql.SIZE.format(**self._names), thread=thread_id)
+        return ThreadSize(*found)
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         if not _storable(thread_id or ""):

@@ -8,10 +8,15 @@ their characters. Across threads and for names, `COLLATE "C"` gives the order of
 START = """
     SELECT current_schemas(false),
            set_config('search_path', 'pg_catalog', true),
+           CASE WHEN current_setting('jit', true) = 'on' THEN set_config('jit', 'off', true) END,
            CASE current_setting('lock_timeout')
                 WHEN '0' THEN set_config('lock_timeout', %(lock_timeout)s, true) END
 """
-"""The schemas to look in; from then on no name can mean a function or type that a user made."""
+"""The schemas to look in; from then on no name can mean a function or type that a user made.
+
+Compiling a query would take longer than any of these runs: what they cost is overestimated, since
+the server expects a hundred channels in each checkpoint.
+"""
 
 COLUMNS = """
     SELECT n.nspname::text, c.relname::text, a.attname::text, t.typname::text
@@ -100,14 +105,19 @@ NAMESPACES = """
 """
 
 SIZE = """
-    SELECT count(*), coalesce(sum(pg_column_size(checkpoint) + pg_column_size(metadata)), 0)::bigint
-    FROM {checkpoints} c WHERE thread_id = %(thread)s
-    UNION ALL SELECT count(*), coalesce(sum(octet_length(blob)), 0)::bigint
-    FROM {writes} WHERE thread_id = %(thread)s
-    UNION ALL SELECT count(*), coalesce(sum(octet_length(blob)), 0)::bigint
-    FROM {blobs} WHERE thread_id = %(thread)s
+    SELECT c.n, w.n, c.bytes + w.bytes + b.bytes
+    FROM (SELECT count(*) AS n, coalesce(
+              sum(pg_column_size(checkpoint) + pg_column_size(metadata)), 0)::bigint AS bytes
+          FROM {checkpoints} c WHERE thread_id = %(thread)s) c,
+         (SELECT count(*) AS n, coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
+          FROM {writes} WHERE thread_id = %(thread)s) w,
+         (SELECT coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
+          FROM {blobs} WHERE thread_id = %(thread)s) b
 """
-"""None of these reads a value that is stored out of line: sizes stand beside the pointer to it."""
+"""None of these reads a value that is stored out of line: sizes stand beside the pointer to it.
+
+A UNION ALL of them would be planned for parallel workers, which take 10 ms to start.
+"""
 
 USAGE = """
     SELECT thread_id, 'checkpoints', 'checkpoint', checkpoint_ns, NULL::text, 'json', count(*),
@@ -137,11 +147,17 @@ BLOBS = """
             CASE jsonb_typeof(c.checkpoint -> 'channel_versions')
                  WHEN 'object' THEN c.checkpoint -> 'channel_versions' END
         ) v(channel, version)
-        JOIN {blobs} b ON b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns
-             AND b.channel = v.channel {same_version}
+        CROSS JOIN LATERAL (
+            SELECT b.channel, b.type, b.blob FROM {blobs} b
+            WHERE b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns
+                  AND b.channel = v.channel {same_version}
+            OFFSET 0
+        ) b
         WHERE b.type IS DISTINCT FROM 'empty'
     ) kept ON true
 """
+"""`OFFSET 0` keeps the server from joining: it expects few blobs in a thread, and would read all of
+them for each checkpoint, instead of looking up those that the checkpoint names."""
 CONTROL = """(
     left(b.channel, 2) = '__' AND b.channel <> ALL(%(users)s::text[])
     OR b.channel ~ '^(branch|join|start):'

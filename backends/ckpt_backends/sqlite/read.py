@@ -110,9 +110,6 @@ class SqliteStore:
             ((page_size,),) = self._query("PRAGMA page_size")
             first = next(self._query(_FIRST), (None, None))
             ((free,),) = self._query("PRAGMA freelist_count")
-        notes = list(self._opened.notes)
-        if self._layout.unknown:
-            notes.append(f"columns of an unknown saver: {', '.join(self._layout.unknown)}")
         can = Capability.HISTORY | Capability.INLINE_VALUES | Capability.ENFORCED_READ_ONLY
         return StoreInfo(
             layout="sqlite",
@@ -123,8 +120,14 @@ class SqliteStore:
             tables=("checkpoints", "writes"),
             size=pages * page_size,
             free=free * page_size,
-            notes=tuple(notes),
+            notes=tuple(self.notes()),
         )
+
+    def notes(self) -> Sequence[str]:
+        notes = list(self._opened.notes)
+        if self._layout.unknown:
+            notes.append(f"columns of an unknown saver: {', '.join(self._layout.unknown)}")
+        return notes
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         sql = _THREADS.format(where="")

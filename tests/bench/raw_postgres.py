@@ -1,0 +1,119 @@
+"""What the commands are compared with on PostgreSQL: the plain queries, those that other tools
+send, and the official saver.
+
+Each program is for `python -c` and takes the store's URL. `typer` is imported where the budget
+grants the start-up of a command line.
+"""
+
+from __future__ import annotations
+
+LOOSE_SCAN = """
+WITH RECURSIVE walk(thread_id) AS (
+    (SELECT thread_id FROM checkpoints ORDER BY 1 LIMIT 1)
+    UNION ALL
+    SELECT (SELECT c.thread_id FROM checkpoints c WHERE c.thread_id > w.thread_id
+            ORDER BY 1 LIMIT 1)
+    FROM walk w WHERE w.thread_id IS NOT NULL
+)
+SELECT thread_id, (SELECT c.checkpoint_id FROM checkpoints c WHERE c.thread_id = w.thread_id
+                   ORDER BY c.checkpoint_ns DESC, c.checkpoint_id DESC LIMIT 1) AS newest
+FROM walk w WHERE thread_id IS NOT NULL ORDER BY newest DESC LIMIT 50
+"""
+"""Threads by last activity: a jump through the key for each thread, then one to its newest."""
+
+KEYSET_PAGE = """
+WITH RECURSIVE page(thread_id, n) AS (
+    (SELECT thread_id, 1 FROM checkpoints WHERE thread_id > '8' ORDER BY 1 LIMIT 1)
+    UNION ALL
+    SELECT (SELECT c.thread_id FROM checkpoints c WHERE c.thread_id > p.thread_id
+            ORDER BY 1 LIMIT 1), n + 1
+    FROM page p WHERE n < 50
+)
+SELECT thread_id, (SELECT c.checkpoint_id FROM checkpoints c WHERE c.thread_id = p.thread_id
+                   ORDER BY c.checkpoint_ns DESC, c.checkpoint_id DESC LIMIT 1) AS newest
+FROM page p
+"""
+"""50 threads by their ids: no order by activity, so that nothing else needs to be read."""
+
+GROUP_BY = """
+SELECT thread_id, max(checkpoint_id) AS newest, count(*) FROM checkpoints
+GROUP BY thread_id ORDER BY newest DESC LIMIT 50
+"""
+
+GROUP_BY_TS = """
+SELECT thread_id, max(checkpoint ->> 'ts') AS newest FROM checkpoints
+GROUP BY thread_id ORDER BY newest DESC LIMIT 50
+"""
+"""As a peer (langmcp 0.1.1) does it."""
+
+DISTINCT_ON = """
+SELECT * FROM (
+    SELECT DISTINCT ON (thread_id) thread_id, checkpoint_id FROM checkpoints
+    ORDER BY thread_id, checkpoint_id DESC
+) newest ORDER BY checkpoint_id DESC LIMIT 50
+"""
+
+ALL = """
+SELECT thread_id, min(checkpoint_id), max(checkpoint_id) AS newest, count(*) FROM checkpoints
+GROUP BY thread_id ORDER BY newest DESC, thread_id
+"""
+
+_OPEN = """
+import psycopg, sys
+store = psycopg.connect(sys.argv[1])
+"""
+
+
+def newest(query: str) -> str:
+    """A program that prints what such a query gives."""
+    return f"""
+import typer
+{_OPEN}
+for row in store.execute({query!r}):
+    print(*row)
+"""
+
+
+ALL_THREADS = f"""
+{_OPEN}
+rows = store.cursor("threads")
+rows.itersize = 5000
+for row in rows.execute({ALL!r}):
+    pass
+"""
+
+HEAD = f"""
+import typer
+import ormsgpack
+{_OPEN}
+body, metadata, values = store.execute('''
+    SELECT checkpoint, metadata, (
+        SELECT array_agg(array[b.channel::bytea, b.type::bytea, b.blob])
+        FROM jsonb_each_text(c.checkpoint -> 'channel_versions') v
+        JOIN checkpoint_blobs b ON b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns
+             AND b.channel = v.key AND b.version = v.value)
+    FROM checkpoints c WHERE thread_id = %s AND checkpoint_ns = ''
+    ORDER BY checkpoint_id DESC LIMIT 1''',
+    [sys.argv[2]],
+).fetchone()
+for channel, tag, value in values or []:
+    if tag == b"msgpack":
+        ormsgpack.unpackb(value, ext_hook=lambda code, data: None)
+"""
+
+OFFICIAL_LIST = """
+import sys
+from langgraph.checkpoint.postgres import PostgresSaver
+with PostgresSaver.from_conn_string(sys.argv[1]) as saver:
+    for found in saver.list(None, limit=50):
+        print(found.config["configurable"]["thread_id"])
+"""
+"""The newest 50 checkpoints: a saver has no list of threads."""
+
+OFFICIAL_HISTORY = """
+import sys
+from langgraph.checkpoint.postgres import PostgresSaver
+with PostgresSaver.from_conn_string(sys.argv[1]) as saver:
+    for found in saver.list({"configurable": {"thread_id": sys.argv[2]}}):
+        print(found.config["configurable"]["checkpoint_id"])
+"""
