@@ -106,6 +106,13 @@ class Session:
                 self.note(text)
         return self._store
 
+    @cached_property
+    def rows(self) -> Store:
+        """The same store by itself, whose bytes nothing has changed on their way: for copies."""
+        from ckpt_backends.registry import open_store
+
+        return open_store(self.store_url)
+
     def _opened(self, open_store: Callable[[StoreUrl], Store]) -> Store:
         """The store of this run; an error also says who named it, if it was not the user."""
         try:
@@ -133,9 +140,11 @@ class Session:
             diagnostics.note(text)
 
     def close(self) -> None:
-        """Close the store if it was opened."""
+        """Close what was opened of the store."""
         if self._store is not None:
             self._store.close()
+        if "rows" in self.__dict__:
+            self.rows.close()
 
 
 def _local_zone() -> tzinfo:

@@ -1,0 +1,260 @@
+"""Plans that go back to a checkpoint by adding a copy of it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from ckpt_backends.change import Change, CopyOfWrites
+from ckpt_backends.codec.splice import Edit
+from ckpt_backends.errors import NotFound, Unsupported
+from ckpt_backends.ids import make_id
+from ckpt_backends.model import NULL_TASK_ID, Capability, Checkpoint, CheckpointKey, Write
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.changes import diff_channels
+from ckpt_cli.core.channels import delta_channels, is_delta, is_state
+from ckpt_cli.core.forking import (
+    EMPTY_STEP,
+    FROM,
+    REASON,
+    WITH,
+    WRITES,
+    check_body,
+    copy_checkpoint,
+    empty_checkpoint,
+    first_tick,
+    form_of,
+)
+from ckpt_cli.core.plan import Plan, Touched
+from ckpt_cli.core.state import Body, read_body, read_metadata
+from ckpt_cli.core.tasks import Task
+from ckpt_cli.reading.thread import Moment, ThreadReader
+
+RESUME = "__resume__"
+_BUSY = timedelta(seconds=10)
+"""A thread that changed so lately may have an agent on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """How to go back, as far as that is a matter of choice."""
+
+    sibling: bool = False
+    root_only: bool = False
+    """Leave the namespaces of subgraphs that keep their state."""
+    reason: str | None = None
+    force: bool = False
+    """Even if the newest checkpoint lies in the future."""
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What a plan adds, as it grows."""
+
+    store: Store
+    """The rows as they are stored, whatever the reader makes of them."""
+    added: list[Touched] = field(default_factory=list)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    copies: list[CopyOfWrites] = field(default_factory=list)
+
+    def whole(self, key: CheckpointKey) -> Checkpoint:
+        for found in self.store.checkpoints(
+            key.thread_id,
+            checkpoint_ns=key.checkpoint_ns,
+            checkpoint_ids=[key.checkpoint_id],
+            body=True,
+            metadata=True,
+        ):
+            return found
+        raise NotFound(f"no checkpoint '{key.checkpoint_id}' in thread '{key.thread_id}'")
+
+
+def plan_rollback(
+    reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, wishes: Wishes
+) -> Plan:
+    """Go back to a checkpoint of the root namespace.
+
+    Raises `Unsupported` where the layout or the checkpoint does not allow it, and `Refused`.
+    """
+    check_store(rows)
+    target = reader.moment("", checkpoint_id, state=True)
+    head_id = reader.head("") or checkpoint_id
+    head = target if head_id == checkpoint_id else reader.moment("", head_id, state=True)
+    heads = heads_of(reader)
+    tick = first_tick(now, heads.values(), force=wishes.force)
+    made = _Rows(rows)
+    marks: dict[str, str] = {} if wishes.reason is None else {REASON: wishes.reason}
+    stateful = [] if wishes.root_only else list(_moved_on(reader, checkpoint_id))
+    # The root's id is the greatest: a resume looks for what its subgraphs knew before it.
+    key = _new_key(target, tick + len(stateful))
+    for ahead, (ns, older) in enumerate(stateful):
+        with_root = {**marks, WITH: key.checkpoint_id}
+        if older is None:
+            _add_empty(made, target, ns, tick + ahead, with_root)
+        else:
+            stored = reader.moment(ns, older)
+            _add_copy(reader, made, stored, _new_key(stored, tick + ahead), False, with_root)
+    why = _add_copy(reader, made, target, key, wishes.sibling, marks)
+    also, main = tuple(made.added[:-1]), made.added[-1]
+    return Plan(
+        action="rollback",
+        main=main,
+        before=head.key,
+        head=key,
+        why=why,
+        next=target.step.next,
+        again=tuple(_nodes(task for task in target.step.tasks if task.finished)),
+        asked=tuple(_nodes(task for task in target.step.tasks if task.questions)),
+        changes=diff_channels(reader.state(head).values, reader.state(target).values),
+        also=also,
+        configurable=configurable(key),
+        change=Change(
+            reader.thread_id,
+            heads,
+            checkpoints=tuple(made.checkpoints),
+            copies_of_writes=tuple(made.copies),
+        ),
+        notes=tuple(_notes(reader, head, target, now, wishes)),
+    )
+
+
+def check_store(rows: Store) -> None:
+    """Raise `Unsupported` where a layout takes no further checkpoints."""
+    info = rows.describe()
+    if Capability.HISTORY not in info.capabilities:
+        raise Unsupported(
+            f"a store of layout '{info.layout}' keeps no history to go back to",
+            hint="each namespace has its newest checkpoint only",
+        )
+    if Capability.ADDING not in info.capabilities:
+        raise Unsupported(
+            f"'{info.url}' was made by a saver that is not known here, so nothing is written",
+            hint="; ".join(info.notes) or None,
+        )
+
+
+def configurable(key: CheckpointKey) -> dict[str, str]:
+    """What to invoke a graph with to resume from a checkpoint."""
+    return {
+        "thread_id": key.thread_id,
+        "checkpoint_ns": key.checkpoint_ns,
+        "checkpoint_id": key.checkpoint_id,
+    }
+
+
+def heads_of(reader: ThreadReader) -> dict[str, str]:
+    """The newest checkpoint of each namespace."""
+    found = {ns: reader.head(ns) for ns in reader.namespaces}
+    return {ns: head for ns, head in found.items() if head is not None}
+
+
+def is_stateful(checkpoint_ns: str) -> bool:
+    """Whether a namespace is that of a subgraph with `checkpointer=True`, which outlives calls."""
+    return checkpoint_ns != "" and ":" not in checkpoint_ns
+
+
+def null_writes(writes: Sequence[Write]) -> list[Write]:
+    """The caller's writes that are part of a checkpoint's state: all but its answers."""
+    return [one for one in writes if one.task_id == NULL_TASK_ID and one.channel != RESUME]
+
+
+def _moved_on(reader: ThreadReader, checkpoint_id: str) -> Iterator[tuple[str, str | None]]:
+    """Stateful namespaces with later checkpoints than this one, and their newest older one."""
+    for ns in reader.namespaces:
+        ids = [one.key.checkpoint_id for one in reader.index(ns)] if is_stateful(ns) else []
+        if ids and ids[0] > checkpoint_id:
+            yield ns, next((one for one in ids if one < checkpoint_id), None)
+
+
+def _new_key(stored: Moment, tick: int) -> CheckpointKey:
+    step = (stored.number or 0) + 1
+    return replace(stored.key, checkpoint_id=make_id(tick, step, secrets.randbits(48)))
+
+
+def _add_empty(made: _Rows, target: Moment, ns: str, tick: int, marks: Mapping[str, str]) -> None:
+    """A namespace that had no checkpoint at the time of the target gets one without state."""
+    new_id = make_id(tick, EMPTY_STEP, secrets.randbits(48))
+    key = CheckpointKey(target.key.thread_id, ns, new_id)
+    made.checkpoints.append(empty_checkpoint(key, made.whole(target.key), target.body, marks))
+    made.added.append(Touched(key, None, "empty", None))
+
+
+def _add_copy(
+    reader: ThreadReader,
+    made: _Rows,
+    stored: Moment,
+    key: CheckpointKey,
+    sibling: bool,
+    marks: Mapping[str, str],
+    edits: Mapping[str, Edit] | None = None,
+) -> str:
+    """Add a copy of a checkpoint under a new key. Gives the reason for its form."""
+    original = made.whole(stored.key)
+    body = read_body(original)
+    check_body(stored.key, body)
+    form, why = form_of(body, _delta_writes(reader, stored), sibling=sibling)
+    kept = null_writes(stored.writes)
+    all_marks: dict[str, str | int] = {FROM: stored.key.checkpoint_id, **marks}
+    if kept:
+        all_marks[WRITES] = len(kept)
+        tasks = tuple((one.task_id, one.idx) for one in kept)
+        made.copies.append(CopyOfWrites(stored.key, key, tasks))
+    copy = copy_checkpoint(
+        original, body, key.checkpoint_id, form, stored.number or 0, all_marks, edits or {}
+    )
+    made.checkpoints.append(copy)
+    made.added.append(Touched(key, copy.parent_checkpoint_id, form, stored.key.checkpoint_id))
+    return why
+
+
+def _delta_writes(reader: ThreadReader, stored: Moment) -> set[str]:
+    """The DeltaChannels with writes on a checkpoint; where that is unsure, perhaps others too."""
+    written = {one.channel for one in stored.writes if is_state(one.channel, stored.body)}
+    if not written:
+        return written
+    found = delta_channels(stored.metadata) | _snapshots(stored.body)
+    found |= {name for name in written if _is_rebuilt(stored.body, name)}
+    if written - found:
+        # A channel that was never written before it is seen where it was written first.
+        ns = stored.key.checkpoint_ns
+        for other in reader.store.checkpoints(reader.thread_id, checkpoint_ns=ns, metadata=True):
+            found |= delta_channels(read_metadata(other))
+        children = reader.children(stored.key)
+        for child in reader.store.checkpoints(
+            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=children, body=True, values=written
+        ):
+            found |= _snapshots(read_body(child))
+    return written & found
+
+
+def _snapshots(body: Body) -> set[str]:
+    return {name for name, value in body.values.items() if is_delta(value)}
+
+
+def _is_rebuilt(body: Body, channel: str) -> bool:
+    """Whether a channel that was written before has no stored value, as a DeltaChannel has."""
+    return channel in body.versions and channel not in body.values
+
+
+def _nodes(tasks: Iterator[Task]) -> Iterator[str]:
+    return (task.node or "?" for task in tasks)
+
+
+def _notes(
+    reader: ThreadReader,
+    head: Moment,
+    target: Moment,
+    now: datetime,
+    wishes: Wishes,
+) -> Iterator[str]:
+    newest = reader.thread.last_at
+    if newest is not None and now - newest < _BUSY:
+        yield "the newest checkpoint is some seconds old: an agent may be running on this thread"
+    if head.key == target.key:
+        yield "the target is the head: what its tasks wrote since is left behind"
+    if target.step.next is None:
+        yield "what runs next cannot be told from what is stored"
+    if wishes.root_only and any(_moved_on(reader, target.key.checkpoint_id)):
+        yield "subgraphs that keep their state keep it as it is now (--root-only)"
