@@ -91,11 +91,14 @@ def ending(graph: Any, thread_id: str) -> Any:
         "values": plain(found.values),
         "next": sorted(found.next),
         "tasks": sorted(
-            json.dumps([task.name, nameless(str(task.error)), [plain(one.value) for one in task.interrupts]])
+            json.dumps([task.name, nameless(str(task.error)), *map(_asked, task.interrupts)])
             for task in found.tasks
         ),
-        "step": found.metadata["step"],
     }
+
+
+def _asked(interrupt: Any) -> Any:
+    return plain(interrupt.value)
 
 
 def memory(saver: Any, thread_id: str) -> Any:

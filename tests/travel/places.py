@@ -30,8 +30,12 @@ class Place(Protocol):
         """All rows of a thread, without its id, by table."""
         ...
 
-    def copy(self, thread_id: str, new_id: str) -> None:
-        """Copy a thread's rows."""
+    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
+        """Copy a thread's rows, up to a checkpoint in the order of the ids."""
+        ...
+
+    def has_memory(self, thread_id: str) -> bool:
+        """Whether a subgraph keeps its state between calls."""
         ...
 
     def forget(self, thread_id: str) -> None:
@@ -66,15 +70,23 @@ class SqlitePlace:
             for table in self.TABLES
         }
 
-    def copy(self, thread_id: str, new_id: str) -> None:
+    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
         for table in self.TABLES:
             columns = ", ".join(self._columns(table))
             self.connection.execute(
                 f"INSERT INTO {table} (thread_id, {columns})"
-                f" SELECT ?, {columns} FROM {table} WHERE thread_id = ?",
-                [new_id, thread_id],
+                f" SELECT ?, {columns} FROM {table} WHERE thread_id = ? AND checkpoint_id <= ?",
+                [new_id, thread_id, until],
             )
         self.connection.commit()
+
+    def has_memory(self, thread_id: str) -> bool:
+        found = self.connection.execute(
+            "SELECT 1 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns > ''"
+            " AND checkpoint_ns NOT LIKE '%:%'",
+            [thread_id],
+        )
+        return found.fetchone() is not None
 
     def forget(self, thread_id: str) -> None:
         for table in self.TABLES:
@@ -120,14 +132,23 @@ class PostgresPlace:
             for table in self.TABLES
         }
 
-    def copy(self, thread_id: str, new_id: str) -> None:
+    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
         for table in self.TABLES:
             columns = ", ".join(self._columns(table))
+            only = "" if table == "checkpoint_blobs" else f" AND checkpoint_id <= '{until}'"
             self.connection.execute(
                 f"INSERT INTO {table} (thread_id, {columns})"
-                f" SELECT %s, {columns} FROM {table} WHERE thread_id = %s".encode(),
+                f" SELECT %s, {columns} FROM {table} WHERE thread_id = %s{only}".encode(),
                 [new_id, thread_id],
             )
+
+    def has_memory(self, thread_id: str) -> bool:
+        found = self.connection.execute(
+            "SELECT 1 FROM checkpoints WHERE thread_id = %s AND checkpoint_ns > ''"
+            " AND strpos(checkpoint_ns, ':') = 0",
+            [thread_id],
+        )
+        return found.fetchone() is not None
 
     def forget(self, thread_id: str) -> None:
         for table in self.TABLES:
