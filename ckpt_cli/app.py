@@ -61,6 +61,9 @@ COMMANDS = {
         "Go back to an earlier checkpoint, by adding a copy of it.",
         CHANGE,
     ),
+    "undo": CommandRef(
+        "ckpt_cli.commands.undo:undo", "Take back the last rollback or fork of a thread.", CHANGE
+    ),
     "du": CommandRef("ckpt_cli.commands.du:du", "Say what takes how much room.", STORES),
     "stores": CommandRef(
         "ckpt_cli.commands.stores:stores", "Say which stores are here and what they are.", STORES

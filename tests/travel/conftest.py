@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,5 +65,5 @@ def filled(place: Place) -> Filled:
                     threads[name] = drive(place.saver(), scenario)
     logging.disable(logging.NOTSET)
     # Only while a store is filled do two writers meet.
-    graphs.settle = lambda: None
+    vars(graphs)["settle"] = lambda: None
     return Filled(place, threads)

@@ -165,7 +165,7 @@ class PostgresPlace:
             " ORDER BY ordinal_position",
             [table],
         )
-        names = [row["column_name"] for row in found]  # type: ignore[call-overload]
+        names = [row["column_name"] for row in found]
         return [f"{name}{cast}" for name in names if name != "thread_id"]
 
 

@@ -88,9 +88,7 @@ def _check_resumed(
     turns = []
     for copy in copies:
         graph = thread.graph(saver)
-        turns.append(
-            (outcome(graph, thread.first_input, config_of(copy)), ending(graph, copy))
-        )
+        turns.append((outcome(graph, thread.first_input, config_of(copy)), ending(graph, copy)))
     assert turns[0] == turns[1], (configurable, *turns)
     assert memory(saver, ours) == memory(saver, theirs)
 
