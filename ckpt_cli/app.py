@@ -61,6 +61,9 @@ COMMANDS = {
         "Go back to an earlier checkpoint, by adding a copy of it.",
         CHANGE,
     ),
+    "fork": CommandRef(
+        "ckpt_cli.commands.fork:fork", "Go on from a checkpoint in a new branch or thread.", CHANGE
+    ),
     "undo": CommandRef(
         "ckpt_cli.commands.undo:undo", "Take back the last rollback or fork of a thread.", CHANGE
     ),

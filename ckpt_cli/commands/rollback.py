@@ -63,7 +63,7 @@ def rollback(
         session.rows,
         target.checkpoint_id,
         session.now,
-        Wishes(sibling, root_only, reason, force),
+        Wishes(sibling, root_only, reason, force=force),
     )
     question = f"Roll thread '{plan.main.key.thread_id}' back?"
     carry_out(session, plan, question, dry_run=dry_run, yes=yes)

@@ -26,6 +26,10 @@ WITH = "forked_with"
 """Metadata key of a copy in a subgraph's namespace: the root checkpoint that was added with it."""
 WRITES = "forked_writes"
 """Metadata key: how many writes came with it."""
+THREAD = "forked_from_thread"
+"""Metadata key: the thread that the thread of this checkpoint was copied from."""
+CHECKPOINTS = "forked_checkpoints"
+"""Metadata key: how many checkpoints were copied with it."""
 REASON = "reason"
 NAME = "ckpt"
 
@@ -117,12 +121,31 @@ def copy_checkpoint(
 def copy_metadata(metadata: TypedBytes, marks: Mapping[str, str | int]) -> TypedBytes:
     """The metadata with marks of its own, without what belongs to one run."""
     gone: dict[str, Edit] = dict.fromkeys(
-        ("run_id", "writes", "forked_from_thread", FROM, WITH, WRITES, REASON)
+        ("run_id", "writes", FROM, WITH, WRITES, THREAD, CHECKPOINTS, REASON)
     )
     edits = {**gone, BY: Put(NAME), **{name: Put(value) for name, value in marks.items()}}
     if not isinstance(decode(metadata), dict):
         metadata = TypedBytes("json", b"{}")
     return splice(metadata, edits)
+
+
+def mark_clone(
+    metadata: TypedBytes | None,
+    thread_id: str,
+    checkpoints: int,
+    writes: int,
+    reason: str | None,
+) -> TypedBytes:
+    """The metadata of a checkpoint in its own thread, otherwise as it was."""
+    if metadata is None or not isinstance(decode(metadata), dict):
+        metadata = TypedBytes("json", b"{}")
+    edits = {
+        BY: Put(NAME),
+        THREAD: Put(thread_id),
+        CHECKPOINTS: Put(checkpoints),
+        WRITES: Put(writes),
+    }
+    return splice(metadata, edits if reason is None else {**edits, REASON: Put(reason)})
 
 
 def empty_checkpoint(

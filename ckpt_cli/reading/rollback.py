@@ -29,7 +29,6 @@ from ckpt_cli.core.forking import (
 )
 from ckpt_cli.core.plan import Plan, Touched
 from ckpt_cli.core.state import Body, read_body, read_metadata
-from ckpt_cli.core.tasks import Task
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 RESUME = "__resume__"
@@ -45,6 +44,8 @@ class Wishes:
     root_only: bool = False
     """Leave the namespaces of subgraphs that keep their state."""
     reason: str | None = None
+    fork: bool = False
+    """The user calls it a fork: to go on from there, rather than back to it."""
     force: bool = False
     """Even if the newest checkpoint lies in the future."""
 
@@ -58,17 +59,6 @@ class _Rows:
     added: list[Touched] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     copies: list[CopyOfWrites] = field(default_factory=list)
-
-    def whole(self, key: CheckpointKey) -> Checkpoint:
-        for found in self.store.checkpoints(
-            key.thread_id,
-            checkpoint_ns=key.checkpoint_ns,
-            checkpoint_ids=[key.checkpoint_id],
-            body=True,
-            metadata=True,
-        ):
-            return found
-        raise NotFound(f"no checkpoint '{key.checkpoint_id}' in thread '{key.thread_id}'")
 
 
 def plan_rollback(
@@ -99,14 +89,14 @@ def plan_rollback(
     why = _add_copy(reader, made, target, key, wishes.sibling, marks)
     also, main = tuple(made.added[:-1]), made.added[-1]
     return Plan(
-        action="rollback",
+        action="fork" if wishes.fork else "rollback",
         main=main,
         before=head.key,
         head=key,
         why=why,
         next=target.step.next,
-        again=tuple(_nodes(task for task in target.step.tasks if task.finished)),
-        asked=tuple(_nodes(task for task in target.step.tasks if task.questions)),
+        again=finished_nodes(target),
+        asked=asking_nodes(target),
         changes=diff_channels(reader.state(head).values, reader.state(target).values),
         also=also,
         configurable=configurable(key),
@@ -135,6 +125,19 @@ def check_store(rows: Store) -> None:
         )
 
 
+def whole(rows: Store, key: CheckpointKey) -> Checkpoint:
+    """A checkpoint with its body and metadata. Raises `NotFound`."""
+    for found in rows.checkpoints(
+        key.thread_id,
+        checkpoint_ns=key.checkpoint_ns,
+        checkpoint_ids=[key.checkpoint_id],
+        body=True,
+        metadata=True,
+    ):
+        return found
+    raise NotFound(f"no checkpoint '{key.checkpoint_id}' in thread '{key.thread_id}'")
+
+
 def configurable(key: CheckpointKey) -> dict[str, str]:
     """What to invoke a graph with to resume from a checkpoint."""
     return {
@@ -160,6 +163,16 @@ def null_writes(writes: Sequence[Write]) -> list[Write]:
     return [one for one in writes if one.task_id == NULL_TASK_ID and one.channel != RESUME]
 
 
+def finished_nodes(moment: Moment) -> tuple[str, ...]:
+    """The nodes of the next step that had finished."""
+    return tuple(task.node or "?" for task in moment.step.tasks if task.finished)
+
+
+def asking_nodes(moment: Moment) -> tuple[str, ...]:
+    """The nodes of the next step that asked something."""
+    return tuple(task.node or "?" for task in moment.step.tasks if task.questions)
+
+
 def _moved_on(reader: ThreadReader, checkpoint_id: str) -> Iterator[tuple[str, str | None]]:
     """Stateful namespaces with later checkpoints than this one, and their newest older one."""
     for ns in reader.namespaces:
@@ -177,7 +190,9 @@ def _add_empty(made: _Rows, target: Moment, ns: str, tick: int, marks: Mapping[s
     """A namespace that had no checkpoint at the time of the target gets one without state."""
     new_id = make_id(tick, EMPTY_STEP, secrets.randbits(48))
     key = CheckpointKey(target.key.thread_id, ns, new_id)
-    made.checkpoints.append(empty_checkpoint(key, made.whole(target.key), target.body, marks))
+    made.checkpoints.append(
+        empty_checkpoint(key, whole(made.store, target.key), target.body, marks)
+    )
     made.added.append(Touched(key, None, "empty", None))
 
 
@@ -191,7 +206,7 @@ def _add_copy(
     edits: Mapping[str, Edit] | None = None,
 ) -> str:
     """Add a copy of a checkpoint under a new key. Gives the reason for its form."""
-    original = made.whole(stored.key)
+    original = whole(made.store, stored.key)
     body = read_body(original)
     check_body(stored.key, body)
     form, why = form_of(body, _delta_writes(reader, stored), sibling=sibling)
@@ -236,10 +251,6 @@ def _snapshots(body: Body) -> set[str]:
 def _is_rebuilt(body: Body, channel: str) -> bool:
     """Whether a channel that was written before has no stored value, as a DeltaChannel has."""
     return channel in body.versions and channel not in body.values
-
-
-def _nodes(tasks: Iterator[Task]) -> Iterator[str]:
-    return (task.node or "?" for task in tasks)
 
 
 def _notes(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 
 from ckpt_backends.change import Change
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Refused
-from ckpt_backends.model import Checkpoint
+from ckpt_backends.model import Checkpoint, CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.changes import diff_channels
-from ckpt_cli.core.forking import BY, FROM, NAME, WITH, WRITES
+from ckpt_cli.core.forking import BY, CHECKPOINTS, FROM, NAME, THREAD, WITH, WRITES
 from ckpt_cli.core.plan import Plan, Touched
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.reading.back import line_of
@@ -28,6 +29,8 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
     """
     check_store(rows)
     added = _newest_added(reader)
+    if THREAD in read_metadata(added):
+        return _plan_removal(reader, added)
     before = _head_before(reader, added)
     parts = _parts(reader, added)
     if why := _built_on(reader, parts):
@@ -57,6 +60,37 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
     )
 
 
+def _plan_removal(reader: ThreadReader, added: Checkpoint) -> Plan:
+    """Remove a thread that is a copy, unless it was used since."""
+    metadata = read_metadata(added)
+    every: Counter[CheckpointKey] = Counter()
+    for one in reader.store.checkpoints(reader.thread_id):
+        every[one.key] = 0
+    for write in reader.store.writes(reader.thread_id):
+        every[write.key] += 1
+    number = metadata.get(CHECKPOINTS), metadata.get(WRITES)
+    if (len(every), every.total()) != number or reader.head("") != added.key.checkpoint_id:
+        raise Refused(
+            f"thread '{reader.thread_id}' was used since it was copied",
+            hint="it is a thread of its own now; `ckpt rollback` goes back in it",
+        )
+    head = reader.moment("", added.key.checkpoint_id)
+    return Plan(
+        action="undo",
+        main=_touched(added),
+        before=head.key,
+        head=None,
+        why="it is a copy that was not used; the whole thread goes",
+        next=(),
+        again=(),
+        asked=(),
+        changes={},
+        also=(),
+        configurable=None,
+        change=Change(reader.thread_id, heads_of(reader), removed=dict(every)),
+    )
+
+
 def _newest_added(reader: ThreadReader) -> Checkpoint:
     """The nearest checkpoint that `ckpt` added, from the head on."""
     head = reader.head("")
@@ -75,7 +109,7 @@ def _newest_added(reader: ThreadReader) -> Checkpoint:
 
 
 def _is_ours(metadata: Mapping[str, Value]) -> bool:
-    return metadata.get(BY) == NAME and metadata.get("source") == "fork"
+    return metadata.get(BY) == NAME and (metadata.get("source") == "fork" or THREAD in metadata)
 
 
 def _head_before(reader: ThreadReader, added: Checkpoint) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from langgraph.types import Command
+
 from tests.support import ckpt
 from tests.travel.conftest import Filled
 from tests.travel.official import (
@@ -39,6 +41,49 @@ def check_rollback(filled: Filled, thread: Thread, target: str) -> None:
     finally:
         for copy in (ours, theirs):
             place.forget(copy)
+
+
+def check_clone(filled: Filled, thread: Thread, target: str, *, is_head: bool) -> None:
+    """In a thread of its own, a checkpoint stands and goes on as in the one it comes from."""
+    place, saver = filled.place, filled.saver
+    ours, theirs = f"ours {thread.thread_id}", f"theirs {thread.thread_id}"
+    place.copy(thread.thread_id, theirs)
+    try:
+        before = place.rows(thread.thread_id)
+        words = ["fork", "--at", target, "--to", ours, "--yes", "-o", "json"]
+        answer = ckpt("-s", place.url, *words, "--", thread.thread_id)
+        assert answer.code == 0, answer.err
+        graph = thread.graph(saver)
+        assert state(graph, config_of(ours, target)) == state(graph, config_of(theirs, target))
+        copied = place.rows(ours)
+        if is_head:
+            assert ending(graph, ours) == ending(graph, theirs)
+            assert _without_marks(copied) <= _without_marks(before)
+            _check_answered(filled, thread, (ours, theirs))
+        else:
+            _check_resumed(filled, thread, (ours, theirs), answer.json["configurable"], target)
+        assert place.rows(thread.thread_id) == before
+        _check_kept(copied, place.rows(ours))
+    finally:
+        for copy in (ours, theirs):
+            place.forget(copy)
+
+
+def _without_marks(rows: Rows) -> set[Any]:
+    """Rows without the metadata, in which a copied head tells where it comes from."""
+    return {(table, *(row[:5])) for table in rows for row in rows[table]}
+
+
+def _check_answered(filled: Filled, thread: Thread, copies: tuple[str, str]) -> None:
+    """The questions that wait take their answers, and the thread goes on."""
+    ended = []
+    for copy in copies:
+        graph = thread.graph(filled.saver)
+        waiting = graph.get_state(config_of(copy)).interrupts
+        answers = {one.id: f"answer to {one.value}" for one in waiting}
+        given: Any = Command(resume=answers) if answers else None
+        ended.append((outcome(graph, given, config_of(copy)), ending(graph, copy)))
+    assert ended[0] == ended[1]
 
 
 def _check_head(saver: Any, thread_id: str, target: str, record: dict[str, Any]) -> None:
