@@ -42,6 +42,8 @@ class CopyOfCheckpoint:
     source: CheckpointKey
     metadata: TypedBytes | None = None
     """Metadata to store instead of its own."""
+    body: TypedBytes | None = None
+    """A body to store instead of its own."""
     writes: tuple[tuple[str, int], ...] | None = None
     """Which of its writes are copied, by task id and idx; None for all of them."""
 
@@ -125,6 +127,7 @@ def change_record(change: Change) -> dict[str, Any]:
             {
                 "from": _key(one.source),
                 "metadata": _typed(one.metadata),
+                "body": _typed(one.body),
                 "writes": None if one.writes is None else [list(task) for task in one.writes],
             }
             for one in change.copies

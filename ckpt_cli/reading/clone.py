@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from ckpt_backends.change import Change, CopyOfCheckpoint
+from ckpt_backends.codec.splice import splice
 from ckpt_backends.errors import Refused
-from ckpt_backends.model import CheckpointKey, Write
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.changes import diff_channels
+from ckpt_cli.core.editing import Edited
 from ckpt_cli.core.forking import check_body, mark_clone
 from ckpt_cli.core.plan import Plan, Touched
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.reading.back import line_of
+from ckpt_cli.reading.edits import edges_of, known_channels, nodes_behind, previewed
 from ckpt_cli.reading.rollback import (
+    Wishes,
     asking_nodes,
     check_store,
     configurable,
+    edit_copy_of,
     finished_nodes,
     is_stateful,
     null_writes,
@@ -26,7 +32,7 @@ from ckpt_cli.reading.thread import Moment, ThreadReader
 
 
 def plan_clone(
-    reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, reason: str | None
+    reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, wishes: Wishes
 ) -> Plan:
     """Copy a checkpoint of the root namespace, and what led to it, to a new thread.
 
@@ -45,14 +51,24 @@ def plan_clone(
     head_id = reader.head("") or checkpoint_id
     is_head = head_id == checkpoint_id
     head = target if is_head else reader.moment("", head_id, state=True)
-    original = whole(rows, target.key)
-    # The parts are found before the whole is counted, which the mark tells.
-    others = list(_others(reader, target, is_head))
-    copies = [_copy_of(reader, target.key, is_head), *others]
-    number = len(copies), sum(_number_of_writes(reader, one) for one in copies)
-    metadata = mark_clone(original.metadata, reader.thread_id, *number, reason)
-    copies[0] = CopyOfCheckpoint(target.key, metadata, copies[0].writes)
     key = CheckpointKey(thread_id, "", checkpoint_id)
+    edges = edges_of(reader, wishes.as_node) if wishes.as_node is not None else None
+    edited = edit_copy_of(
+        reader, rows, target, key, wishes.edits, edges, known_channels(target, head)
+    )
+    copies = [_head_of(reader, target, is_head, edited), *_others(reader, target, is_head)]
+    number = len(copies), sum(_number_of_writes(reader, one) for one in copies)
+    original = whole(rows, target.key)
+    metadata = mark_clone(
+        original.metadata,
+        reader.thread_id,
+        number[0],
+        number[1] + len(edited.writes),
+        wishes.reason,
+    )
+    body = splice(original.body, edited.body) if edited.body and original.body else None
+    copies[0] = replace(copies[0], metadata=metadata, body=body)
+    preview, edit_notes = previewed(reader.state(target).values, wishes.edits)
     at = configurable(key)
     if is_head:
         # Without an id LangGraph goes on where the thread stands, instead of travelling in time.
@@ -63,17 +79,41 @@ def plan_clone(
         before=head.key,
         head=key,
         why=f"{number[0]} checkpoints and {number[1]} writes of thread '{reader.thread_id}'",
-        next=target.step.waiting if is_head else target.step.next,
-        again=() if is_head else finished_nodes(target),
-        asked=() if is_head else asking_nodes(target),
-        changes={}
-        if is_head
-        else diff_channels(reader.state(head).values, reader.state(target).values),
+        next=_next(target, edges, is_head),
+        again=() if is_head or edges is not None else finished_nodes(target),
+        asked=() if is_head or edges is not None else asking_nodes(target),
+        changes=diff_channels(reader.state(head).values, preview),
         also=(),
         configurable=at,
-        change=Change(thread_id, {}, copies=tuple(copies)),
-        notes=tuple(_notes(target, is_head)),
+        change=Change(
+            thread_id,
+            {},
+            copies=tuple(copies),
+            writes=tuple(edited.writes),
+            blobs=tuple(edited.blobs),
+        ),
+        notes=(*edit_notes, *_notes(target, is_head)),
     )
+
+
+def _next(target: Moment, edges: Sequence[str] | None, is_head: bool) -> tuple[str, ...] | None:
+    if edges is not None:
+        return nodes_behind(edges)
+    return target.step.waiting if is_head else target.step.next
+
+
+def _head_of(
+    reader: ThreadReader, target: Moment, is_head: bool, edited: Edited
+) -> CopyOfCheckpoint:
+    """The copy of the target, without what the caller wrote to channels that are replaced."""
+    found = _copy_of(reader, target.key, is_head)
+    if not edited.dropped:
+        return found
+    writes = target.writes if is_head else null_writes(target.writes)
+    left = [
+        one for one in writes if one.task_id != NULL_TASK_ID or one.channel not in edited.dropped
+    ]
+    return replace(found, writes=tuple((one.task_id, one.idx) for one in left))
 
 
 def _others(reader: ThreadReader, target: Moment, is_head: bool) -> Iterator[CopyOfCheckpoint]:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from ckpt_backends.change import Change, CopyOfWrites
-from ckpt_backends.codec.splice import Edit
+from ckpt_backends.change import Change, CopyOfWrites, NewBlob
 from ckpt_backends.errors import NotFound, Unsupported
 from ckpt_backends.ids import make_id
 from ckpt_backends.model import NULL_TASK_ID, Capability, Checkpoint, CheckpointKey, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.changes import diff_channels
 from ckpt_cli.core.channels import delta_channels, is_delta, is_state
+from ckpt_cli.core.editing import (
+    ChannelEdit,
+    Edited,
+    edit_copy,
+    go_on_after,
+    greatest,
+    is_numbered,
+    lift,
+    next_version,
+)
 from ckpt_cli.core.forking import (
     EMPTY_STEP,
     FROM,
@@ -29,6 +38,7 @@ from ckpt_cli.core.forking import (
 )
 from ckpt_cli.core.plan import Plan, Touched
 from ckpt_cli.core.state import Body, read_body, read_metadata
+from ckpt_cli.reading.edits import edges_of, known_channels, nodes_behind, previewed
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 RESUME = "__resume__"
@@ -46,6 +56,9 @@ class Wishes:
     reason: str | None = None
     fork: bool = False
     """The user calls it a fork: to go on from there, rather than back to it."""
+    edits: tuple[ChannelEdit, ...] = ()
+    as_node: str | None = None
+    """Go on as if this node had run."""
     force: bool = False
     """Even if the newest checkpoint lies in the future."""
 
@@ -59,6 +72,20 @@ class _Rows:
     added: list[Touched] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     copies: list[CopyOfWrites] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
+    blobs: list[NewBlob] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Root:
+    """What is wished of the copy in the root namespace."""
+
+    sibling: bool = False
+    edits: tuple[ChannelEdit, ...] = ()
+    edges: tuple[str, ...] | None = None
+    """The edges to go on by, instead of the target's."""
+    known: frozenset[str] = frozenset()
+    """The channels that the thread knows."""
 
 
 def plan_rollback(
@@ -85,8 +112,11 @@ def plan_rollback(
             _add_empty(made, target, ns, tick + ahead, with_root)
         else:
             stored = reader.moment(ns, older)
-            _add_copy(reader, made, stored, _new_key(stored, tick + ahead), False, with_root)
-    why = _add_copy(reader, made, target, key, wishes.sibling, marks)
+            _add_copy(reader, made, stored, _new_key(stored, tick + ahead), with_root)
+    edges = edges_of(reader, wishes.as_node) if wishes.as_node is not None else None
+    root = _Root(wishes.sibling, wishes.edits, edges, known_channels(target, head))
+    why = _add_copy(reader, made, target, key, marks, root)
+    preview, edit_notes = previewed(reader.state(target).values, wishes.edits)
     also, main = tuple(made.added[:-1]), made.added[-1]
     return Plan(
         action="fork" if wishes.fork else "rollback",
@@ -94,19 +124,21 @@ def plan_rollback(
         before=head.key,
         head=key,
         why=why,
-        next=target.step.next,
-        again=finished_nodes(target),
-        asked=asking_nodes(target),
-        changes=diff_channels(reader.state(head).values, reader.state(target).values),
+        next=target.step.next if edges is None else nodes_behind(edges),
+        again=finished_nodes(target) if edges is None else (),
+        asked=asking_nodes(target) if edges is None else (),
+        changes=diff_channels(reader.state(head).values, preview),
         also=also,
         configurable=configurable(key),
         change=Change(
             reader.thread_id,
             heads,
             checkpoints=tuple(made.checkpoints),
+            writes=tuple(made.writes),
+            blobs=tuple(made.blobs),
             copies_of_writes=tuple(made.copies),
         ),
-        notes=tuple(_notes(reader, head, target, now, wishes)),
+        notes=(*edit_notes, *_notes(reader, head, target, now, wishes)),
     )
 
 
@@ -125,14 +157,15 @@ def check_store(rows: Store) -> None:
         )
 
 
-def whole(rows: Store, key: CheckpointKey) -> Checkpoint:
-    """A checkpoint with its body and metadata. Raises `NotFound`."""
+def whole(rows: Store, key: CheckpointKey, channels: Collection[str] = ()) -> Checkpoint:
+    """A checkpoint with its body, metadata and the values of some channels. Raises `NotFound`."""
     for found in rows.checkpoints(
         key.thread_id,
         checkpoint_ns=key.checkpoint_ns,
         checkpoint_ids=[key.checkpoint_id],
         body=True,
         metadata=True,
+        values=channels,
     ):
         return found
     raise NotFound(f"no checkpoint '{key.checkpoint_id}' in thread '{key.thread_id}'")
@@ -201,27 +234,71 @@ def _add_copy(
     made: _Rows,
     stored: Moment,
     key: CheckpointKey,
-    sibling: bool,
     marks: Mapping[str, str],
-    edits: Mapping[str, Edit] | None = None,
+    root: _Root | None = None,
 ) -> str:
     """Add a copy of a checkpoint under a new key. Gives the reason for its form."""
+    root = root or _Root()
     original = whole(made.store, stored.key)
-    body = read_body(original)
-    check_body(stored.key, body)
-    form, why = form_of(body, _delta_writes(reader, stored), sibling=sibling)
+    check_body(stored.key, stored.body)
+    form, why = form_of(stored.body, _delta_writes(reader, stored), sibling=root.sibling)
+    edited = edit_copy_of(reader, made.store, stored, key, root.edits, root.edges, root.known)
     kept = null_writes(stored.writes)
+    kept = [one for one in kept if one.channel not in edited.dropped]
     all_marks: dict[str, str | int] = {FROM: stored.key.checkpoint_id, **marks}
+    if kept or edited.writes:
+        all_marks[WRITES] = len(kept) + len(edited.writes)
     if kept:
-        all_marks[WRITES] = len(kept)
         tasks = tuple((one.task_id, one.idx) for one in kept)
         made.copies.append(CopyOfWrites(stored.key, key, tasks))
+    made.writes += edited.writes
+    made.blobs += edited.blobs
     copy = copy_checkpoint(
-        original, body, key.checkpoint_id, form, stored.number or 0, all_marks, edits or {}
+        original, stored.body, key.checkpoint_id, form, stored.number or 0, all_marks, edited.body
     )
     made.checkpoints.append(copy)
     made.added.append(Touched(key, copy.parent_checkpoint_id, form, stored.key.checkpoint_id))
     return why
+
+
+def edit_copy_of(
+    reader: ThreadReader,
+    rows: Store,
+    stored: Moment,
+    key: CheckpointKey,
+    edits: Sequence[ChannelEdit],
+    edges: Sequence[str] | None,
+    known: Collection[str],
+) -> Edited:
+    """What changes of a copy under this key, beside its id.
+
+    In the same thread, that is also what LangGraph.js needs to keep the branches apart.
+    """
+    original = whole(rows, stored.key, [edit.channel for edit in edits])
+    body = read_body(original)
+    numbered = key.thread_id == stored.key.thread_id and is_numbered(original, body)
+    version = next_version(body, _greatest(reader, key.checkpoint_ns) if numbered else 0)
+    kept = null_writes(stored.writes)
+    delta = _all_delta(stored)
+    found = edit_copy(original, body, key, edits, kept, delta, known, version)
+    if edges is not None:
+        go_on_after(found, original, body, key.checkpoint_ns, edges, version)
+    elif numbered and not found.blobs:
+        lift(found, original, body, key.checkpoint_ns, version)
+    return found
+
+
+def _greatest(reader: ThreadReader, ns: str) -> int:
+    """The greatest version of a namespace, where versions are numbers."""
+    return greatest(
+        map(read_body, reader.store.checkpoints(reader.thread_id, checkpoint_ns=ns, body=True))
+    )
+
+
+def _all_delta(stored: Moment) -> set[str]:
+    """Channels whose value is not stored at a checkpoint, or as a snapshot."""
+    unset = {name for name in stored.body.versions if _is_rebuilt(stored.body, name)}
+    return delta_channels(stored.metadata) | _snapshots(stored.body) | unset
 
 
 def _delta_writes(reader: ThreadReader, stored: Moment) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from ckpt_backends.change import Change
@@ -14,7 +14,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.changes import diff_channels
 from ckpt_cli.core.forking import BY, CHECKPOINTS, FROM, NAME, THREAD, WITH, WRITES
 from ckpt_cli.core.plan import Plan, Touched
-from ckpt_cli.core.state import read_metadata
+from ckpt_cli.core.state import read_body, read_metadata
 from ckpt_cli.reading.back import line_of
 from ckpt_cli.reading.rollback import Wishes, check_store, heads_of, plan_rollback
 from ckpt_cli.reading.thread import ThreadReader
@@ -56,6 +56,7 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
             reader.thread_id,
             heads_of(reader),
             removed={one.key: _expected_writes(read_metadata(one)) for one in parts},
+            removed_blobs=tuple(blob for one in parts for blob in _blobs(reader, one)),
         ),
     )
 
@@ -152,6 +153,27 @@ def _built_on(reader: ThreadReader, parts: list[Checkpoint]) -> str:
 def _expected_writes(metadata: Mapping[str, Value]) -> int:
     number = metadata.get(WRITES, 0)
     return number if isinstance(number, int) else 0
+
+
+def _blobs(reader: ThreadReader, added: Checkpoint) -> Iterator[tuple[str, str, str]]:
+    """The values that were added with a checkpoint, under versions that its origin does not have.
+
+    Namespace, channel and version; none where values stand in the body.
+    """
+    ns, origin = added.key.checkpoint_ns, read_metadata(added).get(FROM)
+    ids = [added.key.checkpoint_id, *([origin] if isinstance(origin, str) else [])]
+    bodies = {
+        one.key.checkpoint_id: read_body(one).versions
+        for one in reader.store.checkpoints(
+            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, body=True
+        )
+        if one.blobs is not None
+    }
+    if len(bodies) < len(ids):
+        return
+    for channel, version in bodies[ids[0]].items():
+        if bodies[ids[-1]].get(channel) != version:
+            yield ns, channel, str(version)
 
 
 def _touched(one: Checkpoint) -> Touched:

@@ -35,8 +35,9 @@ COPY_CHECKPOINTS = """
     INSERT INTO {checkpoints} (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id{type},
                                checkpoint, metadata)
     SELECT %(new)s::text, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id{type},
-           c.checkpoint, coalesce(k.own::jsonb, c.metadata)
-    FROM unnest(%(ns)s::text[], %(id)s::text[], %(metadata)s::text[]) k(ns, id, own)
+           coalesce(k.body::jsonb, c.checkpoint), coalesce(k.metadata::jsonb, c.metadata)
+    FROM unnest(%(ns)s::text[], %(id)s::text[], %(body)s::text[], %(metadata)s::text[])
+         k(ns, id, body, metadata)
     JOIN {checkpoints} c ON c.thread_id = %(thread)s AND c.checkpoint_ns = k.ns
          AND c.checkpoint_id = k.id
 """

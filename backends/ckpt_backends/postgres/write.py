@@ -112,7 +112,8 @@ class WritablePostgresStore:
             "id": [one.source.checkpoint_id for one in copies],
         }
         metadata = [None if one.metadata is None else one.metadata.data.decode() for one in copies]
-        number = self._run(sql.COPY_CHECKPOINTS, **bound, metadata=metadata)
+        body = [None if one.body is None else one.body.data.decode() for one in copies]
+        number = self._run(sql.COPY_CHECKPOINTS, **bound, metadata=metadata, body=body)
         _expect(number == len(copies), source)
         self._run(sql.COPY_BLOBS, **bound)
         whole = [one.source for one in copies if one.writes is None]

@@ -61,12 +61,13 @@ class WritableSqliteStore:
 
     def _copy(self, connection: sqlite3.Connection, copy: CopyOfCheckpoint, thread: str) -> None:
         metadata = None if copy.metadata is None else copy.metadata.data
+        body = None if copy.body is None else copy.body.data
         done = connection.execute(
             "INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id,"
             " parent_checkpoint_id, type, checkpoint, metadata)"
             f" SELECT {TEXT}, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type,"
-            f" checkpoint, coalesce(?, metadata) FROM checkpoints WHERE {_KEY}",
-            [bind(thread), metadata, *_bound(copy.source)],
+            f" coalesce(?, checkpoint), coalesce(?, metadata) FROM checkpoints WHERE {_KEY}",
+            [bind(thread), body, metadata, *_bound(copy.source)],
         )
         _expect(done.rowcount == 1, copy.source)
         target = [thread, copy.source.checkpoint_ns, copy.source.checkpoint_id]
