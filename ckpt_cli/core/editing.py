@@ -178,10 +178,12 @@ def lift(found: Edited, original: Checkpoint, body: Body, ns: str, new: Version)
     number, so that two branches would share values. Nodes that saw the old version have seen the
     new one.
     """
-    channel = "__start__" if "__start__" in body.versions else min(body.versions)
+    channel = lifted_channel(body)
     old = body.versions[channel]
     blob = (original.blobs or {}).get(channel)
-    value = TypedBytes("empty", b"") if blob is None or blob.value is None else blob.value
+    value = TypedBytes("empty", b"") if blob is None else blob.value
+    if value is None:
+        raise ValueError(f"the value of '{channel}' was not read")
     found.blobs.append(NewBlob(ns, channel, str(new), value))
     _part(found, VERSIONS)[channel] = Put(new)
     seen = {
@@ -191,6 +193,11 @@ def lift(found: Edited, original: Checkpoint, body: Body, ns: str, new: Version)
     }
     if seen:
         found.body[SEEN] = seen
+
+
+def lifted_channel(body: Body) -> str:
+    """The channel of which `lift` raises the version: mostly one that holds nothing by now."""
+    return "__start__" if "__start__" in body.versions else min(body.versions)
 
 
 def greatest(bodies: Iterable[Body]) -> int:

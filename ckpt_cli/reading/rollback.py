@@ -22,6 +22,7 @@ from ckpt_cli.core.editing import (
     greatest,
     is_numbered,
     lift,
+    lifted_channel,
     next_version,
 )
 from ckpt_cli.core.forking import (
@@ -274,9 +275,11 @@ def edit_copy_of(
 
     In the same thread, that is also what LangGraph.js needs to keep the branches apart.
     """
-    original = whole(rows, stored.key, [edit.channel for edit in edits])
+    numbered = key.thread_id == stored.key.thread_id and is_numbered(stored.checkpoint, stored.body)
+    channels = [edit.channel for edit in edits]
+    channels += [lifted_channel(stored.body)] if numbered else []
+    original = whole(rows, stored.key, channels)
     body = read_body(original)
-    numbered = key.thread_id == stored.key.thread_id and is_numbered(original, body)
     version = next_version(body, _greatest(reader, key.checkpoint_ns) if numbered else 0)
     kept = null_writes(stored.writes)
     delta = _all_delta(stored)
