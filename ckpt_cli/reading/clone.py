@@ -78,7 +78,7 @@ def plan_clone(
         main=Touched(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
         before=head.key,
         head=key,
-        why=f"{number[0]} checkpoints and {number[1]} writes of thread '{reader.thread_id}'",
+        why=f"{number[0]} checkpoints and {number[1]} writes in all",
         next=_next(target, edges, is_head),
         again=() if is_head or edges is not None else finished_nodes(target),
         asked=() if is_head or edges is not None else asking_nodes(target),

@@ -104,7 +104,7 @@ def plan_rollback(
     tick = first_tick(now, heads.values(), force=wishes.force)
     made = _Rows(rows)
     marks: dict[str, str] = {} if wishes.reason is None else {REASON: wishes.reason}
-    stateful = [] if wishes.root_only else list(_moved_on(reader, checkpoint_id))
+    stateful, left = _memories(reader, target, wishes)
     # The root's id is the greatest: a resume looks for what its subgraphs knew before it.
     key = _new_key(target, tick + len(stateful))
     for ahead, (ns, older) in enumerate(stateful):
@@ -139,7 +139,7 @@ def plan_rollback(
             blobs=tuple(made.blobs),
             copies_of_writes=tuple(made.copies),
         ),
-        notes=(*edit_notes, *_notes(reader, head, target, now, wishes)),
+        notes=(*edit_notes, *_notes(reader, head, target, now), *map(_keeps, left)),
     )
 
 
@@ -213,6 +213,27 @@ def _moved_on(reader: ThreadReader, checkpoint_id: str) -> Iterator[tuple[str, s
         ids = [one.key.checkpoint_id for one in reader.index(ns)] if is_stateful(ns) else []
         if ids and ids[0] > checkpoint_id:
             yield ns, next((one for one in ids if one < checkpoint_id), None)
+
+
+def _memories(
+    reader: ThreadReader, target: Moment, wishes: Wishes
+) -> tuple[list[tuple[str, str | None]], list[str]]:
+    """Stateful namespaces to bring back, with the checkpoint that each had; and those to leave.
+
+    Where versions are plain numbers, one without state would make them begin anew, and later
+    values would be taken for those of the branch that is left.
+    """
+    moved = list(_moved_on(reader, target.key.checkpoint_id))
+    if wishes.root_only:
+        return [], [ns for ns, _ in moved]
+    if is_numbered(target.checkpoint, target.body):
+        known = [(ns, older) for ns, older in moved if older is not None]
+        return list(known), [ns for ns, older in moved if older is None]
+    return moved, []
+
+
+def _keeps(ns: str) -> str:
+    return f"the subgraph in '{ns}' keeps what it knows now"
 
 
 def _new_key(stored: Moment, tick: int) -> CheckpointKey:
@@ -333,19 +354,11 @@ def _is_rebuilt(body: Body, channel: str) -> bool:
     return channel in body.versions and channel not in body.values
 
 
-def _notes(
-    reader: ThreadReader,
-    head: Moment,
-    target: Moment,
-    now: datetime,
-    wishes: Wishes,
-) -> Iterator[str]:
+def _notes(reader: ThreadReader, head: Moment, target: Moment, now: datetime) -> Iterator[str]:
     newest = reader.thread.last_at
     if newest is not None and now - newest < _BUSY:
         yield "the newest checkpoint is some seconds old: an agent may be running on this thread"
     if head.key == target.key:
-        yield "the target is the head: what its tasks wrote since is left behind"
+        yield "the target is the head: what its tasks stored since is left behind"
     if target.step.next is None:
         yield "what runs next cannot be told from what is stored"
-    if wishes.root_only and any(_moved_on(reader, target.key.checkpoint_id)):
-        yield "subgraphs that keep their state keep it as it is now (--root-only)"

@@ -21,7 +21,7 @@ _WHAT = {
     "sibling": "beside it, under the same parent",
     "empty": "without state, as the namespace had none then",
     "clone": "under the same ids",
-    "removal": "removed",
+    "removal": "with its writes",
 }
 
 
@@ -65,11 +65,16 @@ def plan_lines(plan: Plan, width: int) -> Iterator[Line]:
     main = plan.main
     verb = "remove" if main.form == "removal" else "add"
     yield line(("thread   ", "dim"), (safe_text(main.key.thread_id), "head"))
-    yield from field("head", plan.before.checkpoint_id, width, "id")
-    if main.forked_from is not None and main.form != "removal":
-        yield from field("back to", main.forked_from, width, "id")
-    yield from field(verb, f"{main.key.checkpoint_id}  {_WHAT[main.form]}", width, "id")
-    yield from field("because", plan.why, width, "dim")
+    if main.form == "clone":
+        yield from field("from", plan.before.thread_id, width, "head")
+        yield from field("copy", f"{main.key.checkpoint_id}  {_WHAT[main.form]}", width, "id")
+        yield from field("with", plan.why, width)
+    else:
+        yield from field("head", plan.before.checkpoint_id, width, "id")
+        if main.forked_from is not None and main.form != "removal":
+            yield from field("back to", main.forked_from, width, "id")
+        yield from field(verb, f"{main.key.checkpoint_id}  {_WHAT[main.form]}", width, "id")
+        yield from field("because", plan.why, width, "dim")
     for one in plan.also:
         yield from field(
             verb, f"{one.key.checkpoint_id}  in '{one.key.checkpoint_ns}', {_WHAT[one.form]}", width

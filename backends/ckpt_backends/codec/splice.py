@@ -112,16 +112,16 @@ def _json_map(text: str, pos: int, edits: Mapping[str, Edit]) -> tuple[str, int]
     """The object at `pos`, changed, and where the stored one ends."""
     if text[pos : pos + 1] != "{":
         raise ValueError("not an object")
-    first = at = _skip(text, pos + 1)
-    kept: list[str] = []
+    first = at = ended = _skip(text, pos + 1)
+    kept: list[tuple[str, str]] = []  # what stands before a member, and the member
     found: set[str] = set()
-    comma, colon = ", ", ": "
-    ended = at
+    before, comma, colon = "", ", ", ": "
     while text[at : at + 1] != "}":
         key, after = jsonplus.DECODER.raw_decode(text, at)
-        if not isinstance(key, str) or text[_skip(text, after) : _skip(text, after) + 1] != ":":
+        at_colon = _skip(text, after)
+        if not isinstance(key, str) or text[at_colon : at_colon + 1] != ":":
             raise ValueError(f"no key and colon at character {at}")
-        value_at = _skip(text, _skip(text, after) + 1)
+        value_at = _skip(text, at_colon + 1)
         colon = text[after:value_at]
         ended = jsonplus.measure(text, value_at).end
         value: str | None = text[value_at:ended]
@@ -129,21 +129,22 @@ def _json_map(text: str, pos: int, edits: Mapping[str, Edit]) -> tuple[str, int]
             found.add(key)
             value = _json_value(text, value_at, ended, edits[key])
         if value is not None:
-            kept.append(text[at:value_at] + value)
+            kept.append((before, text[at:value_at] + value))
         here = _skip(text, ended)
         if text[here : here + 1] == ",":
             at = _skip(text, here + 1)
-            comma = text[ended:at]
+            before = comma = text[ended:at]
         elif text[here : here + 1] == "}":
             at = here
         else:
             raise ValueError(f"neither comma nor end at character {here}")
+    if len(kept) < 2 and not colon.endswith(" "):
+        comma = ","
     for key, edit in edits.items():
         if key not in found and (added := _added("json", edit)) is not None:
-            kept.append(json.dumps(key, ensure_ascii=False) + colon + added.decode())
-    if len(kept) <= 1 and not colon.endswith(" "):
-        comma = ","
-    return f"{text[pos:first]}{comma.join(kept)}{text[ended:at]}}}", at + 1
+            kept.append((comma, json.dumps(key, ensure_ascii=False) + colon + added.decode()))
+    members = "".join((gap if number else "") + one for number, (gap, one) in enumerate(kept))
+    return f"{text[pos:first]}{members}{text[ended:at]}}}", at + 1
 
 
 def _json_value(text: str, pos: int, end: int, edit: Edit) -> str | None:
