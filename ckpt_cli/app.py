@@ -29,6 +29,7 @@ parents up), step:N, tip:N, or a time such as 2h or 2026-04-07T10:00.
 """
 
 LOOK = "Look"
+CHANGE = "Change"
 STORES = "Stores"
 
 COMMANDS = {
@@ -54,6 +55,17 @@ COMMANDS = {
     ),
     "tail": CommandRef(
         "ckpt_cli.commands.tail:tail", "Print a thread's checkpoints as they come.", LOOK
+    ),
+    "rollback": CommandRef(
+        "ckpt_cli.commands.rollback:rollback",
+        "Go back to an earlier checkpoint, by adding a copy of it.",
+        CHANGE,
+    ),
+    "fork": CommandRef(
+        "ckpt_cli.commands.fork:fork", "Go on from a checkpoint in a new branch or thread.", CHANGE
+    ),
+    "undo": CommandRef(
+        "ckpt_cli.commands.undo:undo", "Take back the last rollback or fork of a thread.", CHANGE
     ),
     "du": CommandRef("ckpt_cli.commands.du:du", "Say what takes how much room.", STORES),
     "stores": CommandRef(
