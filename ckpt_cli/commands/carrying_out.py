@@ -6,6 +6,7 @@ from ckpt_backends.errors import Refused
 from ckpt_backends.registry import open_writable
 from ckpt_cli import diagnostics
 from ckpt_cli.core.plan import Plan
+from ckpt_cli.reading import redacted
 from ckpt_cli.render.plan import (
     done_lines,
     plan_columns,
@@ -26,11 +27,14 @@ def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes
     undo = ""
     if plan.action != "undo":
         undo = undo_command(str(session.store_url), plan.main.key.thread_id)
+    is_redacted = redacted.is_redacted(session.store)
+    shown = redacted.plan(plan) if is_redacted else plan
     if dry_run or not output.machine:
+        rows = dry_run and not is_redacted
         output.document(
-            lambda: plan_record(plan, undo, dry_run=dry_run),
-            lambda: plan_lines(plan, output.width),
-            rows=lambda: plan_rows(plan),
+            lambda: plan_record(shown, undo, dry_run=dry_run, rows=rows),
+            lambda: plan_lines(shown, output.width),
+            rows=lambda: plan_rows(shown),
             columns=plan_columns(),
         )
     if dry_run:
@@ -44,10 +48,10 @@ def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes
     with open_writable(session.store_url) as writable:
         writable.apply(plan.change)
     if output.machine:
-        record = plan_record(plan, undo, dry_run=False)
+        record = plan_record(shown, undo, dry_run=False, rows=False)
         output.document(lambda: record, tuple, rows=tuple, columns=())
     elif output.text:
-        output.document(tuple, lambda: done_lines(plan, undo), rows=tuple, columns=())
+        output.document(tuple, lambda: done_lines(shown, undo), rows=tuple, columns=())
 
 
 def _confirm(question: str) -> None:

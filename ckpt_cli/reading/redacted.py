@@ -14,9 +14,11 @@ from ckpt_backends.model import Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.wrapped import WrappedStore
 from ckpt_cli.core.paths import Path, Selected
+from ckpt_cli.core.plan import Plan
 from ckpt_cli.core.redact import (
     REASON,
     redact,
+    redact_change,
     redact_metadata,
     redact_opaque,
     redact_step,
@@ -78,6 +80,12 @@ def selected(found: Selected, asked: Path) -> Selected:
         for n, step in enumerate(found.path)
     )
     return Selected(path, redact(found.value))
+
+
+def plan(found: Plan) -> Plan:
+    """A plan to be shown: what it changes by type and size."""
+    changes = {name: redact_change(change) for name, change in found.changes.items()}
+    return replace(found, changes=changes)
 
 
 def _write(write: Write) -> Write:

@@ -25,8 +25,8 @@ _WHAT = {
 }
 
 
-def plan_record(plan: Plan, undo: str, *, dry_run: bool) -> dict[str, Any]:
-    """The answer of `rollback`, `fork` and `undo`."""
+def plan_record(plan: Plan, undo: str, *, dry_run: bool, rows: bool) -> dict[str, Any]:
+    """The answer of `rollback`, `fork` and `undo`; with `rows`, what is stored where too."""
     main = plan.main
     record: dict[str, Any] = {
         "action": plan.action,
@@ -44,7 +44,7 @@ def plan_record(plan: Plan, undo: str, *, dry_run: bool) -> dict[str, Any]:
         "notes": list(plan.notes),
         "dry_run": dry_run,
     }
-    if dry_run:
+    if rows:
         record["change"] = change_record(plan.change)
     return record
 
