@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -119,6 +120,18 @@ class Output:
         for line in lines:
             self._print([line])
             self._stream.flush()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass. Raises `BrokenPipeError` as soon as nobody reads on."""
+        import select
+
+        if not hasattr(select, "poll"):
+            time.sleep(seconds)
+            return
+        poll = select.poll()
+        poll.register(self._stream.fileno(), 0)
+        if poll.poll(seconds * 1000):
+            raise BrokenPipeError
 
     def document(
         self,

@@ -15,8 +15,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from ckpt_backends.errors import UsageError
+from ckpt_backends.url import is_almost_url
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
@@ -84,9 +86,27 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, text)
 
 
+def expand_url(text: str, environment: Mapping[str, str]) -> str:
+    """The same for a URL: what lands in its user or password is quoted, whatever it holds."""
+    scheme, separator, rest = text.partition("://")
+    user, at, place = rest.rpartition("@")
+    if not at:
+        return expand(text, environment)
+    quoted = {
+        name: quote(value, safe="", errors="surrogateescape") for name, value in environment.items()
+    }
+    return (
+        expand(scheme, environment)
+        + separator
+        + expand(user, quoted)
+        + at
+        + expand(place, environment)
+    )
+
+
 def beside(source: Path | None, url: str) -> str:
     """A profile's URL; a relative path in it is meant from the folder of its file."""
-    if source is None or "://" in url or os.path.isabs(url):
+    if source is None or "://" in url or os.path.isabs(url) or is_almost_url(url):
         return url
     return str(source.parent / url)
 

@@ -79,12 +79,12 @@ class Session:
         from dataclasses import replace
 
         from ckpt_backends.url import parse_url
-        from ckpt_cli.profiles import beside, expand
+        from ckpt_cli.profiles import beside, expand, expand_url
 
         params: dict[str, str] = {}
         if "://" not in name and not os.path.exists(name) and name in self.profiles.stores:
             profile = self.profiles.stores[name]
-            name = beside(self.profiles.source, expand(profile.url, os.environ))
+            name = beside(self.profiles.source, expand_url(profile.url, os.environ))
             params = {key: expand(value, os.environ) for key, value in profile.params.items()}
         url = parse_url(name)
         if self.settings.get("copy"):
@@ -131,7 +131,9 @@ class Session:
             raise
 
     def _meant(self, name: str) -> str | None:
-        """The profile that a mistyped store may have meant."""
+        """The profile that a mistyped store may have meant; None if it is one."""
+        if name in self.profiles.stores:
+            return None
         from difflib import get_close_matches
 
         close = get_close_matches(name, self.profiles.stores, n=1)

@@ -10,16 +10,25 @@ from urllib.parse import unquote
 from ckpt_backends.errors import UsageError
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
-_PRINTABLE_PARAMS = frozenset(
-    {"layout", "copy", "schema"}
-    | {"host", "hostaddr", "port", "user", "dbname"}
-    | {"sslmode", "target_session_attrs", "connect_timeout"}
+_PLAIN, _WORDS, _NUMBERS = (
+    re.compile(pattern, re.ASCII) for pattern in (r"[\w.,+-]*", r"[a-z-]{0,14}", r"[\d,]*")
 )
-"""Query parameters whose values are shown. All others may hold a secret and are masked."""
-_PLAIN = re.compile(r"[\w.,%+-]*", re.ASCII)
+_PRINTABLE_PARAMS = {
+    **dict.fromkeys(("layout", "schema", "host", "hostaddr", "user", "dbname"), _PLAIN),
+    **dict.fromkeys(("sslmode", "target_session_attrs"), _WORDS),
+    **dict.fromkeys(("copy", "port", "connect_timeout"), _NUMBERS),
+}
+"""Query parameters whose values are shown if they look as they should. All others may hold a
+secret and are masked."""
 _NAME = re.compile(r"\w+", re.ASCII)
 _HOSTS = re.compile(r"(\[[^\]@]*\]|[^:@\[\]]*)(:\d*)?", re.ASCII)
 """One of the hosts of an authority, with its port."""
+_ALMOST = re.compile(
+    r"\s*(postgres|postgresql|mysql|mariadb|mongodb|mongodb\+srv|redis|rediss|sqlite):"
+    r"|\s*(host|hostaddr|port|dbname|user|password|passfile|service)\s*=|.*\bpassword\s*=",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What is meant as a server and is no URL, such as libpq's `host=... password=...`."""
 MASK = "***"
 
 
@@ -112,6 +121,11 @@ def parse_url(text: str) -> StoreUrl:
     """
     if not text:
         raise UsageError("the store's name is empty", hint="give a file or URL: -s agent.db")
+    if is_almost_url(text):
+        raise UsageError(
+            "the store is named as no URL is",
+            hint="write postgresql://USER@HOST:PORT/DATABASE, or ./FILE for a file of such a name",
+        )
     if _SCHEME.match(text) is None:
         return StoreUrl("sqlite", text, raw=text)
     if "\0" in unquote(text):
@@ -130,6 +144,11 @@ def parse_url(text: str) -> StoreUrl:
     )
 
 
+def is_almost_url(text: str) -> bool:
+    """Whether a server is meant, maybe with its password, by what is neither a URL nor a path."""
+    return _SCHEME.match(text) is None and _ALMOST.match(text) is not None
+
+
 def printable(text: str) -> str:
     """The URL with user, host, port and path kept, and every secret as `***`.
 
@@ -137,7 +156,7 @@ def printable(text: str) -> str:
     password may itself hold `/`, `?`, `#` and `@`, so all up to the last `@` is the user's.
     """
     if _SCHEME.match(text) is None:
-        return text
+        return MASK if is_almost_url(text) else text
     parts = split_url(text)
     if not parts.is_clear:
         return f"{parts.scheme}://{MASK}"
@@ -145,7 +164,7 @@ def printable(text: str) -> str:
     if parts.password is not None:
         user += f":{MASK}"
     shown = [
-        f"{name}={value if name in _PRINTABLE_PARAMS and _PLAIN.fullmatch(value) else MASK}"
+        f"{name}={value if _is_harmless(name, value) else MASK}"
         for name, value in parts.query
         if _NAME.fullmatch(name)
     ]
@@ -155,14 +174,29 @@ def printable(text: str) -> str:
     )
 
 
+def _is_harmless(name: str, value: str) -> bool:
+    form = _PRINTABLE_PARAMS.get(name)
+    return form is not None and form.fullmatch(unquote(value)) is not None
+
+
 def secrets(url: StoreUrl) -> set[str]:
     """Texts of a URL that no message may show, as written and as meant."""
     parts = split_url(url.raw)
     found = {parts.password or ""}
     found |= {value for name, value in parts.query if name not in _PRINTABLE_PARAMS}
     found |= {value for name, value in url.params.items() if name not in _PRINTABLE_PARAMS}
-    return {one for text in found for one in (text, unquote(text)) if len(one) >= _TELLING}
+    return {one for text in found for one in (text, unquote(text)) if one}
+
+
+def masked(text: str, url: StoreUrl) -> str:
+    """A message of a driver without what no message may show."""
+    for secret in sorted(secrets(url), key=len, reverse=True):
+        pattern = re.escape(secret)
+        if len(secret) < _TELLING:
+            pattern = rf"(?<!\w){pattern}(?!\w)"
+        text = re.sub(pattern, MASK, text)
+    return text
 
 
 _TELLING = 4
-"""A shorter text says nothing, and is part of many words."""
+"""A shorter text is part of many words."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -15,6 +14,9 @@ from ckpt_cli.reading.target import find_thread
 from ckpt_cli.render.history import history_columns, history_line
 from ckpt_cli.render.records import entry_record
 from ckpt_cli.session import Session
+
+_DAY = 86_400.0
+"""Seconds."""
 
 
 def tail(
@@ -43,13 +45,15 @@ def tail(
     session: Session = ctx.obj
     if session.settings.get("output") == "json":
         raise UsageError("an answer without an end is no JSON document", hint="use -o ndjson")
+    if not interval <= _DAY:  # also if it is no number
+        raise UsageError("the time between looks is too long", hint="give --interval in seconds")
     thread_id = find_thread(session.store, thread, session.note).thread_id
     found = Tail(session.store, thread_id, ns, all_ns=all_ns)
 
     def records() -> Iterator[dict[str, Any]]:
         yield from map(entry_record, found.last(lines))
         while True:
-            time.sleep(interval)
+            session.output.wait(interval)
             yield from map(entry_record, found.new())
 
     session.output.live(

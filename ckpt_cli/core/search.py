@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import UsageError
@@ -13,8 +13,6 @@ from ckpt_cli.core.messages import as_message
 from ckpt_cli.core.paths import Path
 
 Find = Callable[[str], re.Match[str] | None]
-Known = Mapping[int, int]
-"""Hash of a match's place and line, to how many such were told of on this branch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +32,20 @@ class Match:
     """Where in the line the pattern fits first."""
 
 
+@dataclass(slots=True)
+class Known:
+    """What was found on a branch so far, each match as the hash of its place and line."""
+
+    told: dict[int, int] = field(default_factory=dict)
+    """How many such were told of."""
+    here: dict[str, Counter[int]] = field(default_factory=dict)
+    """By channel, how many such its last value has."""
+
+    def copy(self) -> Known:
+        """The same for another branch."""
+        return Known(self.told.copy(), {name: one.copy() for name, one in self.here.items()})
+
+
 def compile_pattern(pattern: str, *, fixed: bool, ignore_case: bool) -> Find:
     """What finds a pattern in a line. Raises `UsageError`."""
     try:
@@ -48,16 +60,24 @@ def compile_pattern(pattern: str, *, fixed: bool, ignore_case: bool) -> Find:
     return found.search
 
 
-def search(value: Value, find: Find) -> Iterator[Match]:
-    """The matching lines of a value, in order. Never recurses.
+def search(value: Value, find: Find, first: int = 0) -> Iterator[Match | None]:
+    """The matching lines of a value, in order; None for a part that could not be read.
 
-    Text and numbers are searched, at any depth; keys and field names are not.
+    Text and numbers are searched, at any depth; keys and field names are not. Of a list, the
+    items from the `first` on. Never recurses.
     """
     todo: list[tuple[Path, tuple[str | int, ...], Value]] = [((), (), value)]
+    if first and isinstance(value, list):
+        todo = [((n,), (_identity(value[n]),), value[n]) for n in range(first, len(value))]
+        todo.reverse()
     while todo:
         path, place, item = todo.pop()
         while isinstance(item, Tagged | Cut):
+            if isinstance(item, Cut) or _is_raw(item):
+                yield None
             item = item.payload if isinstance(item, Tagged) else item.kept
+        if isinstance(item, Opaque):
+            yield None
         text = _text(item)
         if text is not None:
             yield from _lines(path, place, text, find)
@@ -74,26 +94,48 @@ def search(value: Value, find: Find) -> Iterator[Match]:
                 todo.append(((*path, name), (*place, name), part))
 
 
-def is_unread(value: Value) -> bool:
-    """Whether a value, as a whole, could not be read or was cut."""
-    return isinstance(value, Opaque | Cut)
+def appended_from(before: Value, after: Value) -> int:
+    """How many items of a list were there before, if nothing but more items changed; else 0."""
+    if not isinstance(before, list) or not isinstance(after, list) or len(before) > len(after):
+        return 0
+    return len(before) if all(map(_alike, before, after)) else 0
 
 
-def unseen(channel: str, matches: Sequence[Match], known: Known) -> tuple[list[Match], Known]:
-    """The matches that were not told of on this branch, and what is known after them.
+def unseen(channel: str, matches: Iterable[Match], known: Known, *, added: bool) -> list[Match]:
+    """The matches that were not told of on this branch; they are `known` from then on.
 
     Equal lines at equal places are counted: of three where two are known, the last is new.
+    With `added`, the matches are only those of items that the last value did not have.
     """
-    here: Counter[int] = Counter()
+    if not added:
+        known.here[channel] = Counter()
+    here = known.here.setdefault(channel, Counter())
     fresh: list[Match] = []
     for match in matches:
         key = hash((channel, match.place, match.line))
         here[key] += 1
-        if here[key] > known.get(key, 0):
+        if here[key] > known.told.get(key, 0):
+            known.told[key] = here[key]
             fresh.append(match)
-    if not fresh:
-        return fresh, known
-    return fresh, {**known, **{key: max(n, known.get(key, 0)) for key, n in here.items()}}
+    return fresh
+
+
+def _is_raw(value: Tagged) -> bool:
+    """Whether it is an ext type whose payload could not be decoded."""
+    return value.type.startswith("ext:") and isinstance(value.payload, bytes)
+
+
+def _alike(one: Value, other: Value) -> bool:
+    """Strict equality; quicker than numbering values, where most of them are equal."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Tagged) and isinstance(other, Tagged):
+        return one.type == other.type and _alike(one.payload, other.payload)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+    return one == other
 
 
 def _lines(path: Path, place: tuple[str | int, ...], text: str, find: Find) -> Iterator[Match]:

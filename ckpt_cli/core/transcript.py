@@ -137,13 +137,10 @@ def statistics(turns: Sequence[Turn]) -> Statistics:
     models = [ModelTokens(model, len(used), _sum(used)) for model, used in spent.items()]
     calls = [call for turn in turns for call in turn.calls]
     by_name = Counter(call.call.name for call in calls)
+    failed = Counter(call.call.name for call in calls if _failed(turns, call))
+    open_calls = Counter(call.call.name for call in calls if call.result is None)
     tools = [
-        ToolCount(
-            name,
-            number,
-            sum(_failed(turns, call) for call in calls if call.call.name == name),
-            sum(call.result is None for call in calls if call.call.name == name),
-        )
+        ToolCount(name, number, failed[name], open_calls[name])
         for name, number in by_name.most_common()
     ]
     models.sort(key=lambda one: -one.usage.total)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,11 +11,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ckpt_backends.codec.values import Value
-from ckpt_backends.errors import NotFound
-from ckpt_backends.model import CheckpointKey, Thread
+from ckpt_backends.errors import CkptError, NotFound
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact_match
-from ckpt_cli.core.search import Find, Known, Match, compile_pattern, is_unread, search, unseen
+from ckpt_cli.core.search import Find, Known, Match, appended_from, compile_pattern, search, unseen
 from ckpt_cli.core.shortrefs import short_refs
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.thread import ThreadReader, moment_time
@@ -128,16 +128,36 @@ def _namespace(
             return
         values = reader.state(stored, wanted.channels or None).values
         chosen = {name: values[name] for name in _chosen(values, wanted)}
-        found, unread, _ = _hits(stored.key, stored.at, chosen, find, {})
+        found, unread = _hits(stored.key, stored.at, chosen, find, Known(), {})
         yield found, unread + (stored.body.problem is not None)
         return
-    known: dict[str, Known] = {}
+    children = Counter(one.parent_checkpoint_id for one in reader.index(ns))
+    by_caller = _with_callers_writes(reader, ns, children)
+    known_at: dict[str, Known] = {}
     for point in Timeline(reader, ns, channels=wanted.channels or None):
         chosen = {name: point.values[name] for name in _chosen(point.changed, wanted)}
-        key, before = point.checkpoint.key, known.get(point.parent or "", {})
-        found, unread, after = _hits(key, _time(point), chosen, find, before)
-        known[key.checkpoint_id] = after
+        key, parent = point.checkpoint.key, point.parent or ""
+        children[parent] -= 1
+        # The last child takes what is known at its parent, the others a copy of it.
+        known = known_at[parent].copy() if children[parent] > 0 else known_at.pop(parent, Known())
+        found, unread = _hits(key, _time(point), chosen, find, known, point.before)
         yield found, unread + (point.body.problem is not None)
+        if key.checkpoint_id in by_caller:
+            stored = reader.stored(ns, key.checkpoint_id, state=wanted.channels or True)
+            values = reader.state(stored, wanted.channels or None).values
+            chosen = {name: values[name] for name in _chosen(values, wanted)}
+            yield _hits(key, stored.at, chosen, find, known, point.values)
+        if children[key.checkpoint_id] > 0:
+            known_at[key.checkpoint_id] = known
+
+
+def _with_callers_writes(
+    reader: ThreadReader, ns: str, children: Mapping[str | None, int]
+) -> set[str]:
+    """Checkpoints that no step followed, with writes of the caller: those are part of the state."""
+    tips = [key for one in reader.index(ns) if not children[key := one.key.checkpoint_id]]
+    writes = reader.store.writes(reader.thread_id, checkpoint_ns=ns, checkpoint_ids=tips)
+    return {one.key.checkpoint_id for one in writes if one.task_id == NULL_TASK_ID}
 
 
 def _hits(
@@ -146,15 +166,19 @@ def _hits(
     values: Mapping[str, Value],
     find: Find,
     known: Known,
-) -> tuple[list[Hit], int, Known]:
+    before: Mapping[str, Value],
+) -> tuple[list[Hit], int]:
+    """New matches, and how many parts could not be read. What was found is `known` afterwards."""
     hits: list[Hit] = []
     unread = 0
     for channel, value in values.items():
-        unread += is_unread(value)
-        matches = list(search(value, find))
-        fresh, known = unseen(channel, matches, known)
+        first = appended_from(before.get(channel), value)
+        found = list(search(value, find, first))
+        matches = [match for match in found if match is not None]
+        unread += len(found) - len(matches)
+        fresh = unseen(channel, matches, known, added=first > 0)
         hits += [Hit(key, key.checkpoint_id, at, channel, match) for match in fresh]
-    return hits, unread, known
+    return hits, unread
 
 
 def _chosen(names: Iterable[str], wanted: Wanted) -> Collection[str]:
@@ -179,8 +203,15 @@ def _open(opening: Opening, wanted: Wanted) -> None:
     # Ctrl-C goes to all of them; the one that gives out the work ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _here  # noqa: PLW0603 - a process of the pool has no other place to keep its store
-    # The process that gives out the work makes the same remarks.
-    _here = partial(grep_thread, opening.open(lambda _: None), wanted=wanted)
+    try:
+        # The process that gives out the work makes the same remarks.
+        _here = partial(grep_thread, opening.open(lambda _: None), wanted=wanted)
+    except CkptError as error:  # An error here would end the pool, and be lost.
+        _here = partial(_fail, error)
+
+
+def _fail(error: CkptError, _: str) -> Searched:
+    raise error
 
 
 def _grep(thread_id: str) -> Searched:

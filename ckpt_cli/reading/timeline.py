@@ -33,6 +33,8 @@ class Point:
     """Id of its parent; None where that is not stored or comes later."""
     changed: Collection[str]
     """Channels whose version differs from the parent's, those without a version included."""
+    before: Mapping[str, Value]
+    """The parent's values; none where it is not stored or comes later."""
 
 
 class Timeline:
@@ -70,14 +72,15 @@ class Timeline:
                 or name not in body.versions
                 or body.versions[name] != before.get(name)
             ]
-            yield Point(checkpoint, body, values, parent if before is not None else None, changed)
+            known = parent if before is not None else None
+            yield Point(checkpoint, body, values, known, changed, self._values.get(known or "", {}))
             self._keep(checkpoint.key.checkpoint_id, body, values)
             self._let_go(parent)
 
     def _checkpoints(self) -> Iterator[Checkpoint]:
         """Bodies, oldest first, a few megabytes at a time."""
-        ids, largest = iter(self._order), _BYTES
-        while chunk := list(islice(ids, max(1, min(_AT_ONCE, _BYTES // (largest + 1))))):
+        ids, number = iter(self._order), 1
+        while chunk := list(islice(ids, number)):
             found = list(
                 self._reader.store.checkpoints(
                     self._reader.thread_id,
@@ -88,7 +91,9 @@ class Timeline:
                 )
             )
             largest = max(map(_size, found), default=0)
-            yield from reversed(found)
+            while found:
+                yield found.pop()
+            number = max(1, min(_AT_ONCE, 4 * number, _BYTES // (largest + 1)))
 
     def _rebuilt(
         self, checkpoint: Checkpoint, body: Body, stored: Mapping[str, Value]

@@ -65,11 +65,12 @@ def _saver(url: str) -> Any:
     return PostgresSaver.from_conn_string(url)
 
 
-def _graph(saver: Any) -> Any:
+def _graph(saver: Any, first: Any = None) -> Any:
     from langgraph.graph import StateGraph
 
     builder = StateGraph(State)
-    builder.add_node("a", lambda state: {"items": ["from a"], "n": len(state["items"])})
+    usual = lambda state: {"items": ["from a"], "n": len(state["items"])}  # noqa: E731
+    builder.add_node("a", first or usual)
     builder.add_node("b", lambda state: {"items": ["from b"], "messages": [SAID]})
     builder.add_edge("__start__", "a")
     builder.add_edge("a", "b")
@@ -169,7 +170,7 @@ def test_the_servers_statement_timeout_is_kept(filled_url: str) -> None:
 
 def test_a_locked_table_says_so(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(postgres_url, "trip")
-    monkeypatch.setattr("ckpt_backends.postgres.read._LOCK_TIMEOUT", "50ms")
+    monkeypatch.setattr("ckpt_backends.postgres.catalog._LOCK_TIMEOUT", "50ms")
     with psycopg.connect(postgres_url) as writer:
         writer.execute("LOCK TABLE checkpoints IN ACCESS EXCLUSIVE MODE")
         answer = ckpt("-s", postgres_url, "threads", "list")
@@ -583,3 +584,53 @@ def test_encrypted_values(postgres_url: str, monkeypatch: pytest.MonkeyPatch) ->
     history = ckpt("-s", postgres_url, "history", "trip", "-o", "json")
     assert [row["step"] for row in history.json if row.get("plaintext")] == [2]
     assert history.err.startswith("warning: 1 checkpoint stored unencrypted")
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("options=-cstatement_timeout%3D60sek", "a setting of `options`"),
+        ("options=-cwork_mem%3DCANARYinpart", "a setting of `options`"),
+        ("options=-cCANARY%3D1", "a setting of `options`"),
+        ("options=--CANARY", "a setting of `options`"),
+        ("sslmode=CANARY", "a value that libpq does not take"),
+        ("require_auth=CAN", "a value that libpq does not take"),
+        ("dbname=user%3Dx%20password%3DCANARY", "does not exist"),
+        ("replication=database", "unknown parameter 'replication'"),
+    ],
+)
+def test_a_parameter_that_is_not_taken_is_told_apart(
+    filled_url: str, query: str, says: str
+) -> None:
+    answer = ckpt("-s", f"{filled_url}?{query}", "threads", "list")
+    assert answer.code in {2, 4}
+    assert says in answer.err or "no such database" in answer.err
+    assert "CAN" not in answer.err
+
+
+def test_the_encoding_of_a_url_does_not_matter(filled_url: str) -> None:
+    answer = ckpt("-s", f"{filled_url}?client_encoding=latin1", "threads", "list")
+    assert answer.code == 0, answer.err
+
+
+def test_a_server_without_connections_for_more_jobs(filled_url: str) -> None:
+    with role(filled_url, settings="ALTER ROLE {role} CONNECTION LIMIT 1;") as url:
+        answer = ckpt("-s", url, "grep", "--jobs", "2", "from")
+    assert answer.code == 4
+    assert "no connection left" in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_grep_finds_what_the_caller_wrote_since_the_last_step(postgres_url: str) -> None:
+    from langgraph.types import Command, interrupt
+
+    config: Any = {"configurable": {"thread_id": "waiting"}}
+    with _saver(postgres_url) as saver:
+        saver.setup()
+        graph = _graph(saver, lambda state: {"items": [interrupt("go on?")]})
+        graph.invoke({"items": ["in"]}, config)
+        graph.invoke(Command(update={"items": ["by hand"]}), config)
+        assert "by hand" in graph.get_state(config).values["items"]
+    for more in ([], ["--head-only"], ["--channel", "items"]):
+        answer = ckpt("-s", postgres_url, "grep", "by hand", *more, "-o", "json")
+        assert [hit["path"] for hit in answer.json] == ["items[1]"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ckpt_cli.profiles import expand_url
 from tests.support import SAMPLE, ckpt
 
 
@@ -72,6 +73,40 @@ def test_a_mistyped_profile_is_guessed(project: Path) -> None:
     assert (
         "did you mean the profile 'production'?" in ckpt("-s", "prodction", "threads", "list").err
     )
+
+
+def test_the_hint_of_a_profile_is_about_its_server(project: Path) -> None:
+    (project / "ckpt.toml").write_text('[stores.key]\nurl = "postgresql://u@127.0.0.1:1/db"\n')
+    answer = ckpt("-s", "key", "threads", "list")
+    assert answer.code == 4
+    assert "is the server running" in answer.err
+
+
+def test_what_a_variable_puts_into_a_url_is_quoted() -> None:
+    environment = {"PW": "a@b/c?d:%41", "HOST": "db"}
+    found = expand_url("postgresql://me:${PW}@${HOST}/agents", environment)
+    assert found == "postgresql://me:a%40b%2Fc%3Fd%3A%2541@db/agents"
+    assert expand_url("${HOST}/store.db", environment) == "db/store.db"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "host=127.0.0.1 password=hunter2 dbname=x",
+        "dbname = x password = 'hunter2'",
+        "postgres:/u:hunter2@h/db",
+        "postgresql:u:hunter2@h/db",
+        " postgresql://u:hunter2@h/db",
+        "redis:hunter2@h",
+    ],
+)
+def test_what_is_almost_a_url_is_refused_without_its_secrets(project: Path, name: str) -> None:
+    (project / "ckpt.toml").write_text(f'[stores.x]\nurl = "{name}"\n')
+    for words in (["-s", name, "threads", "list"], ["-s", "x", "threads", "list"], ["stores"]):
+        answer = ckpt(*words)
+        assert "hunter2" not in answer.out + answer.err
+        assert words == ["stores"] or answer.code == 2
+        assert words == ["stores"] or "postgresql://USER@HOST" in answer.err
 
 
 def test_an_error_says_who_named_the_store(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

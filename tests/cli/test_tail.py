@@ -113,3 +113,16 @@ def test_a_private_copy_cannot_be_followed(live: Path) -> None:
     answer = ckpt("-s", live, "--copy", "tail", "live", "--interval", "0.05", "-o", "ndjson")
     assert answer.code == 4
     assert "--copy" in answer.err
+
+
+def test_it_ends_as_soon_as_nobody_reads_on(live: Path) -> None:
+    with tailing(live, "-n", "2", "-o", "ndjson", "--interval", "30") as process:
+        take(process.stdout, 2)
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize("interval", ["nan", "inf", "1e400", "1e18"])
+def test_an_interval_without_an_end_is_refused(live: Path, interval: str) -> None:
+    assert ckpt("-s", live, "tail", "live", "--interval", interval).code == 2

@@ -68,6 +68,34 @@ def test_memory_does_not_follow_the_longest_value(store: Path, words: list[str],
     assert int(done.stderr.splitlines()[-1]) < MEMORY
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Fifty checkpoints of 6 MB each behind a small one."""
+    path = tmp_path_factory.mktemp("large") / "store.db"
+    parent = None
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(DDL)
+        for n in range(50):
+            checkpoint_id = f"1f0a0000-0000-6000-8{n:03x}-000000000000"
+            values = {"big": bytes([n]) * (6_000_000 if n else 1), "n": n}
+            body = {**BODY, "channel_values": values, "channel_versions": dict.fromkeys(values, n)}
+            row = ("t", "", checkpoint_id, parent, "msgpack", packb(body), '{"source": "loop"}')
+            db.execute("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            parent = checkpoint_id
+        db.commit()
+    return path
+
+
+@pytest.mark.parametrize(
+    "words", [["grep", "x"], ["history", "t"], ["blame", "t", "n"], ["du"], ["threads", "list"]]
+)
+def test_memory_does_not_follow_the_number_of_values(large: Path, words: list[str]) -> None:
+    command = [sys.executable, "-c", PROGRAM, "-s", str(large), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode in {0, 1}, done.stderr
+    assert int(done.stderr.splitlines()[-1]) < MEMORY
+
+
 def test_it_is_shown_with_its_size_and_why(store: Path) -> None:
     assert "longer than 256 MiB: not read" in ckpt("-s", store, "show", "long body").out
     (write,) = ckpt("-s", store, "show", "long write", "-o", "json").json["writes"]

@@ -19,7 +19,7 @@ from psycopg import IsolationLevel, errors, pq
 from psycopg.conninfo import conninfo_to_dict
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
-from ckpt_backends.url import MASK, StoreUrl, secrets, split_url
+from ckpt_backends.url import MASK, StoreUrl, masked, split_url
 
 OWN_PARAMS = frozenset({"layout", "schema"})
 """Parameters of the URL that are for this adapter; libpq gets the rest."""
@@ -133,7 +133,7 @@ def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
     settings = _settings(url)
     try:
         # A plain text form, since libpq's complaints about it would show all of it.
-        driver = psycopg.connect(**settings, client_encoding="utf8", prepare_threshold=None)
+        driver = psycopg.connect(**{**settings, "client_encoding": "utf8"}, prepare_threshold=None)
     except (psycopg.Error, UnicodeError) as error:
         raise _refused(url, error) from None
     committed, repeatable = IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ
@@ -147,6 +147,7 @@ def _settings(url: StoreUrl) -> dict[str, Any]:
     parts = split_url(url.raw)
     given = {name: value for name, value in url.params.items() if name not in OWN_PARAMS}
     known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+    known -= {"replication"}  # such a connection takes no queries with values
     unknown = sorted(given.keys() - known)
     if unknown:
         raise UsageError(
@@ -203,6 +204,18 @@ def unavailable(url: StoreUrl, error: psycopg.Error) -> StoreUnavailable:
 
 
 _REFUSALS: Sequence[tuple[str, str, str]] = (
+    ("translate host name|resolve host", "unknown host", "check the name of the host"),
+    (
+        "invalid value for parameter|unrecognized configuration parameter|parameter .*cannot be"
+        "|permission denied to set parameter|command-line argument|requires a value",
+        "the server does not take a setting of `options`",
+        "write each as options=-cNAME%3DVALUE",
+    ),
+    (
+        "invalid .* value|invalid integer value|invalid port",
+        "a parameter has a value that libpq does not take",
+        "see the parameters of libpq's connection strings",
+    ),
     (
         "password authentication failed",
         "wrong user or password",
@@ -222,12 +235,23 @@ _REFUSALS: Sequence[tuple[str, str, str]] = (
     ("shutting down", "the server is shutting down", ""),
     ("refused", "connection refused", "is the server running, and are host and port right?"),
     ("no such file", "no server listens on that socket", "name a host: postgresql://HOST/DATABASE"),
-    ("translate host name|resolve host", "unknown host", "check the name of the host"),
-    ("timeout|timed out", "it does not answer", "add ?connect_timeout=SECONDS to wait longer"),
+    (
+        "timeout expired|timed out",
+        "it does not answer",
+        "add ?connect_timeout=SECONDS to wait longer",
+    ),
     ("unreachable|no route", "its host cannot be reached", ""),
     ("session is", "no server of the kind that target_session_attrs asks for", ""),
-    ("certificate", "its certificate is not accepted", "see sslrootcert and sslmode of libpq"),
-    ("ssl", "TLS failed", "see sslmode and sslrootcert of libpq"),
+    (
+        "certificate verify failed|certificate file|server certificate|root certificate",
+        "its certificate is not accepted",
+        "see sslrootcert and sslmode of libpq",
+    ),
+    (
+        "SSL error|SSL SYSCALL|SSL connection|does not support SSL|SSL negotiation",
+        "TLS failed",
+        "see sslmode and sslrootcert of libpq",
+    ),
     ("unsupported startup parameter", "the pooler refuses a parameter of the URL", "leave it out"),
 )
 """What libpq says (a pattern), how it is put here, a hint. A failed connection has no code."""
@@ -239,7 +263,10 @@ def _refused(url: StoreUrl, error: Exception) -> StoreUnavailable | UsageError:
     for mark, reason, hint in _REFUSALS:
         if re.search(mark, str(error), re.IGNORECASE):
             return StoreUnavailable(f"cannot open '{url}': {reason}", hint=hint or None)
-    return StoreUnavailable(f"cannot open '{url}': {_first_line(error, url)}")
+    # A server quotes what `options` set, in parts.
+    said, fatal, quoting = _first_line(error, url).partition("FATAL:")
+    said += fatal + re.sub('"[^"]*"', f'"{MASK}"', quoting)
+    return StoreUnavailable(f"cannot open '{url}': {said}")
 
 
 def _first_line(error: Exception, url: StoreUrl) -> str:
@@ -247,7 +274,4 @@ def _first_line(error: Exception, url: StoreUrl) -> str:
     text = str(error)
     if isinstance(error, psycopg.Error) and error.diag.message_primary:
         text = error.diag.message_primary
-    text = text.strip().partition("\n")[0]
-    for secret in sorted(secrets(url), key=len, reverse=True):
-        text = text.replace(secret, MASK)
-    return text or type(error).__name__
+    return masked(text.strip().partition("\n")[0], url) or type(error).__name__

@@ -182,6 +182,7 @@ class SqliteStore:
             f"SELECT {', '.join(columns)} FROM checkpoints",
             " ORDER BY checkpoint_ns, checkpoint_id DESC",
             newest_first=True,
+            has_bodies=body or metadata,
         )
         rows = self._of_thread(query, thread_id, checkpoint_ns, checkpoint_ids)
         for ns, checkpoint_id, parent, tag, length, stored, meta_length, meta in rows:
@@ -239,18 +240,36 @@ class SqliteStore:
         checkpoint_ns: str | None,
         checkpoint_ids: Collection[str] | None,
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows of a thread; where ids are asked for, in chunks of them that keep the order."""
-        where, bound = f"thread_id = {TEXT}", [*query.before, bind(thread_id)]
+        """Rows of a thread; where ids are asked for, in chunks of them that keep the order.
+
+        Bodies are read from one namespace after the other: over several, SQLite would put all of
+        them into a table of its own to sort them.
+        """
+        of_thread, thread = f"thread_id = {TEXT}", bind(thread_id)
         if checkpoint_ns is not None:
-            where += f" AND checkpoint_ns = {TEXT}"
-            bound.append(bind(checkpoint_ns))
+            where = f"{of_thread} AND checkpoint_ns = {TEXT}"
+            yield from self._in(query, where, [thread, bind(checkpoint_ns)], checkpoint_ids)
+        elif not query.has_bodies and len(checkpoint_ids or ()) <= _IDS_PER_QUERY:
+            yield from self._in(query, of_thread, [thread], checkpoint_ids)
+        else:
+            sql = f"SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE {of_thread} ORDER BY 1"
+            for (ns,) in list(self._query(sql, [thread])):
+                # It may be of any type, or NULL.
+                name, one = (TEXT, bind(ns)) if isinstance(ns, str) else ("?", ns)
+                where = f"{of_thread} AND checkpoint_ns IS {name}"
+                yield from self._in(query, where, [thread, one], checkpoint_ids)
+
+    def _in(
+        self,
+        query: _Query,
+        where: str,
+        values: Sequence[object],
+        checkpoint_ids: Collection[str] | None,
+    ) -> Iterator[tuple[Any, ...]]:
+        bound = [*query.before, *values]
         if checkpoint_ids is None:
             sql = f"{query.select} WHERE {where}{query.rest}"
             yield from self._query(sql, [*bound, *query.after])
-            return
-        if checkpoint_ns is None and len(checkpoint_ids) > _IDS_PER_QUERY:
-            for ns in self.namespaces(thread_id):
-                yield from self._of_thread(query, thread_id, ns, checkpoint_ids)
             return
         for ids in _chunks(sorted(set(checkpoint_ids), reverse=query.newest_first), _IDS_PER_QUERY):
             sql = f"{query.select} WHERE {where} AND checkpoint_id IN ({_texts(ids)}){query.rest}"
@@ -340,6 +359,8 @@ class _Query:
     """Values bound in `select`."""
     after: Sequence[bytes] = ()
     """Values bound in `rest`."""
+    has_bodies: bool = False
+    """Whether checkpoints come with what they hold."""
 
 
 def _texts(values: Collection[str]) -> str:

@@ -12,7 +12,7 @@ from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.inside import inside
 from ckpt_cli.core.paths import format_path, select
-from ckpt_cli.core.search import Known, Match, compile_pattern, is_unread, search, unseen
+from ckpt_cli.core.search import Known, Match, appended_from, compile_pattern, search, unseen
 from tests.unit.codec.strategies import values
 
 ANY = compile_pattern("", fixed=False, ignore_case=False)
@@ -20,7 +20,7 @@ ANY = compile_pattern("", fixed=False, ignore_case=False)
 
 def found(value: Value, pattern: str, **options: bool) -> list[tuple[str, str]]:
     find = compile_pattern(pattern, **{"fixed": False, "ignore_case": False, **options})
-    return [(format_path(match.path), match.line) for match in search(value, find)]
+    return [(format_path(match.path), match.line) for match in search(value, find) if match]
 
 
 def test_lines_are_found_at_any_depth_in_order() -> None:
@@ -47,8 +47,10 @@ def test_patterns_may_be_plain_and_without_case() -> None:
 
 def test_keys_and_what_has_no_text_are_not_searched() -> None:
     opaque = Opaque("pickle", 4, "ab", "pickle")
-    assert found({"pickle": [b"pickle", None, opaque]}, "pickle") == []
-    assert is_unread(opaque)
+    assert found({"pickle": [b"pickle", None]}, "pickle") == []
+    unread: list[Value] = [{"a": opaque}, Tagged("ext:5", b"pickle"), Cut("cut", 9, "too long")]
+    find = compile_pattern("pickle", fixed=True, ignore_case=False)
+    assert list(search(unread, find)) == [None, None, None]
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "*", "(?P<n"])
@@ -66,7 +68,7 @@ def test_a_deep_value_is_searched_without_recursion() -> None:
 
 @given(values)
 def test_every_match_is_where_its_path_says(value: Any) -> None:
-    for match in search(value, ANY):
+    for match in filter(None, search(value, ANY)):
         assert 0 <= match.start <= match.end <= len(match.line)
         # A key that is neither text nor a number stands in the path as text.
         if _reachable(value, match.path):
@@ -92,17 +94,21 @@ def message(ident: str, content: str) -> Value:
     return {"role": "user", "id": ident, "content": content}
 
 
-def matches(value: Value) -> list[Match]:
-    return [one for one in search(value, ANY) if one.path[-1:] not in [("id",), ("role",)]]
+def matches(value: Value, first: int = 0) -> list[Match]:
+    found = [one for one in search(value, ANY, first) if one is not None]
+    return [one for one in found if one.path[-1:] not in [("id",), ("role",)]]
 
 
-def told(*states: Value) -> list[list[str]]:
-    """What is told of states that follow each other."""
-    known: Known = {}
+def told(*states: Value, stepwise: bool = True) -> list[list[str]]:
+    """What is told of states that follow each other; `stepwise` reads only what was appended."""
+    known = Known()
     lines: list[list[str]] = []
+    before: Value = None
     for state in states:
-        fresh, known = unseen("c", matches(state), known)
+        first = appended_from(before, state) if stepwise else 0
+        fresh = unseen("c", matches(state, first), known, added=first > 0)
         lines.append([match.line for match in fresh])
+        before = state
     return lines
 
 
@@ -120,10 +126,16 @@ def test_of_a_text_that_grows_only_new_lines_are_told() -> None:
 
 
 def test_a_branch_does_not_know_what_another_one_told() -> None:
-    _, known = unseen("c", matches(["x"]), {})
-    left, _ = unseen("c", matches(["x", "y"]), known)
-    right, _ = unseen("c", matches(["x", "y"]), known)
+    known = Known()
+    unseen("c", matches(["x"]), known, added=False)
+    left = unseen("c", matches(["x", "y"]), known.copy(), added=False)
+    right = unseen("c", matches(["x", "y"]), known, added=False)
     assert [one.line for one in left] == [one.line for one in right] == ["y"]
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "b", {"k": 1}, {"k": True}]), max_size=4)))
+def test_reading_only_what_was_appended_tells_the_same(states: list[list[Any]]) -> None:
+    assert told(*states) == told(*states, stepwise=False)
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=5), max_size=5))
