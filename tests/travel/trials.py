@@ -7,7 +7,7 @@ from typing import Any
 from langgraph.types import Command
 
 from tests.support import ckpt
-from tests.travel.conftest import Filled
+from tests.travel.conftest import PLAIN, Filled
 from tests.travel.official import (
     Thread,
     config_of,
@@ -128,7 +128,7 @@ def _check_resumed(
         filled.place.copy(thread.thread_id, theirs, until=target)
         assert _resume(filled, thread, theirs, config_of(theirs, target)) == resumed
         assert memory(saver, ours) == memory(saver, theirs)
-    if thread.first_input is None:
+    if thread.first_input is None or thread.thread_id in PLAIN:
         return
     turns = []
     for copy in copies:
