@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 HELP = """Know, prove and undo what LangGraph agents remember.
 
-Reads a checkpoint store without the agent's code, and runs nothing that a store holds.
+Reads a checkpoint store without the agent's code, and runs nothing that a store holds. What
+changes a thread adds to it, shows its plan first, and can be undone.
 
 \b
   ckpt demo sample.db                     write a sample store to try
@@ -23,6 +24,7 @@ Reads a checkpoint store without the agent's code, and runs nothing that a store
   ckpt -s sample.db show trip-to-kyoto --tree
   ckpt -s sample.db show trip-to-kyoto@head~2 --channel messages
   ckpt -s sample.db diff trip-to-kyoto
+  ckpt -s sample.db rollback trip-to-kyoto --steps 3 --dry-run
 
 A checkpoint is THREAD@REF, where REF is an id or its end, head, ~N (N
 parents up), step:N, tip:N, or a time such as 2h or 2026-04-07T10:00.

@@ -48,6 +48,7 @@ _ckpt() {
             --ns) kind="ns" ;;
             --channel) kind="channel" ;;
             --threads) kind="thread" ;;
+            --to-last) kind="words:interrupted error pending done unknown" ;;
             --by) kind="words:thread channel ns type table" ;;
         esac
     elif [[ $cur == -* ]]; then

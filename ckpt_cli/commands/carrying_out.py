@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ckpt_backends.errors import Refused
+from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.registry import open_writable
 from ckpt_cli import diagnostics
 from ckpt_cli.core.plan import Plan
@@ -23,6 +23,8 @@ def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes
 
     Raises `Refused` where nobody can be asked or the answer is no, and what `apply` raises.
     """
+    if session.settings.get("copy") and not dry_run:
+        raise UsageError("a private copy is not what is to be changed", hint="leave out --copy")
     output = session.output
     undo = ""
     if plan.action != "undo":

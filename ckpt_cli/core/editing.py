@@ -118,7 +118,7 @@ def edit_copy(
             )
         _edit_value(found, original, body, key.checkpoint_ns, edit, version)
     place = max((one.idx for one in kept if one.channel not in found.dropped), default=-1) + 1
-    tag = value_type(original, body)
+    tag = value_type(original, body) if edits else ""
     for number, edit in enumerate(one for one in edits if one.kind == "set"):
         data = encode_lossless(tag, with_message_ids(edit.value))
         stored = TypedBytes(tag, data)
@@ -221,6 +221,11 @@ def value_type(original: Checkpoint, body: Body) -> str:
     if body.is_javascript:
         return "json"
     tags = {blob.type for blob in (original.blobs or {}).values()}
+    if any("+" in tag for tag in tags):
+        raise Unsupported(
+            "its values are encrypted, and a plain one is not put among them",
+            hint="run update_state of the application itself",
+        )
     return "json" if "json" in tags and "msgpack" not in tags else "msgpack"
 
 

@@ -112,7 +112,7 @@ def plan_rollback(
         if older is None:
             _add_empty(made, target, ns, tick + ahead, with_root)
         else:
-            stored = reader.moment(ns, older)
+            stored = reader.moment(ns, older, state=True)
             _add_copy(reader, made, stored, _new_key(stored, tick + ahead), with_root)
     edges = edges_of(reader, wishes.as_node) if wishes.as_node is not None else None
     root = _Root(wishes.sibling, wishes.edits, edges, known_channels(target, head))
@@ -139,7 +139,12 @@ def plan_rollback(
             blobs=tuple(made.blobs),
             copies_of_writes=tuple(made.copies),
         ),
-        notes=(*edit_notes, *_notes(reader, head, target, now), *map(_keeps, left)),
+        notes=(
+            *edit_notes,
+            *_notes(reader, head, target, now),
+            *(f"the subgraph in '{ns}' keeps what it knows now" for ns in left),
+            *_too_early(reader, target, main),
+        ),
     )
 
 
@@ -232,8 +237,21 @@ def _memories(
     return moved, []
 
 
-def _keeps(ns: str) -> str:
-    return f"the subgraph in '{ns}' keeps what it knows now"
+def _too_early(reader: ThreadReader, target: Moment, main: Touched) -> Iterator[str]:
+    """What LangGraph gets wrong with a sibling: it takes subgraphs to the time of its parent.
+
+    Source: `replay_checkpoint_id` in `_first` of `langgraph/pregel/_loop.py`.
+    """
+    parent = target.checkpoint.parent_checkpoint_id
+    if main.form != "sibling" or parent is None:
+        return
+    for ns in filter(is_stateful, reader.namespaces):
+        ids = [one.key.checkpoint_id for one in reader.index(ns)]
+        if any(parent < one < target.key.checkpoint_id for one in ids):
+            yield (
+                f"the subgraph in '{ns}' ran in the step before the target: if it is next again,"
+                " LangGraph resumes it as it was before that"
+            )
 
 
 def _new_key(stored: Moment, tick: int) -> CheckpointKey:
@@ -262,8 +280,9 @@ def _add_copy(
     """Add a copy of a checkpoint under a new key. Gives the reason for its form."""
     root = root or _Root()
     original = whole(made.store, stored.key)
-    check_body(stored.key, stored.body)
-    form, why = form_of(stored.body, _delta_writes(reader, stored), sibling=root.sibling)
+    body = read_body(original)
+    check_body(stored.key, body)
+    form, why = form_of(body, _delta_writes(reader, stored), sibling=root.sibling)
     edited = edit_copy_of(reader, made.store, stored, key, root.edits, root.edges, root.known)
     kept = null_writes(stored.writes)
     kept = [one for one in kept if one.channel not in edited.dropped]
@@ -276,7 +295,7 @@ def _add_copy(
     made.writes += edited.writes
     made.blobs += edited.blobs
     copy = copy_checkpoint(
-        original, stored.body, key.checkpoint_id, form, stored.number or 0, all_marks, edited.body
+        original, body, key.checkpoint_id, form, stored.number or 0, all_marks, edited.body
     )
     made.checkpoints.append(copy)
     made.added.append(Touched(key, copy.parent_checkpoint_id, form, stored.key.checkpoint_id))
@@ -319,30 +338,36 @@ def _greatest(reader: ThreadReader, ns: str) -> int:
     )
 
 
+def _delta_writes(reader: ThreadReader, stored: Moment) -> set[str]:
+    """The DeltaChannels with writes on a checkpoint; where that is unsure, perhaps others too.
+
+    Their values are seldom stored, and then as snapshots: a plain value behind the step shows
+    that a channel is none.
+    """
+    written = {one.channel for one in stored.writes if is_state(one.channel, stored.body)}
+    found = _all_delta(stored)
+    if unsure := written - found:
+        children = reader.children(stored.key)
+        if not children:
+            return written - stored.body.versions.keys() | written & found
+        for child in reader.store.checkpoints(
+            reader.thread_id,
+            checkpoint_ns=stored.key.checkpoint_ns,
+            checkpoint_ids=children,
+            body=True,
+            metadata=True,
+            values=unsure,
+        ):
+            body = read_body(child)
+            found |= delta_channels(read_metadata(child)) | _snapshots(body)
+            found |= {name for name in unsure if _is_rebuilt(body, name)}
+    return written & found
+
+
 def _all_delta(stored: Moment) -> set[str]:
     """Channels whose value is not stored at a checkpoint, or as a snapshot."""
     unset = {name for name in stored.body.versions if _is_rebuilt(stored.body, name)}
     return delta_channels(stored.metadata) | _snapshots(stored.body) | unset
-
-
-def _delta_writes(reader: ThreadReader, stored: Moment) -> set[str]:
-    """The DeltaChannels with writes on a checkpoint; where that is unsure, perhaps others too."""
-    written = {one.channel for one in stored.writes if is_state(one.channel, stored.body)}
-    if not written:
-        return written
-    found = delta_channels(stored.metadata) | _snapshots(stored.body)
-    found |= {name for name in written if _is_rebuilt(stored.body, name)}
-    if written - found:
-        # A channel that was never written before it is seen where it was written first.
-        ns = stored.key.checkpoint_ns
-        for other in reader.store.checkpoints(reader.thread_id, checkpoint_ns=ns, metadata=True):
-            found |= delta_channels(read_metadata(other))
-        children = reader.children(stored.key)
-        for child in reader.store.checkpoints(
-            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=children, body=True, values=written
-        ):
-            found |= _snapshots(read_body(child))
-    return written & found
 
 
 def _snapshots(body: Body) -> set[str]:

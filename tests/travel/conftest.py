@@ -6,14 +6,28 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from tests.servers import Server, postgres_database
-from tests.travel.official import Thread, drive, graphs, scenarios
+from tests.travel.official import Thread, drive, scenarios, stored_ids
 from tests.travel.places import Place, postgres_place, sqlite_place
+
+SAMPLE = [
+    *("linear", "chat", "fanout-send", "fanout-join", "interrupt-answered", "interrupt-nested"),
+    *("command-input", "update-mid", "subgraph-stateful", "delta-rarely", "durability-exit"),
+    *('o\'brien "x"', "会话-四十二"),
+]
+"""Threads that stand for the others where all of them would take too long."""
+NAMES = [name for name, one in scenarios.SCENARIOS.items() if not one.is_async]
+PLAIN = {
+    name
+    for name in NAMES
+    if name.startswith("zoo-") or scenarios.SCENARIOS[name].name == "hostile-id"
+}
+"""Threads that differ in what is stored only, not in what runs."""
 
 UNSTORABLE = {"zoo-floats", "zoo-text"}
 """JSONB has no NaN, and no text with a NUL."""
@@ -21,14 +35,26 @@ UNSTORABLE = {"zoo-floats", "zoo-text"}
 
 @dataclass(frozen=True)
 class Filled:
-    """A store and its threads."""
+    """A store, in which each scenario is run when its thread is asked for."""
 
     place: Place
-    threads: dict[str, Thread]
+    known: dict[str, Thread] = field(default_factory=dict)
 
     @property
     def saver(self) -> Any:
         return self.place.saver()
+
+    def thread(self, name: str) -> Thread:
+        if name not in self.known:
+            # A thread that a saver could not store to its end is tried up to there.
+            with suppress(*([Exception] if name in UNSTORABLE else [])):
+                self.known[name] = drive(self.saver, scenarios.SCENARIOS[name])
+        return self.known[name]
+
+    def ids(self, name: str) -> list[str]:
+        """The checkpoints of a thread's root namespace, newest first."""
+        self.thread(name)
+        return stored_ids(self.saver, name)
 
 
 @pytest.fixture(autouse=True)
@@ -44,26 +70,10 @@ def quiet() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def sqlite_filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
     with sqlite_place(tmp_path_factory.mktemp("travel") / "store.db") as place:
-        yield filled(place)
+        yield Filled(place)
 
 
 @pytest.fixture(scope="session")
 def postgres_filled(postgres_server: Server) -> Iterator[Filled]:
     with postgres_database(postgres_server) as url, postgres_place(url) as place:
-        yield filled(place)
-
-
-def filled(place: Place) -> Filled:
-    """Every scenario of the fixtures that is not async, run now."""
-    threads = {}
-    logging.disable(logging.WARNING)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for name, scenario in scenarios.SCENARIOS.items():
-            if not scenario.is_async:
-                with suppress(*([Exception] if name in UNSTORABLE else [])):
-                    threads[name] = drive(place.saver(), scenario)
-    logging.disable(logging.NOTSET)
-    # Only while a store is filled do two writers meet.
-    vars(graphs)["settle"] = lambda: None
-    return Filled(place, threads)
+        yield Filled(place)

@@ -11,7 +11,7 @@ from langgraph.types import Overwrite
 
 from tests.support import Answer, ckpt
 from tests.travel.conftest import Filled
-from tests.travel.official import config_of, ending, outcome, state, stored_ids
+from tests.travel.official import config_of, ending, outcome, state
 
 
 @pytest.fixture(params=["sqlite_filled", "postgres_filled"])
@@ -23,6 +23,7 @@ def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
 
 
 def at_step(filled: Filled, name: str, step: int) -> str:
+    filled.thread(name)
     rows = filled.saver.list(config_of(name))
     found: str = next(one.checkpoint["id"] for one in rows if one.metadata["step"] == step)
     return found
@@ -42,13 +43,13 @@ def check(
     before = filled.place.rows(name)
     answer = fork(filled, name, target, *words)
     assert answer.code == 0, answer.err
-    graph = filled.threads[name].graph(filled.saver)
+    graph = filled.thread(name).graph(filled.saver)
     graph.update_state(config_of("theirs", target), values, as_node=as_node)
     assert state(graph, config_of("ours")) == state(graph, config_of("theirs"))
     assert sorted(answer.json["next"]) == state(graph, config_of("theirs"))["next"]
     ended = []
     for copy in ("ours", "theirs"):
-        graph = filled.threads[name].graph(filled.saver)
+        graph = filled.thread(name).graph(filled.saver)
         ended.append((outcome(graph, None, config_of(copy)), ending(graph, copy)))
     assert ended[0] == ended[1]
     after = filled.place.rows("ours")
@@ -100,9 +101,26 @@ CASES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {' '.join(case[2])}")
-def test_an_edit_is_what_update_state_makes(filled: Filled, case: Any) -> None:
-    check(filled, *case)
+def named(case: Any) -> str:
+    return f"{case[0]} {' '.join(case[2])}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=named)
+def test_an_edit_is_what_update_state_makes(sqlite_filled: Filled, case: Any) -> None:
+    try:
+        check(sqlite_filled, *case)
+    finally:
+        for copy in ("ours", "theirs"):
+            sqlite_filled.place.forget(copy)
+
+
+@pytest.mark.parametrize("case", CASES[2:8], ids=named)
+def test_the_same_on_postgres(postgres_filled: Filled, case: Any) -> None:
+    try:
+        check(postgres_filled, *case)
+    finally:
+        for copy in ("ours", "theirs"):
+            postgres_filled.place.forget(copy)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +131,7 @@ def test_an_edit_is_what_update_state_makes(filled: Filled, case: Any) -> None:
     ],
 )
 def test_an_edited_copy_can_be_taken_back(filled: Filled, name: str, words: list[str]) -> None:
-    for target in stored_ids(filled.saver, name):
+    for target in filled.ids(name):
         filled.place.copy(name, "ours")
         before = filled.place.rows("ours")
         filled.place.forget("ours")
@@ -126,13 +144,13 @@ def test_an_edited_copy_can_be_taken_back(filled: Filled, name: str, words: list
 
 @pytest.mark.parametrize("words", [["--set", 'items=["x"]'], ["--replace", 'items=["x"]']], ids=str)
 def test_a_thread_of_its_own_can_be_edited(filled: Filled, words: list[str]) -> None:
-    for target in stored_ids(filled.saver, "interrupt-alone")[:2]:
+    for target in filled.ids("interrupt-alone")[:2]:
         answer = ckpt(
             *("-s", filled.place.url, "fork", "interrupt-alone", target, "--to", "copy"),
             *(*words, "--yes", "-o", "json"),
         )
         assert answer.code == 0, answer.err
-        graph = filled.threads["interrupt-alone"].graph(filled.saver)
+        graph = filled.thread("interrupt-alone").graph(filled.saver)
         was = graph.get_state(config_of("interrupt-alone", target)).values["items"]
         now = graph.get_state(config_of("copy")).values["items"]
         assert now == (["x"] if words[0] == "--replace" else [*was, "x"])
@@ -145,7 +163,7 @@ def test_a_message_without_an_id_gets_one_that_stays(sqlite_filled: Filled) -> N
     target = at_step(sqlite_filled, "chat", 1)
     try:
         fork(sqlite_filled, "chat", target, "--set", 'messages=[{"role": "user", "content": "?"}]')
-        graph = sqlite_filled.threads["chat"].graph(sqlite_filled.saver)
+        graph = sqlite_filled.thread("chat").graph(sqlite_filled.saver)
         seen = {graph.get_state(config_of("ours")).values["messages"][-1].id for _ in range(3)}
         assert len(seen) == 1
     finally:
@@ -170,6 +188,7 @@ def test_an_edit_that_cannot_be_made_writes_nothing(
     sqlite_filled: Filled, code: int, words: list[str], says: str
 ) -> None:
     name = "fanout-send" if "plan" in words else "conditional"
+    sqlite_filled.thread(name)
     before = sqlite_filled.place.rows(name)
     answer = ckpt(
         "-s",
@@ -186,6 +205,7 @@ def test_an_edit_that_cannot_be_made_writes_nothing(
 
 
 def test_a_dry_run_shows_what_would_be_written(sqlite_filled: Filled) -> None:
+    sqlite_filled.thread("linear")
     before = sqlite_filled.place.rows("linear")
     words = ["fork", "linear", "step:1", "--set", 'items=["x"]', "--dry-run", "-o", "json"]
     record = ckpt("-s", sqlite_filled.place.url, *words).json

@@ -13,7 +13,7 @@ import pytest
 
 from tests.restore import restore_rows
 from tests.support import FIXTURES, ckpt
-from tests.travel.test_eras import JAVASCRIPT, check_javascript, middle, root_history
+from tests.travel.test_eras import JAVASCRIPT, check_javascript, root_history, some
 
 SCRIPT = Path(__file__).parent / "branches.mjs"
 PACKAGES = ("core", "langgraph", "langgraph-checkpoint", "langgraph-checkpoint-postgres")
@@ -25,7 +25,7 @@ def test_postgres_stores_of_javascript(era: str, postgres_url: str) -> None:
     restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
     history = root_history(era, "postgres.truth.json")
     answers = {}
-    for thread_id, checkpoint_id in middle(history):
+    for thread_id, checkpoint_id in some(history):
         words = ["rollback", "--at", checkpoint_id, "--yes", "-o", "json", "--", thread_id]
         answer = ckpt("-s", postgres_url, *words)
         assert answer.code == 0, (thread_id, answer.err)

@@ -5,16 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.support import ckpt
-from tests.travel.conftest import Filled
-from tests.travel.official import config_of, scenarios, state, stored_ids
-
-NAMES = [name for name, one in scenarios.SCENARIOS.items() if not one.is_async]
+from tests.travel.conftest import NAMES, SAMPLE, Filled
+from tests.travel.official import config_of, state, stored_ids
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_an_undone_rollback_leaves_every_row_as_it_was(sqlite_filled: Filled, name: str) -> None:
-    place = sqlite_filled.place
-    ids = stored_ids(sqlite_filled.saver, name)
+def check_undo(filled: Filled, name: str) -> None:
+    place, ids = filled.place, filled.ids(name)
     place.copy(name, "ours")
     before = place.rows("ours")
     try:
@@ -30,8 +26,19 @@ def test_an_undone_rollback_leaves_every_row_as_it_was(sqlite_filled: Filled, na
         place.forget("ours")
 
 
+@pytest.mark.parametrize("name", SAMPLE)
+def test_an_undone_rollback_leaves_every_row_as_it_was(sqlite_filled: Filled, name: str) -> None:
+    check_undo(sqlite_filled, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(NAMES) - set(SAMPLE)))
+def test_the_same_of_all_other_threads(sqlite_filled: Filled, name: str) -> None:
+    check_undo(sqlite_filled, name)
+
+
 def test_undoing_what_was_resumed_goes_back_to_the_head_before(sqlite_filled: Filled) -> None:
-    place, thread = sqlite_filled.place, sqlite_filled.threads["interrupt-answered"]
+    place, thread = sqlite_filled.place, sqlite_filled.thread("interrupt-answered")
     graph = thread.graph(sqlite_filled.saver)
     place.copy("interrupt-answered", "ours")
     try:
@@ -53,6 +60,7 @@ def test_undoing_what_was_resumed_goes_back_to_the_head_before(sqlite_filled: Fi
 
 
 def test_a_thread_without_a_rollback_has_nothing_to_undo(sqlite_filled: Filled) -> None:
+    sqlite_filled.thread("linear")
     answer = ckpt("-s", sqlite_filled.place.url, "undo", "linear", "--yes")
     assert answer.code == 3
     assert "added nothing" in answer.err

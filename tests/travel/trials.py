@@ -7,7 +7,7 @@ from typing import Any
 from langgraph.types import Command
 
 from tests.support import ckpt
-from tests.travel.conftest import Filled
+from tests.travel.conftest import PLAIN, Filled
 from tests.travel.official import (
     Thread,
     config_of,
@@ -62,8 +62,8 @@ def check_clone(filled: Filled, thread: Thread, target: str, *, is_head: bool) -
             _check_answered(filled, thread, (ours, theirs))
         else:
             _check_resumed(filled, thread, (ours, theirs), answer.json["configurable"], target)
+            _check_kept(copied, place.rows(ours))
         assert place.rows(thread.thread_id) == before
-        _check_kept(copied, place.rows(ours))
     finally:
         for copy in (ours, theirs):
             place.forget(copy)
@@ -117,7 +117,10 @@ def _check_resumed(
     expected = _resume(filled, thread, theirs, config_of(theirs, target))
     assert resumed[0] == expected[0], (configurable, resumed, expected)
     if "EmptyInputError" in str(expected[0]):
-        # A checkpoint before any input, which the library does not go back to.
+        # A checkpoint before any input, which the library does not go back to: then a new thread
+        # is the truth, unless the caller wrote to it.
+        if any(thread.graph(saver).get_state(config_of(theirs, target)).values.values()):
+            return
         filled.place.forget(theirs)
     else:
         assert resumed == expected, (configurable, resumed, expected)
@@ -128,7 +131,7 @@ def _check_resumed(
         filled.place.copy(thread.thread_id, theirs, until=target)
         assert _resume(filled, thread, theirs, config_of(theirs, target)) == resumed
         assert memory(saver, ours) == memory(saver, theirs)
-    if thread.first_input is None:
+    if thread.first_input is None or thread.thread_id in PLAIN:
         return
     turns = []
     for copy in copies:

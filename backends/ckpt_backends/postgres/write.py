@@ -57,7 +57,7 @@ class WritablePostgresStore:
 
     def apply(self, change: Change) -> None:
         with self._transaction() as connection:
-            connection.change(sql.LOCK, {"number": _lock_number(change.thread_id)})
+            connection.change(sql.LOCK, {"number": lock_number(change.thread_id)})
             heads = self._heads(change.thread_id)
             if {ns: head for ns, (head, _) in heads.items()} != dict(change.heads):
                 raise moved(change)
@@ -213,7 +213,7 @@ class WritablePostgresStore:
         return found
 
 
-def _lock_number(thread_id: str) -> int:
+def lock_number(thread_id: str) -> int:
     """The advisory lock of a thread; another thread of the same number only waits for it."""
     digest = sha256(b"ckpt\0" + thread_id.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big", signed=True)

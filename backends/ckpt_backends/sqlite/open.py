@@ -70,8 +70,6 @@ def open_for_writing(url: StoreUrl) -> sqlite3.Connection:
     Raises `StoreUnavailable` for a file that is missing, unreadable or no database.
     """
     path = _path(url)
-    if url.params.get("copy") in {"1", "true"}:
-        raise UsageError("a private copy is not what is to be changed", hint="leave out --copy")
     try:
         connection = sqlite3.connect(
             _uri(path, "mode=rw"), uri=True, timeout=_BUSY_SECONDS, isolation_level=None
