@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import Any, Self
@@ -339,8 +340,8 @@ def _bind(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
-def _decode_text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
+_decode_text: Callable[[bytes], str] = partial(str, encoding="utf-8", errors="surrogateescape")
+"""Called for each text of each row, so not a Python function."""
 
 
 def _thread(row: tuple[Any, ...]) -> Thread:
