@@ -79,10 +79,11 @@ class Session:
         from dataclasses import replace
 
         from ckpt_backends.url import parse_url
-        from ckpt_cli.profiles import beside, expand, expand_url
 
         params: dict[str, str] = {}
         if "://" not in name and not os.path.exists(name) and name in self.profiles.stores:
+            from ckpt_cli.profiles import beside, expand, expand_url
+
             profile = self.profiles.stores[name]
             name = beside(self.profiles.source, expand_url(profile.url, os.environ))
             params = {key: expand(value, os.environ) for key, value in profile.params.items()}

@@ -96,19 +96,21 @@ class DecryptingStore(WrappedStore):
         metadata: bool = False,
         values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
-        for found in self.inner.checkpoints(
+        found = self.inner.checkpoints(
             thread_id,
             checkpoint_ns=checkpoint_ns,
             checkpoint_ids=checkpoint_ids,
             body=body,
             metadata=metadata,
             values=values,
-        ):
-            read = [found.body, found.metadata]
-            read += [blob.value for blob in (found.blobs or {}).values()]
-            yield self._checkpoint(found) if any(map(is_encrypted, read)) else found
+        )
+        return map(self._checkpoint, found) if body or metadata else found
 
     def _checkpoint(self, found: Checkpoint) -> Checkpoint:
+        read = [found.body, found.metadata]
+        read += [blob.value for blob in (found.blobs or {}).values()]
+        if not any(map(is_encrypted, read)):
+            return found
         blobs = found.blobs
         if blobs is not None:
             blobs = {
@@ -130,18 +132,19 @@ class DecryptingStore(WrappedStore):
         channels: Collection[str] | None = None,
         values: bool | Collection[str] = False,
     ) -> Iterator[Write]:
-        for found in self.inner.writes(
+        found = self.inner.writes(
             thread_id,
             checkpoint_ns=checkpoint_ns,
             checkpoint_ids=checkpoint_ids,
             channels=channels,
             values=values,
-        ):
-            yield (
-                replace(found, value=self._read(found.value))
-                if is_encrypted(found.value)
-                else found
-            )
+        )
+        return map(self._write, found) if values else found
+
+    def _write(self, found: Write) -> Write:
+        if not is_encrypted(found.value):
+            return found
+        return replace(found, value=self._read(found.value))
 
     def _read(self, value: TypedBytes | None) -> TypedBytes | None:
         if value is None or not is_encrypted(value):

@@ -9,18 +9,13 @@ import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.options import AsOf, At, Namespace, OptionalThread
-from ckpt_cli.reading.history import history_entries
 from ckpt_cli.reading.target import Target, Words, find_checkpoint, find_thread
-from ckpt_cli.reading.tree import read_tree
 from ckpt_cli.reading.view import View, picked, raw_bytes, view
 from ckpt_cli.render.history import channel_columns, history_columns, write_columns
 from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.records import channel_rows, entry_record, picked_rows, show_record
-from ckpt_cli.render.state import picked_lines, show_lines
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.tree import tree_lines
-from ckpt_cli.render.tree_words import ASCII, UNICODE
 from ckpt_cli.render.value import summary
 from ckpt_cli.session import Session
 
@@ -100,6 +95,12 @@ def show(
 def _show_tree(
     session: Session, words: Words, unfold: bool, all_ns: bool, mermaid: bool, ascii_only: bool
 ) -> None:
+    # Here, since a plain `show` needs none of it.
+    from ckpt_cli.reading.history import history_entries
+    from ckpt_cli.reading.tree import read_tree
+    from ckpt_cli.render.tree import tree_lines
+    from ckpt_cli.render.tree_words import ASCII, UNICODE
+
     reader = find_thread(session.store, words.thread, session.note)
     tree_of = words.ns
 
@@ -150,9 +151,15 @@ def _show_sources(session: Session, target: Target) -> None:
 def _show_path(session: Session, target: Target, path: str) -> None:
     found = picked(target, path)
     rows, many = picked_rows(found), "[]" in path
+
+    def text() -> Iterator[Line]:
+        from ckpt_cli.render.state import picked_lines
+
+        yield from picked_lines(found, session.output.width)
+
     session.output.document(
         lambda: [row["value"] for row in rows] if many else rows[0]["value"],
-        lambda: picked_lines(found, session.output.width),
+        text,
         rows=lambda: rows,
         columns=[Column("PATH", "path"), Column("VALUE", "value")],
     )
@@ -160,16 +167,22 @@ def _show_path(session: Session, target: Target, path: str) -> None:
 
 def _show_state(session: Session, found: View, writes: bool, metadata: bool) -> None:
     record = show_record(found)
-    session.output.document(
-        lambda: record,
-        lambda: show_lines(
+
+    def text() -> Iterator[Line]:
+        from ckpt_cli.render.state import show_lines
+
+        yield from show_lines(
             found,
             session.now,
             session.zone,
             session.output.width,
             writes=writes,
             metadata=metadata,
-        ),
+        )
+
+    session.output.document(
+        lambda: record,
+        text,
         rows=lambda: record["writes"] if writes else channel_rows(record),
         columns=write_columns() if writes else channel_columns(),
     )

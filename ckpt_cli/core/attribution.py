@@ -90,7 +90,7 @@ class Attribution:
                 self._chosen.add(write.channel)
             else:
                 self._unclaimed.setdefault(write.task_id, []).append(write)
-        self._updates = self._find_updates()
+        self._tasks = len(self._unclaimed)
         self._budget = _BUDGET
 
     def plan_sends(self, nodes: Sequence[str | None]) -> None:
@@ -104,7 +104,7 @@ class Attribution:
         for task_id, writes in list(self._unclaimed.items()):
             if (index := task_ids.sent_index(_path_of(writes))) in places:
                 self._claim(places[index], task_id)
-        if self._homeless():
+        if self.sends and self._homeless():
             for run in self.sends:
                 self._claim_any(run, self._send_ids(run))
 
@@ -140,7 +140,7 @@ class Attribution:
 
     def has_strangers(self) -> bool:
         """Whether a task that is not planned stored something."""
-        return not self._unclaimed.keys() <= self._updates.keys()
+        return any(task_id not in self._updates for task_id in self._unclaimed)
 
     def others(self) -> Iterator[Run]:
         """The runs that are not planned, by what their writes show."""
@@ -216,14 +216,16 @@ class Attribution:
         return {
             task_id
             for task_id, writes in self._unclaimed.items()
-            if task_id not in self._updates
-            and (not (path := _path_of(writes)) or path.startswith("~__interrupt__"))
+            if (not (path := _path_of(writes)) or path.startswith("~__interrupt__"))
+            and task_id not in self._updates
         }
 
-    def _find_updates(self) -> dict[str, str]:
-        if self._origin is None or not (homeless := len(self._unclaimed)):
+    @cached_property
+    def _updates(self) -> dict[str, str]:
+        """Ids of tasks that only `update_state` can have made; hashed where a task is left."""
+        if self._origin is None or not self._tasks:
             return {}
-        return task_ids.update_ids(self._origin, min(homeless, _UPDATES))
+        return task_ids.update_ids(self._origin, min(self._tasks, _UPDATES))
 
     def _proven(self, channel: str, readers: Iterable[str], channels: Nodes) -> Nodes:
         """The nodes among the readers of a channel that have an id here."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_cli.core.changes import ChannelChange
-from ckpt_cli.core.diff import Op
-from ckpt_cli.core.messages import ROLES, Message, ToolCall
-from ckpt_cli.core.search import Match
-from ckpt_cli.core.tasks import Step, Task
-from ckpt_cli.core.transcript import Call, Turn
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.changes import ChannelChange
+    from ckpt_cli.core.search import Match
+    from ckpt_cli.core.tasks import Step, Task
+    from ckpt_cli.core.transcript import Turn
 
 REDACTED = "ckpt.redacted"
 """Type of the `Tagged` that stands for a value, with its type and size in words."""
@@ -60,6 +61,8 @@ def redact_step(step: Step) -> Step:
 
 def redact_change(change: ChannelChange) -> ChannelChange:
     """That a channel changed, and from what to what."""
+    from ckpt_cli.core.diff import Op
+
     if change.change == "added":
         return replace(change, after=redact(change.after))
     if change.change == "removed":
@@ -78,6 +81,9 @@ def redact_match(match: Match) -> Match:
 
 def redact_turn(turn: Turn) -> Turn:
     """Who spoke, how much, how many tools were called and what it took in tokens."""
+    from ckpt_cli.core.messages import ROLES, Message, ToolCall
+    from ckpt_cli.core.transcript import Call
+
     message = turn.message
     calls = [Call(ToolCall(REASON, redact(one.call.args), None), one.result) for one in turn.calls]
     return replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
+from binascii import a2b_base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -104,7 +104,7 @@ def _sends_apart(sends: Value) -> Value:
     match sends:
         case [str(tag), str(text)]:
             try:
-                return decode(TypedBytes(tag, b64decode(text)))
+                return decode(TypedBytes(tag, a2b_base64(text)))
             except ValueError:
                 return sends
     return sends or None

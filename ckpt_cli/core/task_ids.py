@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from hashlib import sha1
 from itertools import combinations
 from uuid import UUID, uuid5
 
@@ -126,7 +125,7 @@ def _hashes(origin: Origin, node: str, *parts: str) -> Iterator[str]:
     if origin.v > 1:
         yield _as_uuid(_xxh3(data))
     if origin.v < 4:
-        yield _as_uuid(sha1(data, usedforsecurity=False).hexdigest())
+        yield _as_uuid(_sha1(data).hex())
 
 
 def _oldest(origin: Origin, node: str, triggers: list[str], position: int) -> str:
@@ -143,7 +142,7 @@ def _oldest(origin: Origin, node: str, triggers: list[str], position: int) -> st
 def _javascript(origin: Origin, node: str, *parts: str | list[str]) -> str:
     hashed = [_namespace(origin, node), str(origin.step), node, *parts]
     text = json.dumps(hashed, separators=(",", ":"), ensure_ascii=False)
-    data = sha1(origin.checkpoint_id.bytes + _utf8(text), usedforsecurity=False).digest()
+    data = _sha1(origin.checkpoint_id.bytes + _utf8(text))
     return str(UUID(bytes=data[:16], version=5))
 
 
@@ -157,6 +156,12 @@ def _utf8(text: str) -> bytes:
 
 def _as_uuid(digest: str) -> str:
     return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+
+
+def _sha1(data: bytes) -> bytes:
+    from hashlib import sha1
+
+    return sha1(data, usedforsecurity=False).digest()
 
 
 def _xxh3(data: bytes) -> str:

@@ -8,13 +8,12 @@ hands its answer through here, so that nothing that prints can forget it.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.wrapped import WrappedStore
-from ckpt_cli.core.paths import Path, Selected
-from ckpt_cli.core.plan import Plan
 from ckpt_cli.core.redact import (
     REASON,
     redact,
@@ -24,8 +23,12 @@ from ckpt_cli.core.redact import (
     redact_step,
     redact_values,
 )
-from ckpt_cli.core.write_view import Placed
-from ckpt_cli.reading.thread import Moment, State
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.paths import Path, Selected
+    from ckpt_cli.core.plan import Plan
+    from ckpt_cli.core.write_view import Placed
+    from ckpt_cli.reading.thread import Moment, State
 
 
 class RedactedStore(WrappedStore):
@@ -79,7 +82,7 @@ def selected(found: Selected, asked: Path) -> Selected:
         step if n == 0 or isinstance(step, int) or step in asked else "*"
         for n, step in enumerate(found.path)
     )
-    return Selected(path, redact(found.value))
+    return replace(found, path=path, value=redact(found.value))
 
 
 def plan(found: Plan) -> Plan:

@@ -111,7 +111,8 @@ def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, 
         if write.task_id == NULL_TASK_ID:
             continue
         here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), _Stored({}))
-        here.tasks[write.task_id] = pulled_node(write.task_path)
+        if write.task_id not in here.tasks:
+            here.tasks[write.task_id] = pulled_node(write.task_path)
         by_hand = write.task_path.startswith(_UPDATE)
         here.marked = here.marked or by_hand or write.channel in {INTERRUPT, ERROR}
     return found

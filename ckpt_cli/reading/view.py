@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable
-from ckpt_cli.core.paths import Selected, parse_path, select
 from ckpt_cli.core.write_view import Placed, place
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, State
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.paths import Selected
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ def picked(target: Target, path: str) -> list[Selected]:
 
     Raises `NotFound` with what is there, `Unreadable`, or `UsageError`.
     """
+    from ckpt_cli.core.paths import parse_path, select
+
     parsed = parse_path(path)
     reader = target.reader
     name = parsed[0] if parsed else None

@@ -317,9 +317,21 @@ def test_a_collation_that_is_not_of_code_points(postgres_server: Server) -> None
 
 
 def test_the_first_threads_are_the_same_by_each_plan(
-    filled_url: str, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with open_store(filled_url) as store:
+    fill(postgres_url, "trip", "other")
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        for thread, ns, checkpoint in (
+            *(("newest in a call", "", "a"), ("newest in a call", "n:1", "f")),
+            *(("newest at the root", "", "e"), ("newest at the root", "n:1", "b")),
+            *(("calls alone", "n:2", "c"), ("calls alone", "n:1", "d")),
+        ):
+            admin.execute(
+                "INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, checkpoint)"
+                " VALUES (%s, %s, %s, '{}')",
+                [thread, ns, checkpoint],
+            )
+    with open_store(postgres_url) as store:
         found = []
         for is_long in (True, False):
             monkeypatch.setattr(type(store), "_are_threads_long", lambda _, it=is_long: it)

@@ -12,7 +12,7 @@ import pytest
 from ckpt_cli.app import COMMANDS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
 from ckpt_cli.lazy import CommandRef
-from tests.support import ckpt
+from tests.support import SAMPLE, ckpt
 
 REFS = {
     **{name: ref for name, ref in COMMANDS.items() if name != "threads"},
@@ -29,6 +29,14 @@ def test_the_table_says_what_the_command_says(name: str, ref: CommandRef) -> Non
     module, _, attribute = ref.target.partition(":")
     text = inspect.getdoc(getattr(import_module(module), attribute)) or ""
     assert text.splitlines()[0] == ref.summary
+
+
+UNASKED = {
+    *("rich", "psycopg", "Crypto", "pickletools", "hashlib", "tempfile", "asyncio"),
+    *("ckpt_backends.postgres", "ckpt_cli.profiles"),
+    *("ckpt_cli.core.tree", "ckpt_cli.core.paths", "ckpt_cli.core.diff", "ckpt_cli.core.search"),
+    *("ckpt_cli.core.transcript", "ckpt_cli.render.tree", "ckpt_cli.render.block"),
+}
 
 
 @pytest.mark.parametrize("name", REFS)
@@ -67,3 +75,9 @@ def test_help_loads_no_driver_and_no_terminal_library(words: list[str]) -> None:
 @pytest.mark.parametrize("name", REFS)
 def test_a_commands_help_loads_no_driver(name: str) -> None:
     assert not (HEAVY - {"ckpt_cli.commands"}) & loaded_by(*name.split(), "--help")
+
+
+def test_show_loads_only_what_it_uses() -> None:
+    loaded = loaded_by("-s", str(SAMPLE), "show", "trip-to-kyoto", "-o", "json")
+    assert "ckpt_cli.commands.show" in loaded
+    assert not UNASKED & loaded

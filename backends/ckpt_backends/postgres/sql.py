@@ -50,15 +50,24 @@ WALKED = """
                 ORDER BY c.thread_id LIMIT 1)
         FROM walk w WHERE w.thread_id IS NOT NULL
     )
-    SELECT thread_id, greatest(
-        (SELECT c.checkpoint_id FROM {checkpoints} c
-         WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = ''
-         ORDER BY c.checkpoint_id DESC LIMIT 1) COLLATE "C",
-        (SELECT max(c.checkpoint_id COLLATE "C") FROM {checkpoints} c
-         WHERE c.thread_id = w.thread_id AND c.checkpoint_ns > '')) AS last_id
-    FROM walk w WHERE thread_id IS NOT NULL
+    SELECT w.thread_id, CASE of_last_ns.checkpoint_ns WHEN '' THEN of_last_ns.checkpoint_id
+        ELSE greatest(
+            (SELECT c.checkpoint_id FROM {checkpoints} c
+             WHERE c.thread_id = w.thread_id AND c.checkpoint_ns = ''
+             ORDER BY c.checkpoint_id DESC LIMIT 1) COLLATE "C",
+            (SELECT max(c.checkpoint_id COLLATE "C") FROM {checkpoints} c
+             WHERE c.thread_id = w.thread_id AND c.checkpoint_ns > '')) END AS last_id
+    FROM walk w, LATERAL (
+        SELECT c.checkpoint_ns, c.checkpoint_id FROM {checkpoints} c
+        WHERE c.thread_id = w.thread_id
+        ORDER BY c.checkpoint_ns DESC, c.checkpoint_id DESC LIMIT 1
+    ) of_last_ns
+    WHERE w.thread_id IS NOT NULL
 """
-"""Threads and their newest checkpoints, by jumping through the primary key from one to the next."""
+"""Threads and their newest checkpoints, by jumping through the primary key from one to the next.
+
+Most threads have the root namespace alone, which comes first in any order of names.
+"""
 
 SCANNED = """
     SELECT thread_id, max(checkpoint_id COLLATE "C") AS last_id

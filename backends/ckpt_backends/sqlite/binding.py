@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 TEXT = "CAST(? AS TEXT)"
 """A bound id. Ids are bound as bytes, since one that is not UTF-8 cannot be bound as text."""
 
@@ -13,8 +16,8 @@ def bind(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
-def decode_text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
+decode_text: Callable[[bytes], str] = partial(str, encoding="utf-8", errors="surrogateescape")
+"""Called for each text of each row, so not a Python function."""
 
 
 def text(value: object) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,6 +152,8 @@ def _open_copy(path: Path) -> Opened:
 
     A copy is only used if neither changed while it was made.
     """
+    import tempfile
+
     folder = Path(tempfile.mkdtemp(prefix="ckpt-"))
 
     def remove() -> None:
