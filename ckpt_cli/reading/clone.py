@@ -16,17 +16,15 @@ from ckpt_cli.core.forking import check_body, mark_clone
 from ckpt_cli.core.plan import Plan, Touched
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.reading.back import line_of
+from ckpt_cli.reading.copies import edit_copy_of, null_writes, whole
 from ckpt_cli.reading.edits import edges_of, known_channels, nodes_behind, previewed
 from ckpt_cli.reading.rollback import (
     Wishes,
     asking_nodes,
     check_store,
     configurable,
-    edit_copy_of,
     finished_nodes,
     is_stateful,
-    null_writes,
-    whole,
 )
 from ckpt_cli.reading.thread import Moment, ThreadReader
 

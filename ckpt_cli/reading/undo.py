@@ -139,10 +139,11 @@ def _parts(reader: ThreadReader, added: Checkpoint) -> list[Checkpoint]:
 def _built_on(reader: ThreadReader, parts: list[Checkpoint]) -> str:
     """Why what was added is no longer as it was added; `''` if it is."""
     root = parts[0].key.checkpoint_id
-    if any((reader.head(ns) or "") > root for ns in reader.namespaces):
+    heads = heads_of(reader)
+    if any(head > root for head in heads.values()):
         return "the thread went on from it"
     for one in parts:
-        if reader.head(one.key.checkpoint_ns) != one.key.checkpoint_id:
+        if heads[one.key.checkpoint_ns] != one.key.checkpoint_id:
             return "a subgraph went on from it"
         stored = reader.stored(one.key.checkpoint_ns, one.key.checkpoint_id)
         if len(stored.writes) != _expected_writes(stored.metadata):

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
+from ckpt_backends.change import Change
+from ckpt_backends.errors import StoreChanged, StoreUnavailable
 from ckpt_backends.ids import make_id
+from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.url import parse_url
 from tests.servers import Server, postgres_database
-from tests.support import SAMPLE, Answer, ckpt, copy_store
+from tests.support import ROOT, SAMPLE, Answer, ckpt, copy_store
 from tests.travel.places import PostgresPlace
 
 HEAD = "trip-to-kyoto"
@@ -193,3 +198,41 @@ def test_a_schema_of_its_own(postgres_url: str) -> None:
     answer = ckpt("-s", url, "rollback", "t", "step:0", "--yes", "-o", "json")
     assert answer.json["form"] == "child"
     assert ckpt("-s", url, "undo", "t", "--yes").code == 0
+
+
+def test_one_module_alone_opens_a_store_for_changing() -> None:
+    naming = [
+        path.name
+        for path in (ROOT / "ckpt_cli").rglob("*.py")
+        if "open_writable" in path.read_text("utf-8")
+    ]
+    assert naming == ["carrying_out.py"]
+
+
+def test_opening_for_a_change_makes_and_alters_nothing(sample: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "mistyped.db"
+    with pytest.raises(StoreUnavailable):
+        open_writable(parse_url(str(missing)))
+    assert not missing.exists()
+    before = sample.read_bytes()
+    store = open_writable(parse_url(str(sample)))
+    store.close()
+    store.close()
+    assert sample.read_bytes() == before
+    with pytest.raises(StoreUnavailable):
+        store.apply(Change("t", {}))
+
+
+def test_a_change_that_fails_at_its_end_leaves_nothing(sample: Path) -> None:
+    """The second of two checkpoints is there already."""
+    before = ckpt("-s", sample, "history", HEAD, "-o", "json").raw
+    with open_store(str(sample)) as store:
+        whole = next(store.checkpoints(HEAD, checkpoint_ns="", body=True, metadata=True))
+        heads = {
+            ns: next(store.checkpoints(HEAD, checkpoint_ns=ns)).key.checkpoint_id
+            for ns in store.namespaces(HEAD)
+        }
+    new = replace(whole, key=replace(whole.key, checkpoint_id=make_id(1 << 58, 1, 1)))
+    with open_writable(parse_url(str(sample))) as writable, pytest.raises(StoreChanged):
+        writable.apply(Change(HEAD, heads, checkpoints=(new, whole)))
+    assert ckpt("-s", sample, "history", HEAD, "-o", "json").raw == before

@@ -27,14 +27,7 @@ class Put:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Raw:
-    """A value that is already in the form of the map's own type tag."""
-
-    data: bytes
-
-
-Edit: TypeAlias = "Put | Raw | Callable[[bytes], bytes] | Mapping[str, Edit] | None"
+Edit: TypeAlias = "Put | Callable[[bytes], bytes] | Mapping[str, Edit] | None"
 """What becomes of an entry: another value, one made from its stored bytes, changes inside the map
 that it is, or, with None, nothing."""
 
@@ -155,15 +148,11 @@ def _json_value(text: str, pos: int, end: int, edit: Edit) -> str | None:
     return None if changed is None else changed.decode("utf-8", "surrogatepass")
 
 
-def _changed(
-    tag: str, stored: bytes, edit: Put | Raw | Callable[[bytes], bytes] | None
-) -> bytes | None:
+def _changed(tag: str, stored: bytes, edit: Put | Callable[[bytes], bytes] | None) -> bytes | None:
     if edit is None:
         return None
     if isinstance(edit, Put):
         return encode_lossless(tag, edit.value)
-    if isinstance(edit, Raw):
-        return edit.data
     return edit(stored)
 
 
@@ -172,7 +161,7 @@ def _added(tag: str, edit: Edit) -> bytes | None:
     if isinstance(edit, Mapping):
         new = {key: part.value for key, part in edit.items() if isinstance(part, Put)}
         return encode_lossless(tag, new) if new else None
-    return _changed(tag, b"", edit) if isinstance(edit, Put | Raw) else None
+    return _changed(tag, b"", edit) if isinstance(edit, Put) else None
 
 
 def _skip(text: str, pos: int) -> int:
