@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..errors import Unsupported
 from ..model import TypedBytes
-from . import jsonplus, scan
+from . import bson, jsonplus, scan
 from .lossless import encode_lossless
 
 _SPACE = re.compile(r"[ \t\r\n]*")
+_DOCUMENT = 0x03
+"""BSON's kind of a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,12 @@ that it is, or, with None, nothing."""
 def splice(typed: TypedBytes, edits: Mapping[str, Edit]) -> TypedBytes:
     """The map with some entries changed, added at its end, or removed.
 
-    Raises `Unsupported` for another type than `msgpack` and `json`, and for what is no map.
+    Raises `Unsupported` for another type than `msgpack`, `json` and `bson`, and for what is no
+    map.
     """
     try:
+        if typed.type == "bson":
+            return TypedBytes("bson", _bson_map(typed.data, edits))
         if typed.type == "msgpack":
             data, end = _msgpack_map(typed.data, 0, edits)
             whole = end == len(typed.data)
@@ -49,11 +54,35 @@ def splice(typed: TypedBytes, edits: Mapping[str, Edit]) -> TypedBytes:
             whole = _skip(text, end) == len(text)
         else:
             raise Unsupported(f"cannot change a value of type '{typed.type}'")
-    except (ValueError, IndexError) as error:
+    except (ValueError, IndexError, TypeError, OverflowError) as error:
         raise Unsupported(f"cannot change a {typed.type} value: {error}") from error
     if not whole:
         raise Unsupported(f"cannot change a {typed.type} value: something follows it")
     return TypedBytes(typed.type, data)
+
+
+def _bson_map(data: bytes, edits: Mapping[str, Edit]) -> bytes:
+    """The document, changed; new leaves are written as those that are there."""
+    tags = bson.leaf_tags(data)
+    made: dict[str, bytes | None] = {}
+    for name, edit in edits.items():
+        if edit is not None and not isinstance(edit, Put):
+            raise ValueError("its entries are replaced as a whole")
+        made[name] = None if edit is None else _bson_leaf(tags, edit.value)
+    return bson.splice_bson(data, made)
+
+
+def _bson_leaf(tags: Collection[str], value: object) -> bytes:
+    if isinstance(value, dict):
+        inner = {str(name): _bson_leaf(tags, item) for name, item in value.items()}
+        return bytes([_DOCUMENT]) + bson.document_of(inner)
+    if "msgpack" in tags:
+        return bson.typed(TypedBytes("msgpack", encode_lossless("msgpack", value)))
+    if "json" in tags:
+        return bson.binary(encode_lossless("json", value))
+    if tags <= {""}:
+        return bson.plain(value)
+    raise ValueError(f"its leaves are of type {', '.join(sorted(tags))}")
 
 
 def _msgpack_map(data: bytes, pos: int, edits: Mapping[str, Edit]) -> tuple[bytes, int]:

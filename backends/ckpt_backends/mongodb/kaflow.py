@@ -1,0 +1,4 @@
+from ckpt_backends.mongodb.read import MongoBase
+
+
+class KaflowStore(MongoBase): ...
