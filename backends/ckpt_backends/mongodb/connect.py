@@ -40,8 +40,6 @@ DEFAULT_DATABASE = "checkpointing_db"
 """Where `MongoDBSaver` writes if it is told nothing else."""
 _SELECT_MS = "5000"
 """How long a server is looked for."""
-SIMPLE = {"locale": "simple"}
-"""Texts compare by their bytes, whatever the collection's own collation."""
 _DOCUMENTS = CodecOptions(
     tz_aware=True,
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
@@ -64,6 +62,7 @@ class Connection:
         self._client = client
         self._url = url
         self._session: ClientSession | None = None
+        self._collated: set[str] = set()
         with explained(url):
             self.database: Database[Any] = client.get_database(database, _DOCUMENTS)
             hello = client.admin.command("hello")
@@ -83,13 +82,11 @@ class Connection:
         self, collection: str, pipeline: Pipeline, *, raw: bool = False, hint: str | None = None
     ) -> Iterator[Any]:
         """The answer to an aggregation, as it comes. Inner documents stay raw with `raw`."""
-        options: dict[str, Any] = {"hint": hint} if hint else {}
+        options = {**self._collation(collection), **({"hint": hint} if hint else {})}
         with explained(self._url):
             place = self.database.get_collection(collection, _RAW if raw else _DOCUMENTS)
             # What the server would not hold in memory it sorts on its disk.
-            found = place.aggregate(
-                pipeline, self._view(), allowDiskUse=True, collation=SIMPLE, **options
-            )
+            found = place.aggregate(pipeline, self._view(), allowDiskUse=True, **options)
         while True:
             with explained(self._url):
                 document = next(found, None)
@@ -100,7 +97,12 @@ class Connection:
     def outside(self, collection: str, pipeline: Pipeline) -> list[Any]:
         """A short answer of this very moment."""
         with explained(self._url):
-            return list(self.database[collection].aggregate(pipeline, collation=SIMPLE))
+            found = self.database[collection]
+            return list(found.aggregate(pipeline, **self._collation(collection)))
+
+    def _collation(self, collection: str) -> dict[str, Any]:
+        """So that texts compare by their bytes, where the collection says otherwise."""
+        return {"collation": {"locale": "simple"}} if collection in self._collated else {}
 
     def command(self, name: str, value: object = 1) -> Document:
         """The answer to a command of the database."""
@@ -111,8 +113,9 @@ class Connection:
     def collections(self) -> list[str]:
         """Names of the collections, without the engine's own."""
         with explained(self._url):
-            names = self.database.list_collection_names()
-        return sorted(name for name in names if not name.startswith("system."))
+            found = list(self.database.list_collections())
+        self._collated = {one["name"] for one in found if "collation" in one.get("options", {})}
+        return sorted(one["name"] for one in found if not one["name"].startswith("system."))
 
     def databases(self) -> list[str]:
         """Names of the server's databases, as far as the user may know."""
