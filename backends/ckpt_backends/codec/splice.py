@@ -16,6 +16,7 @@ from ..errors import Unsupported
 from ..model import TypedBytes
 from . import bson, jsonplus, scan
 from .lossless import encode_lossless
+from .overlay import overlay
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DOCUMENT = 0x03
@@ -37,12 +38,14 @@ that it is, or, with None, nothing."""
 def splice(typed: TypedBytes, edits: Mapping[str, Edit]) -> TypedBytes:
     """The map with some entries changed, added at its end, or removed.
 
-    Raises `Unsupported` for another type than `msgpack`, `json` and `bson`, and for what is no
-    map.
+    A pickle takes new values for its own keys only. Raises `Unsupported` for another type than
+    `msgpack`, `json`, `bson` and `pickle`, and for what is no map.
     """
     try:
         if typed.type == "bson":
             return TypedBytes("bson", _bson_map(typed.data, edits))
+        if typed.type == "pickle":
+            return TypedBytes("pickle", _pickled_map(typed.data, edits))
         if typed.type == "msgpack":
             data, end = _msgpack_map(typed.data, 0, edits)
             whole = end == len(typed.data)
@@ -70,6 +73,15 @@ def _bson_map(data: bytes, edits: Mapping[str, Edit]) -> bytes:
             raise ValueError("its entries are replaced as a whole")
         made[name] = None if edit is None else _bson_leaf(tags, edit.value)
     return bson.splice_bson(data, made)
+
+
+def _pickled_map(data: bytes, edits: Mapping[str, Edit]) -> bytes:
+    items: dict[str, object] = {}
+    for name, edit in edits.items():
+        if not isinstance(edit, Put):
+            raise ValueError("only whole entries of a pickle can be replaced")
+        items[name] = edit.value
+    return overlay(data, items)
 
 
 def _bson_leaf(tags: Collection[str], value: object) -> bytes:

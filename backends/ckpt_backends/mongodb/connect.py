@@ -104,6 +104,10 @@ class Connection:
         """So that texts compare by their bytes, where the collection says otherwise."""
         return {"collation": {"locale": "simple"}} if collection in self._collated else {}
 
+    def raw(self, collection: str) -> Any:
+        """A collection for changes: whatever is in its documents comes back as it was."""
+        return self.database.get_collection(collection, _RAW)
+
     def command(self, name: str, value: object = 1) -> Document:
         """The answer to a command of the database."""
         with explained(self._url):
