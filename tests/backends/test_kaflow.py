@@ -152,6 +152,17 @@ def test_threads_by_user_with_first_message_and_counts_as_kaflow_lists_them(plac
     assert [row["thread_id"] for page in pages for row in page] == [PLAIN, BEN, ANNA]
 
 
+def test_messages_and_history_by_checkpoint(place: Place) -> None:
+    url, saver = place
+    rows = ckpt("-s", url, "history", ANNA, "--messages", "-o", "json").json
+    for row, stored in zip(rows, saver.list(config(ANNA)), strict=True):
+        messages = stored.checkpoint["channel_values"].get("messages", [])
+        assert [one["content"] for one in row["messages"]] == [one.content for one in messages]
+    flat = ckpt("-s", url, "messages", ANNA, "-o", "json").json
+    assert flat == rows[0]["messages"]
+    assert len({one["id"] for one in flat}) == len(flat) == 6
+
+
 def test_the_head_is_the_newest_in_time_not_the_greatest_id(place: Place) -> None:
     url, saver = place
     oldest = saver.collection.find_one({"thread_id": BEN}, sort=[("created_at", 1)])
@@ -217,7 +228,7 @@ def test_what_the_layout_cannot_hold_is_refused(place: Place) -> None:
     before = list(saver.collection.find().sort("_id", 1))
     answer = ckpt("-s", url, "fork", ANNA, "head", "--set", 'n=["x"]', "--yes")
     assert answer.code == 4
-    assert "no writes" in answer.err
+    assert "pickle" in answer.err
     assert list(saver.collection.find().sort("_id", 1)) == before
 
 
