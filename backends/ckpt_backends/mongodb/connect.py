@@ -173,7 +173,7 @@ def connect(url: StoreUrl) -> Connection:
         # The driver passes over what it does not know, with a warning that names it.
         warnings.simplefilter("error", UserWarning)
         try:
-            client: MongoClient[Any] = MongoClient(uri, appname="ckpt")
+            client: MongoClient[Any] = MongoClient(uri)
         except UserWarning as error:
             raise UsageError(
                 f"cannot read the URL '{url}': {_words(error, url)}",
@@ -192,8 +192,10 @@ def _settings(url: StoreUrl) -> tuple[str, str]:
     """The URL as the driver takes it, and the database."""
     parts = split_url(url.raw)
     given = {name: value for name, value in url.params.items() if name not in OWN_PARAMS}
-    if "serverSelectionTimeoutMS".lower() not in map(str.lower, given):
+    if "serverselectiontimeoutms" not in map(str.lower, given):
         given["serverSelectionTimeoutMS"] = _SELECT_MS
+    if "appname" not in map(str.lower, given):
+        given["appName"] = "ckpt"
     user = "" if parts.user is None else quote(unquote(parts.user), safe="")
     if parts.password is not None:
         user += ":" + quote(unquote(parts.password), safe="")
