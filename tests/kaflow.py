@@ -22,7 +22,7 @@ class MongoDBCheckpointer(BaseCheckpointSaver[int]):
     def __init__(self, url: str, database: str, collection: str = "checkpoints") -> None:
         super().__init__()
         self.client: Any = MongoClient(url, tz_aware=True, tzinfo=CHINA)
-        self.collection = self.client[database][collection]
+        self.collection: Any = self.client[database][collection]
         self.collection.create_index([("thread_id", ASCENDING), ("checkpoint_id", DESCENDING)])
         self.collection.create_index([("created_at", DESCENDING)])
         self.collection.create_index([("username", ASCENDING), ("created_at", DESCENDING)])
@@ -85,7 +85,7 @@ def username(thread_id: str) -> str | None:
 
 def thread_list(saver: MongoDBCheckpointer, user: str | None = None) -> list[dict[str, Any]]:
     """KaFlow's `get_thread_list`, without its pages."""
-    stages = [
+    stages: list[Any] = [
         *([{"$match": {"username": user}}] if user else []),
         {"$sort": {"thread_id": 1, "created_at": 1}},
         {

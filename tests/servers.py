@@ -256,7 +256,32 @@ def start_mongodb(*options: str) -> Server:
     if importlib.util.find_spec("secantus") is None:
         raise Unavailable(f"no MongoDB: {INSTALL['mongodb']}")
     _sweep()
+    return _start_mongodb(Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-")), *options)
+
+
+def start_guarded_mongodb(root: str, reader: str) -> Server:
+    """A server that lets in `root`, who may do all, and `me`, who may read the database `agents`.
+
+    Users are made while nobody is asked for a password.
+    """
+    import pymongo
+
+    if importlib.util.find_spec("secantus") is None:
+        raise Unavailable(f"no MongoDB: {INSTALL['mongodb']}")
+    _sweep()
     folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
+    server = _start_mongodb(folder)
+    assert server.process is not None
+    with pymongo.MongoClient[Any](server.url) as client:
+        client.admin.command("createUser", "root", pwd=root, roles=["root"])
+        only = [{"role": "read", "db": "agents"}]
+        client.admin.command("createUser", "me", pwd=reader, roles=only)
+    server.process.send_signal(signal.SIGTERM)
+    server.process.wait(15)
+    return _start_mongodb(folder, "--auth")
+
+
+def _start_mongodb(folder: Path, *options: str) -> Server:
     for attempt in range(_TRIES):
         port = free_port()
         command = [sys.executable, "-m", "secantus", "--host", "127.0.0.1", "--port", str(port)]
@@ -296,7 +321,8 @@ def _await_mongodb(server: Server) -> str:
             raise RuntimeError(f"the server died: {said[-2000:]}")
         client: Any = pymongo.MongoClient(server.url, serverSelectionTimeoutMS=500)
         try:
-            return str(client.admin.command("hello").get("setName") and client.server_info()["version"])
+            client.admin.command("hello")
+            return str(client.server_info()["version"])
         except PyMongoError:
             if time.monotonic() > end:
                 raise

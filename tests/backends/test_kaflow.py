@@ -183,9 +183,7 @@ def test_a_fork_is_listed_and_resumed_by_the_saver_and_undone(place: Place) -> N
     before = list(saver.collection.find().sort("_id", 1))
     rows = ckpt("-s", url, "history", ANNA, "-o", "json").json
     target = next(row for row in rows if row["next"] == ["b"])
-    answer = ckpt(
-        "-s", url, "rollback", ANNA, target["checkpoint_id"], "--yes", "-o", "json"
-    )
+    answer = ckpt("-s", url, "rollback", ANNA, target["checkpoint_id"], "--yes", "-o", "json")
     assert answer.code == 0, answer.err
     made = answer.json
     newest = saver.get_tuple(config(ANNA))
@@ -198,9 +196,11 @@ def test_a_fork_is_listed_and_resumed_by_the_saver_and_undone(place: Place) -> N
         ]
     )
     assert newest.checkpoint == {
-        **was, "id": newest.checkpoint["id"], "ts": newest.checkpoint["ts"]
+        **was,
+        "id": newest.checkpoint["id"],
+        "ts": newest.checkpoint["ts"],
     }
-    assert [one.checkpoint["id"] for one in saver.list(config(ANNA))][0] == made["checkpoint_id"]
+    assert next(saver.list(config(ANNA))).checkpoint["id"] == made["checkpoint_id"]
     assert graph(saver).get_state(config(ANNA)).next == ("b",)
     undone = ckpt("-s", url, "undo", ANNA, "--yes")
     assert undone.code == 0, undone.err

@@ -190,7 +190,10 @@ class MongoPlace:
     def rows(self, thread_id: str) -> Rows:
         return {
             table: sorted(
-                tuple(repr(row[name]) for name in sorted(row, key=lambda one: (one == "metadata", one)))
+                tuple(
+                    repr(row[name])
+                    for name in sorted(row, key=lambda one: (one == "metadata", one))
+                )
                 for row in self.database[table].find({"thread_id": thread_id}, self._kept())
             )
             for table in self.TABLES

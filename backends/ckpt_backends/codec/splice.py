@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -84,7 +84,7 @@ def _pickled_map(data: bytes, edits: Mapping[str, Edit]) -> bytes:
     return overlay(data, items)
 
 
-def _bson_leaf(tags: Collection[str], value: object) -> bytes:
+def _bson_leaf(tags: frozenset[str], value: object) -> bytes:
     if isinstance(value, dict):
         inner = {str(name): _bson_leaf(tags, item) for name, item in value.items()}
         return bytes([_DOCUMENT]) + bson.document_of(inner)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.mongodb.connect import Connection
 from ckpt_backends.mongodb.layout import FIELDS, OFFICIAL, Collection, MongoLayout, choose
+from ckpt_backends.mongodb.pipelines import Stage
 from ckpt_backends.url import StoreUrl
 
 _MOST = 200
@@ -32,10 +33,13 @@ def find_layout(connection: Connection, url: StoreUrl) -> MongoLayout:
 
 
 def _look(connection: Connection, name: str) -> Collection:
-    (row,) = connection.outside(name, FIELDS) or [{}]
+    """A collection as its first document says that is like one of a saver."""
     indexes = {one["name"]: tuple(one["key"]) for one in connection.indexes(name)}
-    fields = {one["k"]: one["t"] for one in row.pop("fields", ())}
-    return Collection(name, fields, row, indexes)
+    found = []
+    for row in connection.outside(name, FIELDS) or [{}]:
+        fields = {one["k"]: one["t"] for one in row.pop("fields", ())}
+        found.append(Collection(name, fields, row, indexes))
+    return next((one for one in found if one.kind is not None), found[0])
 
 
 def _pairs(
@@ -72,5 +76,5 @@ def _holds(connection: Connection, checkpoints: Collection, writes: Collection) 
     """Whether the checkpoint of some write is in a collection."""
     if len(writes.key) < 3 or not all(isinstance(one, str) for one in writes.key.values()):
         return False
-    stages = [{"$match": dict(writes.key)}, {"$limit": 1}, {"$project": {"_id": 1}}]
+    stages: list[Stage] = [{"$match": dict(writes.key)}, {"$limit": 1}, {"$project": {"_id": 1}}]
     return bool(connection.outside(checkpoints.name, stages))

@@ -40,7 +40,7 @@ DEFAULT_DATABASE = "checkpointing_db"
 """Where `MongoDBSaver` writes if it is told nothing else."""
 _SELECT_MS = "5000"
 """How long a server is looked for."""
-_DOCUMENTS = CodecOptions(
+_DOCUMENTS: CodecOptions[Any] = CodecOptions(
     tz_aware=True,
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
     unicode_decode_error_handler="surrogateescape",
@@ -151,8 +151,9 @@ class Connection:
     @contextmanager
     def transaction(self) -> Iterator[ClientSession]:
         """A transaction that is kept at the end; its errors are the driver's own."""
-        with self._client.start_session() as session, session.start_transaction(
-            read_concern=ReadConcern("snapshot")
+        with (
+            self._client.start_session() as session,
+            session.start_transaction(read_concern=ReadConcern("snapshot")),
         ):
             yield session
 
@@ -257,8 +258,8 @@ _REFUSALS: Sequence[tuple[str, str, str]] = (
 
 def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
     """The error that a person sees, without secrets and without data."""
-    if isinstance(error, OperationFailure) and error.code in _CODES:
-        reason, hint = _CODES[error.code]
+    if isinstance(error, OperationFailure) and (known := _CODES.get(error.code or 0)):
+        reason, hint = known
         return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint)
     verb = "open" if isinstance(error, ServerSelectionTimeoutError) else "read"
     if isinstance(error, ConnectionFailure | ConfigurationError):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 from ckpt_backends.model import (
@@ -92,14 +93,16 @@ class KaflowStore(MongoBase):
         name = self._layout.checkpoints
         for row in self._connection.aggregate(name, stages):
             thread, number = text(row["_id"]), row["number"]
-            yield Usage(
-                name, "checkpoint_data", thread, "", None, _PICKLE, number, row["bodies"]
-            )
+            yield Usage(name, "checkpoint_data", thread, "", None, _PICKLE, number, row["bodies"])
             yield Usage(name, "metadata", thread, "", None, "bson", number, row["metadata"])
 
     def namespaces(self, thread_id: str) -> list[str]:
         match = self._of(thread_id)
-        stages = [{"$match": match}, {"$limit": 1}, {"$project": {"_id": 1}}]
+        stages: list[pipelines.Stage] = [
+            {"$match": match},
+            {"$limit": 1},
+            {"$project": {"_id": 1}},
+        ]
         return [""] if match is not None and self._found(stages) else []
 
     def checkpoints(
@@ -143,7 +146,7 @@ class KaflowStore(MongoBase):
             {"$sort": NEWEST_FIRST},
         ]
         ids = [text(row.get("checkpoint_id")) for row in self._found(stages)]
-        return dict(zip(ids, ids[1:], strict=False))
+        return dict(pairwise(ids))
 
     def writes(
         self,

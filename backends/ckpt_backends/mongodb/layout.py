@@ -5,7 +5,7 @@ collection is looked for by name first, since nothing in it names its checkpoint
 
 | layout | saver | documents |
 |---|---|---|
-| `mongodb` | langgraph-checkpoint-mongodb | `checkpoint` of bytes, `metadata` a document; writes apart |
+| `mongodb` | langgraph-checkpoint-mongodb | `checkpoint`: bytes, `metadata`: a document; has writes |
 | `kaflow` | KaFlow's MongoDBCheckpointer | `checkpoint_data`, a pickle; no namespaces, no writes |
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ckpt_backends.errors import SeveralLayouts, UnknownLayout
 
@@ -29,8 +30,8 @@ _WRITE = frozenset(
     {"_id", *_KEY, "task_id", "task_path", "idx", "channel", "type", "value", "created_at"}
 )
 
-FIELDS = [
-    {"$limit": 1},
+FIELDS: Sequence[Mapping[str, Any]] = [
+    {"$limit": 10},
     {
         "$project": {
             "_id": 0,
@@ -45,7 +46,7 @@ FIELDS = [
         }
     },
 ]
-"""The names and kinds of one document's fields, not what is in them; and its key."""
+"""The names and kinds of some documents' fields, not what is in them; and their keys."""
 
 
 @dataclass(frozen=True, slots=True)

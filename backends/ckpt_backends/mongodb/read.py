@@ -91,7 +91,11 @@ class MongoBase:
 
     def _text_or_number(self, text: str, number: int) -> object:
         for value in (text, number):
-            stages = [{"$match": {"thread_id": value}}, {"$limit": 1}, {"$project": {"_id": 1}}]
+            stages: list[pipelines.Stage] = [
+                {"$match": {"thread_id": value}},
+                {"$limit": 1},
+                {"$project": {"_id": 1}},
+            ]
             if self._rows(self._layout.checkpoints, stages):
                 return value
         return text
@@ -156,7 +160,7 @@ class MongoStore(MongoBase):
         """How the first and the last document that were stored write their metadata."""
         found: set[str] = set()
         for order in (1, -1):
-            stages = [
+            stages: list[pipelines.Stage] = [
                 {"$sort": {"_id": order}},
                 {"$limit": 1},
                 {"$project": {"_id": 0, "kind": {"$type": "$metadata.source"}}},
@@ -254,9 +258,7 @@ class MongoStore(MongoBase):
                 {"$sort": {"checkpoint_ns": 1, "checkpoint_id": -1}},
                 {"$project": {"_id": 0, **fields}},
             ]
-            for row in self._connection.aggregate(
-                self._layout.checkpoints, stages, raw=metadata
-            ):
+            for row in self._connection.aggregate(self._layout.checkpoints, stages, raw=metadata):
                 parent = row.get("parent_checkpoint_id")
                 yield Checkpoint(
                     CheckpointKey(thread_id, text(row.get("checkpoint_ns")), _id(row)),
@@ -333,7 +335,9 @@ class MongoStore(MongoBase):
             "checkpoint_id": key.checkpoint_id,
         }
         return [
-            shell_query(name, found) for name in (self._layout.checkpoints, self._layout.writes) if name
+            shell_query(name, found)
+            for name in (self._layout.checkpoints, self._layout.writes)
+            if name
         ]
 
 
@@ -371,7 +375,7 @@ def typed(tag: object, value: object) -> TypedBytes:
 def metadata_of(value: object) -> TypedBytes:
     """A document as it is stored; LangGraph.js and hostile stores may have something else."""
     if isinstance(value, RawBSONDocument):
-        return TypedBytes("bson", value.raw)
+        return TypedBytes("bson", bytes(value.raw))
     return TypedBytes("json", bytes(value) if isinstance(value, bytes) else b"null")
 
 

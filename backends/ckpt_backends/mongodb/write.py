@@ -172,7 +172,7 @@ class WritableMongoStore:
 
     def _metadata(self, given: TypedBytes, like: object) -> Any:
         """Metadata as a document, with leaves as those of another one where it has none."""
-        tags = bson.leaf_tags(like.raw) if isinstance(like, RawBSONDocument) else frozenset()
+        tags = bson.leaf_tags(bytes(like.raw)) if isinstance(like, RawBSONDocument) else frozenset()
         if given.type == "bson" and (self._is_kaflow or "" not in bson.leaf_tags(given.data)):
             return RawBSONDocument(given.data)
         if not self._is_kaflow and not tags & {"json", "msgpack"}:
