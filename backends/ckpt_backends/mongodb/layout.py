@@ -5,7 +5,7 @@ collection is looked for by name first, since nothing in it names its checkpoint
 
 | layout | saver | documents |
 |---|---|---|
-| `mongodb` | langgraph-checkpoint-mongodb | `checkpoint`: bytes, `metadata`: a document; has writes |
+| `mongodb` | langgraph-checkpoint-mongodb | `checkpoint` bytes, `metadata` a document; writes |
 | `kaflow` | KaFlow's MongoDBCheckpointer | `checkpoint_data`, a pickle; no namespaces, no writes |
 """
 
