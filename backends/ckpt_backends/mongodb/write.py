@@ -79,18 +79,11 @@ class WritableMongoStore:
             )
         if change.writes or change.copies_of_writes or change.removed or change.copies:
             self._need_writes()
-        several = len(change.checkpoints) != 1 or change.writes or change.copies_of_writes
-        alone = not self._connection.has_transactions
-        if alone and (several or change.copies or change.removed) and not self._is_one(change):
+        if not self._connection.has_transactions and _documents(change) != 1:
             raise Unsupported(
                 f"'{self._url}' is a standalone server, which has no transactions",
                 hint="this change is more than one document; a replica set of one server will do",
             )
-
-    def _is_one(self, change: Change) -> bool:
-        """Whether a change removes a single document and nothing else."""
-        removed = list((change.removed or {}).values())
-        return removed in ([0], [None]) and not (change.checkpoints or change.copies)
 
     def _need_writes(self) -> None:
         if not self._is_kaflow and self._layout.writes is None:
@@ -316,6 +309,14 @@ class WritableMongoStore:
         found = unavailable(self._url, error)
         found.message = f"{found.message}; nothing was written"
         return found
+
+
+def _documents(change: Change) -> int:
+    """How many documents a change adds and removes; of a copy, at least two."""
+    removed = sum(1 + writes for writes in (change.removed or {}).values())
+    copied = sum(len(one.tasks) for one in change.copies_of_writes)
+    added = len(change.checkpoints) + len(change.writes) + 2 * len(change.copies)
+    return removed + copied + added
 
 
 def _moved_to(write: Document, target: CheckpointKey) -> Document:
