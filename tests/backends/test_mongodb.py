@@ -196,18 +196,17 @@ def test_documents_that_expire_get_copies_that_expire(place: Place) -> None:
 def test_parallel_writes_of_a_delta_channel_come_in_order(place: Place) -> None:
     from tests.travel.official import drive, scenarios
 
-    drive(place.saver(), scenarios.SCENARIOS["delta-rarely"])
-    # Of two tasks at once, either may be stored first.
-    writes = place.database["checkpoint_writes"]
-    stored = sorted(writes.find(), key=lambda one: (one["task_path"], one["idx"]), reverse=True)
-    writes.delete_many({})
-    writes.insert_many([{k: v for k, v in one.items() if k != "_id"} for one in stored])
-    values = ckpt("-s", place.url, "show", "delta-rarely", "-o", "json").json["values"]
-    assert values["items"] == values["items_plain"]  # which LangGraph itself put together
-    official = scenarios.SCENARIOS["delta-rarely"].build(place.saver())
-    theirs = official.get_state(config("delta-rarely")).values
-    assert sorted(theirs["items"]) == sorted(values["items"])
-    assert theirs["items"] != theirs["items_plain"]
+    scenario, differ = scenarios.SCENARIOS["delta-rarely"], []
+    # The server finds them in the order of the tasks' ids, which is the right one now and then.
+    while not any(differ) and len(differ) < 8:
+        place.saver().delete_thread("delta-rarely")
+        drive(place.saver(), scenario)
+        values = ckpt("-s", place.url, "show", "delta-rarely", "-o", "json").json["values"]
+        assert values["items"] == values["items_plain"]  # which LangGraph itself put together
+        theirs = scenario.build(place.saver()).get_state(config("delta-rarely")).values
+        assert sorted(theirs["items"]) == sorted(values["items"])
+        differ.append(theirs["items"] != theirs["items_plain"])
+    assert any(differ)
 
 
 def test_encrypted_values_and_leaves(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
