@@ -196,7 +196,7 @@ def test_documents_that_expire_get_copies_that_expire(place: Place) -> None:
 def test_parallel_writes_of_a_delta_channel_come_in_order(place: Place) -> None:
     from tests.travel.official import drive, scenarios
 
-    scenario, differ = scenarios.SCENARIOS["delta-rarely"], []
+    scenario, differ = scenarios.SCENARIOS["delta-rarely"], list[bool]()
     # The server finds them in the order of the tasks' ids, which is the right one now and then.
     while not any(differ) and len(differ) < 8:
         place.saver().delete_thread("delta-rarely")

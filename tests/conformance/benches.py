@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from copy import copy
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -15,6 +14,7 @@ from bson.codec_options import CodecOptions
 from bson.errors import InvalidDocument
 from bson.raw_bson import RawBSONDocument
 
+from tests.mongodb import in_order
 from tests.servers import Server, mongodb_database, postgres_database
 
 RAW = CodecOptions(RawBSONDocument)
@@ -170,16 +170,6 @@ class ShallowPostgresBench(PostgresBench):
             yield saver
 
 
-class InOrder:
-    """A collection of writes that gives them in the order in which LangGraph applies them."""
-
-    def __init__(self, collection: Any) -> None:
-        self._collection = collection
-
-    def find(self, *words: Any) -> Any:
-        return self._collection.find(*words).sort({"task_path": 1, "task_id": 1, "idx": 1})
-
-
 class MongoBench:
     """langgraph-checkpoint-mongodb on a database of its own."""
 
@@ -207,11 +197,7 @@ class MongoBench:
             yield saver
 
     def truthful(self, saver: Any) -> Any:
-        # It takes writes as the server gives them, so that those of tasks that ran side by side
-        # reach a DeltaChannel in the order of the tasks' ids.
-        found = copy(saver)
-        found.writes_collection = InOrder(saver.writes_collection)
-        return found
+        return in_order(saver)
 
     def forget(self, saver: Any, thread_id: str) -> None:
         saver.delete_thread(thread_id)

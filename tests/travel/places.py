@@ -15,6 +15,8 @@ from typing import Any, Protocol
 import psycopg
 import pymongo
 
+from tests.mongodb import in_order
+
 Rows = dict[str, list[tuple[Any, ...]]]
 
 
@@ -182,7 +184,7 @@ class MongoPlace:
         name = url.rpartition("/")[2]
         self.client: Any = pymongo.MongoClient(url)
         self.database = self.client[name]
-        self._saver = MongoDBSaver(self.client, name)
+        self._saver: Any = in_order(MongoDBSaver(self.client, name))
 
     def saver(self) -> Any:
         return self._saver
