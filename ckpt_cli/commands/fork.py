@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ckpt_backends.errors import UsageError
 from ckpt_cli.commands.carrying_out import carry_out
 from ckpt_cli.core.editing import parse_edit
 from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes
@@ -65,6 +66,8 @@ def fork(
       ckpt -s agent.db fork user-42 f169 --append 'notes="checked"' --as-node review
     """
     session: Session = ctx.obj
+    if to == "":
+        raise UsageError("the new thread has no name", hint="give one: --to NAME")
     edits = [parse_edit("set", text) for text in set_ or ()]
     edits += [parse_edit("append", text) for text in append or ()]
     edits += [parse_edit("replace", text) for text in replace or ()]

@@ -54,6 +54,7 @@ WRONG = [
     (2, ["rollback", HEAD, "--to-last", "sleepy"], "no status 'sleepy'"),
     (2, ["rollback", HEAD, "--steps", "0"], "--steps"),
     (2, ["--copy", "rollback", HEAD, "~1", "--yes"], "leave out --copy"),
+    (2, ["fork", HEAD, "head", "--to", "", "--yes"], "has no name"),
     (3, ["rollback", HEAD, "--steps", "99"], "are stored before its head"),
     (3, ["rollback", HEAD, "--to-last", "error"], "is error"),
     (3, ["rollback", HEAD, "--last-good"], "no step failed"),
