@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.splice import Edit, Put, splice
+from ckpt_backends.encrypted import is_encrypted_type
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.ids import ticks_at, ticks_of, time_of
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
@@ -84,6 +85,11 @@ def form_of(body: Body, delta_writes: Iterable[str], *, sibling: bool) -> tuple[
 
 def check_body(key: CheckpointKey, body: Body) -> None:
     """Raise `Unsupported` for a body of which no copy can be made."""
+    if body.problem is not None and is_encrypted_type(body.problem.type):
+        raise Unsupported(
+            f"cannot copy checkpoint '{key.checkpoint_id}': its body is encrypted",
+            hint="its id stands inside; `ckpt fork --to NEW` copies a thread under the same ids",
+        )
     if body.problem is not None:
         raise Unsupported(
             f"cannot copy checkpoint '{key.checkpoint_id}': {body.problem.reason}",
