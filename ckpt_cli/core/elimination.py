@@ -1,0 +1,304 @@
+"""Which reducer a channel has: of all that there are, those that explain what is stored.
+
+Each transition of a channel is tried with every reducer; the set of those that explain it is a bit
+mask. What one thread tells is a `Tally`. Judging it names the survivors and gives each transition
+its verdict: that of a told reducer, or of the one that explains the most.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ckpt_backends.codec.values import Cut, Opaque, Value
+from ckpt_cli.core.merging import ABSENT, CUSTOM, REDUCERS, Held, Reducer, fits, same_objects
+from ckpt_cli.core.messages import as_message
+
+CANDIDATES: Sequence[Reducer] = tuple(REDUCERS.values())
+ALL = (1 << len(CANDIDATES)) - 1
+
+
+def bits(names: Iterable[str]) -> int:
+    """The mask of some reducers."""
+    order = list(REDUCERS)
+    return sum(1 << order.index(name) for name in set(names))
+
+
+_SHORT_LIVED = bits(["topic", "ephemeral", "untracked"])
+KEPT = ALL & ~_SHORT_LIVED
+"""What explains that a channel to which nothing was written stayed as it was."""
+_SELECTORS = bits(["any_value", "first_value", "max", "min"])
+"""What picks one of the values that are there, as many reducers of applications do by chance."""
+
+
+class Verdict(StrEnum):
+    """Whether a channel's stored value follows from what was written."""
+
+    MATCH = "match"
+    MISMATCH = "mismatch"
+    UNVERIFIABLE = "unverifiable"
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Which reducers explain one transition of one channel."""
+
+    mask: int
+    applicable: int
+    """Those that take such values; what they do not explain, they contradict."""
+    by_rebuilt: int
+    """Those that explain it only from the value that they make themselves of the steps before."""
+    assumed: int
+    """Those that explain it in an order, or of writes, that nothing stored tells."""
+    rebuilt: Mapping[int, Held]
+    """By candidate that does not explain it, what it would have made."""
+
+
+@dataclass(slots=True)
+class Check:
+    """One channel of one transition, tried with all reducers."""
+
+    channel: str
+    child: str
+    """Id of the checkpoint whose value it is."""
+    mask: int
+    applicable: int
+    wrote: int
+    """So many writes went to the channel."""
+    assumed: int = 0
+    confirmed: int = 0
+    """Reducers by which the steps after it follow from what it should have been."""
+    lacking: str = ""
+    """Why it proves nothing where no reducer explains it."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """All that one thread tells of one channel of one graph."""
+
+    checks: list[Check] = field(default_factory=list)
+    """Those with writes, and those that nothing explains at once."""
+    masks: Counter[tuple[int, int, bool]] = field(default_factory=Counter)
+    """So many transitions by mask, applicable reducers, and whether something was written."""
+    kept: int = 0
+    """So many transitions left the channel as it was, as they should."""
+    counts: list[int] = field(default_factory=lambda: [0] * len(CANDIDATES))
+    """Transitions that each reducer explains."""
+
+    @property
+    def leaders(self) -> int:
+        """The reducers that explain the most so far; all at the beginning."""
+        most = max(self.counts)
+        return sum(1 << place for place, n in enumerate(self.counts) if n == most)
+
+    def keep(self, *, bumps: bool) -> None:
+        """Count a transition to which nothing was written, and that changed nothing."""
+        self.kept += 1
+        mask = KEPT if bumps else ALL
+        self._count(mask, mask, wrote=False)
+
+    def add(self, check: Check) -> None:
+        """Count a transition, unless it proves nothing."""
+        self.checks.append(check)
+        if not check.lacking and (check.mask or check.wrote):
+            self._count(check.mask, check.applicable, wrote=check.wrote > 0)
+
+    def _count(self, mask: int, applicable: int, *, wrote: bool) -> None:
+        self.masks[mask, applicable, wrote] += 1
+        for place in range(len(CANDIDATES)):
+            self.counts[place] += mask >> place & 1
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is known of a channel's reducer."""
+
+    survivors: tuple[str, ...]
+    """The preferred one first; empty for a channel of which nothing is known."""
+    evidence: int
+    """Transitions on which the survivors are right and another reducer is wrong."""
+    against: int = 0
+    """Transitions that no survivor explains."""
+    told: bool = False
+
+    @property
+    def reducer(self) -> str | None:
+        """The reducer, if anything tells it from others."""
+        if self.told or (self.survivors and (self.evidence or len(self.survivors) == 1)):
+            return self.survivors[0]
+        return None
+
+    @property
+    def mask(self) -> int:
+        return bits(name for name in self.survivors if name in REDUCERS)
+
+
+def explain(
+    base: Held,
+    carried: Mapping[int, Held],
+    ways: Iterable[tuple[Sequence[Sequence[Value]], bool]],
+    stored: Held,
+) -> Explained:
+    """Try all reducers: from the base, or from what each made of the steps before, to the stored.
+
+    `ways` are the batches of writes that may have been applied, the likeliest first, each with
+    whether it is assumed.
+    """
+    tried = list(ways)
+    mask = applicable = by_rebuilt = assumed = 0
+    rebuilt: dict[int, Held] = {}
+    known: list[tuple[Held, bool]] = []
+
+    def is_it(result: Held) -> bool:
+        for other, verdict in known:
+            if same_objects(result, other):
+                return verdict
+        verdict = fits(result, stored)
+        known.append((result, verdict))
+        return verdict
+
+    for place, reducer in enumerate(CANDIDATES):
+        bit = 1 << place
+        mine = carried.get(place, ABSENT)
+        for start, is_own in ((base, False), (mine, True)):
+            if (is_own and (place not in carried or mask & bit)) or is_unreadable(start):
+                continue
+            for n, (batches, is_assumed) in enumerate(tried):
+                results = reducer.results(start, batches)
+                if results and n == 0:
+                    rebuilt[place] = results[0]
+                    if _is_meant(reducer, results[0], stored):
+                        applicable |= bit
+                if any(map(is_it, results)):
+                    applicable |= bit
+                    mask |= bit
+                    by_rebuilt |= bit if is_own else 0
+                    assumed |= bit if is_assumed else 0
+                    break
+        if mask & bit:
+            rebuilt.pop(place, None)
+    return Explained(mask, applicable, by_rebuilt, assumed, rebuilt)
+
+
+def is_unreadable(value: Held) -> bool:
+    """Whether a value is not at hand, or only in part."""
+    return isinstance(value, Cut | Opaque)
+
+
+def judge(tally: Tally, pool: Tally | None = None, told: str | None = None) -> Judgement:
+    """The reducers that explain the most transitions of a thread, and of a pool beside it."""
+    masks = tally.masks if pool is None else tally.masks + pool.masks
+    if told == CUSTOM:
+        return Judgement((CUSTOM,), 0, told=True)
+    if told is not None:
+        bit = bits([told])
+        return Judgement((told,), _evidence(masks, bit), _against(masks, bit), told=True)
+    counts = [
+        sum(n for (mask, _, _), n in masks.items() if mask & 1 << place)
+        for place in range(len(CANDIDATES))
+    ]
+    most = max(counts)
+    if not most:
+        return Judgement((), 0, sum(masks.values()))
+    best = counts.index(most)
+    same = [
+        place
+        for place in range(len(CANDIDATES))
+        if all(bool(mask & 1 << place) == bool(mask & 1 << best) for mask, _, _ in masks)
+    ]
+    names = tuple(CANDIDATES[place].name for place in same)
+    bit = 1 << best
+    return Judgement(names, _evidence(masks, bit), _against(masks, bit))
+
+
+def verdict_of(check: Check, judgement: Judgement) -> tuple[Verdict, str]:
+    """What a transition of a channel proves, and why, where it is no match."""
+    if judgement.survivors == (CUSTOM,):
+        return Verdict.UNVERIFIABLE, "its reducer is the application's own"
+    if check.mask & judgement.mask:
+        return Verdict.MATCH, ""
+    if check.lacking:
+        return Verdict.UNVERIFIABLE, check.lacking
+    if not check.wrote:
+        return Verdict.MISMATCH, "it changed, and nothing was written to it"
+    if judgement.told or check.confirmed & judgement.mask:
+        return Verdict.MISMATCH, ""
+    if judgement.evidence <= judgement.against:
+        return Verdict.UNVERIFIABLE, "no reducer that is known here explains it"
+    makes = any(REDUCERS[name].makes for name in judgement.survivors)
+    if not makes and check.mask & _SELECTORS:
+        return Verdict.UNVERIFIABLE, "the reducer of the other steps does not explain it"
+    return Verdict.MISMATCH, ""
+
+
+def is_contradictory(tally: Tally) -> bool:
+    """Whether no one reducer explains all that a thread tells of a channel."""
+    common = ALL
+    for mask, _, _ in tally.masks:
+        common &= mask
+    return not common
+
+
+class Pool:
+    """What all threads of a run tell of the channels of one name.
+
+    Graphs may have channels of one name with different reducers, so threads are put together only
+    as long as one reducer explains all of them.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[str, list[Tally]] = {}
+
+    def add(self, channel: str, tally: Tally) -> None:
+        """Take in what a thread tells, unless it contradicts itself."""
+        if is_contradictory(tally):
+            return
+        group = self._fitting(channel, tally)
+        if group is None:
+            group = Tally()
+            self._groups.setdefault(channel, []).append(group)
+        group.masks += tally.masks
+
+    def beside(self, channel: str, tally: Tally) -> Tally | None:
+        """What other threads tell, that a thread is best judged with; None if nothing fits."""
+        if not is_contradictory(tally):
+            return self._fitting(channel, tally)
+        survivors = judge(tally).mask
+        fitting = [group for group in self._groups.get(channel, []) if judge(group).mask & survivors]
+        return max(fitting, key=lambda group: group.masks.total(), default=None)
+
+    def _fitting(self, channel: str, tally: Tally) -> Tally | None:
+        for group in self._groups.get(channel, []):
+            both = Tally(masks=group.masks + tally.masks)
+            if not is_contradictory(both):
+                return group
+        return None
+
+
+def _evidence(masks: Counter[tuple[int, int, bool]], bit: int) -> int:
+    return sum(
+        n
+        for (mask, applicable, wrote), n in masks.items()
+        if wrote and mask & bit and applicable & ~mask
+    )
+
+
+def _against(masks: Counter[tuple[int, int, bool]], bit: int) -> int:
+    return sum(n for (mask, _, wrote), n in masks.items() if wrote and not mask & bit)
+
+
+def _is_meant(reducer: Reducer, result: Held, stored: Held) -> bool:
+    """Whether a reducer that yields something else than what is stored counts as contradicted.
+
+    Any text can be made a message; that a list of texts is none tells nothing.
+    """
+    if reducer.name != "add_messages":
+        return True
+    return isinstance(stored, list) and any(as_message(item) is not None for item in stored)
+
+
+def iter_bits(mask: int) -> Iterator[int]:
+    """The places of the bits that are set."""
+    return (place for place in range(len(CANDIDATES)) if mask & 1 << place)

@@ -1,0 +1,145 @@
+"""What replaying a thread shows: its transitions, the reducers of its channels, its findings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ckpt_cli.core.elimination import (
+    Check,
+    Judgement,
+    Pool,
+    Tally,
+    Verdict,
+    is_contradictory,
+    judge,
+    verdict_of,
+)
+
+Place = tuple[str, str]
+"""(graph, channel): the nodes that lead to the graph, as `graph_of` gives them, and the channel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A checkpoint, and how each of its channels came from its parent."""
+
+    checkpoint_ns: str
+    parent: str | None
+    """None where it is the first one."""
+    child: str
+    step: int | None
+    source: str | None
+    checks: Sequence[Check]
+    """Of the channels to which something was written, or that changed."""
+
+
+@dataclass(slots=True)
+class Replayed:
+    """One thread, replayed and not yet judged."""
+
+    thread_id: str
+    transitions: list[Transition] = field(default_factory=list)
+    tallies: dict[Place, Tally] = field(default_factory=dict)
+
+    @property
+    def is_contradictory(self) -> bool:
+        """Whether a channel of it can only be judged by what other threads tell."""
+        return any(map(is_contradictory, self.tallies.values()))
+
+    def tell(self, pool: Pool) -> None:
+        """Add what it tells to what all threads tell."""
+        for (_, channel), tally in self.tallies.items():
+            pool.add(channel, tally)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A channel of a transition that does not follow from its writes, or cannot be verified."""
+
+    transition: Transition
+    channel: str
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelReport:
+    """What is known of one channel of one graph."""
+
+    judgement: Judgement
+    verdicts: Mapping[Verdict, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What replaying a thread found."""
+
+    thread_id: str
+    verdicts: Mapping[Verdict, int]
+    """Transitions by the worst verdict among their channels."""
+    channels: Mapping[Place, ChannelReport]
+    findings: tuple[Finding, ...]
+    assumed: int
+    """Channels of transitions that match only in an order of tasks that is not stored."""
+
+    @property
+    def transitions(self) -> int:
+        return sum(self.verdicts.values())
+
+
+def graph_of(checkpoint_ns: str) -> str:
+    """The nodes that lead to a namespace, without the ids of their tasks; `''` for the root."""
+    segments = checkpoint_ns.split("|") if checkpoint_ns else []
+    return "|".join(segment.rpartition(":")[0] or segment for segment in segments)
+
+
+def label(place: Place) -> str:
+    """A channel's name; that of a subgraph's after the node that calls it."""
+    graph, channel = place
+    return f"{graph}/{channel}" if graph else channel
+
+
+def judged(found: Replayed, pool: Pool, told: Mapping[str, str]) -> dict[Place, Judgement]:
+    """The reducers of a thread's channels. A told one is named by label, or by channel."""
+    return {
+        place: judge(
+            tally, pool.beside(place[1], tally), told.get(label(place), told.get(place[1]))
+        )
+        for place, tally in sorted(found.tallies.items())
+    }
+
+
+def verdicts(
+    transition: Transition, judgements: Mapping[Place, Judgement]
+) -> Iterator[tuple[Check, Verdict, str]]:
+    """Each channel that was checked in a transition, with its verdict and the reason for it."""
+    graph = graph_of(transition.checkpoint_ns)
+    for check in transition.checks:
+        yield check, *verdict_of(check, judgements[graph, check.channel])
+
+
+def report(found: Replayed, judgements: Mapping[Place, Judgement]) -> Report:
+    """The verdicts of a thread, counted, and its findings."""
+    totals: Counter[Verdict] = Counter()
+    counts: dict[Place, Counter[Verdict]] = {place: Counter() for place in found.tallies}
+    findings: list[Finding] = []
+    assumed = 0
+    for place, tally in found.tallies.items():
+        counts[place][Verdict.MATCH] += tally.kept
+    for transition in found.transitions:
+        worst = Verdict.MATCH
+        graph = graph_of(transition.checkpoint_ns)
+        for check, verdict, reason in verdicts(transition, judgements):
+            counts[graph, check.channel][verdict] += 1
+            if verdict is Verdict.MATCH:
+                assumed += bool(check.assumed & judgements[graph, check.channel].mask)
+                continue
+            findings.append(Finding(transition, check.channel, verdict, reason))
+            worst = verdict if worst is not Verdict.MISMATCH else worst
+        totals[worst] += 1
+    channels = {
+        place: ChannelReport(judgements[place], dict(counts[place])) for place in judgements
+    }
+    return Report(found.thread_id, dict(totals), channels, tuple(findings), assumed)
