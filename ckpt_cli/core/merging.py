@@ -17,7 +17,7 @@ from itertools import chain
 from operator import add, is_
 from typing import Final, TypeAlias, TypeGuard
 
-from ckpt_backends.codec.values import Tagged, Value
+from ckpt_backends.codec.values import UNDEFINED, Tagged, Value
 from ckpt_cli.core import merge_messages
 from ckpt_cli.core.equality import Numbers, is_set, same
 from ckpt_cli.core.merge_messages import Pending
@@ -81,7 +81,10 @@ class Reducer:
 def fits(expected: Held, stored: Held) -> bool:
     """Whether a stored value is what was expected, up to what a merge makes up."""
     if expected is ABSENT or stored is ABSENT:
-        return expected is stored
+        # JavaScript's `undefined` is written, and not stored with the state.
+        return expected is stored or (stored is ABSENT and expected == UNDEFINED)
+    if isinstance(stored, bytes | dict) and (data := _bytes(expected)) is not None:
+        return stored in (data, {str(n): byte for n, byte in enumerate(data)})
     if isinstance(expected, list) and any(isinstance(item, Pending) for item in expected):
         return (
             isinstance(stored, list)
@@ -89,6 +92,13 @@ def fits(expected: Held, stored: Held) -> bool:
             and all(map(_item_fits, expected, stored))
         )
     return same(expected, stored)
+
+
+def is_empty(value: Held) -> bool:
+    """Whether it is what a channel may begin with: nothing, zero, or something without items."""
+    if isinstance(value, Tagged):
+        return is_set(value) and value.payload == []
+    return value is ABSENT or not value
 
 
 def is_complete(value: Held) -> bool:
@@ -109,6 +119,16 @@ def same_objects(one: Held, other: Held) -> bool:
         and len(one) == len(other)
         and all(map(is_, one, other))
     )
+
+
+def _bytes(value: Value) -> bytes | None:
+    """The bytes of a write, which have a tag of their own; in a body they are msgpack's or JSON's.
+
+    LangGraph.js spells them in JSON as an object with a key for each byte.
+    """
+    if isinstance(value, Tagged) and value.type == "builtins.bytearray":
+        value = value.payload
+    return value if isinstance(value, bytes) else None
 
 
 def _item_fits(expected: Value, stored: Value) -> bool:

@@ -99,14 +99,14 @@ def how_made(
     step: Step,
     body: Body,
     *,
-    elder: bool,
+    again: bool,
     skipped: bool,
     takes_input: bool,
 ) -> Made:
     """How a child of that source was made of a checkpoint with such a step and body.
 
-    `elder`: the checkpoint has an older child made of the same writes. `skipped`: steps between
-    the two are not stored. `takes_input`: the child holds the input in a channel of its own.
+    `again`: the checkpoint has another child of the same source. `skipped`: steps between the two
+    are not stored. `takes_input`: the child holds the input in a channel of its own.
     """
     is_ordered = _has_order(body) and all(one.path for one in writes.tasks)
     match source:
@@ -128,22 +128,17 @@ def how_made(
             else:
                 ways = _ways((finished,), (writes.null, finished), ())
             lacking = "" if writes.updates else "what update_state wrote is not stored"
-            if elder and not lacking:
-                lacking = _SECOND
-            return Made(ways, is_ordered, lacking)
-    return Made(
-        _ways((writes.null, writes.tasks)), is_ordered, _loop_lacks(writes, step, elder, skipped)
-    )
+            return Made(ways, is_ordered, lacking or (_AGAIN if again else ""))
+    lacking = _AGAIN if again else _loop_lacks(writes, step, skipped=skipped)
+    return Made(_ways((writes.null, writes.tasks)), is_ordered, lacking)
 
 
-_SECOND = "a second run of the same checkpoint: the writes of the first are kept"
+_AGAIN = "its parent ran more than once, and the runs share the rows of their writes"
 
 
-def _loop_lacks(writes: Sorted, step: Step, elder: bool, skipped: bool) -> str:
+def _loop_lacks(writes: Sorted, step: Step, *, skipped: bool) -> str:
     if skipped:
         return 'the steps before it are not stored, as with durability="exit"'
-    if elder:
-        return _SECOND
     silent = [run.node or "?" for run in step.tasks if run.id is None]
     if silent and len(silent) == len(step.tasks) and not writes.tasks:
         return "nothing that its tasks wrote is stored"

@@ -12,9 +12,9 @@ from ckpt_backends.codec.values import Cut, Value
 from ckpt_cli.core.channels import delta_channels, is_state, state_values
 from ckpt_cli.core.elimination import Check, Tally, explain, is_unreadable
 from ckpt_cli.core.equality import same
-from ckpt_cli.core.merging import ABSENT, Held
+from ckpt_cli.core.merging import ABSENT, Held, is_empty
 from ckpt_cli.core.replay import Replayed, Transition, graph_of
-from ckpt_cli.core.state import Version, read_metadata
+from ckpt_cli.core.state import Version, read_metadata, source_from
 from ckpt_cli.core.transition import Made, Sorted, how_made, orders, sort_writes, written
 from ckpt_cli.core.triggers import START
 from ckpt_cli.core.write_view import Placed, place
@@ -44,8 +44,8 @@ class _Kept:
     """By channel and reducer, what the value should be, where it is not what is stored."""
     open: dict[str, list[Check]] = field(default_factory=dict)
     """The checks that did not explain what is stored here."""
-    used: set[str | None] = field(default_factory=set)
-    """Sources of the children that were seen."""
+    sources: Counter[str | None] = field(default_factory=Counter)
+    """Of its children, where there are several."""
     decoded: dict[int, Value] = field(default_factory=dict)
 
     def value(self, write: Placed) -> Value:
@@ -109,7 +109,15 @@ class _Namespace:
         here = _Kept(moment, state_values(moment.body), writes)
         if self._children[key]:
             self._kept[key] = here
+        if self._children[key] > 1:
+            here.sources = self._sources(self._reader.children(moment.key))
         return here
+
+    def _sources(self, ids: Collection[str]) -> Counter[str | None]:
+        found = self._reader.store.checkpoints(
+            self._reader.thread_id, checkpoint_ns=self._ns, checkpoint_ids=ids, metadata=True
+        )
+        return Counter(source_from(read_metadata(one)) for one in found)
 
     def _transition(self, moment: Moment, here: _Kept) -> Transition:
         parent_id = moment.checkpoint.parent_checkpoint_id
@@ -120,7 +128,6 @@ class _Namespace:
             checks = self._without_parent(moment, here)
         else:
             checks = self._with_parent(moment, here, parent)
-            parent.used.add(moment.source)
         for check in checks:
             self._tally(check.channel).add(check)
         return Transition(
@@ -138,7 +145,11 @@ class _Namespace:
             return list(self._compared(moment, here, copied))
         is_first = moment.checkpoint.parent_checkpoint_id is None
         reason = _FIRST.get(moment.source or "", _NO_PARENT) if is_first else _NO_PARENT
-        return [_unproven(name, moment, reason) for name in here.values]
+        unproven = here.values.keys()
+        if is_first and moment.source == "input":
+            # LangGraph.js stores what a channel begins with.
+            unproven = {name for name, value in here.values.items() if not is_empty(value)}
+        return [_unproven(name, moment, reason) for name in sorted(unproven)]
 
     def _with_parent(self, moment: Moment, here: _Kept, parent: _Kept) -> list[Check]:
         if moment.source == "fork" and moment.body.versions != parent.moment.body.versions:
@@ -152,7 +163,7 @@ class _Namespace:
             parent.writes,
             parent.moment.step,
             parent.moment.body,
-            elder=moment.source in parent.used,
+            again=parent.sources[moment.source] > 1,
             skipped=_is_skipped(moment, parent.moment),
             takes_input=START in moment.body.values,
         )
@@ -185,13 +196,17 @@ class _Namespace:
         ]
         wrote = max(sum(map(len, batches)) for batches, _ in ways)
         stored: Held = here.values.get(name, ABSENT)
+        is_delta = stored is ABSENT and self._is_delta(name, moment)
         base: Held = parent.values.get(name, ABSENT)
+        if base is ABSENT and stored is ABSENT and not wrote and not is_delta:
+            return None
+        if stored is ABSENT and name in moment.body.values:
+            stored = None  # which bodies of formats 1 and 2 keep, and their readers pass over
         carried = parent.carried.get(name, {})
         if base is ABSENT and carried:
             # Of a DeltaChannel between two snapshots, only what each reducer makes is known.
             base = _UNKNOWN
         found = explain(base, carried, list(_with_steps(ways, bumps=made.bumps)), stored)
-        is_delta = stored is ABSENT and self._is_delta(name, moment)
         lacking = made.lacking
         if is_unreadable(stored):
             lacking = "its value cannot be read"
