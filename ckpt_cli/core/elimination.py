@@ -72,6 +72,8 @@ class Check:
     """Reducers by which the steps after it follow from what it should have been."""
     lacking: str = ""
     """Why it proves nothing where no reducer explains it."""
+    lost: bool = False
+    """The layout keeps values apart, and has none for the version that the checkpoint names."""
 
 
 @dataclass(slots=True)
@@ -221,6 +223,8 @@ def verdict_of(check: Check, judgement: Judgement) -> tuple[Verdict, str]:
         return Verdict.MATCH, ""
     if check.lacking:
         return Verdict.UNVERIFIABLE, check.lacking
+    if check.lost and judgement.survivors:
+        return Verdict.MISMATCH, "no value is stored for its version"
     if not check.wrote:
         return Verdict.MISMATCH, "it changed, and nothing was written to it"
     if judgement.told or check.confirmed & judgement.mask:

@@ -198,12 +198,13 @@ class _Namespace:
         stored: Held = here.values.get(name, ABSENT)
         is_delta = stored is ABSENT and self._is_delta(name, moment)
         base: Held = parent.values.get(name, ABSENT)
-        if base is ABSENT and stored is ABSENT and not wrote and not is_delta:
+        carried = parent.carried.get(name, {})
+        is_lost = stored is ABSENT and not is_delta and _is_apart(name, moment)
+        if base is ABSENT and stored is ABSENT and not wrote and not is_delta and not (carried and is_lost):
             return None
         if stored is ABSENT and name in moment.body.values:
             stored = None  # which bodies of formats 1 and 2 keep, and their readers pass over
-        carried = parent.carried.get(name, {})
-        if base is ABSENT and carried:
+        if base is ABSENT and carried and self._is_delta(name, parent.moment):
             # Of a DeltaChannel between two snapshots, only what each reducer makes is known.
             base = _UNKNOWN
         found = explain(base, carried, list(_with_steps(ways, bumps=made.bumps)), stored)
@@ -212,10 +213,12 @@ class _Namespace:
             lacking = "its value cannot be read"
         elif is_unreadable(base) and not carried:
             lacking = "its value before it cannot be read"
+        elif base is ABSENT and _is_apart(name, parent.moment):
+            lacking = "its value before it is not stored"
         elif any(is_unreadable(value) for batches, _ in ways for b in batches for value in b):
             lacking = "what was written to it cannot be read"
         check = Check(name, moment.key.checkpoint_id, found.mask, found.applicable, wrote)
-        check.assumed, check.lacking = found.assumed, lacking
+        check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
         for earlier in parent.open.get(name, ()):
             earlier.confirmed |= found.by_rebuilt
         if is_delta or not lacking or is_unreadable(stored):
@@ -269,6 +272,11 @@ class _Namespace:
         self._siblings.pop(parent, None)
         if parent is not None:
             self._kept.pop(parent, None)
+
+
+def _is_apart(name: str, moment: Moment) -> bool:
+    """Whether a channel without a value should have one in a place of its own."""
+    return moment.checkpoint.blobs is not None and name in moment.body.versions
 
 
 _UNKNOWN = Cut(None, 0, "not stored")
