@@ -29,6 +29,7 @@ parents up), step:N, tip:N, or a time such as 2h or 2026-04-07T10:00.
 """
 
 LOOK = "Look"
+PROVE = "Prove"
 STORES = "Stores"
 
 COMMANDS = {
@@ -54,6 +55,9 @@ COMMANDS = {
     ),
     "tail": CommandRef(
         "ckpt_cli.commands.tail:tail", "Print a thread's checkpoints as they come.", LOOK
+    ),
+    "replay": CommandRef(
+        "ckpt_cli.commands.replay:replay", "Prove the state by what the tasks wrote.", PROVE
     ),
     "du": CommandRef("ckpt_cli.commands.du:du", "Say what takes how much room.", STORES),
     "stores": CommandRef(

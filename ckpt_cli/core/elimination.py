@@ -8,7 +8,7 @@ its verdict: that of a told reducer, or of the one that explains the most.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -29,8 +29,9 @@ def bits(names: Iterable[str]) -> int:
 _SHORT_LIVED = bits(["topic", "ephemeral", "untracked"])
 KEPT = ALL & ~_SHORT_LIVED
 """What explains that a channel to which nothing was written stayed as it was."""
-_SELECTORS = bits(["any_value", "first_value", "max", "min"])
-"""What picks one of the values that are there, as many reducers of applications do by chance."""
+_DOUBTFUL = ("any_value", "first_value", "max", "min")
+"""What picks one of the values that are there, as reducers of applications do by chance."""
+_SELECTORS = bits(_DOUBTFUL)
 
 
 class Verdict(StrEnum):
@@ -54,6 +55,10 @@ class Explained:
     """Those that explain it in an order, or of writes, that nothing stored tells."""
     rebuilt: Mapping[int, Held]
     """By candidate that does not explain it, what it would have made."""
+
+
+Masks = Counter[tuple[int, int, bool]]
+"""So many transitions by mask, applicable reducers, and whether something was written."""
 
 
 @dataclass(slots=True)
@@ -82,8 +87,7 @@ class Tally:
 
     checks: list[Check] = field(default_factory=list)
     """Those with writes, and those that nothing explains at once."""
-    masks: Counter[tuple[int, int, bool]] = field(default_factory=Counter)
-    """So many transitions by mask, applicable reducers, and whether something was written."""
+    masks: Masks = field(default_factory=Counter)
     kept: int = 0
     """So many transitions left the channel as it was, as they should."""
     counts: list[int] = field(default_factory=lambda: [0] * len(CANDIDATES))
@@ -127,10 +131,18 @@ class Judgement:
 
     @property
     def reducer(self) -> str | None:
-        """The reducer, if anything tells it from others."""
-        if self.told or (self.survivors and (self.evidence or len(self.survivors) == 1)):
+        """The reducer; None where it may as well be one of quite another kind."""
+        if self.told:
             return self.survivors[0]
-        return None
+        kinds = {REDUCERS[name].makes for name in self.survivors}
+        if len(kinds) != 1 or (self.against and self.is_doubtful):
+            return None
+        return self.survivors[0]
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it may explain by chance what another reducer did."""
+        return self.evidence <= self.against or self.survivors[0] in _DOUBTFUL
 
     @property
     def mask(self) -> int:
@@ -171,7 +183,7 @@ def explain(
                 results = reducer.results(start, batches)
                 if results and n == 0:
                     rebuilt[place] = results[0]
-                    if _is_meant(reducer, results[0], stored):
+                    if _is_meant(reducer, stored):
                         applicable |= bit
                 if any(map(is_it, results)):
                     applicable |= bit
@@ -189,9 +201,8 @@ def is_unreadable(value: Held) -> bool:
     return isinstance(value, Cut | Opaque)
 
 
-def judge(tally: Tally, pool: Tally | None = None, told: str | None = None) -> Judgement:
-    """The reducers that explain the most transitions of a thread, and of a pool beside it."""
-    masks = tally.masks if pool is None else tally.masks + pool.masks
+def judge(masks: Masks, told: str | None = None) -> Judgement:
+    """The reducers that explain the most transitions."""
     if told == CUSTOM:
         return Judgement((CUSTOM,), 0, told=True)
     if told is not None:
@@ -227,20 +238,21 @@ def verdict_of(check: Check, judgement: Judgement) -> tuple[Verdict, str]:
         return Verdict.MISMATCH, "no value is stored for its version"
     if not check.wrote:
         return Verdict.MISMATCH, "it changed, and nothing was written to it"
+    other = f"{judgement.reducer or 'a reducer'} makes something else of what was written"
     if judgement.told or check.confirmed & judgement.mask:
-        return Verdict.MISMATCH, ""
+        return Verdict.MISMATCH, other
     if judgement.evidence <= judgement.against:
         return Verdict.UNVERIFIABLE, "no reducer that is known here explains it"
     makes = any(REDUCERS[name].makes for name in judgement.survivors)
     if not makes and check.mask & _SELECTORS:
         return Verdict.UNVERIFIABLE, "the reducer of the other steps does not explain it"
-    return Verdict.MISMATCH, ""
+    return Verdict.MISMATCH, other
 
 
-def is_contradictory(tally: Tally) -> bool:
-    """Whether no one reducer explains all that a thread tells of a channel."""
+def is_contradictory(masks: Masks) -> bool:
+    """Whether no one reducer explains all transitions."""
     common = ALL
-    for mask, _, _ in tally.masks:
+    for mask, _, _ in masks:
         common &= mask
     return not common
 
@@ -253,35 +265,37 @@ class Pool:
     """
 
     def __init__(self) -> None:
-        self._groups: dict[str, list[Tally]] = {}
+        self._groups: dict[str, list[Masks]] = {}
 
-    def add(self, channel: str, tally: Tally) -> None:
+    def add(self, channel: str, masks: Masks) -> None:
         """Take in what a thread tells, unless it contradicts itself."""
-        if is_contradictory(tally):
+        if is_contradictory(masks):
             return
-        group = self._fitting(channel, tally)
+        group = self._fitting(channel, masks)
         if group is None:
-            group = Tally()
-            self._groups.setdefault(channel, []).append(group)
-        group.masks += tally.masks
+            self._groups.setdefault(channel, []).append(Counter(masks))
+        else:
+            group += masks
 
-    def beside(self, channel: str, tally: Tally) -> Tally | None:
-        """What other threads tell, that a thread is best judged with; None if nothing fits."""
-        if not is_contradictory(tally):
-            return self._fitting(channel, tally)
-        survivors = judge(tally).mask
-        fitting = [group for group in self._groups.get(channel, []) if judge(group).mask & survivors]
-        return max(fitting, key=lambda group: group.masks.total(), default=None)
+    def known(self, channel: str, masks: Masks) -> Masks:
+        """What a thread that was added is judged by.
 
-    def _fitting(self, channel: str, tally: Tally) -> Tally | None:
+        For one that contradicts itself, what it tells, and what other threads tell that fits best.
+        """
+        if not is_contradictory(masks):
+            return self._fitting(channel, masks) or masks
+        survivors = judge(masks).mask
+        groups = [one for one in self._groups.get(channel, []) if judge(one).mask & survivors]
+        return masks + max(groups, key=Counter.total, default=Counter())
+
+    def _fitting(self, channel: str, masks: Masks) -> Masks | None:
         for group in self._groups.get(channel, []):
-            both = Tally(masks=group.masks + tally.masks)
-            if not is_contradictory(both):
+            if not is_contradictory(group + masks):
                 return group
         return None
 
 
-def _evidence(masks: Counter[tuple[int, int, bool]], bit: int) -> int:
+def _evidence(masks: Masks, bit: int) -> int:
     return sum(
         n
         for (mask, applicable, wrote), n in masks.items()
@@ -289,11 +303,11 @@ def _evidence(masks: Counter[tuple[int, int, bool]], bit: int) -> int:
     )
 
 
-def _against(masks: Counter[tuple[int, int, bool]], bit: int) -> int:
+def _against(masks: Masks, bit: int) -> int:
     return sum(n for (mask, _, wrote), n in masks.items() if wrote and not mask & bit)
 
 
-def _is_meant(reducer: Reducer, result: Held, stored: Held) -> bool:
+def _is_meant(reducer: Reducer, stored: Held) -> bool:
     """Whether a reducer that yields something else than what is stored counts as contradicted.
 
     Any text can be made a message; that a list of texts is none tells nothing.
@@ -301,8 +315,3 @@ def _is_meant(reducer: Reducer, result: Held, stored: Held) -> bool:
     if reducer.name != "add_messages":
         return True
     return isinstance(stored, list) and any(as_message(item) is not None for item in stored)
-
-
-def iter_bits(mask: int) -> Iterator[int]:
-    """The places of the bits that are set."""
-    return (place for place in range(len(CANDIDATES)) if mask & 1 << place)

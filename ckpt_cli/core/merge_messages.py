@@ -46,9 +46,9 @@ def merge(left: Value, right: Value) -> list[Value] | None:
     new = _entries(right)
     if base is None or ids is None or new is None:
         return None
-    for place in range(len(new) - 1, -1, -1):
-        if _is_remove(new[place]) and _id(new[place]) == REMOVE_ALL:
-            return new[place + 1 :]
+    for n in range(len(new) - 1, -1, -1):
+        if _is_remove(new[n]) and _id(new[n]) == REMOVE_ALL:
+            return new[n + 1 :]
     merged = list(base)
     places = {one: place for place, one in enumerate(ids) if one is not None}
     removed: set[str] = set()
@@ -97,7 +97,7 @@ def fits(entry: Pending, stored: Value) -> bool:
 
 def _messages(left: Value) -> list[Value] | None:
     """The messages of a stored list, or None if something else is in it."""
-    items = left if isinstance(left, list) else [left]
+    items: list[Value] = left if isinstance(left, list) else [left]
     for item in items:
         if not _is_message(item):
             return None

@@ -37,7 +37,7 @@ ABSENT: Final = Absent.ABSENT
 Held: TypeAlias = "Value | Absent"
 """What a channel holds. A list may have `Pending` messages in it."""
 Batch: TypeAlias = "Sequence[Value]"
-"""The writes that a channel takes at once, in their order; empty where a step wrote nothing to it."""
+"""The writes that a channel takes at once, in order; none where a step wrote nothing to it."""
 
 
 class DoesNotApply(Exception):
@@ -243,7 +243,7 @@ def _topic(held: Held, batch: Batch) -> Held:
     return list(chain.from_iterable(v if isinstance(v, list) else [v] for v in batch))
 
 
-def _ephemeral(held: Held, batch: Batch) -> Held:
+def _ephemeral(_: Held, batch: Batch) -> Held:
     """`EphemeralValue`, and `AnyValue`: what the last step wrote, or nothing."""
     return batch[-1] if batch else ABSENT
 
@@ -260,7 +260,7 @@ def _barrier(held: Held, batch: Batch) -> Held:
     return _set_union(held, [arrived])
 
 
-def _untracked(held: Held, batch: Batch) -> Held:
+def _untracked(held: Held, _: Batch) -> Held:
     """`UntrackedValue`, and a channel that the graph does not have: nothing is ever stored."""
     if held is not ABSENT:
         raise DoesNotApply

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ckpt_cli.core.elimination import (
@@ -16,9 +16,10 @@ from ckpt_cli.core.elimination import (
     judge,
     verdict_of,
 )
+from ckpt_cli.core.sizes import namespace_kind
 
 Place = tuple[str, str]
-"""(graph, channel): the nodes that lead to the graph, as `graph_of` gives them, and the channel."""
+"""(graph, channel): the graph as `namespace_kind` of its namespaces, `''` for the root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,12 @@ class Replayed:
     @property
     def is_contradictory(self) -> bool:
         """Whether a channel of it can only be judged by what other threads tell."""
-        return any(map(is_contradictory, self.tallies.values()))
+        return any(is_contradictory(tally.masks) for tally in self.tallies.values())
 
     def tell(self, pool: Pool) -> None:
         """Add what it tells to what all threads tell."""
         for (_, channel), tally in self.tallies.items():
-            pool.add(channel, tally)
+            pool.add(channel, tally.masks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +90,6 @@ class Report:
         return sum(self.verdicts.values())
 
 
-def graph_of(checkpoint_ns: str) -> str:
-    """The nodes that lead to a namespace, without the ids of their tasks; `''` for the root."""
-    segments = checkpoint_ns.split("|") if checkpoint_ns else []
-    return "|".join(segment.rpartition(":")[0] or segment for segment in segments)
-
-
 def label(place: Place) -> str:
     """A channel's name; that of a subgraph's after the node that calls it."""
     graph, channel = place
@@ -104,9 +99,7 @@ def label(place: Place) -> str:
 def judged(found: Replayed, pool: Pool, told: Mapping[str, str]) -> dict[Place, Judgement]:
     """The reducers of a thread's channels. A told one is named by label, or by channel."""
     return {
-        place: judge(
-            tally, pool.beside(place[1], tally), told.get(label(place), told.get(place[1]))
-        )
+        place: judge(pool.known(place[1], tally.masks), told.get(label(place), told.get(place[1])))
         for place, tally in sorted(found.tallies.items())
     }
 
@@ -115,9 +108,29 @@ def verdicts(
     transition: Transition, judgements: Mapping[Place, Judgement]
 ) -> Iterator[tuple[Check, Verdict, str]]:
     """Each channel that was checked in a transition, with its verdict and the reason for it."""
-    graph = graph_of(transition.checkpoint_ns)
+    graph = namespace_kind(transition.checkpoint_ns)
     for check in transition.checks:
         yield check, *verdict_of(check, judgements[graph, check.channel])
+
+
+def judge_all(
+    threads: Iterable[Replayed], told: Mapping[str, str]
+) -> Iterator[tuple[Replayed, dict[Place, Judgement]]]:
+    """Each thread with the reducers of its channels.
+
+    In the order of the threads, but for those that contradict themselves: they come last, judged
+    by what all of them tell.
+    """
+    pool = Pool()
+    waiting: list[Replayed] = []
+    for found in threads:
+        found.tell(pool)
+        if found.is_contradictory:
+            waiting.append(found)
+        else:
+            yield found, judged(found, pool, told)
+    for found in waiting:
+        yield found, judged(found, pool, told)
 
 
 def report(found: Replayed, judgements: Mapping[Place, Judgement]) -> Report:
@@ -130,7 +143,7 @@ def report(found: Replayed, judgements: Mapping[Place, Judgement]) -> Report:
         counts[place][Verdict.MATCH] += tally.kept
     for transition in found.transitions:
         worst = Verdict.MATCH
-        graph = graph_of(transition.checkpoint_ns)
+        graph = namespace_kind(transition.checkpoint_ns)
         for check, verdict, reason in verdicts(transition, judgements):
             counts[graph, check.channel][verdict] += 1
             if verdict is Verdict.MATCH:

@@ -173,9 +173,7 @@ def orders(made: Made, channel: str) -> Iterator[Way]:
 
 def written(made: Made) -> set[str]:
     """The channels that a child's writes go to."""
-    return {
-        one.write.channel for way in made.ways for batch in way.batches for one in batch
-    }
+    return {one.write.channel for way in made.ways for batch in way.batches for one in batch}
 
 
 def _ways(*found: Batches) -> tuple[Way, ...]:

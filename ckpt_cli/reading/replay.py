@@ -13,7 +13,8 @@ from ckpt_cli.core.channels import delta_channels, is_state, state_values
 from ckpt_cli.core.elimination import Check, Tally, explain, is_unreadable
 from ckpt_cli.core.equality import same
 from ckpt_cli.core.merging import ABSENT, Held, is_empty
-from ckpt_cli.core.replay import Replayed, Transition, graph_of
+from ckpt_cli.core.replay import Replayed, Transition
+from ckpt_cli.core.sizes import namespace_kind
 from ckpt_cli.core.state import Version, read_metadata, source_from
 from ckpt_cli.core.transition import Made, Sorted, how_made, orders, sort_writes, written
 from ckpt_cli.core.triggers import START
@@ -78,20 +79,30 @@ class _Namespace:
         tallies: dict[tuple[str, str], Tally],
         ids: Collection[str] | None,
     ) -> None:
-        chosen = [one for one in reader.index(checkpoint_ns) if ids is None or one.key.checkpoint_id in ids]
+        chosen = [
+            one
+            for one in reader.index(checkpoint_ns)
+            if ids is None or one.key.checkpoint_id in ids
+        ]
         self._reader = reader
         self._ns = checkpoint_ns
-        self._graph = graph_of(checkpoint_ns)
+        self._graph = namespace_kind(checkpoint_ns)
         self._tallies = tallies
         self._order = [one.key.checkpoint_id for one in reversed(chosen)]
         self._children = Counter(one.parent_checkpoint_id for one in chosen)
         self._kept: dict[str, _Kept] = {}
-        self._siblings: dict[str | None, list[tuple[Mapping[str, Version], Mapping[str, Value]]]] = {}
+        self._siblings: dict[
+            str | None, list[tuple[Mapping[str, Version], Mapping[str, Value]]]
+        ] = {}
 
     def __iter__(self) -> Iterator[Transition]:
         for moment in self._moments():
-            here = self._keep(moment)
+            placed = place(moment.writes, moment.step)
+            writes = sort_writes(moment.key.checkpoint_id, placed, moment.step, moment.body)
+            here = _Kept(moment, state_values(moment.body), writes)
+            # Before it is kept itself: a subgraph of LangGraph 0.2 may be its own parent.
             yield self._transition(moment, here)
+            self._keep(here)
             self._let_go(moment, here)
 
     def _moments(self) -> Iterator[Moment]:
@@ -102,16 +113,12 @@ class _Namespace:
             largest = max(map(_size, found), default=0)
             yield from reversed(found)
 
-    def _keep(self, moment: Moment) -> _Kept:
-        key = moment.key.checkpoint_id
-        placed = place(moment.writes, moment.step)
-        writes = sort_writes(key, placed, moment.step, moment.body)
-        here = _Kept(moment, state_values(moment.body), writes)
-        if self._children[key]:
-            self._kept[key] = here
-        if self._children[key] > 1:
-            here.sources = self._sources(self._reader.children(moment.key))
-        return here
+    def _keep(self, here: _Kept) -> None:
+        key = here.moment.key
+        if self._children[key.checkpoint_id]:
+            self._kept[key.checkpoint_id] = here
+        if self._children[key.checkpoint_id] > 1:
+            here.sources = self._sources(self._reader.children(key))
 
     def _sources(self, ids: Collection[str]) -> Counter[str | None]:
         found = self._reader.store.checkpoints(
@@ -145,7 +152,7 @@ class _Namespace:
             return list(self._compared(moment, here, copied))
         is_first = moment.checkpoint.parent_checkpoint_id is None
         reason = _FIRST.get(moment.source or "", _NO_PARENT) if is_first else _NO_PARENT
-        unproven = here.values.keys()
+        unproven = set(here.values)
         if is_first and moment.source == "input":
             # LangGraph.js stores what a channel begins with.
             unproven = {name for name, value in here.values.items() if not is_empty(value)}
@@ -178,10 +185,9 @@ class _Namespace:
             base: Held = parent.values.get(name, ABSENT)
             stored: Held = here.values.get(name, ABSENT)
             carried = parent.carried.get(name, {})
-            if name not in changed and not carried and base is not ABSENT:
-                if stored is not ABSENT and same(base, stored) and not is_unreadable(base):
-                    self._tally(name).keep(bumps=made.bumps)
-                    continue
+            if name not in changed and not carried and _is_kept(base, stored):
+                self._tally(name).keep(bumps=made.bumps)
+                continue
             check = self._check(name, moment, here, parent, made)
             if check is not None:
                 yield check
@@ -200,10 +206,17 @@ class _Namespace:
         base: Held = parent.values.get(name, ABSENT)
         carried = parent.carried.get(name, {})
         is_lost = stored is ABSENT and not is_delta and _is_apart(name, moment)
-        if base is ABSENT and stored is ABSENT and not wrote and not is_delta and not (carried and is_lost):
+        if (
+            base is ABSENT
+            and stored is ABSENT
+            and not wrote
+            and not is_delta
+            and not (carried and is_lost)
+        ):
             return None
-        if stored is ABSENT and name in moment.body.values:
-            stored = None  # which bodies of formats 1 and 2 keep, and their readers pass over
+        if stored is ABSENT and _takes_none_for_nothing(moment):
+            last = [value for batch in ways[0][0] for value in batch][-1:]
+            stored = None if last == [None] else stored
         if base is ABSENT and carried and self._is_delta(name, parent.moment):
             # Of a DeltaChannel between two snapshots, only what each reducer makes is known.
             base = _UNKNOWN
@@ -274,12 +287,23 @@ class _Namespace:
             self._kept.pop(parent, None)
 
 
+def _is_kept(base: Held, stored: Held) -> bool:
+    if base is ABSENT or stored is ABSENT or is_unreadable(base):
+        return False
+    return same(base, stored)
+
+
 def _is_apart(name: str, moment: Moment) -> bool:
     """Whether a channel without a value should have one in a place of its own."""
     return moment.checkpoint.blobs is not None and name in moment.body.versions
 
 
 _UNKNOWN = Cut(None, 0, "not stored")
+
+
+def _takes_none_for_nothing(moment: Moment) -> bool:
+    """Whether a None that was written is no value: until LangGraph 0.3, `state_values` says."""
+    return moment.body.v <= 2 and not moment.body.is_javascript
 
 
 def _with_steps(

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage
 from langgraph.channels import (
-    AnyValue,
     BinaryOperatorAggregate,
     EphemeralValue,
     LastValue,
@@ -119,7 +118,7 @@ def test_an_overwrite_replaces_what_its_step_wrote(
         "b": {"__overwrite__": value},
         "c": {"type": "__overwrite__", "value": value},
     }
-    given_writes = [*writes, forms.get(form, Overwrite(value)), ["later"]]
+    given_writes: list[Any] = [*writes, forms.get(form, Overwrite(value)), ["later"]]
     channel = BinaryOperatorAggregate(list, operator.add)
     channel.update(given_writes)
     batch = [stored(one) for one in given_writes]
@@ -131,7 +130,7 @@ texts = st.text("xyz", max_size=4)
 message_likes = st.one_of(
     st.builds(lambda text, one: HumanMessage(text, id=one), texts, ids),
     st.builds(lambda text, one: AIMessage(text, id=one), texts, ids),
-    st.builds(lambda text, one: AIMessageChunk(text, id=one), texts, ids),
+    st.builds(lambda text, one: AIMessageChunk(content=text, id=one), texts, ids),
     st.builds(lambda text: ("user", text), texts),
     st.builds(lambda text: {"role": "assistant", "content": text}, texts),
     st.builds(lambda text, one: {"type": "human", "content": text, "id": one}, texts, ids),
@@ -143,7 +142,8 @@ removals = st.sampled_from(["1", "2", "3", "__remove_all__"]).map(lambda one: Re
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.lists(st.lists(message_likes | removals, max_size=3), max_size=2), max_size=4))
 def test_messages_merge_as_add_messages_does(turns: list[list[list[Any]]]) -> None:
-    channel = BinaryOperatorAggregate(list, add_messages)
+    merged: Any = add_messages
+    channel = BinaryOperatorAggregate(list, merged)
     reducer = REDUCERS["add_messages"]
     base: Held = ABSENT
     for writes in turns:
@@ -155,10 +155,11 @@ def test_messages_merge_as_add_messages_does(turns: list[list[list[Any]]]) -> No
         (result,) = reducer.results(base, [before])
         if not writes:
             continue
-        base = stored(channel.get())
-        assert fits(result, base), (result, base)
+        base = now = stored(channel.get())
+        assert fits(result, now), (result, now)
         if is_complete(result):
-            assert same(result, base)
+            assert result is not ABSENT
+            assert same(result, now)
 
 
 @given(any_values, any_values)
