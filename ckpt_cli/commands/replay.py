@@ -10,9 +10,9 @@ import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.elimination import Verdict
-from ckpt_cli.core.merging import CUSTOM, REDUCERS
 from ckpt_cli.core.replay import Report, judge_all, report
 from ckpt_cli.core.shortrefs import short_refs
+from ckpt_cli.core.told import told_reducers
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import At, OptionalThread
 from ckpt_cli.reading.replay import replay_thread
@@ -74,7 +74,7 @@ def replay(
       ckpt -s agent.db replay --all --verify --jobs 4 -o ndjson | jq 'select(.mismatch > 0)'
     """
     session: Session = ctx.obj
-    told = told_reducers(session, reducer or [])
+    told = told_reducers(session.reducers, reducer or [])
     if all_threads:
         if thread is not None or at is not None or ns is not None:
             raise UsageError("a thread and --all exclude each other", hint="give one of them")
@@ -100,21 +100,6 @@ def replay(
         columns=REPORT_COLUMNS,
     )
     _conclude(session, [about])
-
-
-def told_reducers(session: Session, options: list[str]) -> dict[str, str]:
-    """Channel to reducer, from the profile and from `--reducer`. Raises `UsageError`."""
-    told = dict(session.reducers)
-    for option in options:
-        channel, equals, name = option.rpartition("=")
-        if not equals or not channel:
-            raise UsageError(f"'{option}' names no reducer", hint="write it as CHANNEL=NAME")
-        told[channel] = name
-    for channel, name in told.items():
-        if name not in {*REDUCERS, CUSTOM}:
-            known = ", ".join([*REDUCERS, CUSTOM])
-            raise UsageError(f"no reducer '{name}' for channel '{channel}'", hint=f"known: {known}")
-    return told
 
 
 def _all(

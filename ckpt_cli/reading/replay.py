@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import islice
 
 from ckpt_backends.codec.values import Cut, Value
+from ckpt_backends.errors import NotFound
 from ckpt_cli.core.channels import delta_channels, is_state, state_values
 from ckpt_cli.core.elimination import Check, Tally, explain, is_unreadable
 from ckpt_cli.core.equality import same
@@ -16,7 +17,7 @@ from ckpt_cli.core.merging import ABSENT, Held, is_empty
 from ckpt_cli.core.replay import Replayed, Transition
 from ckpt_cli.core.sizes import namespace_kind
 from ckpt_cli.core.state import Version, read_metadata, source_from
-from ckpt_cli.core.transition import Made, Sorted, how_made, orders, sort_writes, written
+from ckpt_cli.core.transition import Made, Sorted, Way, how_made, orders, sort_writes, written
 from ckpt_cli.core.triggers import START
 from ckpt_cli.core.write_view import Placed, place
 from ckpt_cli.reading.thread import Moment, ThreadReader
@@ -56,6 +57,42 @@ class _Kept:
         return self.decoded[id(write)]
 
 
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One channel of the transition that is looked at."""
+
+    base: Held
+    """What it was; of a DeltaChannel, what its reducer made of the steps before."""
+    ways: tuple[Way, ...]
+    """How its writes may have been applied, the likeliest first."""
+    stored: Held
+    check: Check
+
+
+@dataclass(slots=True)
+class Look:
+    """All that is known of one transition."""
+
+    child: Moment
+    parent: Moment | None = None
+    """None where it is not stored."""
+    writes: Sorted | None = None
+    """All that is stored on the parent, but for what says what happened to a task."""
+    values: dict[int, Value] = field(default_factory=dict)
+    """What was written, by the id of its `Placed`."""
+    channels: dict[str, Looked] = field(default_factory=dict)
+
+
+def look_at(reader: ThreadReader, checkpoint_ns: str, child: str) -> tuple[Replayed, Look]:
+    """A namespace replayed, and one of its transitions as a whole."""
+    found = Replayed(reader.thread_id)
+    namespace = _Namespace(reader, checkpoint_ns, found.tallies, None, child)
+    found.transitions.extend(namespace)
+    if namespace.looked is None:
+        raise NotFound(f"no checkpoint '{child}' in thread '{reader.thread_id}'")
+    return found, namespace.looked
+
+
 def replay_thread(
     reader: ThreadReader, checkpoint_ns: str | None = None, upto: str | None = None
 ) -> Replayed:
@@ -78,6 +115,7 @@ class _Namespace:
         checkpoint_ns: str,
         tallies: dict[tuple[str, str], Tally],
         ids: Collection[str] | None,
+        look: str | None = None,
     ) -> None:
         chosen = [
             one
@@ -88,6 +126,9 @@ class _Namespace:
         self._ns = checkpoint_ns
         self._graph = namespace_kind(checkpoint_ns)
         self._tallies = tallies
+        self._look = look
+        self.looked: Look | None = None
+        """The transition that was asked for, once it has come."""
         self._order = [one.key.checkpoint_id for one in reversed(chosen)]
         self._children = Counter(one.parent_checkpoint_id for one in chosen)
         self._kept: dict[str, _Kept] = {}
@@ -129,6 +170,11 @@ class _Namespace:
     def _transition(self, moment: Moment, here: _Kept) -> Transition:
         parent_id = moment.checkpoint.parent_checkpoint_id
         parent = self._kept.get(parent_id) if parent_id is not None else None
+        if moment.key.checkpoint_id == self._look:
+            self.looked = Look(moment)
+            if parent is not None:
+                self.looked.parent, self.looked.writes = parent.moment, parent.writes
+                self.looked.values = parent.decoded
         if moment.body.problem is not None:
             checks = [_unproven("", moment, _NO_BODY)]
         elif parent is None:
@@ -196,9 +242,10 @@ class _Namespace:
         self, name: str, moment: Moment, here: _Kept, parent: _Kept, made: Made
     ) -> Check | None:
         """One channel; None where nothing is stored that could be compared."""
+        possible = tuple(orders(made, name))
         ways = [
             ([[parent.value(one) for one in batch] for batch in way.batches], way.assumed)
-            for way in orders(made, name)
+            for way in possible
         ]
         wrote = max(sum(map(len, batches)) for batches, _ in ways)
         stored: Held = here.values.get(name, ABSENT)
@@ -232,6 +279,13 @@ class _Namespace:
             lacking = "what was written to it cannot be read"
         check = Check(name, moment.key.checkpoint_id, found.mask, found.applicable, wrote)
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
+        look = self.looked
+        if look is not None and look.child is moment and (wrote or not _is_kept(base, stored)):
+            known = base
+            if base is _UNKNOWN:
+                leaders = self._tally(name).leaders
+                known = next((one for n, one in carried.items() if leaders & 1 << n), ABSENT)
+            look.channels[name] = Looked(known, possible, stored, check)
         for earlier in parent.open.get(name, ()):
             earlier.confirmed |= found.by_rebuilt
         if is_delta or not lacking or is_unreadable(stored):

@@ -104,9 +104,7 @@ class Rows:
             [tag, data, one],
         )
 
-    def write(
-        self, step: int, channel: str, change: Callable[[Any], Any], path: str = "%"
-    ) -> None:
+    def write(self, step: int, channel: str, change: Callable[[Any], Any], path: str = "%") -> None:
         """Change what was written to a channel by a task of the checkpoint of that step."""
         where = "checkpoint_id = ? AND channel = ? AND task_path LIKE ?"
         key = [self.ids()[step], channel, path]

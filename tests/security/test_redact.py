@@ -62,6 +62,17 @@ LINES: dict[str, list[list[str]]] = {
         [f"{THREAD}@{FIRST}", HEAD],
         [f"{THREAD}@{FIRST}", OLD],
         [THREAD, "--channel", "notes"],
+        [THREAD, "--writes"],
+        [f"{THREAD}@{FIRST}", "--writes"],
+        [f"{THREAD}@{OLD}", "--writes"],
+        [THREAD, "--writes", "--reducer", "notes=append"],
+    ],
+    "replay": [
+        [THREAD],
+        [THREAD, "--verify"],
+        [f"{THREAD}@{HEAD}", "--verify"],
+        ["--all", "--verify"],
+        [THREAD, "--verify", "--reducer", "notes=dict_merge"],
     ],
     "interrupts": [[], [THREAD]],
     "messages": [
