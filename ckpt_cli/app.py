@@ -59,6 +59,7 @@ COMMANDS = {
     "replay": CommandRef(
         "ckpt_cli.commands.replay:replay", "Prove the state by what the tasks wrote.", PROVE
     ),
+    "stats": CommandRef("ckpt_cli.commands.stats:stats", "Say which nodes write how much.", PROVE),
     "du": CommandRef("ckpt_cli.commands.du:du", "Say what takes how much room.", STORES),
     "stores": CommandRef(
         "ckpt_cli.commands.stores:stores", "Say which stores are here and what they are.", STORES

@@ -74,6 +74,7 @@ LINES: dict[str, list[list[str]]] = {
         ["--all", "--verify"],
         [THREAD, "--verify", "--reducer", "notes=dict_merge"],
     ],
+    "stats": [[], [THREAD], ["--since", "5y", "--jobs", "2"]],
     "interrupts": [[], [THREAD]],
     "messages": [
         *([target, *more] for target in TARGETS for more in ([], ["--full"], ["--stat"])),
