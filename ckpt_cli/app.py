@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 HELP = """Know, prove and undo what LangGraph agents remember.
 
-Reads a checkpoint store without the agent's code, and runs nothing that a store holds.
+Reads a checkpoint store without the agent's code, and runs nothing that a store holds. What
+changes a thread adds to it, shows its plan first, and can be undone.
 
 \b
   ckpt demo sample.db                     write a sample store to try
@@ -23,6 +24,7 @@ Reads a checkpoint store without the agent's code, and runs nothing that a store
   ckpt -s sample.db show trip-to-kyoto --tree
   ckpt -s sample.db show trip-to-kyoto@head~2 --channel messages
   ckpt -s sample.db diff trip-to-kyoto
+  ckpt -s sample.db rollback trip-to-kyoto --steps 3 --dry-run
 
 A checkpoint is THREAD@REF, where REF is an id or its end, head, ~N (N
 parents up), step:N, tip:N, or a time such as 2h or 2026-04-07T10:00.
@@ -30,6 +32,7 @@ parents up), step:N, tip:N, or a time such as 2h or 2026-04-07T10:00.
 
 LOOK = "Look"
 PROVE = "Prove"
+CHANGE = "Change"
 STORES = "Stores"
 
 COMMANDS = {
@@ -60,6 +63,17 @@ COMMANDS = {
         "ckpt_cli.commands.replay:replay", "Prove the state by what the tasks wrote.", PROVE
     ),
     "stats": CommandRef("ckpt_cli.commands.stats:stats", "Say which nodes write how much.", PROVE),
+    "rollback": CommandRef(
+        "ckpt_cli.commands.rollback:rollback",
+        "Go back to an earlier checkpoint, by adding a copy of it.",
+        CHANGE,
+    ),
+    "fork": CommandRef(
+        "ckpt_cli.commands.fork:fork", "Go on from a checkpoint in a new branch or thread.", CHANGE
+    ),
+    "undo": CommandRef(
+        "ckpt_cli.commands.undo:undo", "Take back the last rollback or fork of a thread.", CHANGE
+    ),
     "du": CommandRef("ckpt_cli.commands.du:du", "Say what takes how much room.", STORES),
     "stores": CommandRef(
         "ckpt_cli.commands.stores:stores", "Say which stores are here and what they are.", STORES

@@ -50,6 +50,17 @@ def progress(items: Iterable[_Item], *, total: int | None, label: str) -> Iterat
     yield from track(items, description=label, total=total, console=console, transient=True)
 
 
+def ask(question: str) -> bool | None:
+    """Ask a person for yes or no on the terminal; None where there is no terminal to ask on."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    with suppress(OSError):
+        sys.stdout.flush()
+    sys.stderr.write(f"{safe_text(question)} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
 def traceback() -> None:
     """Print the traceback of the error in hand."""
     from traceback import format_exc

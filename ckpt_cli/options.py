@@ -94,3 +94,11 @@ AsOf = Annotated[
 ExitCode = Annotated[
     bool, typer.Option("--exit-code", help="Exit 1 if anything was found, 0 if not.")
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and write nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Reason = Annotated[
+    str | None, typer.Option("--reason", metavar="TEXT", help="Kept in the new metadata.")
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Even if the newest checkpoint lies in the future.")
+]

@@ -80,6 +80,11 @@ class Output:
         """Whether the answer is read by a program as JSON."""
         return self._chosen in {"json", "ndjson"}
 
+    @property
+    def text(self) -> bool:
+        """Whether a document is shown as text."""
+        return self._chosen in {"auto", "table"}
+
     def records(
         self,
         rows: Iterable[Record],

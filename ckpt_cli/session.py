@@ -120,6 +120,13 @@ class Session:
         key_file, redact = self.settings.get("aes_key_file"), bool(self.settings.get("redact"))
         return Opening(self.store_url, key_file, redact)
 
+    @cached_property
+    def rows(self) -> Store:
+        """The same store by itself, whose bytes nothing has changed on their way: for copies."""
+        from ckpt_backends.registry import open_store
+
+        return open_store(self.store_url)
+
     def _opened(self) -> Store:
         """The store of this run; an error also says who named it, if it was not the user."""
         try:
@@ -153,9 +160,11 @@ class Session:
         diagnostics.warn(text)
 
     def close(self) -> None:
-        """Close the store if it was opened."""
+        """Close what was opened of the store."""
         if self._store is not None:
             self._store.close()
+        if "rows" in self.__dict__:
+            self.rows.close()
 
 
 def _local_zone() -> tzinfo:

@@ -29,6 +29,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "--sort": SORTS,
     "--status": tuple(Status),
     "--by": BYS,
+    "--to-last": tuple(one for one in Status if one is not Status.EMPTY),
 }
 """What may follow an option."""
 DYNAMIC: Mapping[str, str] = {

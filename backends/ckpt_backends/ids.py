@@ -31,6 +31,23 @@ def time_of(checkpoint_id: str) -> datetime | None:
     return _EPOCH + timedelta(microseconds=(ticks - _GREGORIAN) // 10)
 
 
+def ticks_at(moment: datetime) -> int:
+    """A moment in 100 ns ticks since 1582-10-15."""
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 10 + _GREGORIAN
+
+
+def make_id(ticks: int, step: int, node: int) -> str:
+    """The UUIDv6 of a checkpoint, as savers make it: with the step in its clock sequence.
+
+    `node` is a random number of 48 bits.
+    """
+    sequence = 0x8000 | step & 0x3FFF
+    return (
+        f"{ticks >> 28:08x}-{ticks >> 12 & 0xFFFF:04x}-6{ticks & 0xFFF:03x}"
+        f"-{sequence:04x}-{node & (1 << 48) - 1:012x}"
+    )
+
+
 def step_of(checkpoint_id: str) -> int | None:
     """The step in the id's clock sequence (14 bit, signed), or None if it is not a UUIDv6.
 

@@ -162,6 +162,8 @@ class Capability(Flag):
     """Stores each write's task path, hence its node."""
     INLINE_VALUES = auto()
     """Stores all values of a checkpoint in its body, again at each checkpoint."""
+    ADDING = auto()
+    """Takes checkpoints that `ckpt` adds. Missing where an unknown saver made the tables."""
     ENFORCED_READ_ONLY = auto()
     """The engine itself refuses writes through a store opened for reading."""
 

@@ -1,7 +1,8 @@
 """What every store promises. Each sentence here has a case in `tests/conformance`.
 
 A `Store` only reads: it has no method that changes anything, and it asks its engine to refuse
-writes too. Streams are iterators from the engine to the screen; nothing collects a whole store.
+writes too. A `WritableStore` is what the few commands that change a thread open besides it.
+Streams are iterators from the engine to the screen; nothing collects a whole store.
 No method decodes a value, follows a class name or imports anything that a store names.
 Driver exceptions never leave an adapter; they are raised as `ckpt_backends.errors`.
 """
@@ -12,6 +13,7 @@ from collections.abc import Collection, Iterator
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
+from ckpt_backends.change import Change
 from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
@@ -122,6 +124,31 @@ class Store(Protocol):
     ) -> None: ...
 
 
+class WritableStore(Protocol):
+    """A checkpoint store, opened for changing one thread at a time."""
+
+    def apply(self, change: Change) -> None:
+        """Carry out a change in one transaction: whole, or not at all.
+
+        Raises `StoreChanged` where the thread is not as the change was made for, and
+        `StoreUnavailable` where a lock is not had within some seconds; nothing is written then.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give the connection back; closing twice is allowed."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
 class Backend(Protocol):
     """The adapter for one family of layouts."""
 
@@ -133,5 +160,14 @@ class Backend(Protocol):
         """Open for reading; never creates anything.
 
         Raises `StoreUnavailable` or `UnknownLayout`.
+        """
+        ...
+
+    @classmethod
+    def open_writable(cls, url: StoreUrl) -> WritableStore:
+        """Open for changing; never creates a store or alters its tables.
+
+        Raises `StoreUnavailable`, `UnknownLayout` for tables of an unknown, newer saver, or
+        `Unsupported` where the layout cannot hold what a change adds.
         """
         ...

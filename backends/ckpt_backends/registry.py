@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import cast
 
-from ckpt_backends.errors import UsageError
-from ckpt_backends.protocol import Backend, Store
+from ckpt_backends.errors import Unsupported, UsageError
+from ckpt_backends.protocol import Backend, Store, WritableStore
 from ckpt_backends.url import StoreUrl, parse_url
 
 BUNDLED = {
@@ -43,3 +43,11 @@ def open_store(url: str | StoreUrl) -> Store:
     """
     parsed = parse_url(url) if isinstance(url, str) else url
     return load_backend(parsed.scheme).open(parsed)
+
+
+def open_writable(url: StoreUrl) -> WritableStore:
+    """Open a store for changing it. Raises what `open_store` raises, and `Unsupported`."""
+    backend = load_backend(url.scheme)
+    if not hasattr(backend, "open_writable"):
+        raise Unsupported(f"stores of '{url.scheme}://' are only read")
+    return backend.open_writable(url)

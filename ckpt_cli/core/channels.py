@@ -44,11 +44,14 @@ def state_values(body: Body) -> dict[str, Value]:
     }
 
 
+def is_delta(value: Value) -> bool:
+    """Whether a stored value is a DeltaChannel's snapshot."""
+    return isinstance(value, Tagged) and value.type == DELTA_SNAPSHOT
+
+
 def unwrap(value: Value) -> Value:
     """A delta snapshot's value; any other value as it is."""
-    if isinstance(value, Tagged) and value.type == DELTA_SNAPSHOT:
-        return value.payload
-    return value
+    return value.payload if isinstance(value, Tagged) and is_delta(value) else value
 
 
 def delta_channels(metadata: Mapping[str, Value]) -> set[str]:

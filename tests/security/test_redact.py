@@ -74,6 +74,13 @@ LINES: dict[str, list[list[str]]] = {
         ["--all", "--verify"],
         [THREAD, "--verify", "--reducer", "notes=dict_merge"],
     ],
+    "rollback": [[THREAD, FIRST, "--dry-run"], [THREAD, OLD, "--dry-run"]],
+    "fork": [
+        [f"{THREAD}@{FIRST}", "--dry-run"],
+        [THREAD, "--to", "other", "--dry-run"],
+        [f"{THREAD}@{FIRST}", "--set", 'notes="x"', "--dry-run"],
+    ],
+    "undo": [[THREAD, "--dry-run"]],
     "stats": [[], [THREAD], ["--since", "5y", "--jobs", "2"]],
     "interrupts": [[], [THREAD]],
     "messages": [
@@ -199,7 +206,7 @@ CASES = [[name, *words] for name, lines in LINES.items() for words in lines]
 def test_no_command_shows_a_value(store: Path, words: list[str]) -> None:
     for form in ("table", "json", "ndjson", "tsv"):
         answer = ckpt("-s", store, "--redact", "-o", form, *words)
-        assert answer.code in {0, 1, 2, 3, 4, 7}, answer.err
+        assert answer.code in {0, 1, 2, 3, 4, 5, 7}, answer.err
         for text in (answer.out, answer.err):
             assert CANARY not in text, form
             assert CANARY.encode().hex(" ") not in text, form

@@ -1,4 +1,5 @@
-"""A connection that can only read: one transaction, of one moment, with nothing outside it.
+"""A connection with one transaction and nothing outside it: read-only and of one moment, unless
+it was opened for a change.
 
 So it is safe behind pgbouncer in transaction mode: no statement is prepared on the server, and
 what is set is set inside the transaction. The server's own `statement_timeout` holds.
@@ -32,7 +33,7 @@ Values = Mapping[str, object]
 
 
 class Connection:
-    """One read-only transaction. Its errors are `StoreUnavailable`."""
+    """One transaction at a time. Its errors are `StoreUnavailable`."""
 
     def __init__(self, driver: psycopg.Connection, url: StoreUrl) -> None:
         self._driver = driver
@@ -90,6 +91,21 @@ class Connection:
             self._driver.rollback()
             self._abandoned.clear()
 
+    def change(self, sql: str, values: Values | None = None) -> int:
+        """Run a statement that changes rows. Gives how many; its errors are the driver's own."""
+        with self._driver.cursor(binary=True) as cursor:
+            cursor.execute(sql, values)
+            return cursor.rowcount
+
+    def restart_quietly(self) -> None:
+        """End the transaction after an error, whatever became of the connection."""
+        with suppress(psycopg.Error):
+            self._driver.rollback()
+
+    def commit(self) -> None:
+        """End the transaction and keep what it did; its errors are the driver's own."""
+        self._driver.commit()
+
     def close(self) -> None:
         """End the transaction and the connection."""
         with suppress(psycopg.Error):
@@ -108,9 +124,10 @@ def _length_of(value: object) -> int:
     return len(value) if isinstance(value, bytes | str) else 0
 
 
-def connect(url: StoreUrl) -> Connection:
+def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
     """Connect as the URL, the `PG*` environment variables and `~/.pgpass` say.
 
+    A transaction that writes sees what others commit meanwhile; one that reads is of one moment.
     Raises `StoreUnavailable` or `UsageError`.
     """
     settings = _settings(url)
@@ -119,8 +136,9 @@ def connect(url: StoreUrl) -> Connection:
         driver = psycopg.connect(**settings, client_encoding="utf8", prepare_threshold=None)
     except (psycopg.Error, UnicodeError) as error:
         raise _refused(url, error) from None
-    driver.isolation_level = IsolationLevel.REPEATABLE_READ
-    driver.read_only = True
+    committed, repeatable = IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ
+    driver.isolation_level = committed if writable else repeatable
+    driver.read_only = not writable
     return Connection(driver, url)
 
 
@@ -154,10 +172,11 @@ def explained(url: StoreUrl) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise _unavailable(url, error) from None
+        raise unavailable(url, error) from None
 
 
-def _unavailable(url: StoreUrl, error: psycopg.Error) -> StoreUnavailable:
+def unavailable(url: StoreUrl, error: psycopg.Error) -> StoreUnavailable:
+    """The error that a person sees, without secrets and without row data."""
     reason, hint = _first_line(error, url), None
     match error:
         case errors.QueryCanceled():

@@ -27,12 +27,11 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.postgres import sql
+from ckpt_backends.postgres.catalog import begin, find_layout
 from ckpt_backends.postgres.connect import Connection
-from ckpt_backends.postgres.layout import NAMES, PostgresLayout, Table, detect
+from ckpt_backends.postgres.layout import PostgresLayout
 from ckpt_backends.url import StoreUrl
 
-_LOCK_TIMEOUT = "5s"
-"""How long to wait for a table that is locked, where the server sets no limit."""
 _FEW = 500
 """So many rows are fetched at once; more come through a cursor."""
 _LONG = 30
@@ -50,7 +49,8 @@ class PostgresStore:
         self._open: Connection | None = connection
         self._begun = False
         try:
-            self._layout = self._detect()
+            self._begun = True
+            self._layout = find_layout(connection, url)
         except BaseException:
             self.close()
             raise
@@ -61,25 +61,6 @@ class PostgresStore:
         names = {"checkpoints": rows, "blobs": layout.blobs.sql, "writes": layout.writes.sql}
         # In a query with bound values a percent sign stands for one.
         self._names = {name: text.replace("%", "%%") for name, text in names.items()}
-
-    def _detect(self) -> PostgresLayout:
-        schemas = self._begin()
-        if "schema" in self._url.params:
-            schemas = [self._url.params["schema"]]
-        columns: dict[tuple[str, str], dict[str, str]] = {}
-        for schema, table, column, kind in self._rows(sql.COLUMNS, names=list(NAMES)):
-            columns.setdefault((schema, table), {})[column] = kind
-        if not any(schema in schemas for schema, _ in columns):
-            for schema, table in self._rows(sql.TABLES, schemas=schemas):
-                columns.setdefault((schema, table), {})
-        tables = [Table(schema, name, found) for (schema, name), found in columns.items()]
-        return detect(tables, schemas, self._url.params.get("layout"), str(self._url))
-
-    def _begin(self) -> list[str]:
-        """What comes first in a transaction. Gives the schemas to look in."""
-        self._begun = True
-        ((schemas, *_),) = self._rows(sql.START, lock_timeout=_LOCK_TIMEOUT)
-        return list(schemas)
 
     def describe(self) -> StoreInfo:
         layout = self._layout
@@ -92,6 +73,7 @@ class PostgresStore:
             notes.append(f"columns of an unknown saver: {', '.join(layout.unknown)}")
         can = Capability.ENFORCED_READ_ONLY
         can |= Capability(0) if layout.shallow else Capability.HISTORY
+        can |= Capability(0) if layout.shallow or layout.unknown else Capability.ADDING
         can |= Capability.TASK_PATH if layout.task_path else Capability(0)
         return StoreInfo(
             layout=layout.name,
@@ -299,7 +281,8 @@ class PostgresStore:
         if self._open is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         if not self._begun:
-            self._begin()
+            self._begun = True
+            begin(self._open)
         return self._open
 
     def _rows(self, query: str, **values: object) -> list[tuple[Any, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ckpt_backends.protocol import Store
+from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
 
 
@@ -20,3 +20,11 @@ class SqliteBackend:
         from ckpt_backends.sqlite.read import SqliteStore
 
         return SqliteStore(open_read_only(url), url)
+
+    @classmethod
+    def open_writable(cls, url: StoreUrl) -> WritableStore:
+        """Open a file for changing. Raises `StoreUnavailable` or `UnknownLayout`."""
+        from ckpt_backends.sqlite.open import open_for_writing
+        from ckpt_backends.sqlite.write import WritableSqliteStore
+
+        return WritableSqliteStore(open_for_writing(url), url)

@@ -7,10 +7,12 @@ older files. No saver sets `user_version` or `application_id`.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from ckpt_backends.errors import UnknownLayout
+from ckpt_backends.sqlite.binding import text
 
 CHECKPOINTS = frozenset(
     {"thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "type"}
@@ -56,3 +58,14 @@ def detect(tables: Mapping[str, Set[str]], where: str) -> SqliteLayout:
     unknown = [f"checkpoints.{name}" for name in sorted(columns - CHECKPOINTS)]
     unknown += [f"writes.{name}" for name in sorted(tables["writes"] - WRITES - _LATER)]
     return SqliteLayout(task_path="task_path" in tables["writes"], unknown=tuple(unknown))
+
+
+def tables_of(connection: sqlite3.Connection) -> dict[str, set[str]]:
+    """The tables of a file with their columns. Raises `sqlite3.Error`."""
+    tables: dict[str, set[str]] = {}
+    for table, column in connection.execute(
+        "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
+        " WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+    ):
+        tables.setdefault(text(table), set()).add(text(column))
+    return tables

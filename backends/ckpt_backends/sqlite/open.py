@@ -43,17 +43,7 @@ def open_read_only(url: StoreUrl) -> Opened:
 
     Raises `StoreUnavailable` for a file that is missing, unreadable or no database.
     """
-    unknown = sorted(set(url.params) - _PARAMS)
-    if unknown:
-        raise UsageError(
-            f"unknown parameter '{unknown[0]}' of a SQLite store",
-            hint=f"known: {', '.join(sorted(_PARAMS))}",
-        )
-    layout = url.params.get("layout", "sqlite")
-    if layout != "sqlite":
-        raise UsageError(f"no layout '{layout}' in SQLite files", hint="known: sqlite")
-    path = Path(url.path)
-    _check_file(path)
+    path = _path(url)
     if url.params.get("copy") in {"1", "true"}:
         return _open_copy(path)
     try:
@@ -72,6 +62,53 @@ def open_read_only(url: StoreUrl) -> Opened:
         raise _unavailable(path, error) from error
     notes = ("read without locks: its folder cannot be written",)
     return Opened(connection, notes, _nothing, frozen=True)
+
+
+def open_for_writing(url: StoreUrl) -> sqlite3.Connection:
+    """Open the file that the URL names for changing it; the journal mode stays as it is.
+
+    Raises `StoreUnavailable` for a file that is missing, unreadable or no database.
+    """
+    path = _path(url)
+    try:
+        connection = sqlite3.connect(
+            _uri(path, "mode=rw"), uri=True, timeout=_BUSY_SECONDS, isolation_level=None
+        )
+    except sqlite3.Error as error:
+        raise _unavailable(path, error) from error
+    try:
+        _distrust(connection)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        connection.close()
+        raise _unavailable(path, error) from error
+    return connection
+
+
+def _path(url: StoreUrl) -> Path:
+    """The file that the URL names. Raises `UsageError` and `StoreUnavailable`."""
+    unknown = sorted(set(url.params) - _PARAMS)
+    if unknown:
+        raise UsageError(
+            f"unknown parameter '{unknown[0]}' of a SQLite store",
+            hint=f"known: {', '.join(sorted(_PARAMS))}",
+        )
+    layout = url.params.get("layout", "sqlite")
+    if layout != "sqlite":
+        raise UsageError(f"no layout '{layout}' in SQLite files", hint="known: sqlite")
+    path = Path(url.path)
+    _check_file(path)
+    return path
+
+
+def _uri(path: Path, query: str) -> str:
+    return f"file:{quote(os.fsencode(os.path.abspath(path)))}?{query}"
+
+
+def _distrust(connection: sqlite3.Connection) -> None:
+    """The file is not trusted: no function of its schema runs, no broken page is believed."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
 
 
 def _check_file(path: Path) -> None:
@@ -98,16 +135,11 @@ def _check_file(path: Path) -> None:
 def _connect(path: Path, query: str) -> sqlite3.Connection:
     """Open and begin one read transaction, so that every answer is of one moment."""
     connection = sqlite3.connect(
-        f"file:{quote(os.fsencode(os.path.abspath(path)))}?{query}",
-        uri=True,
-        timeout=_BUSY_SECONDS,
-        isolation_level=None,
+        _uri(path, query), uri=True, timeout=_BUSY_SECONDS, isolation_level=None
     )
     try:
         connection.execute("PRAGMA query_only = ON")
-        # The file is not trusted: no function of its schema runs, no broken page is believed.
-        connection.execute("PRAGMA trusted_schema = OFF")
-        connection.execute("PRAGMA cell_size_check = ON")
+        _distrust(connection)
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:

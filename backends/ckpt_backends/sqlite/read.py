@@ -30,7 +30,8 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.sqlite.layout import SqliteLayout, detect
+from ckpt_backends.sqlite.binding import TEXT, bind, decode_text, stored_bytes, text
+from ckpt_backends.sqlite.layout import SqliteLayout, detect, tables_of
 from ckpt_backends.sqlite.open import Opened
 from ckpt_backends.url import StoreUrl
 
@@ -87,7 +88,7 @@ class SqliteStore:
         self._url = url
         self._connection: sqlite3.Connection | None = opened.connection
         # Not all text in a file need be UTF-8; what is not survives a round trip this way.
-        opened.connection.text_factory = _decode_text
+        opened.connection.text_factory = decode_text
         try:
             self._layout = self._detect()
         except BaseException:
@@ -95,14 +96,8 @@ class SqliteStore:
             raise
 
     def _detect(self) -> SqliteLayout:
-        rows = self._query(
-            "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
-            " WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
-        )
-        tables: dict[str, set[str]] = {}
-        for table, column in rows:
-            tables.setdefault(_text(table), set()).add(_text(column))
-        return detect(tables, str(self._url))
+        with self._errors():
+            return detect(tables_of(self._opened.connection), str(self._url))
 
     def describe(self) -> StoreInfo:
         with self._errors():
@@ -114,6 +109,7 @@ class SqliteStore:
         if self._layout.unknown:
             notes.append(f"columns of an unknown saver: {', '.join(self._layout.unknown)}")
         can = Capability.HISTORY | Capability.INLINE_VALUES | Capability.ENFORCED_READ_ONLY
+        can |= Capability(0) if self._layout.unknown else Capability.ADDING
         return StoreInfo(
             layout="sqlite",
             url=str(self._url),
@@ -131,40 +127,40 @@ class SqliteStore:
         yield from map(_thread, self._query(sql, [-1 if limit is None else limit]))
 
     def thread(self, thread_id: str) -> Thread | None:
-        sql = _THREADS.format(where=f"WHERE thread_id = {_TEXT}")
-        row = next(self._query(sql, [_bind(thread_id), 1]), None)
+        sql = _THREADS.format(where=f"WHERE thread_id = {TEXT}")
+        row = next(self._query(sql, [bind(thread_id), 1]), None)
         return None if row is None else _thread(row)
 
     def size(self, thread_id: str) -> ThreadSize:
-        of_thread = f"WHERE thread_id = {_TEXT}"
+        of_thread = f"WHERE thread_id = {TEXT}"
         sql = (
             f"SELECT count(*), total(length(checkpoint)) + total(length(metadata))"
             f" FROM checkpoints {of_thread}"
             f" UNION ALL SELECT count(*), total(length(value)) FROM writes {of_thread}"
         )
-        rows = self._query(sql, [_bind(thread_id)] * 2)
+        rows = self._query(sql, [bind(thread_id)] * 2)
         (checkpoints, in_checkpoints), (writes, in_writes) = rows
         return ThreadSize(checkpoints, writes, int(in_checkpoints + in_writes))
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
-        where = "" if thread_id is None else f"WHERE thread_id = {_TEXT}"
-        bound = [] if thread_id is None else [_bind(thread_id)] * 3
+        where = "" if thread_id is None else f"WHERE thread_id = {TEXT}"
+        bound = [] if thread_id is None else [bind(thread_id)] * 3
         rows = self._query(_USAGE.format(where=where), bound)
         for thread, table, column, ns, channel, tag, number, size in rows:
             yield Usage(
                 table,
                 column,
-                _text(thread),
-                _text(ns),
-                None if channel is None else _text(channel),
-                _text(tag),
+                text(thread),
+                text(ns),
+                None if channel is None else text(channel),
+                text(tag),
                 number,
                 int(size),
             )
 
     def namespaces(self, thread_id: str) -> list[str]:
-        sql = f"SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE thread_id = {_TEXT} ORDER BY 1"
-        return [_text(ns) for (ns,) in self._query(sql, [_bind(thread_id)])]
+        sql = f"SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE thread_id = {TEXT} ORDER BY 1"
+        return [text(ns) for (ns,) in self._query(sql, [bind(thread_id)])]
 
     def checkpoints(
         self,
@@ -187,9 +183,9 @@ class SqliteStore:
         rows = self._of_thread(query, thread_id, checkpoint_ns, checkpoint_ids)
         for ns, checkpoint_id, parent, tag, length, stored, meta_length, meta in rows:
             yield Checkpoint(
-                CheckpointKey(thread_id, _text(ns), _text(checkpoint_id)),
-                None if parent is None else _text(parent),
-                _typed(_text(tag), length, stored) if body else None,
+                CheckpointKey(thread_id, text(ns), text(checkpoint_id)),
+                None if parent is None else text(parent),
+                _typed(text(tag), length, stored) if body else None,
                 _typed("json", meta_length, meta) if metadata else None,
             )
 
@@ -212,25 +208,25 @@ class SqliteStore:
         else:
             wanted = f"channel IN ({_texts(values)})"
             columns += [wanted, "type", f"CASE WHEN {wanted} THEN {value} END"]
-            bound = [_bind(name) for name in values] * 2
+            bound = [bind(name) for name in values] * 2
         only = "" if channels is None else f" AND channel IN ({_texts(channels)})"
         query = _Query(
             f"SELECT {', '.join(columns)} FROM writes",
             f"{only} ORDER BY checkpoint_ns, checkpoint_id, path, task_id, idx",
             False,
             bound,
-            [_bind(name) for name in channels or ()],
+            [bind(name) for name in channels or ()],
         )
         rows = self._of_thread(query, thread_id, checkpoint_ns, checkpoint_ids)
         for ns, checkpoint_id, task_id, task_path, idx, channel, size, read, tag, value in rows:
             yield Write(
-                CheckpointKey(thread_id, _text(ns), _text(checkpoint_id)),
-                _text(task_id),
-                _text(task_path),
+                CheckpointKey(thread_id, text(ns), text(checkpoint_id)),
+                text(task_id),
+                text(task_path),
                 idx if isinstance(idx, int) else 0,
-                _text(channel),
+                text(channel),
                 size or 0,
-                _typed(_text(tag), size, value) if read else None,
+                _typed(text(tag), size, value) if read else None,
             )
 
     def _of_thread(
@@ -241,10 +237,10 @@ class SqliteStore:
         checkpoint_ids: Collection[str] | None,
     ) -> Iterator[tuple[Any, ...]]:
         """Rows of a thread; where ids are asked for, in chunks of them that keep the order."""
-        where, bound = f"thread_id = {_TEXT}", [*query.before, _bind(thread_id)]
+        where, bound = f"thread_id = {TEXT}", [*query.before, bind(thread_id)]
         if checkpoint_ns is not None:
-            where += f" AND checkpoint_ns = {_TEXT}"
-            bound.append(_bind(checkpoint_ns))
+            where += f" AND checkpoint_ns = {TEXT}"
+            bound.append(bind(checkpoint_ns))
         if checkpoint_ids is None:
             sql = f"{query.select} WHERE {where}{query.rest}"
             yield from self._query(sql, [*bound, *query.after])
@@ -255,7 +251,7 @@ class SqliteStore:
             return
         for ids in _chunks(sorted(set(checkpoint_ids), reverse=query.newest_first), _IDS_PER_QUERY):
             sql = f"{query.select} WHERE {where} AND checkpoint_id IN ({_texts(ids)}){query.rest}"
-            yield from self._query(sql, [*bound, *map(_bind, ids), *query.after])
+            yield from self._query(sql, [*bound, *map(bind, ids), *query.after])
 
     def sources(self, key: CheckpointKey) -> list[str]:
         where = " AND ".join(
@@ -325,11 +321,7 @@ def _typed(tag: str, length: object, value: object) -> TypedBytes:
     """A value as stored, or what stands for one that is too long."""
     if isinstance(length, int) and length > MOST_BYTES:
         return unread(tag, length)
-    return TypedBytes(tag, _bytes(value))
-
-
-_TEXT = "CAST(? AS TEXT)"
-"""A bound id. Ids are bound as bytes, since one that is not UTF-8 cannot be bound as text."""
+    return TypedBytes(tag, stored_bytes(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,43 +340,19 @@ class _Query:
 
 
 def _texts(values: Collection[str]) -> str:
-    return ", ".join([_TEXT] * len(values))
-
-
-def _bind(text: str) -> bytes:
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a lone surrogate, which SQLite cannot hold: it matches nothing
-        return text.encode("utf-8", "surrogatepass")
-
-
-def _decode_text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
+    return ", ".join([TEXT] * len(values))
 
 
 def _thread(row: tuple[Any, ...]) -> Thread:
     thread_id, head, first_id, last_id, checkpoints, namespaces = row
     return Thread(
-        _text(thread_id),
-        None if head is None else _text(head),
-        time_of(_text(first_id)),
-        time_of(_text(last_id)),
+        text(thread_id),
+        None if head is None else text(head),
+        time_of(text(first_id)),
+        time_of(text(last_id)),
         checkpoints,
         namespaces,
     )
-
-
-def _text(value: object) -> str:
-    """A column that should hold text; SQLite lets it hold anything."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
-        return _decode_text(value)
-    return "" if value is None else str(value)
-
-
-def _bytes(value: object) -> bytes:
-    return value if isinstance(value, bytes) else _bind(_text(value))
 
 
 def _chunks(items: list[str], size: int) -> Iterator[list[str]]:
@@ -397,7 +365,7 @@ def _quoted(text: str) -> str:
     """A SQL literal that survives being pasted: odd characters are written as hex."""
     if text.isprintable():
         return "'" + text.replace("'", "''") + "'"
-    return f"CAST(X'{_bind(text).hex()}' AS TEXT)"
+    return f"CAST(X'{bind(text).hex()}' AS TEXT)"
 
 
 def _saver(layout: SqliteLayout, tag: object, beginning: object) -> str:
@@ -405,7 +373,7 @@ def _saver(layout: SqliteLayout, tag: object, beginning: object) -> str:
     if layout.task_path:
         return "langgraph-checkpoint-sqlite 3.1.2 or later"
     if tag == "json":
-        time = _TIME.search(_bytes(beginning))
+        time = _TIME.search(stored_bytes(beginning))
         if time is not None and time[1].endswith(b"Z"):
             return "LangGraph.js, @langchain/langgraph-checkpoint-sqlite"
         return "langgraph-checkpoint-sqlite with langgraph-checkpoint before 1.0.10"

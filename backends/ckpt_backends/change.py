@@ -1,0 +1,156 @@
+"""A change of one thread: rows to add or to remove, and what must hold when that happens.
+
+A change is made before anything is written, is shown, and is carried out whole or not at all.
+Rows that stay as they are are named, not held: the engine copies them byte for byte.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ckpt_backends.errors import StoreChanged
+from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
+
+
+@dataclass(frozen=True, slots=True)
+class NewBlob:
+    """A channel's value at one version, for layouts that keep values apart from bodies."""
+
+    checkpoint_ns: str
+    channel: str
+    version: str
+    value: TypedBytes
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOfWrites:
+    """Some of the writes of a stored checkpoint, to be stored on another one too."""
+
+    source: CheckpointKey
+    target: CheckpointKey
+    tasks: tuple[tuple[str, int], ...]
+    """Which of them: task id and idx."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOfCheckpoint:
+    """A stored checkpoint, to be stored under another thread too, with the values it names."""
+
+    source: CheckpointKey
+    metadata: TypedBytes | None = None
+    """Metadata to store instead of its own."""
+    body: TypedBytes | None = None
+    """A body to store instead of its own."""
+    writes: tuple[tuple[str, int], ...] | None = None
+    """Which of its writes are copied, by task id and idx; None for all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What to add to a thread, or to remove from it."""
+
+    thread_id: str
+    heads: Mapping[str, str]
+    """The newest checkpoint of every namespace of the thread; empty for a thread that is new."""
+    checkpoints: tuple[Checkpoint, ...] = ()
+    writes: tuple[Write, ...] = ()
+    blobs: tuple[NewBlob, ...] = ()
+    copies_of_writes: tuple[CopyOfWrites, ...] = ()
+    copies: tuple[CopyOfCheckpoint, ...] = ()
+    removed: Mapping[CheckpointKey, int] | None = None
+    """Checkpoints to remove with all of their writes, and how many writes each has."""
+    removed_blobs: tuple[tuple[str, str, str], ...] = ()
+    """Namespace, channel and version of values to remove."""
+
+
+def moved(change: Change) -> StoreChanged:
+    """The thread is not as the change was made for."""
+    return StoreChanged(
+        f"thread '{change.thread_id}' changed meanwhile, so nothing was written",
+        hint="an agent may be running on it; look at it, then run the command again",
+    )
+
+
+def gone(key: CheckpointKey) -> StoreChanged:
+    """A row that the change names is not there."""
+    return StoreChanged(
+        f"'{key.checkpoint_id}' of thread '{key.thread_id}' is gone; nothing was written",
+        hint="run the command again",
+    )
+
+
+def change_record(change: Change) -> dict[str, Any]:
+    """The JSON form of a change; bytes are base64."""
+    return {
+        "thread_id": change.thread_id,
+        "heads": dict(change.heads),
+        "checkpoints": [
+            {
+                **_key(one.key),
+                "parent_checkpoint_id": one.parent_checkpoint_id,
+                "body": _typed(one.body),
+                "metadata": _typed(one.metadata),
+            }
+            for one in change.checkpoints
+        ],
+        "writes": [
+            {
+                **_key(one.key),
+                "task_id": one.task_id,
+                "idx": one.idx,
+                "channel": one.channel,
+                "value": _typed(one.value),
+            }
+            for one in change.writes
+        ],
+        "blobs": [
+            {
+                "checkpoint_ns": one.checkpoint_ns,
+                "channel": one.channel,
+                "version": one.version,
+                "value": _typed(one.value),
+            }
+            for one in change.blobs
+        ],
+        "copies_of_writes": [
+            {
+                "from": _key(one.source),
+                "to": _key(one.target),
+                "tasks": [list(task) for task in one.tasks],
+            }
+            for one in change.copies_of_writes
+        ],
+        "copies": [
+            {
+                "from": _key(one.source),
+                "metadata": _typed(one.metadata),
+                "body": _typed(one.body),
+                "writes": None if one.writes is None else [list(task) for task in one.writes],
+            }
+            for one in change.copies
+        ],
+        "removed": [
+            {**_key(key), "writes": writes} for key, writes in (change.removed or {}).items()
+        ],
+        "removed_blobs": [
+            {"checkpoint_ns": ns, "channel": channel, "version": version}
+            for ns, channel, version in change.removed_blobs
+        ],
+    }
+
+
+def _key(key: CheckpointKey) -> dict[str, str]:
+    return {
+        "thread_id": key.thread_id,
+        "checkpoint_ns": key.checkpoint_ns,
+        "checkpoint_id": key.checkpoint_id,
+    }
+
+
+def _typed(value: TypedBytes | None) -> dict[str, str] | None:
+    if value is None:
+        return None
+    return {"type": value.type, "data": b64encode(value.data).decode()}

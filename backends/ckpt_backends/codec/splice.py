@@ -1,0 +1,180 @@
+"""Changing a few entries of a stored map and no other byte of it.
+
+A checkpoint body holds values of types that nothing here understands. They are not decoded and
+encoded again: the entries that change are cut out of the bytes, and new ones are put in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ..errors import Unsupported
+from ..model import TypedBytes
+from . import jsonplus, scan
+from .lossless import encode_lossless
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A plain value to store under a key, new or not."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A value that is already in the form of the map's own type tag."""
+
+    data: bytes
+
+
+Edit: TypeAlias = "Put | Raw | Callable[[bytes], bytes] | Mapping[str, Edit] | None"
+"""What becomes of an entry: another value, one made from its stored bytes, changes inside the map
+that it is, or, with None, nothing."""
+
+
+def splice(typed: TypedBytes, edits: Mapping[str, Edit]) -> TypedBytes:
+    """The map with some entries changed, added at its end, or removed.
+
+    Raises `Unsupported` for another type than `msgpack` and `json`, and for what is no map.
+    """
+    try:
+        if typed.type == "msgpack":
+            data, end = _msgpack_map(typed.data, 0, edits)
+            whole = end == len(typed.data)
+        elif typed.type == "json":
+            text = typed.data.decode("utf-8", "surrogatepass")
+            start = 1 if text.startswith("\ufeff") else 0
+            changed, end = _json_map(text, _skip(text, start), edits)
+            data = changed.encode("utf-8", "surrogatepass")
+            whole = _skip(text, end) == len(text)
+        else:
+            raise Unsupported(f"cannot change a value of type '{typed.type}'")
+    except (ValueError, IndexError) as error:
+        raise Unsupported(f"cannot change a {typed.type} value: {error}") from error
+    if not whole:
+        raise Unsupported(f"cannot change a {typed.type} value: something follows it")
+    return TypedBytes(typed.type, data)
+
+
+def _msgpack_map(data: bytes, pos: int, edits: Mapping[str, Edit]) -> tuple[bytes, int]:
+    """The map at `pos`, changed, and where the stored one ends."""
+    kind, at, pairs = scan.head(data, pos)
+    if kind != scan.MAP:
+        raise ValueError("not a map")
+    header, kept, found = data[pos:at], [], set()
+    for _ in range(pairs):
+        value_at = scan.scan(data, at).end
+        end = scan.scan(data, value_at).end
+        key = _msgpack_text(data, at)
+        if key is None or key not in edits:
+            kept.append(data[at:end])
+        else:
+            found.add(key)
+            value = _msgpack_value(data, value_at, end, edits[key])
+            if value is not None:
+                kept.append(data[at:value_at] + value)
+        at = end
+    for key, edit in edits.items():
+        if key not in found and (added := _added("msgpack", edit)) is not None:
+            kept.append(encode_lossless("msgpack", key) + added)
+    if len(kept) != pairs:
+        header = _map_header(len(kept))
+    return header + b"".join(kept), at
+
+
+def _msgpack_value(data: bytes, pos: int, end: int, edit: Edit) -> bytes | None:
+    if isinstance(edit, Mapping):
+        return _msgpack_map(data, pos, edit)[0]
+    return _changed("msgpack", data[pos:end], edit)
+
+
+def _msgpack_text(data: bytes, pos: int) -> str | None:
+    kind, start, length = scan.head(data, pos)
+    return data[start : start + length].decode(errors="replace") if kind == scan.STR else None
+
+
+def _map_header(pairs: int) -> bytes:
+    if pairs < 16:
+        return bytes([0x80 | pairs])
+    if pairs < 1 << 16:
+        return b"\xde" + pairs.to_bytes(2, "big")
+    return b"\xdf" + pairs.to_bytes(4, "big")
+
+
+def _json_map(text: str, pos: int, edits: Mapping[str, Edit]) -> tuple[str, int]:
+    """The object at `pos`, changed, and where the stored one ends."""
+    if text[pos : pos + 1] != "{":
+        raise ValueError("not an object")
+    first = at = ended = _skip(text, pos + 1)
+    kept: list[tuple[str, str]] = []  # what stands before a member, and the member
+    found: set[str] = set()
+    before, comma, colon = "", ", ", ": "
+    while text[at : at + 1] != "}":
+        key, after = jsonplus.DECODER.raw_decode(text, at)
+        at_colon = _skip(text, after)
+        if not isinstance(key, str) or text[at_colon : at_colon + 1] != ":":
+            raise ValueError(f"no key and colon at character {at}")
+        value_at = _skip(text, at_colon + 1)
+        colon = text[after:value_at]
+        ended = jsonplus.measure(text, value_at).end
+        value: str | None = text[value_at:ended]
+        if key in edits:
+            found.add(key)
+            value = _json_value(text, value_at, ended, edits[key])
+        if value is not None:
+            kept.append((before, text[at:value_at] + value))
+        here = _skip(text, ended)
+        if text[here : here + 1] == ",":
+            at = _skip(text, here + 1)
+            before = comma = text[ended:at]
+        elif text[here : here + 1] == "}":
+            at = here
+        else:
+            raise ValueError(f"neither comma nor end at character {here}")
+    if len(kept) < 2 and not colon.endswith(" "):
+        comma = ","
+    for key, edit in edits.items():
+        if key not in found and (added := _added("json", edit)) is not None:
+            kept.append((comma, json.dumps(key, ensure_ascii=False) + colon + added.decode()))
+    members = "".join((gap if number else "") + one for number, (gap, one) in enumerate(kept))
+    return f"{text[pos:first]}{members}{text[ended:at]}}}", at + 1
+
+
+def _json_value(text: str, pos: int, end: int, edit: Edit) -> str | None:
+    if isinstance(edit, Mapping):
+        return _json_map(text, pos, edit)[0]
+    stored = text[pos:end].encode("utf-8", "surrogatepass")
+    changed = _changed("json", stored, edit)
+    return None if changed is None else changed.decode("utf-8", "surrogatepass")
+
+
+def _changed(
+    tag: str, stored: bytes, edit: Put | Raw | Callable[[bytes], bytes] | None
+) -> bytes | None:
+    if edit is None:
+        return None
+    if isinstance(edit, Put):
+        return encode_lossless(tag, edit.value)
+    if isinstance(edit, Raw):
+        return edit.data
+    return edit(stored)
+
+
+def _added(tag: str, edit: Edit) -> bytes | None:
+    """The value of an entry that was not there; None where there is nothing to change."""
+    if isinstance(edit, Mapping):
+        new = {key: part.value for key, part in edit.items() if isinstance(part, Put)}
+        return encode_lossless(tag, new) if new else None
+    return _changed(tag, b"", edit) if isinstance(edit, Put | Raw) else None
+
+
+def _skip(text: str, pos: int) -> int:
+    match = _SPACE.match(text, pos)
+    return match.end() if match else pos

@@ -1,0 +1,244 @@
+"""Changing LangGraph's PostgreSQL layout: one transaction a change, one change at a time a thread.
+
+Savers take no lock that could be waited for. An advisory lock keeps two changes of one thread
+apart; what a saver adds meanwhile is looked for at the very end, just before the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+from psycopg import errors
+
+from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
+from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
+from ckpt_backends.postgres import sql_write as sql
+from ckpt_backends.postgres.catalog import begin, find_layout
+from ckpt_backends.postgres.connect import Connection, unavailable
+from ckpt_backends.url import StoreUrl
+
+
+class WritablePostgresStore:
+    """A PostgreSQL database, opened for changing."""
+
+    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+        self._url = url
+        self._open: Connection | None = connection
+        try:
+            layout = find_layout(connection, url)
+            connection.restart()
+            if layout.shallow:
+                raise Unsupported(f"'{url}' keeps no history, so nothing can be added to it")
+            if layout.unknown:
+                raise UnknownLayout(
+                    f"'{url}' was made by a saver that is not known here, so nothing is written",
+                    hint=f"unknown columns: {', '.join(layout.unknown)}",
+                )
+        except BaseException:
+            self.close()
+            raise
+        names = {
+            "checkpoints": layout.checkpoints.sql,
+            "blobs": layout.blobs.sql,
+            "writes": layout.writes.sql,
+        }
+        self._names = {
+            # In a query with bound values a percent sign stands for one.
+            **{name: text.replace("%", "%%") for name, text in names.items()},
+            "type": ", type" if "type" in layout.checkpoints.columns else "",
+            "path": ", task_path" if layout.task_path else "",
+        }
+
+    def apply(self, change: Change) -> None:
+        with self._transaction() as connection:
+            connection.change(sql.LOCK, {"number": lock_number(change.thread_id)})
+            heads = self._heads(change.thread_id)
+            if {ns: head for ns, (head, _) in heads.items()} != dict(change.heads):
+                raise moved(change)
+            self._remove(change)
+            for one in change.checkpoints:
+                self._run(sql.ADD_CHECKPOINT, **_checkpoint(one))
+            for blob in change.blobs:
+                self._run(
+                    sql.ADD_BLOB,
+                    thread=change.thread_id,
+                    ns=blob.checkpoint_ns,
+                    channel=blob.channel,
+                    version=blob.version,
+                    **_typed(blob.value),
+                )
+            if change.copies:
+                self._copy(change.thread_id, change.copies)
+            for write in change.writes:
+                task = {"task": write.task_id, "idx": write.idx, "channel": write.channel}
+                self._run(sql.ADD_WRITE, **_at(write.key), **task, **_typed(write.value))
+            for copy in change.copies_of_writes:
+                places = [(copy.source, copy.target, *task) for task in copy.tasks]
+                self._copy_writes(copy.source.thread_id, copy.target.thread_id, places)
+            number = sum(count for _, count in heads.values())
+            number += len(change.checkpoints) + len(change.copies) - len(change.removed or {})
+            if sum(count for _, count in self._heads(change.thread_id).values()) != number:
+                raise moved(change)
+
+    def _heads(self, thread_id: str) -> dict[str, tuple[str, int]]:
+        """The newest checkpoint of each namespace, and how many it has."""
+        rows = self._connection.rows(sql.HEADS.format(**self._names), {"thread": thread_id})
+        return {ns: (head, number) for ns, head, number in rows}
+
+    def _remove(self, change: Change) -> None:
+        for key, writes in (change.removed or {}).items():
+            if self._run(sql.REMOVE_WRITES, **_at(key)) != writes:
+                raise moved(change)
+            _expect(self._run(sql.REMOVE_CHECKPOINT, **_at(key)) == 1, key)
+        for ns, channel, version in change.removed_blobs:
+            where = {"ns": ns, "channel": channel, "version": version}
+            self._run(sql.REMOVE_BLOB, thread=change.thread_id, **where)
+        if change.removed:
+            self._run(sql.REMOVE_BLOBS_OF_NOBODY, thread=change.thread_id)
+
+    def _copy(self, thread_id: str, copies: Sequence[CopyOfCheckpoint]) -> None:
+        """Copy checkpoints of one other thread, the values that they name, and their writes."""
+        source = copies[0].source
+        bound = {
+            "thread": source.thread_id,
+            "new": thread_id,
+            "ns": [one.source.checkpoint_ns for one in copies],
+            "id": [one.source.checkpoint_id for one in copies],
+        }
+        metadata = [None if one.metadata is None else one.metadata.data.decode() for one in copies]
+        body = [None if one.body is None else one.body.data.decode() for one in copies]
+        number = self._run(sql.COPY_CHECKPOINTS, **bound, metadata=metadata, body=body)
+        _expect(number == len(copies), source)
+        self._run(sql.COPY_BLOBS, **bound)
+        whole = [one.source for one in copies if one.writes is None]
+        bound["ns"] = [key.checkpoint_ns for key in whole]
+        bound["id"] = [key.checkpoint_id for key in whole]
+        self._run(sql.COPY_WRITES, **bound)
+        some = [
+            (one.source, one.source, *task)
+            for one in copies
+            if one.writes is not None
+            for task in one.writes
+        ]
+        self._copy_writes(source.thread_id, thread_id, some)
+
+    def _copy_writes(
+        self,
+        thread_id: str,
+        new_id: str,
+        places: Sequence[tuple[CheckpointKey, CheckpointKey, str, int]],
+    ) -> None:
+        """Copy single writes: from a checkpoint to another one, by task id and idx."""
+        number = self._run(
+            sql.COPY_SOME_WRITES,
+            thread=thread_id,
+            new=new_id,
+            ns=[source.checkpoint_ns for source, *_ in places],
+            id=[source.checkpoint_id for source, *_ in places],
+            new_id=[target.checkpoint_id for _, target, *_ in places],
+            task=[task for *_, task, _ in places],
+            idx=[idx for *_, idx in places],
+        )
+        _expect(number == len(places), places[0][0] if places else None)
+
+    def _run(self, query: str, **bound: object) -> int:
+        return self._connection.change(query.format(**self._names), bound)
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def _connection(self) -> Connection:
+        if self._open is None:
+            raise StoreUnavailable(f"'{self._url}' is closed")
+        return self._open
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        connection = self._connection
+        try:
+            begin(connection)
+            yield connection
+            connection.commit()
+        except BaseException as error:
+            connection.restart_quietly()
+            if isinstance(error, psycopg.Error):
+                raise self._explained(error) from None
+            raise
+
+    def _explained(self, error: psycopg.Error) -> StoreChanged | StoreUnavailable:
+        match error:
+            case errors.UniqueViolation() | errors.SerializationFailure():
+                return StoreChanged(
+                    f"'{self._url}' changed meanwhile, so nothing was written",
+                    hint="run the command again",
+                )
+            case errors.LockNotAvailable():
+                return StoreUnavailable(
+                    f"cannot write to '{self._url}': another session holds a lock",
+                    hint="another change of this thread may be under way; try again in a moment",
+                )
+            case errors.InsufficientPrivilege():
+                return StoreUnavailable(
+                    f"cannot write to '{self._url}': {error.diag.message_primary}",
+                    hint="a change needs SELECT, INSERT and, for undo, DELETE on the three"
+                    " checkpoint tables",
+                )
+            case errors.ReadOnlySqlTransaction():
+                return StoreUnavailable(
+                    f"cannot write to '{self._url}': the server only reads",
+                    hint="name the primary: ?target_session_attrs=read-write",
+                )
+        found = unavailable(self._url, error)
+        found.message = f"{found.message}; nothing was written"
+        return found
+
+
+def lock_number(thread_id: str) -> int:
+    """The advisory lock of a thread; another thread of the same number only waits for it."""
+    digest = sha256(b"ckpt\0" + thread_id.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def _checkpoint(one: Checkpoint) -> dict[str, Any]:
+    assert one.body is not None  # noqa: S101
+    assert one.metadata is not None  # noqa: S101
+    return {
+        **_at(one.key),
+        "parent": one.parent_checkpoint_id,
+        "body": one.body.data.decode(),
+        "metadata": one.metadata.data.decode(),
+    }
+
+
+def _at(key: CheckpointKey) -> dict[str, str]:
+    return {"thread": key.thread_id, "ns": key.checkpoint_ns, "id": key.checkpoint_id}
+
+
+def _typed(value: TypedBytes | None) -> dict[str, Any]:
+    assert value is not None  # noqa: S101
+    return {"tag": value.type, "blob": None if value.type == "empty" else value.data}
+
+
+def _expect(holds: bool, key: CheckpointKey | None) -> None:
+    if not holds and key is not None:
+        raise gone(key)

@@ -1,0 +1,31 @@
+"""Text and bytes of a SQLite file, of which nothing says that they are what they should be."""
+
+from __future__ import annotations
+
+TEXT = "CAST(? AS TEXT)"
+"""A bound id. Ids are bound as bytes, since one that is not UTF-8 cannot be bound as text."""
+
+
+def bind(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate, which SQLite cannot hold: it matches nothing
+        return text.encode("utf-8", "surrogatepass")
+
+
+def decode_text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def text(value: object) -> str:
+    """A column that should hold text; SQLite lets it hold anything."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return decode_text(value)
+    return "" if value is None else str(value)
+
+
+def stored_bytes(value: object) -> bytes:
+    """A column that should hold bytes."""
+    return value if isinstance(value, bytes) else bind(text(value))

@@ -1,0 +1,70 @@
+"""What commands that change a store have in common: show the plan, ask, write, say how to go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ckpt_backends.errors import Refused, UsageError
+from ckpt_backends.registry import open_writable
+from ckpt_cli import diagnostics
+from ckpt_cli.core.plan import Plan
+from ckpt_cli.core.redact import redact_change
+from ckpt_cli.render.plan import (
+    done_lines,
+    plan_columns,
+    plan_lines,
+    plan_record,
+    plan_rows,
+    undo_command,
+)
+from ckpt_cli.session import Session
+
+
+def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes: bool) -> None:
+    """Show a plan and, unless it is a dry run, carry it out.
+
+    Raises `Refused` where nobody can be asked or the answer is no, and what `apply` raises.
+    """
+    if session.settings.get("copy") and not dry_run:
+        raise UsageError("a private copy is not what is to be changed", hint="leave out --copy")
+    output = session.output
+    hides = bool(session.settings.get("redact"))
+    if hides:
+        changes = {name: redact_change(change) for name, change in plan.changes.items()}
+        plan = replace(plan, changes=changes)
+    undo = ""
+    if plan.action != "undo":
+        undo = undo_command(str(session.store_url), plan.main.key.thread_id)
+    if dry_run or not output.machine:
+        output.document(
+            lambda: plan_record(plan, undo, dry_run=dry_run, whole=not hides),
+            lambda: plan_lines(plan, output.width),
+            rows=lambda: plan_rows(plan),
+            columns=plan_columns(),
+        )
+    if dry_run:
+        session.note("a dry run: nothing was written")
+        return
+    if not yes:
+        _confirm(question)
+    # A reader of a file that is not in WAL mode would stand in the way of its own writer.
+    for reading in (session.store, session.rows):
+        reading.refresh()
+    with open_writable(session.store_url) as writable:
+        writable.apply(plan.change)
+    if output.machine:
+        record = plan_record(plan, undo, dry_run=False)
+        output.document(lambda: record, tuple, rows=tuple, columns=())
+    elif output.text:
+        output.document(tuple, lambda: done_lines(plan, undo), rows=tuple, columns=())
+
+
+def _confirm(question: str) -> None:
+    answer = diagnostics.ask(question)
+    if answer is None:
+        raise Refused(
+            "there is no terminal to ask on, so nothing was written",
+            hint="add --yes to carry it out, or --dry-run to see the plan only",
+        )
+    if not answer:
+        raise Refused("not confirmed, so nothing was written")

@@ -1,0 +1,36 @@
+"""`ckpt undo`: take back what `ckpt` added to a thread."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ckpt_cli.commands.carrying_out import carry_out
+from ckpt_cli.options import DryRun, Force, Yes
+from ckpt_cli.reading.target import find_thread
+from ckpt_cli.reading.undo import plan_undo
+from ckpt_cli.session import Session
+
+
+def undo(
+    ctx: typer.Context,
+    thread: Annotated[str, typer.Argument(metavar="THREAD", help="Thread id.")],
+    force: Force = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Take back the last rollback or fork of a thread.
+
+    While nothing was built on what was added, it is removed and the thread is as before.
+    Otherwise the thread is rolled back to the head that it had.
+
+    \b
+      ckpt -s agent.db undo user-42
+      ckpt -s agent.db undo user-42 --dry-run
+    """
+    session: Session = ctx.obj
+    reader = find_thread(session.store, thread, session.note)
+    plan = plan_undo(reader, session.rows, session.now, force=force)
+    question = f"Undo the last change of thread '{reader.thread_id}'?"
+    carry_out(session, plan, question, dry_run=dry_run, yes=yes)

@@ -1,0 +1,331 @@
+"""Edits of a state while it is copied.
+
+A value that is set is stored as the caller's write, which the application's own reducer merges
+when LangGraph loads the checkpoint: what `Command(update=...)` stores. A value that is replaced or
+appended to is changed where it stands, at a new version, past the reducer.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import uuid4
+
+from ckpt_backends.change import NewBlob
+from ckpt_backends.codec import encode_lossless, from_json
+from ckpt_backends.codec.scan import ARRAY, head
+from ckpt_backends.codec.splice import Edit, Put
+from ckpt_backends.codec.values import Tagged, Value
+from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
+from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, TypedBytes, Write
+from ckpt_cli.core.channels import is_state
+from ckpt_cli.core.messages import as_message
+from ckpt_cli.core.state import Body, Version
+
+VALUES, VERSIONS, SEEN = "channel_values", "channel_versions", "versions_seen"
+BRANCH = "branch:to:"
+_CLEARED = ("__start__", "__pregel_tasks")
+"""Besides edges, what holds tasks to come in format 4."""
+_MESSAGE = ({"role", "content"}, {"type", "content"})
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelEdit:
+    """One value that is to be another one."""
+
+    kind: Literal["set", "append", "replace"]
+    channel: str
+    value: Any
+    """Plain JSON."""
+
+
+@dataclass(slots=True)
+class Edited:
+    """What edits change of a copy, beside its id."""
+
+    body: dict[str, Edit]
+    writes: list[Write]
+    blobs: list[NewBlob]
+    dropped: set[str]
+    """Channels whose writes by the caller are not copied, since their value is replaced."""
+
+
+def parse_edit(kind: Literal["set", "append", "replace"], text: str) -> ChannelEdit:
+    """`CHANNEL=JSON` as an edit. Raises `UsageError`."""
+    channel, equals, form = text.partition("=")
+    if not channel or not equals:
+        raise UsageError(
+            f"'{text}' is not CHANNEL=JSON", hint=f"write it as --{kind} note='\"a text\"'"
+        )
+    try:
+        value = json.loads(form)
+        plain = from_json(value)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"the value for '{channel}' is not JSON: {error}", hint="a text needs its quotes"
+        ) from None
+    if _has_objects(plain):
+        raise UsageError(
+            f"the value for '{channel}' holds an object of a class",
+            hint='plain JSON can be stored; a message is {"role": "user", "content": ...}',
+        )
+    return ChannelEdit(kind, channel, plain)
+
+
+def edit_copy(
+    original: Checkpoint,
+    body: Body,
+    key: CheckpointKey,
+    edits: Sequence[ChannelEdit],
+    kept: Sequence[Write],
+    delta: Collection[str],
+    known: Collection[str],
+    version: Version,
+) -> Edited:
+    """What the edits of a copy under this key come to.
+
+    `kept` are the caller's writes that are copied, `delta` the DeltaChannels, `known` all channels
+    of the thread, and `version` is greater than all that are stored. Raises `NotFound` for a
+    channel that the thread does not know, `Refused` for an edit that LangGraph would not take,
+    and `Unsupported`.
+    """
+    found = Edited({}, [], [], set())
+    channels = sorted(name for name in known if is_state(name, body))
+    seen: set[str] = set()
+    for edit in edits:
+        if edit.channel not in channels:
+            raise NotFound(
+                f"no channel '{edit.channel}' in this thread",
+                hint=f"its channels: {', '.join(channels) or 'none'}",
+            )
+        if edit.channel in seen:
+            raise UsageError(f"'{edit.channel}' is edited twice")
+        seen.add(edit.channel)
+        if edit.kind == "set":
+            if any(one.channel == edit.channel for one in kept):
+                raise Refused(
+                    f"the caller has already written to '{edit.channel}' at this checkpoint",
+                    hint="--replace puts a value in place of it and of what is stored",
+                )
+            continue
+        if edit.channel in delta:
+            raise Unsupported(
+                f"'{edit.channel}' is a DeltaChannel, whose value is not stored",
+                hint="--set merges a value into it",
+            )
+        _edit_value(found, original, body, key.checkpoint_ns, edit, version)
+    place = max((one.idx for one in kept if one.channel not in found.dropped), default=-1) + 1
+    tag = value_type(original, body) if edits else ""
+    for number, edit in enumerate(one for one in edits if one.kind == "set"):
+        data = encode_lossless(tag, with_message_ids(edit.value))
+        stored = TypedBytes(tag, data)
+        found.writes.append(
+            Write(key, NULL_TASK_ID, "", place + number, edit.channel, len(data), stored)
+        )
+    return found
+
+
+def go_on_after(
+    found: Edited,
+    original: Checkpoint,
+    body: Body,
+    ns: str,
+    channels: Iterable[str],
+    version: Version,
+) -> None:
+    """Let the tasks be next that a node's own writes on these edges start, and no others.
+
+    Source: `apply_writes` in `langgraph/pregel/_algo.py`: edges that are not written are emptied,
+    and all that change get the same new version.
+    """
+    if body.v < 4 or body.is_javascript:
+        raise Unsupported("--as-node needs a checkpoint of Python's LangGraph, format 4")
+    values = _part(found, VALUES)
+    versions = _part(found, VERSIONS)
+    for name in body.values:
+        if name.startswith(BRANCH) or name in _CLEARED:
+            values[name] = None
+            versions[name] = Put(version)
+    for name in channels:
+        versions[name] = Put(version)
+        if original.blobs is None or _holds_values(original):
+            values[name] = Put(None)
+        else:
+            found.blobs.append(NewBlob(ns, name, str(version), TypedBytes("msgpack", b"\xc0")))
+    found.body["updated_channels"] = Put(None)
+
+
+def next_version(body: Body, above: int = 0) -> Version:
+    """A version greater than all of a body, and than a number, as savers make it.
+
+    Source: `get_next_version` of the savers: a number and a random fraction as text; in
+    LangGraph.js a number.
+    """
+    numbers = [_number(one) for one in body.versions.values()]
+    number = max(above, *numbers, 0) + 1
+    if body.versions and all(isinstance(one, int) for one in body.versions.values()):
+        return number
+    return f"{number:032}.{random.random():016}"  # noqa: S311
+
+
+def lift(found: Edited, original: Checkpoint, body: Body, ns: str, new: Version) -> None:
+    """Raise one version above all others of the thread, so that no later one is taken already.
+
+    LangGraph.js numbers versions per branch and keeps the first value that it stores under a
+    number, so that two branches would share values. Nodes that saw the old version have seen the
+    new one.
+    """
+    channel = lifted_channel(body)
+    old = body.versions[channel]
+    blob = (original.blobs or {}).get(channel)
+    value = TypedBytes("empty", b"") if blob is None else blob.value
+    if value is None:
+        raise ValueError(f"the value of '{channel}' was not read")
+    found.blobs.append(NewBlob(ns, channel, str(new), value))
+    _part(found, VERSIONS)[channel] = Put(new)
+    seen = {
+        node: {channel: Put(new)}
+        for node, versions in body.seen.items()
+        if versions.get(channel) == old
+    }
+    if seen:
+        found.body[SEEN] = seen
+
+
+def lifted_channel(body: Body) -> str:
+    """The channel of which `lift` raises the version: mostly one that holds nothing by now."""
+    return "__start__" if "__start__" in body.versions else min(body.versions)
+
+
+def greatest(bodies: Iterable[Body]) -> int:
+    """The greatest number among the versions of some bodies."""
+    return max((_number(one) for body in bodies for one in body.versions.values()), default=0)
+
+
+def is_numbered(original: Checkpoint, body: Body) -> bool:
+    """Whether values are kept apart under versions that are plain numbers, as LangGraph.js does."""
+    return (
+        original.blobs is not None
+        and bool(body.versions)
+        and all(isinstance(one, int) for one in body.versions.values())
+    )
+
+
+def value_type(original: Checkpoint, body: Body) -> str:
+    """The type tag that the application's saver gives to plain values."""
+    if original.blobs is None and original.body is not None:
+        return original.body.type
+    if body.is_javascript:
+        return "json"
+    tags = {blob.type for blob in (original.blobs or {}).values()}
+    if any("+" in tag for tag in tags):
+        raise Unsupported(
+            "its values are encrypted, and a plain one is not put among them",
+            hint="run update_state of the application itself",
+        )
+    return "json" if "json" in tags and "msgpack" not in tags else "msgpack"
+
+
+def with_message_ids(value: Any) -> Any:
+    """The value with an id for each message in it, which would else get another one at each load.
+
+    Source: `ensure_message_ids`, which LangGraph calls before it stores what a caller writes.
+    """
+    if isinstance(value, list):
+        return [with_message_ids(item) for item in value]
+    if isinstance(value, dict) and any(part <= value.keys() for part in _MESSAGE):
+        return value if value.get("id") else {**value, "id": str(uuid4())}
+    return value
+
+
+def _edit_value(
+    found: Edited, original: Checkpoint, body: Body, ns: str, edit: ChannelEdit, version: Version
+) -> None:
+    """Put a value in the place of a stored one, under a new version."""
+    name = edit.channel
+    found.dropped.add(name)
+    _part(found, VERSIONS)[name] = Put(version)
+    tag = value_type(original, body)
+    if edit.kind == "append":
+        _check_item(body.values.get(name), edit)
+    if original.blobs is None:
+        new: Edit = Put(edit.value)
+        if edit.kind == "append":
+            item = encode_lossless(tag, edit.value)
+            new = lambda stored: append(TypedBytes(tag, stored), item).data  # noqa: E731
+        _part(found, VALUES)[name] = new
+        return
+    value = TypedBytes(tag, encode_lossless(tag, edit.value))
+    if edit.kind == "append":
+        blob = original.blobs.get(name)
+        if blob is None or blob.value is None:
+            raise Unsupported(f"the value of '{name}' is not read")
+        value = append(blob.value, encode_lossless(blob.value.type, edit.value))
+    found.blobs.append(NewBlob(ns, name, str(version), value))
+    if _holds_values(original):
+        # What stands in the body too would be a value of before.
+        _part(found, VALUES)[name] = None
+
+
+def append(stored: TypedBytes, item: bytes) -> TypedBytes:
+    """A stored list with one more item, its other items as they are. Raises `Unsupported`."""
+    if stored.type == "json":
+        text = stored.data.rstrip()
+        if not (text.startswith(b"[") and text.endswith(b"]")):
+            raise Unsupported("not a list")
+        inner = text[1:-1].rstrip()
+        comma = b", " if b", " in inner else b","
+        return TypedBytes("json", b"[" + inner + (comma if inner else b"") + item + b"]")
+    if stored.type != "msgpack":
+        raise Unsupported(f"cannot append to a value of type '{stored.type}'")
+    kind, start, length = head(stored.data, 0)
+    if kind != ARRAY:
+        raise Unsupported("not a list")
+    return TypedBytes("msgpack", _array_header(length + 1) + stored.data[start:] + item)
+
+
+def _array_header(length: int) -> bytes:
+    if length < 16:
+        return bytes([0x90 | length])
+    if length < 1 << 16:
+        return b"\xdc" + length.to_bytes(2, "big")
+    return b"\xdd" + length.to_bytes(4, "big")
+
+
+def _check_item(value: Value, edit: ChannelEdit) -> None:
+    if not isinstance(value, list):
+        raise Refused(f"'{edit.channel}' holds no list to append to", hint="use --set or --replace")
+    if any(as_message(item) is not None and isinstance(item, Tagged) for item in value):
+        raise Refused(
+            f"'{edit.channel}' holds messages, which plain JSON is not",
+            hint=f"use --set {edit.channel}='[...]': the application makes messages of it",
+        )
+
+
+def _holds_values(original: Checkpoint) -> bool:
+    """Whether a body has small values in it although values are kept apart."""
+    return original.body is not None and b'"channel_values"' in original.body.data
+
+
+def _part(found: Edited, name: str) -> dict[str, Edit]:
+    part = found.body.setdefault(name, {})
+    if not isinstance(part, dict):
+        raise TypeError(f"'{name}' is changed as a whole")
+    return part
+
+
+def _number(version: Version) -> int:
+    """The number that a version begins with; 0 where it has none."""
+    text = str(version).partition(".")[0]
+    return int(text) if text.isdecimal() else 0
+
+
+def _has_objects(value: Value) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_objects, value))
+    if isinstance(value, Mapping):
+        return any(map(_has_objects, value.values()))
+    return not isinstance(value, bool | int | float | str | None)

@@ -1,0 +1,176 @@
+"""Plans that copy a checkpoint with its history into a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from ckpt_backends.change import Change, CopyOfCheckpoint
+from ckpt_backends.codec.splice import splice
+from ckpt_backends.errors import Refused
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.changes import diff_channels
+from ckpt_cli.core.editing import Edited
+from ckpt_cli.core.forking import check_body, mark_clone
+from ckpt_cli.core.plan import Plan, Touched
+from ckpt_cli.core.state import read_metadata
+from ckpt_cli.reading.back import line_of
+from ckpt_cli.reading.edits import edges_of, known_channels, nodes_behind, previewed
+from ckpt_cli.reading.rollback import (
+    Wishes,
+    asking_nodes,
+    check_store,
+    configurable,
+    edit_copy_of,
+    finished_nodes,
+    is_stateful,
+    null_writes,
+    whole,
+)
+from ckpt_cli.reading.thread import Moment, ThreadReader
+
+
+def plan_clone(
+    reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, wishes: Wishes
+) -> Plan:
+    """Copy a checkpoint of the root namespace, and what led to it, to a new thread.
+
+    Its id stays, and so do the ids of its tasks, since they are made of it and not of the thread.
+    A head is copied with all that its tasks stored, so that a question that waits still does.
+    Raises `Refused` where the thread is there already, and `Unsupported`.
+    """
+    check_store(rows)
+    if rows.thread(thread_id) is not None:
+        raise Refused(
+            f"thread '{thread_id}' is there already",
+            hint="give --to the name of a thread that is not; `ckpt rollback` stays in the thread",
+        )
+    target = reader.moment("", checkpoint_id, state=True)
+    check_body(target.key, target.body)
+    head_id = reader.head("") or checkpoint_id
+    is_head = head_id == checkpoint_id
+    head = target if is_head else reader.moment("", head_id, state=True)
+    key = CheckpointKey(thread_id, "", checkpoint_id)
+    edges = edges_of(reader, wishes.as_node) if wishes.as_node is not None else None
+    edited = edit_copy_of(
+        reader, rows, target, key, wishes.edits, edges, known_channels(target, head)
+    )
+    copies = [_head_of(reader, target, is_head, edited), *_others(reader, target, is_head)]
+    number = len(copies), sum(_number_of_writes(reader, one) for one in copies)
+    original = whole(rows, target.key)
+    metadata = mark_clone(
+        original.metadata,
+        reader.thread_id,
+        number[0],
+        number[1] + len(edited.writes),
+        wishes.reason,
+    )
+    body = splice(original.body, edited.body) if edited.body and original.body else None
+    copies[0] = replace(copies[0], metadata=metadata, body=body)
+    preview, edit_notes = previewed(reader.state(target).values, wishes.edits)
+    at = configurable(key)
+    if is_head:
+        # Without an id LangGraph goes on where the thread stands, instead of travelling in time.
+        del at["checkpoint_id"]
+    return Plan(
+        action="fork",
+        main=Touched(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
+        before=head.key,
+        head=key,
+        why=f"{number[0]} checkpoints and {number[1]} writes in all",
+        next=_next(target, edges, is_head),
+        again=() if is_head or edges is not None else finished_nodes(target),
+        asked=() if is_head or edges is not None else asking_nodes(target),
+        changes=diff_channels(reader.state(head).values, preview),
+        also=(),
+        configurable=at,
+        change=Change(
+            thread_id,
+            {},
+            copies=tuple(copies),
+            writes=tuple(edited.writes),
+            blobs=tuple(edited.blobs),
+        ),
+        notes=(*edit_notes, *_notes(target, is_head)),
+    )
+
+
+def _next(target: Moment, edges: Sequence[str] | None, is_head: bool) -> tuple[str, ...] | None:
+    if edges is not None:
+        return nodes_behind(edges)
+    return target.step.waiting if is_head else target.step.next
+
+
+def _head_of(
+    reader: ThreadReader, target: Moment, is_head: bool, edited: Edited
+) -> CopyOfCheckpoint:
+    """The copy of the target, without what the caller wrote to channels that are replaced."""
+    found = _copy_of(reader, target.key, is_head)
+    if not edited.dropped:
+        return found
+    writes = target.writes if is_head else null_writes(target.writes)
+    left = [
+        one for one in writes if one.task_id != NULL_TASK_ID or one.channel not in edited.dropped
+    ]
+    return replace(found, writes=tuple((one.task_id, one.idx) for one in left))
+
+
+def _others(reader: ThreadReader, target: Moment, is_head: bool) -> Iterator[CopyOfCheckpoint]:
+    """The ancestors, the calls of subgraphs on the way, and what subgraphs with a memory knew."""
+    line = line_of(reader, "", target.key.checkpoint_id)
+    for one in line[1:]:
+        yield CopyOfCheckpoint(_key(reader, "", one))
+    passed = set(line if is_head else line[1:])
+    for ns in reader.namespaces:
+        if is_stateful(ns):
+            ids = [one.key.checkpoint_id for one in reader.index(ns)]
+            known = [one for one in ids if is_head or one < target.key.checkpoint_id]
+            for place, one in enumerate(line_of(reader, ns, known[0]) if known else []):
+                key = _key(reader, ns, one)
+                yield _copy_of(reader, key, is_head) if place == 0 else CopyOfCheckpoint(key)
+        elif ns:
+            for key in _calls(reader, ns, passed, target.key.checkpoint_id, is_head):
+                yield CopyOfCheckpoint(key)
+
+
+def _calls(
+    reader: ThreadReader, ns: str, passed: Collection[str], target: str, is_head: bool
+) -> Iterator[CheckpointKey]:
+    """The checkpoints of a call that a step on the way made.
+
+    LangGraph before 0.2.57 does not store who made the call; there the time tells.
+    """
+    for one in reader.store.checkpoints(reader.thread_id, checkpoint_ns=ns, metadata=True):
+        parents = read_metadata(one).get("parents")
+        root = parents.get("") if isinstance(parents, dict) else None
+        earlier = is_head or one.key.checkpoint_id < target
+        if root in passed or (root is None and earlier):
+            yield one.key
+
+
+def _copy_of(reader: ThreadReader, key: CheckpointKey, is_head: bool) -> CopyOfCheckpoint:
+    """A newest checkpoint: with all its writes, or with those that are part of its state."""
+    if is_head:
+        return CopyOfCheckpoint(key)
+    kept = null_writes(_writes(reader, key))
+    return CopyOfCheckpoint(key, writes=tuple((one.task_id, one.idx) for one in kept))
+
+
+def _number_of_writes(reader: ThreadReader, copy: CopyOfCheckpoint) -> int:
+    return len(_writes(reader, copy.source) if copy.writes is None else copy.writes)
+
+
+def _key(reader: ThreadReader, ns: str, checkpoint_id: str) -> CheckpointKey:
+    return CheckpointKey(reader.thread_id, ns, checkpoint_id)
+
+
+def _writes(reader: ThreadReader, key: CheckpointKey) -> Sequence[Write]:
+    return reader.stored(key.checkpoint_ns, key.checkpoint_id).writes
+
+
+def _notes(target: Moment, is_head: bool) -> Iterator[str]:
+    if is_head and any(not one.answered for task in target.step.tasks for one in task.questions):
+        yield "its question waits: answer it with Command(resume=...) instead of None"
+    if target.step.next is None:
+        yield "what runs next cannot be told from what is stored"

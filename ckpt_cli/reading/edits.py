@@ -1,0 +1,75 @@
+"""What edits need to know of a thread, and what they will show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import NotFound, Unsupported
+from ckpt_cli.core.editing import BRANCH, ChannelEdit
+from ckpt_cli.core.reducers import fold
+from ckpt_cli.reading.thread import Moment, ThreadReader
+
+_EDGES = ("branch:", "join:", "start:", "__pregel_tasks")
+
+
+def known_channels(*moments: Moment) -> frozenset[str]:
+    """The channels that some checkpoints, or the tasks after them, have written."""
+    return frozenset(
+        name
+        for moment in moments
+        for name in (
+            *moment.body.versions,
+            *moment.body.values,
+            *(write.channel for write in moment.writes),
+        )
+    )
+
+
+def edges_of(reader: ThreadReader, node: str) -> tuple[str, ...]:
+    """The edges that a node wrote when it last ran in this thread.
+
+    Raises `NotFound` where it did not run, and `Unsupported` where it did more than that, since
+    a join or a Send is not made again from its name.
+    """
+    nodes: set[str] = set()
+    for moment in reader.moments(""):
+        for task in moment.step.tasks:
+            nodes |= {task.node} if task.node is not None and task.finished else set()
+            if task.node != node or not task.finished:
+                continue
+            edges = {one.channel for one in task.writes if one.channel.startswith(_EDGES)}
+            if others := sorted(one for one in edges if not one.startswith(BRANCH)):
+                raise Unsupported(
+                    f"what follows '{node}' is not told by a single edge ({', '.join(others)})",
+                    hint="run update_state of the graph itself, with as_node",
+                )
+            return tuple(sorted(edges))
+    raise NotFound(
+        f"node '{node}' never finished in thread '{reader.thread_id}'",
+        hint=f"these did: {', '.join(sorted(nodes)) or 'none'}",
+    )
+
+
+def nodes_behind(edges: Sequence[str]) -> tuple[str, ...]:
+    """The nodes that edges lead to."""
+    return tuple(one.removeprefix(BRANCH) for one in edges)
+
+
+def previewed(
+    values: Mapping[str, Value], edits: Sequence[ChannelEdit]
+) -> tuple[dict[str, Value], list[str]]:
+    """The state as it will be, and what to know of it."""
+    found, notes = dict(values), []
+    for edit in edits:
+        before = found.get(edit.channel)
+        if edit.kind == "set":
+            found[edit.channel], reducer = fold(before, [edit.value])
+            notes.append(
+                f"'{edit.channel}' is merged by the application when it resumes; shown as {reducer}"
+            )
+        elif edit.kind == "append" and isinstance(before, list):
+            found[edit.channel] = [*before, edit.value]
+        else:
+            found[edit.channel] = edit.value
+    return found, notes

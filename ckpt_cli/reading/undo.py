@@ -1,0 +1,207 @@
+"""Plans that take back what `ckpt` added to a thread."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from ckpt_backends.change import Change
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import NotFound, Refused
+from ckpt_backends.model import Checkpoint, CheckpointKey
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.changes import diff_channels
+from ckpt_cli.core.forking import BY, CHECKPOINTS, FROM, NAME, THREAD, WITH, WRITES
+from ckpt_cli.core.plan import Plan, Touched
+from ckpt_cli.core.state import read_body, read_metadata
+from ckpt_cli.reading.back import line_of
+from ckpt_cli.reading.rollback import Wishes, check_store, heads_of, plan_rollback
+from ckpt_cli.reading.thread import ThreadReader
+
+
+def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) -> Plan:
+    """Take back the newest thing that `ckpt` added on the way to the head.
+
+    While nothing was built on it, what was added is removed, and the thread is as before.
+    Otherwise its rows are others' history too: then the plan rolls back to the head before it.
+    Raises `NotFound` where `ckpt` added nothing, and what `plan_rollback` raises.
+    """
+    check_store(rows)
+    added = _newest_added(reader)
+    if THREAD in read_metadata(added):
+        return _plan_removal(reader, added)
+    before = _head_before(reader, added)
+    parts = _parts(reader, added)
+    if why := _built_on(reader, parts):
+        wishes = Wishes(reason=f"undo of {added.key.checkpoint_id}", force=force)
+        back = plan_rollback(reader, rows, before, now, wishes)
+        return _as_undo(back, added, why)
+    head = reader.moment("", added.key.checkpoint_id, state=True)
+    earlier = reader.moment("", before, state=True)
+    touched = [_touched(one) for one in parts]
+    return Plan(
+        action="undo",
+        main=touched[0],
+        before=head.key,
+        head=earlier.key,
+        why="nothing was built on it",
+        next=earlier.step.waiting,
+        again=(),
+        asked=(),
+        changes=diff_channels(reader.state(head).values, reader.state(earlier).values),
+        also=tuple(touched[1:]),
+        configurable=None,
+        change=Change(
+            reader.thread_id,
+            heads_of(reader),
+            removed={one.key: _expected_writes(read_metadata(one)) for one in parts},
+            removed_blobs=tuple(blob for one in parts for blob in _blobs(reader, one)),
+        ),
+    )
+
+
+def _plan_removal(reader: ThreadReader, added: Checkpoint) -> Plan:
+    """Remove a thread that is a copy, unless it was used since."""
+    metadata = read_metadata(added)
+    every: Counter[CheckpointKey] = Counter()
+    for one in reader.store.checkpoints(reader.thread_id):
+        every[one.key] = 0
+    for write in reader.store.writes(reader.thread_id):
+        every[write.key] += 1
+    number = metadata.get(CHECKPOINTS), metadata.get(WRITES)
+    if (len(every), every.total()) != number or reader.head("") != added.key.checkpoint_id:
+        raise Refused(
+            f"thread '{reader.thread_id}' was used since it was copied",
+            hint="it is a thread of its own now; `ckpt rollback` goes back in it",
+        )
+    head = reader.moment("", added.key.checkpoint_id)
+    return Plan(
+        action="undo",
+        main=_touched(added),
+        before=head.key,
+        head=None,
+        why="it is a copy that was not used; the whole thread goes",
+        next=(),
+        again=(),
+        asked=(),
+        changes={},
+        also=(),
+        configurable=None,
+        change=Change(reader.thread_id, heads_of(reader), removed=dict(every)),
+    )
+
+
+def _newest_added(reader: ThreadReader) -> Checkpoint:
+    """The nearest checkpoint that `ckpt` added, from the head on."""
+    head = reader.head("")
+    line = [] if head is None else line_of(reader, "", head)
+    place = {checkpoint_id: number for number, checkpoint_id in enumerate(line)}
+    found = reader.store.checkpoints(
+        reader.thread_id, checkpoint_ns="", checkpoint_ids=line, metadata=True
+    )
+    ours = [one for one in found if _is_ours(read_metadata(one))]
+    if not ours:
+        raise NotFound(
+            f"`ckpt` added nothing on the way to the head of thread '{reader.thread_id}'",
+            hint="`ckpt rollback THREAD REF` goes back to any checkpoint of it",
+        )
+    return min(ours, key=lambda one: place[one.key.checkpoint_id])
+
+
+def _is_ours(metadata: Mapping[str, Value]) -> bool:
+    return metadata.get(BY) == NAME and (metadata.get("source") == "fork" or THREAD in metadata)
+
+
+def _head_before(reader: ThreadReader, added: Checkpoint) -> str:
+    """The head at the time: what was added got a greater id than all that there was."""
+    for one in reader.index(""):
+        if one.key.checkpoint_id < added.key.checkpoint_id:
+            return one.key.checkpoint_id
+    raise Refused("what was added is the thread's first checkpoint, so there is nothing before it")
+
+
+def _parts(reader: ThreadReader, added: Checkpoint) -> list[Checkpoint]:
+    """What was added with one command: the checkpoint of the root first, then subgraphs'."""
+    parts = [added]
+    for ns in reader.namespaces:
+        if ns:
+            of_ns = reader.store.checkpoints(reader.thread_id, checkpoint_ns=ns, metadata=True)
+            parts += [
+                one
+                for one in of_ns
+                if read_metadata(one).get(WITH) == added.key.checkpoint_id
+                and _is_ours(read_metadata(one))
+            ]
+    return parts
+
+
+def _built_on(reader: ThreadReader, parts: list[Checkpoint]) -> str:
+    """Why what was added is no longer as it was added; `''` if it is."""
+    root = parts[0].key.checkpoint_id
+    if any((reader.head(ns) or "") > root for ns in reader.namespaces):
+        return "the thread went on from it"
+    for one in parts:
+        if reader.head(one.key.checkpoint_ns) != one.key.checkpoint_id:
+            return "a subgraph went on from it"
+        stored = reader.stored(one.key.checkpoint_ns, one.key.checkpoint_id)
+        if len(stored.writes) != _expected_writes(stored.metadata):
+            return "tasks stored writes on it"
+    return ""
+
+
+def _expected_writes(metadata: Mapping[str, Value]) -> int:
+    number = metadata.get(WRITES, 0)
+    return number if isinstance(number, int) else 0
+
+
+def _blobs(reader: ThreadReader, added: Checkpoint) -> Iterator[tuple[str, str, str]]:
+    """The values that were added with a checkpoint, under versions that its origin does not have.
+
+    Namespace, channel and version; none where values stand in the body.
+    """
+    ns, origin = added.key.checkpoint_ns, read_metadata(added).get(FROM)
+    ids = [added.key.checkpoint_id, *([origin] if isinstance(origin, str) else [])]
+    bodies = {
+        one.key.checkpoint_id: read_body(one).versions
+        for one in reader.store.checkpoints(
+            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, body=True
+        )
+        if one.blobs is not None
+    }
+    if len(bodies) < len(ids):
+        return
+    for channel, version in bodies[ids[0]].items():
+        if bodies[ids[-1]].get(channel) != version:
+            yield ns, channel, str(version)
+
+
+def _touched(one: Checkpoint) -> Touched:
+    origin = read_metadata(one).get(FROM)
+    return Touched(
+        one.key,
+        one.parent_checkpoint_id,
+        "removal",
+        origin if isinstance(origin, str) else None,
+    )
+
+
+def _as_undo(back: Plan, added: Checkpoint, why: str) -> Plan:
+    notes = [f"{added.key.checkpoint_id} stays, since {why}"]
+    if back.again:
+        notes.append("answers and results that were there before the rollback do not come back")
+    return Plan(
+        action="undo",
+        main=back.main,
+        before=back.before,
+        head=back.head,
+        why=f"{why}; {back.why}",
+        next=back.next,
+        again=back.again,
+        asked=back.asked,
+        changes=back.changes,
+        also=back.also,
+        configurable=back.configurable,
+        change=back.change,
+        notes=(*notes, *back.notes),
+    )

@@ -1,0 +1,79 @@
+"""Stores with one thread a scenario, to go back in."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.servers import Server, postgres_database
+from tests.travel.official import Thread, drive, scenarios, stored_ids
+from tests.travel.places import Place, postgres_place, sqlite_place
+
+SAMPLE = [
+    *("linear", "chat", "fanout-send", "fanout-join", "interrupt-answered", "interrupt-nested"),
+    *("command-input", "update-mid", "subgraph-stateful", "delta-rarely", "durability-exit"),
+    *('o\'brien "x"', "会话-四十二"),
+]
+"""Threads that stand for the others where all of them would take too long."""
+NAMES = [name for name, one in scenarios.SCENARIOS.items() if not one.is_async]
+PLAIN = {
+    name
+    for name in NAMES
+    if name.startswith("zoo-") or scenarios.SCENARIOS[name].name == "hostile-id"
+}
+"""Threads that differ in what is stored only, not in what runs."""
+
+UNSTORABLE = {"zoo-floats", "zoo-text"}
+"""JSONB has no NaN, and no text with a NUL."""
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A store, in which each scenario is run when its thread is asked for."""
+
+    place: Place
+    known: dict[str, Thread] = field(default_factory=dict)
+
+    @property
+    def saver(self) -> Any:
+        return self.place.saver()
+
+    def thread(self, name: str) -> Thread:
+        if name not in self.known:
+            # A thread that a saver could not store to its end is tried up to there.
+            with suppress(*([Exception] if name in UNSTORABLE else [])):
+                self.known[name] = drive(self.saver, scenarios.SCENARIOS[name])
+        return self.known[name]
+
+    def ids(self, name: str) -> list[str]:
+        """The checkpoints of a thread's root namespace, newest first."""
+        self.thread(name)
+        return stored_ids(self.saver, name)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """The library warns of each type that it was not told of."""
+    logging.disable(logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(scope="session")
+def sqlite_filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
+    with sqlite_place(tmp_path_factory.mktemp("travel") / "store.db") as place:
+        yield Filled(place)
+
+
+@pytest.fixture(scope="session")
+def postgres_filled(postgres_server: Server) -> Iterator[Filled]:
+    with postgres_database(postgres_server) as url, postgres_place(url) as place:
+        yield Filled(place)

@@ -1,0 +1,128 @@
+"""What LangGraph's own library makes of a thread: the truth that `ckpt` is measured by."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from tests.support import FIXTURES
+
+_MAKE = str(FIXTURES / "make")
+if _MAKE not in sys.path:
+    sys.path.insert(0, _MAKE)
+
+graphs = import_module("graphs")
+scenarios = import_module("scenarios")
+truth = import_module("truth")
+settle = graphs.settle
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b")
+
+
+class Recording(scenarios.Run):  # type: ignore[misc, name-defined]
+    """A run that remembers the inputs that it was given."""
+
+    def invoke(self, value: Any, config: Any = None, **options: Any) -> Any:
+        if isinstance(value, dict | list) and not hasattr(self, "first_input"):
+            self.first_input = value
+        return super().invoke(value, config, **options)
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A thread as a scenario left it, and how to go on with it."""
+
+    thread_id: str
+    build: Callable[[Any], Any]
+    first_input: Any = None
+    config: dict[str, Any] = field(default_factory=dict)
+
+    def graph(self, saver: Any) -> Any:
+        return self.build(saver)
+
+
+def drive(saver: Any, scenario: Any) -> Thread:
+    """Run a scenario on a store."""
+    vars(graphs)["settle"] = settle
+    run = Recording(scenario.build(saver), scenario.thread_config())
+    scenario.drive(run)
+    # Only while a store is filled do two writers meet.
+    vars(graphs)["settle"] = lambda: None
+    return Thread(scenario.thread_id, scenario.build, getattr(run, "first_input", None))
+
+
+def config_of(thread_id: str, checkpoint_id: str | None = None) -> dict[str, Any]:
+    found = {"thread_id": thread_id, "checkpoint_ns": ""}
+    if checkpoint_id is not None:
+        found["checkpoint_id"] = checkpoint_id
+    return {"configurable": found}
+
+
+def stored_ids(saver: Any, thread_id: str, checkpoint_ns: str = "") -> list[str]:
+    """The checkpoints of a namespace, newest first."""
+    config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}}
+    return [row.config["configurable"]["checkpoint_id"] for row in saver.list(config)]
+
+
+def state(graph: Any, config: dict[str, Any]) -> Any:
+    """Values and next of a checkpoint, by its address."""
+    found = graph.get_state(config)
+    return {"values": plain(found.values), "next": sorted(found.next)}
+
+
+def outcome(graph: Any, given: Any, config: dict[str, Any]) -> Any:
+    """What a call ends in: its answer, or the error that it raises."""
+    try:
+        found = plain(graph.invoke(given, config, durability="sync"))
+    except Exception as error:
+        return {"raised": f"{type(error).__name__}: {nameless(str(error))}"}
+    if isinstance(found, dict) and "__interrupt__" in found:
+        # Those of parallel tasks come in the order in which they were raised.
+        asked = [json.dumps(one["value"]) for one in found["__interrupt__"]]
+        found = {**found, "__interrupt__": sorted(asked)}
+    return found
+
+
+def ending(graph: Any, thread_id: str) -> Any:
+    """How a thread stands: values, next, questions and errors of its head, and of its memory."""
+    found = graph.get_state(config_of(thread_id), subgraphs=True)
+    return {
+        "values": plain(found.values),
+        "next": sorted(found.next),
+        "tasks": sorted(
+            json.dumps([task.name, nameless(str(task.error)), *map(_asked, task.interrupts)])
+            for task in found.tasks
+        ),
+    }
+
+
+def _asked(interrupt: Any) -> Any:
+    return plain(interrupt.value)
+
+
+def memory(saver: Any, thread_id: str) -> Any:
+    """The values that subgraphs with a memory of their own have at last."""
+    config = {"configurable": {"thread_id": thread_id}}
+    namespaces = {row.config["configurable"]["checkpoint_ns"] for row in saver.list(config)}
+    found = {}
+    for namespace in sorted(namespaces):
+        if namespace and ":" not in namespace:
+            at = {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}}
+            values = saver.get_tuple(at).checkpoint["channel_values"]
+            found[namespace] = plain({k: v for k, v in values.items() if ":" not in k})
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A value in JSON, with the ids that were assigned on the way numbered in their order."""
+    return json.loads(nameless(json.dumps(truth.encode(value), sort_keys=True)))
+
+
+def nameless(text: str) -> str:
+    seen: dict[str, str] = {}
+    return _UUID.sub(lambda match: seen.setdefault(match[0], f"<id {len(seen)}>"), text)

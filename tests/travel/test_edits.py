@@ -1,0 +1,216 @@
+"""A state that is edited while it is forked is what `update_state` would have made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langgraph.types import Overwrite
+
+from tests.support import Answer, ckpt
+from tests.travel.conftest import Filled
+from tests.travel.official import config_of, ending, outcome, state
+
+
+@pytest.fixture(params=["sqlite_filled", "postgres_filled"])
+def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
+    found: Filled = request.getfixturevalue(request.param)
+    yield found
+    for thread in ("ours", "theirs", "copy"):
+        found.place.forget(thread)
+
+
+def at_step(filled: Filled, name: str, step: int) -> str:
+    filled.thread(name)
+    rows = filled.saver.list(config_of(name))
+    found: str = next(one.checkpoint["id"] for one in rows if one.metadata["step"] == step)
+    return found
+
+
+def fork(filled: Filled, name: str, target: str, *words: str) -> Answer:
+    filled.place.copy(name, "ours")
+    filled.place.copy(name, "theirs")
+    return ckpt("-s", filled.place.url, "fork", "ours", target, *words, "--yes", "-o", "json")
+
+
+def check(
+    filled: Filled, name: str, step: int, words: list[str], values: Any, as_node: str | None = None
+) -> None:
+    """`ckpt fork` with these words is as `update_state` with these values, now and when resumed."""
+    target = at_step(filled, name, step)
+    before = filled.place.rows(name)
+    answer = fork(filled, name, target, *words)
+    assert answer.code == 0, answer.err
+    graph = filled.thread(name).graph(filled.saver)
+    graph.update_state(config_of("theirs", target), values, as_node=as_node)
+    assert state(graph, config_of("ours")) == state(graph, config_of("theirs"))
+    assert sorted(answer.json["next"]) == state(graph, config_of("theirs"))["next"]
+    ended = []
+    for copy in ("ours", "theirs"):
+        graph = filled.thread(name).graph(filled.saver)
+        ended.append((outcome(graph, None, config_of(copy)), ending(graph, copy)))
+    assert ended[0] == ended[1]
+    after = filled.place.rows("ours")
+    assert all(row in after[table] for table, rows in before.items() for row in rows)
+
+
+CASES: list[Any] = [
+    ("linear", 1, ["--set", 'items=["edited"]'], {"items": ["edited"]}, None),
+    ("linear", 3, ["--set", 'items=["edited"]'], {"items": ["edited"]}, None),
+    ("linear", 1, ["--append", 'items={"a": [1, null]}'], {"items": [{"a": [1, None]}]}, None),
+    ("linear", 2, ["--replace", 'items=["only"]'], {"items": Overwrite(["only"])}, None),
+    ("loop", 2, ["--replace", "count=1"], {"count": 1}, "work"),
+    (
+        "loop",
+        2,
+        ["--set", "count=2", "--append", 'items="x"'],
+        {"count": 2, "items": ["x"]},
+        "work",
+    ),
+    (
+        *("chat", 2),
+        ["--set", 'messages=[{"role": "user", "content": "And now?", "id": "new"}]'],
+        {"messages": [{"role": "user", "content": "And now?", "id": "new"}]},
+        "tools",
+    ),
+    (
+        *("delta-rarely", 1),
+        ["--set", 'items=["edited"]', "--set", 'items_plain=["edited"]'],
+        {"items": ["edited"], "items_plain": ["edited"]},
+        "reply",
+    ),
+    (
+        "reducers",
+        1,
+        ["--set", "total=4", "--set", 'last="set"'],
+        {"total": 4, "last": "set"},
+        "two",
+    ),
+    ("linear", 1, ["--set", 'items=["x"]', "--as-node", "think"], {"items": ["x"]}, "think"),
+    ("linear", 3, ["--append", 'items="x"', "--as-node", "read"], {"items": ["x"]}, "read"),
+    ("linear", 1, ["--set", 'items=["x"]', "--as-node", "write"], {"items": ["x"]}, "write"),
+    (
+        "interrupt-answered",
+        1,
+        ["--set", 'items=["by hand"]', "--as-node", "ask"],
+        {"items": ["by hand"]},
+        "ask",
+    ),
+]
+
+
+def named(case: Any) -> str:
+    return f"{case[0]} {' '.join(case[2])}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=named)
+def test_an_edit_is_what_update_state_makes(sqlite_filled: Filled, case: Any) -> None:
+    try:
+        check(sqlite_filled, *case)
+    finally:
+        for copy in ("ours", "theirs"):
+            sqlite_filled.place.forget(copy)
+
+
+@pytest.mark.parametrize("case", CASES[2:8], ids=named)
+def test_the_same_on_postgres(postgres_filled: Filled, case: Any) -> None:
+    try:
+        check(postgres_filled, *case)
+    finally:
+        for copy in ("ours", "theirs"):
+            postgres_filled.place.forget(copy)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("reducers", ["--set", "total=1", "--replace", "facts={}"]),
+        ("command-input", ["--replace", 'items=["x"]']),
+    ],
+)
+def test_an_edited_copy_can_be_taken_back(filled: Filled, name: str, words: list[str]) -> None:
+    for target in filled.ids(name):
+        filled.place.copy(name, "ours")
+        before = filled.place.rows("ours")
+        filled.place.forget("ours")
+        if fork(filled, name, target, *words).code == 0:
+            assert ckpt("-s", filled.place.url, "undo", "ours", "--yes").code == 0
+        assert filled.place.rows("ours") == before
+        filled.place.forget("ours")
+        filled.place.forget("theirs")
+
+
+@pytest.mark.parametrize("words", [["--set", 'items=["x"]'], ["--replace", 'items=["x"]']], ids=str)
+def test_a_thread_of_its_own_can_be_edited(filled: Filled, words: list[str]) -> None:
+    for target in filled.ids("interrupt-alone")[:2]:
+        answer = ckpt(
+            *("-s", filled.place.url, "fork", "interrupt-alone", target, "--to", "copy"),
+            *(*words, "--yes", "-o", "json"),
+        )
+        assert answer.code == 0, answer.err
+        graph = filled.thread("interrupt-alone").graph(filled.saver)
+        was = graph.get_state(config_of("interrupt-alone", target)).values["items"]
+        now = graph.get_state(config_of("copy")).values["items"]
+        assert now == (["x"] if words[0] == "--replace" else [*was, "x"])
+        undone = ckpt("-s", filled.place.url, "undo", "copy", "--yes")
+        assert undone.code == 0, undone.err
+        assert not any(filled.place.rows("copy").values())
+
+
+def test_a_message_without_an_id_gets_one_that_stays(sqlite_filled: Filled) -> None:
+    target = at_step(sqlite_filled, "chat", 1)
+    try:
+        fork(sqlite_filled, "chat", target, "--set", 'messages=[{"role": "user", "content": "?"}]')
+        graph = sqlite_filled.thread("chat").graph(sqlite_filled.saver)
+        seen = {graph.get_state(config_of("ours")).values["messages"][-1].id for _ in range(3)}
+        assert len(seen) == 1
+    finally:
+        for copy in ("ours", "theirs"):
+            sqlite_filled.place.forget(copy)
+
+
+REFUSED = [
+    (2, ["--set", "items"], "is not CHANNEL=JSON"),
+    (2, ["--set", "items=x"], "is not JSON"),
+    (2, ["--set", "items=1", "--append", "items=2"], "edited twice"),
+    (2, ["--set", 'items={"$type": "a.B"}'], "an object of a class"),
+    (3, ["--set", "gone=1"], "its channels: items"),
+    (3, ["--as-node", "gone"], "these did:"),
+    (4, ["--as-node", "plan"], "is not told by a single edge"),
+    (5, ["--append", "note=1"], "holds no list"),
+]
+
+
+@pytest.mark.parametrize(("code", "words", "says"), REFUSED, ids=str)
+def test_an_edit_that_cannot_be_made_writes_nothing(
+    sqlite_filled: Filled, code: int, words: list[str], says: str
+) -> None:
+    name = "fanout-send" if "plan" in words else "conditional"
+    sqlite_filled.thread(name)
+    before = sqlite_filled.place.rows(name)
+    answer = ckpt(
+        "-s",
+        sqlite_filled.place.url,
+        "fork",
+        name,
+        "step:1" if name != "conditional" else "head",
+        *words,
+        "--yes",
+    )
+    assert (answer.code, answer.out) == (code, "")
+    assert says in answer.err
+    assert sqlite_filled.place.rows(name) == before
+
+
+def test_a_dry_run_shows_what_would_be_written(sqlite_filled: Filled) -> None:
+    sqlite_filled.thread("linear")
+    before = sqlite_filled.place.rows("linear")
+    words = ["fork", "linear", "step:1", "--set", 'items=["x"]', "--dry-run", "-o", "json"]
+    record = ckpt("-s", sqlite_filled.place.url, *words).json
+    assert record["dry_run"]
+    assert [one["channel"] for one in record["change"]["writes"]] == ["items"]
+    assert record["changes"]["items"]["after"][-1] == "x"
+    assert json.dumps(record["change"]["heads"])
+    assert sqlite_filled.place.rows("linear") == before

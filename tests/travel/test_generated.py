@@ -1,0 +1,94 @@
+"""Threads with a past that nobody wrote down: random calls, and `ckpt` between them."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.types import Command
+
+from tests.support import ckpt
+from tests.travel.conftest import Filled
+from tests.travel.official import Thread, config_of, graphs, stored_ids
+from tests.travel.trials import check_clone, check_rollback
+
+
+def words(text: str) -> dict[str, Any]:
+    return {"items": [text]}
+
+
+def both(text: str) -> dict[str, Any]:
+    messages = [HumanMessage(text, id=f"human {text}")]
+    return {
+        **{"messages": messages, "messages_plain": messages},
+        **{"items": [text], "items_plain": [text]},
+    }
+
+
+GRAPHS: dict[str, tuple[Any, Any]] = {
+    "fanout": (graphs.fanout, words),
+    "fanout_asking": (graphs.fanout_asking, words),
+    "join": (graphs.join, words),
+    "ask_twice": (graphs.ask_twice, words),
+    "subgraph_nested": (graphs.subgraph_nested, words),
+    "goto": (graphs.goto, words),
+    "delta_often": (graphs.delta_often, both),
+    "delta_rarely": (graphs.delta_rarely, both),
+}
+
+
+def generate(filled: Filled, name: str, seed: int) -> Thread:
+    """A thread of random turns, answers, updates, time travels and rollbacks."""
+    build, make = GRAPHS[name]
+    dice, thread_id = random.Random(f"{name} {seed}"), f"generated {name} {seed}"
+    graph, saver = build(filled.saver), filled.saver
+    here = config_of(thread_id)
+    durability = dice.choice(["sync", "exit"])
+    graph.invoke(make("first"), here, durability=durability)
+    for turn in range(4):
+        ids = stored_ids(saver, thread_id)
+        there = config_of(thread_id, dice.choice(ids))
+        action = dice.choice(["turn", "answer", "update", "travel", "rollback", "go on"])
+        # Some of these calls are wrong for where the thread stands, as people's are.
+        with suppress(Exception):
+            if action == "turn":
+                graph.invoke(make(f"turn {turn}"), here, durability=dice.choice(["sync", "exit"]))
+            elif action == "answer":
+                waiting = graph.get_state(here).interrupts
+                given = {one.id: f"answer {turn}" for one in waiting[:1]}
+                graph.invoke(Command(resume=given, update=make(f"with {turn}")), here)
+            elif action == "update":
+                graph.update_state(dice.choice([here, there]), make(f"update {turn}"))
+            elif action == "travel":
+                graph.invoke(None, there, durability="sync")
+            elif action == "rollback":
+                target = there["configurable"]["checkpoint_id"]
+                ckpt("-s", filled.place.url, "rollback", thread_id, target, "--yes")
+            else:
+                graph.invoke(None, here, durability="sync")
+    return Thread(thread_id, build, make("further"))
+
+
+def check(filled: Filled, name: str, seed: int) -> None:
+    thread = generate(filled, name, seed)
+    try:
+        for place, target in enumerate(stored_ids(filled.saver, thread.thread_id)):
+            check_rollback(filled, thread, target)
+            check_clone(filled, thread, target, is_head=place == 0)
+    finally:
+        filled.place.forget(thread.thread_id)
+
+
+@pytest.mark.parametrize("name", ["fanout_asking", "delta_rarely"])
+def test_a_thread(sqlite_filled: Filled, name: str) -> None:
+    check(sqlite_filled, name, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 8))
+@pytest.mark.parametrize("name", GRAPHS)
+def test_many_threads(sqlite_filled: Filled, name: str, seed: int) -> None:
+    check(sqlite_filled, name, seed)

@@ -1,0 +1,195 @@
+"""What is not written to, and why; a store that is refused stays as it is."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from ckpt_backends.ids import make_id
+from tests.servers import Server, postgres_database
+from tests.support import SAMPLE, Answer, ckpt, copy_store
+from tests.travel.places import PostgresPlace
+
+HEAD = "trip-to-kyoto"
+
+
+def refused(store: Path | str, *words: str) -> Answer:
+    answer = ckpt("-s", store, *words)
+    assert answer.out == ""
+    assert "Traceback" not in answer.err
+    return answer
+
+
+def test_without_a_terminal_only_with_yes(sample: Path) -> None:
+    before = sample.read_bytes()
+    for words in (["rollback", HEAD, "~1"], ["fork", HEAD, "head", "--to", "new"]):
+        answer = ckpt("-s", sample, *words, "-o", "json")
+        assert (answer.code, answer.out) == (5, "")
+        assert "--yes" in answer.err
+    assert sample.read_bytes() == before
+
+
+def test_a_dry_run_writes_nothing(sample: Path) -> None:
+    before = sample.read_bytes()
+    answer = ckpt("-s", sample, "rollback", HEAD, "~1", "--dry-run", "--yes")
+    assert answer.code == 0
+    assert "dry run" in answer.err
+    assert sample.read_bytes() == before
+
+
+WRONG = [
+    (2, ["rollback", HEAD], "no checkpoint to go back to"),
+    (2, ["rollback", HEAD, "~1", "--steps", "2"], "exclude each other"),
+    (2, ["rollback", f"{HEAD}@head", "--last-good"], "exclude each other"),
+    (2, ["rollback", HEAD, "--to-last", "sleepy"], "no status 'sleepy'"),
+    (2, ["rollback", HEAD, "--steps", "0"], "--steps"),
+    (2, ["--copy", "rollback", HEAD, "~1", "--yes"], "leave out --copy"),
+    (3, ["rollback", HEAD, "--steps", "99"], "are stored before its head"),
+    (3, ["rollback", HEAD, "--to-last", "error"], "is error"),
+    (3, ["rollback", HEAD, "--last-good"], "no step failed"),
+    (3, ["rollback", "nobody", "~1"], "no thread 'nobody'"),
+    (3, ["rollback", HEAD, "zzzz"], "newest first:"),
+    (3, ["rollback", HEAD, "--as-of", "2020-01-01"], "had no checkpoint"),
+    (3, ["undo", HEAD], "added nothing"),
+    (3, ["undo", "nobody"], "no thread 'nobody'"),
+    (5, ["fork", HEAD, "head", "--to", "refund-4711", "--yes"], "is there already"),
+]
+
+
+@pytest.mark.parametrize(("code", "words", "says"), WRONG, ids=[" ".join(one[1]) for one in WRONG])
+def test_wrong_words(sample: Path, code: int, words: list[str], says: str) -> None:
+    before = sample.read_bytes()
+    answer = refused(sample, *words)
+    assert answer.code == code
+    assert says in answer.err
+    assert sample.read_bytes() == before
+
+
+def test_targets_by_what_happened(sample: Path) -> None:
+    def target(*words: str) -> str:
+        found: str = ckpt("-s", sample, "rollback", *words, "--dry-run", "-o", "json").json[
+            "forked_from"
+        ]
+        return found
+
+    ids = [one["checkpoint_id"] for one in ckpt("-s", sample, "history", HEAD, "-o", "json").json]
+    assert target(HEAD, "--steps", "1") == ids[1]
+    assert target(f"{HEAD}@head~1") == target(HEAD, "--at", "~1") == ids[1]
+    done = target(HEAD, "--to-last", "done")
+    assert ckpt("-s", sample, "show", HEAD, "--at", done, "-o", "json").json["next"] == []
+    assert done != ids[0]
+    failed = "invoice-import"
+    head, before, *_ = (
+        one["checkpoint_id"] for one in ckpt("-s", sample, "history", failed, "-o", "json").json
+    )
+    assert target(failed, "--last-good") == before
+    assert target(failed, "--as-of", "now") == head
+
+
+@pytest.fixture
+def writable_copy(tmp_path: Path) -> Path:
+    return copy_store(SAMPLE, tmp_path)
+
+
+def test_a_saver_that_is_not_known(writable_copy: Path) -> None:
+    with closing(sqlite3.connect(writable_copy)) as connection:
+        connection.execute("ALTER TABLE checkpoints ADD COLUMN checksum TEXT")
+        connection.commit()
+    before = writable_copy.read_bytes()
+    answer = refused(writable_copy, "rollback", HEAD, "~1", "--yes")
+    assert answer.code == 4
+    assert "checksum" in answer.err
+    assert writable_copy.read_bytes() == before
+
+
+def test_a_head_in_the_far_future(writable_copy: Path) -> None:
+    future = make_id(1 << 59, 13, 1)
+    with closing(sqlite3.connect(writable_copy)) as connection:
+        connection.execute(
+            "INSERT INTO checkpoints SELECT thread_id, checkpoint_ns, ?, parent_checkpoint_id,"
+            " type, checkpoint, metadata FROM checkpoints"
+            " WHERE thread_id = ? AND checkpoint_ns = '' ORDER BY checkpoint_id DESC LIMIT 1",
+            [future, HEAD],
+        )
+        connection.commit()
+    answer = refused(writable_copy, "rollback", HEAD, "step:0", "--yes")
+    assert answer.code == 5
+    assert "lies in the future" in answer.err
+    words = ["rollback", HEAD, "step:0", "--yes", "--force", "-o", "json"]
+    assert ckpt("-s", writable_copy, *words).json["checkpoint_id"] > future
+
+
+@pytest.mark.parametrize("tag", ["msgpack+aes", "pickle"])
+def test_a_body_that_cannot_be_written(writable_copy: Path, tag: str) -> None:
+    with closing(sqlite3.connect(writable_copy)) as connection:
+        connection.execute("UPDATE checkpoints SET type = ?", [tag])
+        connection.commit()
+    answer = refused(writable_copy, "rollback", HEAD, "~1", "--yes")
+    assert answer.code == 4
+    assert "cannot" in answer.err
+
+
+def test_ids_of_another_kind(writable_copy: Path) -> None:
+    with closing(sqlite3.connect(writable_copy)) as connection:
+        connection.execute(
+            "UPDATE checkpoints SET checkpoint_id = 'ckpt_' || substr(checkpoint_id, -4)"
+        )
+        connection.commit()
+    answer = refused(writable_copy, "rollback", "nightly-report", "tip:0", "--yes")
+    assert answer.code == 4
+    assert "of its own kind" in answer.err
+
+
+def test_a_shallow_layout(postgres_url: str) -> None:
+    from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
+
+    from tests.travel.official import graphs
+
+    with ShallowPostgresSaver.from_conn_string(postgres_url) as saver:
+        saver.setup()
+        graphs.linear(saver).invoke({"items": ["in"]}, {"configurable": {"thread_id": "t"}})
+    answer = refused(postgres_url, "rollback", "t", "head", "--yes")
+    assert answer.code == 4
+    assert "keeps no history" in answer.err
+
+
+def test_a_role_that_may_only_read(postgres_server: Server) -> None:
+    from tests.travel.official import graphs
+
+    with postgres_database(postgres_server) as url:
+        place = PostgresPlace(url)
+        graphs.linear(place.saver()).invoke({"items": ["in"]}, {"configurable": {"thread_id": "t"}})
+        place.connection.execute("DROP ROLE IF EXISTS only_reads")
+        place.connection.execute("CREATE ROLE only_reads LOGIN")
+        place.connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO only_reads")
+        before = place.rows("t")
+        host = urlsplit(url).netloc.rpartition("@")[2]
+        role = urlsplit(url)._replace(netloc=f"only_reads@{host}").geturl()
+        assert ckpt("-s", role, "rollback", "t", "step:0", "--dry-run").code == 0
+        answer = refused(role, "rollback", "t", "step:0", "--yes", "-o", "json")
+        assert answer.code == 4
+        assert "INSERT" in answer.err
+        assert place.rows("t") == before
+        place.connection.execute("DROP OWNED BY only_reads")
+        place.connection.execute("DROP ROLE only_reads")
+        place.close()
+
+
+def test_a_schema_of_its_own(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA agents")
+    options = f"{postgres_url}?options=-csearch_path%3Dagents"
+    place = PostgresPlace(options)
+    from tests.travel.official import graphs
+
+    graphs.linear(place.saver()).invoke({"items": ["in"]}, {"configurable": {"thread_id": "t"}})
+    place.close()
+    url = f"{postgres_url}?schema=agents"
+    answer = ckpt("-s", url, "rollback", "t", "step:0", "--yes", "-o", "json")
+    assert answer.json["form"] == "child"
+    assert ckpt("-s", url, "undo", "t", "--yes").code == 0

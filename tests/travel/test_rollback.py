@@ -1,0 +1,14 @@
+"""After `ckpt rollback` the official graph stands and goes on as after its own time travel."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.travel.conftest import NAMES, Filled
+from tests.travel.trials import check_rollback
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_checkpoint_of_a_sqlite_thread(sqlite_filled: Filled, name: str) -> None:
+    for target in sqlite_filled.ids(name):
+        check_rollback(sqlite_filled, sqlite_filled.thread(name), target)

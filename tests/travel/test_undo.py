@@ -1,0 +1,66 @@
+"""`ckpt undo` takes a rollback back: whole while nothing was built on it, else as a rollback."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import ckpt
+from tests.travel.conftest import NAMES, SAMPLE, Filled
+from tests.travel.official import config_of, state, stored_ids
+
+
+def check_undo(filled: Filled, name: str) -> None:
+    place, ids = filled.place, filled.ids(name)
+    place.copy(name, "ours")
+    before = place.rows("ours")
+    try:
+        for target in {ids[0], ids[len(ids) // 2], ids[-1]}:
+            back = ckpt("-s", place.url, "rollback", "ours", target, "--yes", "-o", "json")
+            assert back.code == 0, back.err
+            assert place.rows("ours") != before
+            undone = ckpt("-s", place.url, "undo", "ours", "--yes", "-o", "json").json
+            assert undone["form"] == "removal"
+            assert undone["head"] == ids[0]
+            assert place.rows("ours") == before
+    finally:
+        place.forget("ours")
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_an_undone_rollback_leaves_every_row_as_it_was(sqlite_filled: Filled, name: str) -> None:
+    check_undo(sqlite_filled, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(NAMES) - set(SAMPLE)))
+def test_the_same_of_all_other_threads(sqlite_filled: Filled, name: str) -> None:
+    check_undo(sqlite_filled, name)
+
+
+def test_undoing_what_was_resumed_goes_back_to_the_head_before(sqlite_filled: Filled) -> None:
+    place, thread = sqlite_filled.place, sqlite_filled.thread("interrupt-answered")
+    graph = thread.graph(sqlite_filled.saver)
+    place.copy("interrupt-answered", "ours")
+    try:
+        head, *_, first = stored_ids(sqlite_filled.saver, "ours")
+        expected = state(graph, config_of("ours", head))
+        config = ckpt("-s", place.url, "rollback", "ours", first, "--yes", "-o", "json").json
+        graph.invoke(None, {"configurable": config["configurable"]})
+        before = place.rows("ours")
+        undone = ckpt("-s", place.url, "undo", "ours", "--yes", "-o", "json").json
+        assert undone["forked_from"] == head
+        assert "stays" in undone["notes"][0]
+        assert all(row in place.rows("ours")["checkpoints"] for row in before["checkpoints"])
+        assert state(graph, config_of("ours")) == expected
+        # What the undo itself added can be taken back too.
+        ckpt("-s", place.url, "undo", "ours", "--yes")
+        assert place.rows("ours") == before
+    finally:
+        place.forget("ours")
+
+
+def test_a_thread_without_a_rollback_has_nothing_to_undo(sqlite_filled: Filled) -> None:
+    sqlite_filled.thread("linear")
+    answer = ckpt("-s", sqlite_filled.place.url, "undo", "linear", "--yes")
+    assert answer.code == 3
+    assert "added nothing" in answer.err

@@ -1,0 +1,146 @@
+"""One trial: a command of `ckpt` on a copy of a thread, against the library on another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langgraph.types import Command
+
+from tests.support import ckpt
+from tests.travel.conftest import PLAIN, Filled
+from tests.travel.official import (
+    Thread,
+    config_of,
+    ending,
+    memory,
+    outcome,
+    state,
+)
+from tests.travel.places import Rows
+
+
+def check_rollback(filled: Filled, thread: Thread, target: str) -> None:
+    """Rolled back, a thread stands as at the target, and goes on as after a time travel."""
+    place, saver = filled.place, filled.saver
+    ours, theirs = f"ours {thread.thread_id}", f"theirs {thread.thread_id}"
+    for copy in (ours, theirs):
+        place.copy(thread.thread_id, copy)
+    try:
+        before = place.rows(ours)
+        expected = state(thread.graph(saver), config_of(theirs, target))
+        answer = ckpt("-s", place.url, "rollback", ours, "--at", target, "--yes", "-o", "json")
+        assert answer.code == 0, answer.err
+        record = answer.json
+        assert state(thread.graph(saver), config_of(ours)) == expected
+        assert sorted(record["next"] or expected["next"]) == expected["next"]
+        _check_head(saver, ours, target, record)
+        _check_kept(before, place.rows(ours))
+        _check_resumed(filled, thread, (ours, theirs), record["configurable"], target)
+        _check_kept(before, place.rows(ours))
+        assert state(thread.graph(saver), config_of(ours, target)) == expected
+    finally:
+        for copy in (ours, theirs):
+            place.forget(copy)
+
+
+def check_clone(filled: Filled, thread: Thread, target: str, *, is_head: bool) -> None:
+    """In a thread of its own, a checkpoint stands and goes on as in the one it comes from."""
+    place, saver = filled.place, filled.saver
+    ours, theirs = f"ours {thread.thread_id}", f"theirs {thread.thread_id}"
+    place.copy(thread.thread_id, theirs)
+    try:
+        before = place.rows(thread.thread_id)
+        words = ["fork", "--at", target, "--to", ours, "--yes", "-o", "json"]
+        answer = ckpt("-s", place.url, *words, "--", thread.thread_id)
+        assert answer.code == 0, answer.err
+        graph = thread.graph(saver)
+        assert state(graph, config_of(ours, target)) == state(graph, config_of(theirs, target))
+        copied = place.rows(ours)
+        if is_head:
+            assert ending(graph, ours) == ending(graph, theirs)
+            assert _without_marks(copied) <= _without_marks(before)
+            _check_answered(filled, thread, (ours, theirs))
+        else:
+            _check_resumed(filled, thread, (ours, theirs), answer.json["configurable"], target)
+            _check_kept(copied, place.rows(ours))
+        assert place.rows(thread.thread_id) == before
+    finally:
+        for copy in (ours, theirs):
+            place.forget(copy)
+
+
+def _without_marks(rows: Rows) -> set[Any]:
+    """Rows without the metadata, in which a copied head tells where it comes from."""
+    return {(table, *(row[:5])) for table in rows for row in rows[table]}
+
+
+def _check_answered(filled: Filled, thread: Thread, copies: tuple[str, str]) -> None:
+    """The questions that wait take their answers, and the thread goes on."""
+    ended = []
+    for copy in copies:
+        graph = thread.graph(filled.saver)
+        waiting = graph.get_state(config_of(copy)).interrupts
+        answers = {one.id: f"answer to {one.value}" for one in waiting}
+        given: Any = Command(resume=answers) if answers else None
+        ended.append((outcome(graph, given, config_of(copy)), ending(graph, copy)))
+    assert ended[0] == ended[1]
+
+
+def _check_head(saver: Any, thread_id: str, target: str, record: dict[str, Any]) -> None:
+    """The saver loads the new checkpoint, and finds it as a fork."""
+    head = saver.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
+    assert head.config["configurable"]["checkpoint_id"] == record["checkpoint_id"]
+    assert head.checkpoint["id"] == record["checkpoint_id"]
+    parent = (head.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+    assert parent == record["parent_checkpoint_id"]
+    if record["form"] == "child":
+        assert parent == target
+    config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+    forks = saver.list(config, filter={"source": "fork", "forked_from": target})
+    assert record["checkpoint_id"] in [one.checkpoint["id"] for one in forks]
+
+
+def _check_kept(before: Rows, after: Rows) -> None:
+    """Every row that was there is there, byte for byte."""
+    for table, rows in before.items():
+        left = list(after[table])
+        for row in rows:
+            assert row in left, (table, row[:4])
+
+
+def _check_resumed(
+    filled: Filled, thread: Thread, copies: tuple[str, str], configurable: Any, target: str
+) -> None:
+    """A resume and a further turn end as they do after the library's own time travel."""
+    saver, (ours, theirs) = filled.saver, copies
+    resumed = _resume(filled, thread, ours, {"configurable": configurable})
+    expected = _resume(filled, thread, theirs, config_of(theirs, target))
+    assert resumed[0] == expected[0], (configurable, resumed, expected)
+    if "EmptyInputError" in str(expected[0]):
+        # A checkpoint before any input, which the library does not go back to: then a new thread
+        # is the truth, unless the caller wrote to it.
+        if any(thread.graph(saver).get_state(config_of(theirs, target)).values.values()):
+            return
+        filled.place.forget(theirs)
+    else:
+        assert resumed == expected, (configurable, resumed, expected)
+    if filled.place.has_memory(theirs):
+        # There the library goes on with what the subgraphs learned on the branch that was left,
+        # so the truth is the thread as it was at the time of the target.
+        filled.place.forget(theirs)
+        filled.place.copy(thread.thread_id, theirs, until=target)
+        assert _resume(filled, thread, theirs, config_of(theirs, target)) == resumed
+        assert memory(saver, ours) == memory(saver, theirs)
+    if thread.first_input is None or thread.thread_id in PLAIN:
+        return
+    turns = []
+    for copy in copies:
+        graph = thread.graph(saver)
+        turns.append((outcome(graph, thread.first_input, config_of(copy)), ending(graph, copy)))
+    assert turns[0] == turns[1], (configurable, *turns)
+    assert memory(saver, ours) == memory(saver, theirs)
+
+
+def _resume(filled: Filled, thread: Thread, copy: str, config: Any) -> Any:
+    graph = thread.graph(filled.saver)
+    return outcome(graph, None, config), ending(graph, copy)

@@ -1,0 +1,109 @@
+"""Entries of a stored map change; every other byte of it stays."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import ormsgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckpt_backends.codec.splice import Put, splice
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import TypedBytes
+
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
+scalars = (
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | texts | st.floats(allow_nan=False)
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=20),
+    max_leaves=12,
+)
+maps = st.dictionaries(texts, values, max_size=20)
+edits = st.dictionaries(texts, values | st.just(...), max_size=4)
+SPELLINGS = [
+    {"ensure_ascii": False},
+    {"ensure_ascii": True},
+    {"ensure_ascii": False, "separators": (",", ":")},
+    {"ensure_ascii": False, "indent": 2},
+]
+
+
+def wanted(stored: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    merged = {**stored, **changes}
+    return {key: value for key, value in merged.items() if value is not ...}
+
+
+def as_edits(changes: dict[str, Any]) -> dict[str, Any]:
+    return {key: None if value is ... else Put(value) for key, value in changes.items()}
+
+
+@given(maps, edits)
+def test_msgpack(stored: dict[str, Any], changes: dict[str, Any]) -> None:
+    found = splice(TypedBytes("msgpack", ormsgpack.packb(stored)), as_edits(changes))
+    assert found.data == ormsgpack.packb(wanted(stored, changes))
+
+
+@given(maps, edits, st.sampled_from(SPELLINGS))
+def test_json(stored: dict[str, Any], changes: dict[str, Any], spelling: dict[str, Any]) -> None:
+    data = json.dumps(stored, **spelling).encode()
+    found = splice(TypedBytes("json", data), as_edits(changes))
+    assert json.loads(found.data) == wanted(stored, changes)
+    assert list(json.loads(found.data)) == list(wanted(stored, changes))
+    assert splice(TypedBytes("json", data), {}).data == data
+
+
+@given(maps, maps, texts, values)
+def test_an_entry_of_an_inner_map(
+    outer: dict[str, Any], inner: dict[str, Any], key: str, value: Any
+) -> None:
+    outer["inner"] = inner
+    changed = {**outer, "inner": {**inner, key: value}}
+    packed = splice(TypedBytes("msgpack", ormsgpack.packb(outer)), {"inner": {key: Put(value)}})
+    assert packed.data == ormsgpack.packb(changed)
+    text = splice(TypedBytes("json", json.dumps(outer).encode()), {"inner": {key: Put(value)}})
+    assert json.loads(text.data) == changed
+
+
+@pytest.mark.parametrize(
+    "value",
+    [ormsgpack.Ext(5, b"\xc1 not msgpack"), ormsgpack.Ext(99, b""), ormsgpack.Ext(1, b"\x93")],
+    ids=str,
+)
+def test_what_is_not_understood_stays(value: Any) -> None:
+    stored = {"id": "old", "value": [value, {"deep": value}], "ts": "1"}
+    changed = splice(
+        TypedBytes("msgpack", ormsgpack.packb(stored)), {"id": Put("new"), "ts": Put("later")}
+    )
+    assert changed.data == ormsgpack.packb({**stored, "id": "new", "ts": "later"})
+
+
+def test_spaces_and_escapes_of_json_stay() -> None:
+    text = b'{ "id":"a" ,\n"n": 1.0e5, "s": "\\u00e9\\ud83d" , "x": [ 1,2 ]  }\n'
+    found = splice(TypedBytes("json", text), {"id": Put("b")})
+    assert found.data == text.replace(b'"a"', b'"b"').rstrip()
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        TypedBytes("msgpack+aes", b"x"),
+        TypedBytes("pickle", b"\x80\x04}."),
+        TypedBytes("msgpack", b""),
+        TypedBytes("msgpack", b"\x93\x01"),
+        TypedBytes("msgpack", b"\x81\xa1a\x01\x02"),
+        TypedBytes("json", b"[1]"),
+        TypedBytes("json", b'{"a": 1'),
+        TypedBytes("json", b'{"a" 1}'),
+        TypedBytes("json", b'{"a": 1} {}'),
+        TypedBytes("json", b""),
+    ],
+    ids=lambda one: f"{one.type} {one.data!r}",
+)
+def test_what_is_no_map_is_refused(typed: TypedBytes) -> None:
+    with pytest.raises(Unsupported):
+        splice(typed, {"a": Put(1)})

@@ -1,0 +1,136 @@
+"""Ids of copies come after all others, and their form follows from what is stored."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckpt_backends.errors import Refused, Unsupported
+from ckpt_backends.ids import make_id, step_of, ticks_at, time_of
+from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
+from ckpt_cli.core.forking import (
+    check_body,
+    copy_checkpoint,
+    empty_checkpoint,
+    first_tick,
+    form_of,
+    mark_clone,
+)
+from ckpt_cli.core.plan import Form
+from ckpt_cli.core.state import Body, read_body, read_metadata
+
+NOW = datetime(2026, 4, 7, 10, 30, tzinfo=UTC)
+KEY = CheckpointKey("t", "", make_id(ticks_at(NOW) - 10, 3, 7))
+times = st.integers(0, 2**31).map(lambda seconds: datetime.fromtimestamp(seconds, UTC))
+nodes = st.integers(0, 2**48 - 1)
+
+
+@given(times, st.integers(-8192, 8191), nodes)
+def test_an_id_holds_its_time_and_its_step(at: datetime, step: int, node: int) -> None:
+    found = make_id(ticks_at(at), step, node)
+    assert time_of(found) == at
+    assert step_of(found) == step
+
+
+@given(st.lists(st.tuples(st.integers(-(10**9), 10**9), nodes), min_size=1), nodes)
+def test_a_new_id_is_greater_than_all_others(heads: list[tuple[int, int]], node: int) -> None:
+    """Also where the clock went back: up to a hundred seconds, here."""
+    ids = [make_id(ticks_at(NOW) + ahead, -1, other) for ahead, other in heads]
+    assert make_id(first_tick(NOW, ids, force=False), 0, node) > max(ids)
+
+
+def test_a_head_in_the_far_future_is_refused_unless_forced() -> None:
+    head = make_id(ticks_at(NOW + timedelta(days=2)), 1, 1)
+    with pytest.raises(Refused, match="lies in the future"):
+        first_tick(NOW, [head], force=False)
+    assert make_id(first_tick(NOW, [head], force=True), 1, 0) > head
+    with pytest.raises(Refused):
+        first_tick(NOW, [make_id((1 << 60) - 1, 1, 1)], force=True)
+
+
+def test_ids_of_another_kind_are_refused() -> None:
+    with pytest.raises(Unsupported, match="of its own kind"):
+        first_tick(NOW, [KEY.checkpoint_id, "ckpt_005"], force=True)
+
+
+def body(**parts: object) -> TypedBytes:
+    fields = {"v": 4, "ts": "2026-04-07T10:30:00+00:00", "id": "old", "channel_values": {"a": 1}}
+    return TypedBytes("json", json.dumps({**fields, **parts}).encode())
+
+
+def stored(**parts: object) -> Checkpoint:
+    metadata = {"source": "loop", "step": 3, "writes": {}, "run_id": "r", "user": "Zoë"}
+    text = json.dumps(metadata, ensure_ascii=False).encode()
+    return Checkpoint(KEY, "parent", body(**parts), TypedBytes("json", text))
+
+
+def test_the_form() -> None:
+    four, three = (read_body(stored(v=v)) for v in (4, 3))
+    assert form_of(four, [], sibling=False)[0] == "child"
+    assert form_of(four, [], sibling=True)[0] == "sibling"
+    assert form_of(three, [], sibling=False)[0] == "sibling"
+    form, why = form_of(four, ["log"], sibling=False)
+    assert (form, "log" in why) == ("sibling", True)
+
+
+@pytest.mark.parametrize(("form", "parent"), [("child", KEY.checkpoint_id), ("sibling", "parent")])
+def test_a_copy_is_the_original_but_for_its_id_and_time(form: Form, parent: str) -> None:
+    original = stored()
+    new_id = make_id(ticks_at(NOW), 4, 1)
+    copy = copy_checkpoint(
+        original,
+        read_body(original),
+        new_id,
+        form,
+        3,
+        {"forked_from": "old"},
+        {},
+    )
+    assert copy.key == replace(KEY, checkpoint_id=new_id)
+    assert copy.parent_checkpoint_id == parent
+    assert copy.body == body(id=new_id)
+    assert read_metadata(copy) == {
+        "source": "fork",
+        "step": 4,
+        "user": "Zoë",
+        "forked_by": "ckpt",
+        "forked_from": "old",
+    }
+
+
+def test_a_javascript_copy_has_its_time_as_javascript_writes_it() -> None:
+    original = stored(ts="2026-04-07T10:00:00.000Z")
+    new_id = make_id(ticks_at(NOW + timedelta(milliseconds=7)), 4, 1)
+    copy = copy_checkpoint(original, read_body(original), new_id, "child", 3, {}, {})
+    assert read_body(copy).ts == "2026-04-07T10:30:00.007Z"
+
+
+def test_an_empty_checkpoint_has_no_state() -> None:
+    key = replace(KEY, checkpoint_ns="memory", checkpoint_id=make_id(ticks_at(NOW), -2, 1))
+    empty = empty_checkpoint(key, stored(), read_body(stored()), {"forked_with": "root"})
+    found = read_body(empty)
+    assert (found.v, found.values, found.versions, found.seen) == (4, {}, {}, {})
+    assert empty.parent_checkpoint_id is None
+    assert read_metadata(empty)["step"] == -2
+
+
+@pytest.mark.parametrize("metadata", [b"", b"null", b"[1]", b"{broken"])
+def test_metadata_that_cannot_be_read_is_replaced(metadata: bytes) -> None:
+    marked = mark_clone(TypedBytes("json", metadata), "from", 1, 2, "why")
+    assert json.loads(marked.data)["forked_from_thread"] == "from"
+
+
+@pytest.mark.parametrize("found", [body(v=5), body(v=0), TypedBytes("msgpack+aes", b"x")])
+def test_a_body_that_is_not_known_is_refused(found: TypedBytes) -> None:
+    checkpoint = replace(stored(), body=found)
+    with pytest.raises(Unsupported):
+        check_body(KEY, read_body(checkpoint))
+
+
+def test_a_body_that_is_known_is_not() -> None:
+    check_body(KEY, Body(1, None, {}, {}, {}, None))
