@@ -26,6 +26,11 @@ def bits(names: Iterable[str]) -> int:
     return sum(1 << order.index(name) for name in set(names))
 
 
+def bits_at(places: Iterable[int]) -> int:
+    """The mask of the reducers at some places."""
+    return sum(1 << place for place in places)
+
+
 _SHORT_LIVED = bits(["topic", "ephemeral", "untracked"])
 KEPT = ALL & ~_SHORT_LIVED
 """What explains that a channel to which nothing was written stayed as it was."""
@@ -75,6 +80,8 @@ class Check:
     assumed: int = 0
     confirmed: int = 0
     """Reducers by which the steps after it follow from what it should have been."""
+    denied: int = 0
+    """Reducers by which a step after it does not follow from that."""
     lacking: str = ""
     """Why it proves nothing where no reducer explains it."""
     lost: bool = False
@@ -108,6 +115,8 @@ class Tally:
     def add(self, check: Check) -> None:
         """Count a transition, unless it proves nothing."""
         self.checks.append(check)
+        if check.lost and check.wrote:
+            return  # whatever the reducer, a value should be there
         if not check.lacking and (check.mask or check.wrote):
             self._count(check.mask, check.applicable, wrote=check.wrote > 0)
 

@@ -10,8 +10,9 @@ from itertools import islice
 
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.errors import NotFound
+from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.channels import delta_channels, is_state, state_values
-from ckpt_cli.core.elimination import Check, Tally, explain, is_unreadable
+from ckpt_cli.core.elimination import Check, Tally, bits_at, explain, is_unreadable
 from ckpt_cli.core.equality import same
 from ckpt_cli.core.merging import ABSENT, Held, is_empty
 from ckpt_cli.core.replay import Replayed, Transition
@@ -83,6 +84,32 @@ class Look:
     channels: dict[str, Looked] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A value that its layout keeps apart, and that is not there or cannot be read."""
+
+    child: Moment
+    """The first checkpoint that names its version."""
+    parent: Moment
+    ways: tuple[Way, ...]
+    """How its writes may have been applied, the likeliest first."""
+    made_lacks: str
+    """Why what was written does not tell the value; empty where it does."""
+    check: Check
+    blob: TypedBytes | None
+    """What stands there and cannot be read."""
+
+
+def replay_with_lost(reader: ThreadReader) -> tuple[Replayed, list[Lost]]:
+    """A thread replayed, and the values that are missing in it, oldest first."""
+    found = Replayed(reader.thread_id)
+    lost: list[Lost] = []
+    for ns in reader.namespaces:
+        namespace = _Namespace(reader, ns, found.tallies, None, lost=lost)
+        found.transitions.extend(namespace)
+    return found, lost
+
+
 def look_at(reader: ThreadReader, checkpoint_ns: str, child: str) -> tuple[Replayed, Look]:
     """A namespace replayed, and one of its transitions as a whole."""
     found = Replayed(reader.thread_id)
@@ -116,6 +143,7 @@ class _Namespace:
         tallies: dict[tuple[str, str], Tally],
         ids: Collection[str] | None,
         look: str | None = None,
+        lost: list[Lost] | None = None,
     ) -> None:
         chosen = [
             one
@@ -127,6 +155,7 @@ class _Namespace:
         self._graph = namespace_kind(checkpoint_ns)
         self._tallies = tallies
         self._look = look
+        self._lost = lost
         self.looked: Look | None = None
         """The transition that was asked for, once it has come."""
         self._order = [one.key.checkpoint_id for one in reversed(chosen)]
@@ -261,6 +290,9 @@ class _Namespace:
             and not (carried and is_lost)
         ):
             return None
+        if is_lost and carried and not wrote and _same_version(name, moment, parent.moment):
+            here.carried[name], here.open[name] = carried, parent.open.get(name, [])
+            return None  # the value that was found missing before
         if stored is ABSENT and _takes_none_for_nothing(moment):
             last = [value for batch in ways[0][0] for value in batch][-1:]
             stored = None if last == [None] else stored
@@ -279,6 +311,8 @@ class _Namespace:
             lacking = "what was written to it cannot be read"
         check = Check(name, moment.key.checkpoint_id, found.mask, found.applicable, wrote)
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
+        if self._lost is not None and (is_lost or is_unreadable(stored)):
+            self._note_lost(moment, parent, possible, made, check)
         look = self.looked
         if look is not None and look.child is moment and (wrote or not _is_kept(base, stored)):
             known = base
@@ -288,6 +322,8 @@ class _Namespace:
             look.channels[name] = Looked(known, possible, stored, check)
         for earlier in parent.open.get(name, ()):
             earlier.confirmed |= found.by_rebuilt
+            if wrote and not lacking and not is_lost:
+                earlier.denied |= bits_at(carried) & ~found.mask
         if is_delta or not lacking or is_unreadable(stored):
             leaders = self._tally(name).leaders
             here.carried[name] = {
@@ -296,6 +332,22 @@ class _Namespace:
             if here.carried[name] and not is_delta:
                 here.open[name] = [*parent.open.get(name, ()), check]
         return None if is_delta else check
+
+    def _note_lost(
+        self,
+        moment: Moment,
+        parent: _Kept,
+        ways: tuple[Way, ...],
+        made: Made,
+        check: Check,
+    ) -> None:
+        name = check.channel
+        if _same_version(name, moment, parent.moment):
+            return
+        blob = (moment.checkpoint.blobs or {}).get(name)
+        if self._lost is not None and moment.checkpoint.blobs is not None:
+            value = None if blob is None else blob.value
+            self._lost.append(Lost(moment, parent.moment, ways, made.lacking, check, value))
 
     def _copied_from(self, moment: Moment) -> Mapping[str, Value] | None:
         """The values of the checkpoint that a fork copies and stands beside, if it is stored."""
@@ -339,6 +391,10 @@ class _Namespace:
         self._siblings.pop(parent, None)
         if parent is not None:
             self._kept.pop(parent, None)
+
+
+def _same_version(name: str, one: Moment, other: Moment) -> bool:
+    return one.body.versions.get(name) == other.body.versions.get(name)
 
 
 def _is_kept(base: Held, stored: Held) -> bool:
