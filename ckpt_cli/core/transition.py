@@ -15,6 +15,7 @@ from uuid import UUID, uuid5
 
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.state import Body
+from ckpt_cli.core.task_ids import PUSH
 from ckpt_cli.core.tasks import CONTROL, Step
 from ckpt_cli.core.write_view import Placed
 
@@ -98,12 +99,13 @@ def how_made(
     writes: Sorted,
     step: Step,
     body: Body,
+    child: Body,
     *,
     again: bool,
     skipped: bool,
     takes_input: bool,
 ) -> Made:
-    """How a child of that source was made of a checkpoint with such a step and body.
+    """How a child of that source, with a body of its own, was made of a checkpoint.
 
     `again`: the checkpoint has another child of the same source. `skipped`: steps between the two
     are not stored. `takes_input`: the child holds the input in a channel of its own.
@@ -129,17 +131,24 @@ def how_made(
                 ways = _ways((finished,), (writes.null, finished), ())
             lacking = "" if writes.updates else "what update_state wrote is not stored"
             return Made(ways, is_ordered, lacking or (_AGAIN if again else ""))
-    lacking = _AGAIN if again else _loop_lacks(writes, step, skipped=skipped)
+    lacking = _AGAIN if again else _loop_lacks(writes, step, body, child, skipped=skipped)
     return Made(_ways((writes.null, writes.tasks)), is_ordered, lacking)
 
 
 _AGAIN = "its parent ran more than once, and the runs share the rows of their writes"
 
 
-def _loop_lacks(writes: Sorted, step: Step, *, skipped: bool) -> str:
+def _loop_lacks(writes: Sorted, step: Step, body: Body, child: Body, *, skipped: bool) -> str:
     if skipped:
         return 'the steps before it are not stored, as with durability="exit"'
-    silent = [run.node or "?" for run in step.tasks if run.id is None]
+    # What a node saw is noted when its step ends. One that seems ready and did not run shows what
+    # LangGraph 0.6 and later may store of a join: the set that the next step has changed already.
+    silent = [
+        run.node or "?"
+        for run in step.tasks
+        if run.id is None
+        and (run.path.startswith(f"~{PUSH}") or _seen(child, run.node) != _seen(body, run.node))
+    ]
     if silent and len(silent) == len(step.tasks) and not writes.tasks:
         return "nothing that its tasks wrote is stored"
     if silent:
@@ -147,6 +156,10 @@ def _loop_lacks(writes: Sorted, step: Step, *, skipped: bool) -> str:
     if not step.tasks and not writes.tasks:
         return "nothing that its tasks wrote is stored"
     return ""
+
+
+def _seen(body: Body, node: str | None) -> object:
+    return body.seen.get(node or "")
 
 
 def orders(made: Made, channel: str) -> Iterator[Way]:

@@ -245,6 +245,7 @@ class _Namespace:
             parent.writes,
             parent.moment.step,
             parent.moment.body,
+            moment.body,
             again=parent.sources[moment.source] > 1,
             skipped=_is_skipped(moment, parent.moment),
             takes_input=START in moment.body.values,
@@ -295,7 +296,8 @@ class _Namespace:
             return None  # the value that was found missing before
         if stored is ABSENT and _takes_none_for_nothing(moment):
             last = [value for batch in ways[0][0] for value in batch][-1:]
-            stored = None if last == [None] else stored
+            if last == [None]:
+                stored, is_lost = None, False
         if base is ABSENT and carried and self._is_delta(name, parent.moment):
             # Of a DeltaChannel between two snapshots, only what each reducer makes is known.
             base = _UNKNOWN

@@ -72,7 +72,8 @@ def talk(saver: Any, thread_id: str = THREAD, turns: int = TURNS) -> None:
     config = {"configurable": {"thread_id": thread_id}}
     for turn in range(turns):
         human = HumanMessage(f"question {turn}", id=f"human-{turn}")
-        graph(saver).invoke({"messages": [human], "log": ["asked"]}, config)
+        # Not in the background, which may store a join's set as the next step has changed it.
+        graph(saver).invoke({"messages": [human], "log": ["asked"]}, config, durability="sync")
 
 
 def make_store(path: Path) -> None:
