@@ -31,6 +31,7 @@ parents up), step:N, tip:N, or a time such as 2h or 2026-04-07T10:00.
 """
 
 LOOK = "Look"
+PROVE = "Prove"
 CHANGE = "Change"
 STORES = "Stores"
 
@@ -58,6 +59,10 @@ COMMANDS = {
     "tail": CommandRef(
         "ckpt_cli.commands.tail:tail", "Print a thread's checkpoints as they come.", LOOK
     ),
+    "replay": CommandRef(
+        "ckpt_cli.commands.replay:replay", "Prove the state by what the tasks wrote.", PROVE
+    ),
+    "stats": CommandRef("ckpt_cli.commands.stats:stats", "Say which nodes write how much.", PROVE),
     "rollback": CommandRef(
         "ckpt_cli.commands.rollback:rollback",
         "Go back to an earlier checkpoint, by adding a copy of it.",

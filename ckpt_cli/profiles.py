@@ -5,6 +5,9 @@
     [stores.prod]
     url = "postgresql://reader:${PGPASSWORD}@db/agents"
 
+    [stores.prod.reducers]
+    notes = "append"
+
 The nearest file wins: this folder and those above it, then `$XDG_CONFIG_HOME/ckpt/ckpt.toml`.
 """
 
@@ -13,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
@@ -32,6 +35,8 @@ class Profile:
     """As written: `${NAME}` is not yet replaced, so it can be printed redacted."""
     params: Mapping[str, str]
     """What the layout needs to be told; joined to the URL's query."""
+    reducers: Mapping[str, str] = field(default_factory=dict)
+    """Channel to the reducer that its graph has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,5 +162,11 @@ def _profile(path: Path, name: str, table: object) -> Profile:
             f"'{path}': profile '{name}' has no url",
             hint=f'write [stores.{name}] and url = "agent.db"',
         )
-    params = {key: _param(value) for key, value in table.items() if key != "url"}
-    return Profile(name, table["url"], params)
+    reducers = table.get("reducers", {})
+    if not isinstance(reducers, dict) or not all(isinstance(one, str) for one in reducers.values()):
+        raise UsageError(
+            f"'{path}': the reducers of profile '{name}' are not names",
+            hint=f'write [stores.{name}.reducers] and messages = "add_messages"',
+        )
+    params = {k: _param(value) for k, value in table.items() if k not in {"url", "reducers"}}
+    return Profile(name, table["url"], params, reducers)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ckpt_backends.errors import StoreUnavailable, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ckpt_backends.protocol import Store
     from ckpt_backends.url import StoreUrl
     from ckpt_cli.output import Output
@@ -73,6 +75,13 @@ class Session:
                 " `ckpt demo sample.db` makes one to try",
             )
         return self.url_of(name)
+
+    @property
+    def reducers(self) -> Mapping[str, str]:
+        """Channel to reducer, as the profile of this run's store tells."""
+        name = self.store_name or self.profiles.default
+        profile = None if name is None or "://" in name else self.profiles.stores.get(name)
+        return {} if profile is None else profile.reducers
 
     def url_of(self, name: str) -> StoreUrl:
         """The URL of a file, a store URL or a profile."""

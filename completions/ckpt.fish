@@ -10,7 +10,7 @@ function __ckpt_where
             continue
         end
         switch "$cmd $word"
-            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' '* --by' '* --top'
+            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --top' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' '* --by'
                 set want $word
             case '* -*'
             case '*'
@@ -56,7 +56,7 @@ function __ckpt_ask
         set -l cmd "$plain[1]"
         contains -- "$cmd" threads; and set cmd "$plain[1..2]"
         switch "$cmd $word"
-            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' '* --by' '* --top'
+            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --top' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' '* --by'
                 set want $word
             case '* -*'
             case '*'
@@ -94,6 +94,10 @@ complete -c ckpt -n '__ckpt_at "blame:0"' -a '(__ckpt_ask target)'
 complete -c ckpt -n '__ckpt_at "blame:1"' -a '(__ckpt_ask channel)'
 complete -c ckpt -n '__ckpt_at :0' -a tail -d 'Print a thread\'s checkpoints as they come.'
 complete -c ckpt -n '__ckpt_at "tail:0"' -a '(__ckpt_ask thread)'
+complete -c ckpt -n '__ckpt_at :0' -a replay -d 'Prove the state by what the tasks wrote.'
+complete -c ckpt -n '__ckpt_at "replay:0"' -a '(__ckpt_ask target)'
+complete -c ckpt -n '__ckpt_at :0' -a stats -d 'Say which nodes write how much.'
+complete -c ckpt -n '__ckpt_at "stats:0"' -a '(__ckpt_ask thread)'
 complete -c ckpt -n '__ckpt_at :0' -a rollback -d 'Go back to an earlier checkpoint, by adding a copy of it.'
 complete -c ckpt -n '__ckpt_at "rollback:0"' -a '(__ckpt_ask target)'
 complete -c ckpt -n '__ckpt_at "rollback:1"' -a '(__ckpt_ask ref)'
@@ -151,6 +155,8 @@ complete -c ckpt -n '__ckpt_in "history"' -s n -l limit -x -d 'Show so many; all
 complete -c ckpt -n '__ckpt_in "diff"' -l ns -x -a '(__ckpt_ask ns)' -d 'Checkpoint namespace; the root if not given.'
 complete -c ckpt -n '__ckpt_in "diff"' -l channel -x -a '(__ckpt_ask channel)' -d 'Only this channel; may be repeated.'
 complete -c ckpt -n '__ckpt_in "diff"' -l stat -d 'One line a channel, with sizes.'
+complete -c ckpt -n '__ckpt_in "diff"' -l writes -d 'How the checkpoint was made: each task\'s writes, merged.'
+complete -c ckpt -n '__ckpt_in "diff"' -l reducer -x -d 'As in `replay`, for --writes.'
 complete -c ckpt -n '__ckpt_in "diff"' -l exit-code -d 'Exit 1 if anything was found, 0 if not.'
 complete -c ckpt -n '__ckpt_in "interrupts"' -l older-than -x -d 'Waiting longer than this.'
 complete -c ckpt -n '__ckpt_in "interrupts"' -l exit-code -d 'Exit 1 if anything was found, 0 if not.'
@@ -174,6 +180,22 @@ complete -c ckpt -n '__ckpt_in "tail"' -s n -l lines -x -d 'Begin with the last 
 complete -c ckpt -n '__ckpt_in "tail"' -l ns -x -a '(__ckpt_ask ns)' -d 'Checkpoint namespace; the root if not given.'
 complete -c ckpt -n '__ckpt_in "tail"' -l all-ns -d 'All namespaces.'
 complete -c ckpt -n '__ckpt_in "tail"' -l interval -x -d 'Time between looks.'
+complete -c ckpt -n '__ckpt_in "replay"' -l at -x -a '(__ckpt_ask ref)' -d 'The checkpoint; THREAD is then never split at \'@\'.'
+complete -c ckpt -n '__ckpt_in "replay"' -l ns -x -a '(__ckpt_ask ns)' -d 'Only this one, \'\' for the root.'
+complete -c ckpt -n '__ckpt_in "replay"' -l verify -d 'Count the verdicts; exit 1 if anything does not match.'
+complete -c ckpt -n '__ckpt_in "replay"' -l all -d 'All threads of the store.'
+complete -c ckpt -n '__ckpt_in "replay"' -l threads -x -a '(__ckpt_ask thread)' -d 'With --all, only these: \'user-*\'.'
+complete -c ckpt -n '__ckpt_in "replay"' -l jobs -x -d 'With --all, use so many processes.'
+complete -c ckpt -n '__ckpt_in "replay"' -l reducer -x -d 'What a channel merges with, instead of finding out; may be repeated.'
+complete -c ckpt -n '__ckpt_in "replay"' -l repair -d 'Put back values that are missing or unreadable.'
+complete -c ckpt -n '__ckpt_in "replay"' -l dry-run -d 'Show the plan and write nothing.'
+complete -c ckpt -n '__ckpt_in "replay"' -l yes -d 'Do not ask.'
+complete -c ckpt -n '__ckpt_in "stats"' -l threads -x -a '(__ckpt_ask thread)' -d 'Only these, such as \'user-*\'.'
+complete -c ckpt -n '__ckpt_in "stats"' -l ns -x -a '(__ckpt_ask ns)' -d 'With THREAD, only this, \'\' for the root.'
+complete -c ckpt -n '__ckpt_in "stats"' -l since -x -d 'Checkpoints since then: 2h, 2026-04-07.'
+complete -c ckpt -n '__ckpt_in "stats"' -l until -x -d 'Checkpoints until then.'
+complete -c ckpt -n '__ckpt_in "stats"' -l top -x -d 'Show the N largest.'
+complete -c ckpt -n '__ckpt_in "stats"' -l jobs -x -d 'Count with so many processes.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l at -x -a '(__ckpt_ask ref)' -d 'The checkpoint; THREAD is then never split at \'@\'.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l steps -x -d 'So many steps back.'
 complete -c ckpt -n '__ckpt_in "rollback"' -l to-last -x -a 'interrupted error pending done unknown' -d 'The last one that was done, say.'

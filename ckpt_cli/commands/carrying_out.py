@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ckpt_backends.change import Change
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.registry import open_writable
 from ckpt_cli import diagnostics
@@ -42,18 +43,23 @@ def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes
     if dry_run:
         session.note("a dry run: nothing was written")
         return
+    write(session, plan.change, question, yes=yes)
+    if output.machine:
+        record = plan_record(shown, undo, dry_run=False, rows=False)
+        output.document(lambda: record, tuple, rows=tuple, columns=())
+    elif output.text:
+        output.document(tuple, lambda: done_lines(shown, undo), rows=tuple, columns=())
+
+
+def write(session: Session, change: Change, question: str, *, yes: bool) -> None:
+    """Ask, and carry a change out. Raises `Refused`, and what `apply` raises."""
     if not yes:
         _confirm(question)
     # A reader of a file that is not in WAL mode would stand in the way of its own writer.
     for reading in (session.store, session.rows):
         reading.refresh()
     with open_writable(session.store_url) as writable:
-        writable.apply(plan.change)
-    if output.machine:
-        record = plan_record(shown, undo, dry_run=False, rows=False)
-        output.document(lambda: record, tuple, rows=tuple, columns=())
-    elif output.text:
-        output.document(tuple, lambda: done_lines(shown, undo), rows=tuple, columns=())
+        writable.apply(change)
 
 
 def _confirm(question: str) -> None:

@@ -7,13 +7,23 @@ from typing import Annotated
 
 import typer
 
+from ckpt_backends.errors import UsageError
+from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.told import told_reducers
 from ckpt_cli.options import ExitCode, Namespace, OptionalThread
 from ckpt_cli.reading.compare import compare
-from ckpt_cli.reading.target import Words, find_two
+from ckpt_cli.reading.target import Words, find_checkpoint, find_two
+from ckpt_cli.reading.written import written
 from ckpt_cli.render.compared import compared_lines
 from ckpt_cli.render.diff import diff_text
 from ckpt_cli.render.history import change_columns
 from ckpt_cli.render.records import change_rows, diff_record
+from ckpt_cli.render.written import (
+    WRITTEN_COLUMNS,
+    written_lines,
+    written_record,
+    written_rows,
+)
 from ckpt_cli.session import Session
 
 
@@ -31,20 +41,38 @@ def diff(
         list[str] | None, typer.Option("--channel", help="Only this channel; may be repeated.")
     ] = None,
     stat: Annotated[bool, typer.Option("--stat", help="One line a channel, with sizes.")] = False,
+    writes: Annotated[
+        bool,
+        typer.Option("--writes", help="How the checkpoint was made: each task's writes, merged."),
+    ] = False,
+    reducer: Annotated[
+        list[str] | None,
+        typer.Option("--reducer", metavar="CHANNEL=NAME", help="As in `replay`, for --writes."),
+    ] = None,
     exit_code: ExitCode = False,
 ) -> None:
     """Show what changed between two checkpoints.
 
     A thread alone, or THREAD@REF, is compared with its parent. THREAD REF is compared with the
     head, THREAD@REF REF and THREAD REF REF with each other. Messages are matched by their id.
+    With --writes: what each task wrote to each channel, in the order in which it was applied, what
+    it added, and whether the stored value follows from it.
 
     \b
       ckpt -s agent.db diff user-42
       ckpt -s agent.db diff user-42 head~5
       ckpt -s agent.db diff user-42 step:3 step:7 --stat
       ckpt -s agent.db diff user-42@f169 other-thread@head
+      ckpt -s agent.db diff --writes user-42@step:7
     """
     session: Session = ctx.obj
+    if writes:
+        if first is not None or stat:
+            raise UsageError("--writes shows one checkpoint", hint="give THREAD@REF alone")
+        _writes(session, Words(thread, ns=ns), channel, reducer or [], exit_code=exit_code)
+        return
+    if reducer:
+        raise UsageError("--reducer goes with --writes")
     one, other = find_two(
         session.store, Words(thread, ns=ns), first, second, session.now, session.zone, session.note
     )
@@ -60,4 +88,25 @@ def diff(
     if not found.changes:
         session.note("no difference" if found.before else "a first checkpoint, without values")
     if exit_code and found.changes:
+        raise typer.Exit(1)
+
+
+def _writes(
+    session: Session,
+    words: Words,
+    channels: list[str] | None,
+    reducers: list[str],
+    *,
+    exit_code: bool,
+) -> None:
+    told = told_reducers(session.reducers, reducers)
+    target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
+    found = written(target, told, channels)
+    session.output.document(
+        lambda: written_record(found),
+        lambda: written_lines(found, session.output.width),
+        rows=lambda: written_rows(found),
+        columns=WRITTEN_COLUMNS,
+    )
+    if exit_code and any(one.verdict is Verdict.MISMATCH for one in found.channels.values()):
         raise typer.Exit(1)

@@ -64,7 +64,47 @@ class Numbers:
 
 
 def same(one: Value, other: Value) -> bool:
-    """Whether two values are equal, strictly."""
+    """Whether two values are equal, strictly; stops at the first difference."""
+    pairs = [(one, other)]
+    for a, b in pairs:
+        if a is b:
+            continue
+        if type(a) is not type(b):
+            return False
+        match a, b:
+            case list(), list():
+                if len(a) != len(b):
+                    return False
+                pairs += [pair for pair in zip(a, b, strict=True) if pair[0] is not pair[1]]
+            case dict(), dict():
+                if len(a) != len(b) or not (names := a.keys()) <= b.keys():
+                    return False
+                if not all(type(name) is str for name in names):
+                    # 1, 1.0 and True are one key to Python.
+                    if not _numbered(a, b):
+                        return False
+                    continue
+                pairs += [(a[name], b[name]) for name in names]
+            case Tagged(), Tagged():
+                if a.type != b.type:
+                    return False
+                if not is_set(a):
+                    pairs.append((a.payload, b.payload))
+                elif not _numbered(a, b):
+                    return False
+            case float(), float():
+                if a.hex() != b.hex():
+                    return False
+            case Cut(), Cut():
+                if not _numbered(a, b):
+                    return False
+            case _:
+                if a != b:
+                    return False
+    return True
+
+
+def _numbered(one: Value, other: Value) -> bool:
     numbers = Numbers()
     return numbers(one) == numbers(other)
 

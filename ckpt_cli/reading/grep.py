@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from ckpt_backends.codec.values import Value
-from ckpt_backends.errors import CkptError, NotFound
+from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact_match
 from ckpt_cli.core.search import Find, Known, Match, appended_from, compile_pattern, search, unseen
 from ckpt_cli.core.shortrefs import short_refs
 from ckpt_cli.reading import redacted
+from ckpt_cli.reading.parallel import of_threads
 from ckpt_cli.reading.thread import ThreadReader, moment_time
 from ckpt_cli.reading.timeline import Point, Timeline
 
@@ -63,29 +63,19 @@ class Searched:
 def grep_threads(
     store: Store, opening: Opening, threads: Iterable[Thread], wanted: Wanted, jobs: int
 ) -> Iterator[Searched]:
-    """The hits of each thread, in the order of the threads; with several jobs, by processes.
-
-    Each process opens the store by itself, and a few threads are under way at a time.
-    """
+    """The hits of each thread, in the order of the threads; with several jobs, by processes."""
     ids = (thread.thread_id for thread in threads)
-    if jobs == 1:
-        yield from map(partial(grep_thread, store, wanted=wanted), ids)
-        return
-    # Takes 20 ms to import.
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
+    yield from of_threads(store, opening, ids, _Grep(wanted), jobs)
 
-    # A forked process would share this one's connection.
-    with ProcessPoolExecutor(
-        jobs, mp_context=get_context("spawn"), initializer=_open, initargs=(opening, wanted)
-    ) as pool:
-        under_way = deque(pool.submit(_grep, thread_id) for thread_id in islice(ids, 4 * jobs))
-        try:
-            while under_way:
-                yield under_way.popleft().result()
-                under_way.extend(pool.submit(_grep, thread_id) for thread_id in islice(ids, 1))
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+
+@dataclass(frozen=True, slots=True)
+class _Grep:
+    """Searches the threads of a store."""
+
+    wanted: Wanted
+
+    def __call__(self, store: Store) -> Callable[[str], Searched]:
+        return partial(grep_thread, store, wanted=self.wanted)
 
 
 def grep_thread(store: Store, thread_id: str, wanted: Wanted) -> Searched:
@@ -191,29 +181,3 @@ def _time(point: Point) -> datetime | None:
 
 def _named(hit: Hit, refs: Mapping[str, str]) -> Hit:
     return replace(hit, ref=refs.get(hit.key.checkpoint_id, hit.key.checkpoint_id))
-
-
-_here: Callable[[str], Searched] | None = None
-"""In a process of `grep_threads`, what searches one thread."""
-
-
-def _open(opening: Opening, wanted: Wanted) -> None:
-    import signal
-
-    # Ctrl-C goes to all of them; the one that gives out the work ends the others.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    global _here  # noqa: PLW0603 - a process of the pool has no other place to keep its store
-    try:
-        # The process that gives out the work makes the same remarks.
-        _here = partial(grep_thread, opening.open(lambda _: None), wanted=wanted)
-    except CkptError as error:  # An error here would end the pool, and be lost.
-        _here = partial(_fail, error)
-
-
-def _fail(error: CkptError, _: str) -> Searched:
-    raise error
-
-
-def _grep(thread_id: str) -> Searched:
-    assert _here is not None  # noqa: S101
-    return _here(thread_id)

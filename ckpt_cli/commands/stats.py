@@ -1,0 +1,86 @@
+"""`ckpt stats`: which nodes write how much to which channels."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+import typer
+
+from ckpt_backends.errors import UsageError
+from ckpt_cli.core.stats import Stats
+from ckpt_cli.core.times import parse_time
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.reading.stats import Range, thread_stats, threads_stats
+from ckpt_cli.reading.target import find_thread
+from ckpt_cli.render.stats import STATS_COLUMNS, pair_records, stats_lines, stats_record
+from ckpt_cli.session import Session
+
+_TOP = 20
+
+
+def stats(
+    ctx: typer.Context,
+    thread: Annotated[
+        str | None, typer.Argument(metavar="[THREAD]", help="Only this thread; all if not given.")
+    ] = None,
+    threads: Annotated[
+        str | None, typer.Option("--threads", metavar="GLOB", help="Only these, such as 'user-*'.")
+    ] = None,
+    ns: Annotated[
+        str | None,
+        typer.Option("--ns", metavar="NAMESPACE", help="With THREAD, only this, '' for the root."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Checkpoints since then: 2h, 2026-04-07.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Checkpoints until then.")
+    ] = None,
+    top: Annotated[
+        int, typer.Option("--top", min=1, metavar="N", help="Show the N largest.")
+    ] = _TOP,
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=1, max=64, help="Count with so many processes.")
+    ] = 1,
+) -> None:
+    """Say which nodes write how much to which channels.
+
+    Sizes are stored lengths; no value is read. Beside what was written to a channel stands what
+    its values take: all copies, where each checkpoint has one.
+
+    \b
+      ckpt -s agent.db stats user-42
+      ckpt -s agent.db stats --threads 'user-*' --since 7d
+      ckpt -s agent.db stats -o json | jq '.by[:5]'
+    """
+    session: Session = ctx.obj
+    within = Range(
+        None if since is None else parse_time(since, session.now, session.zone),
+        None if until is None else parse_time(until, session.now, session.zone),
+    )
+    found = Stats()
+    if thread is not None:
+        if threads is not None:
+            raise UsageError("a thread and --threads exclude each other", hint="give one of them")
+        reader = find_thread(session.store, thread, session.note)
+        namespace = None if ns is None else reader.namespace(ns)
+        found = thread_stats(reader, within, namespace)
+    else:
+        if ns is not None:
+            raise UsageError("--ns goes with a thread")
+        ids = (
+            one.thread_id
+            for one in session.store.threads()
+            if threads is None or fnmatchcase(one.thread_id, threads)
+        )
+        watched = progress(ids, total=None, label="counting threads")
+        for one in threads_stats(session.store, session.opening, watched, within, jobs):
+            found.add(one)
+    output = session.output
+    output.document(
+        lambda: stats_record(found),
+        lambda: stats_lines(found, top, output.width, unicode=output.unicode),
+        rows=lambda: pair_records(found),
+        columns=STATS_COLUMNS,
+    )

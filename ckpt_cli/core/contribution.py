@@ -1,0 +1,85 @@
+"""What each write of a step did to its channel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ckpt_backends.codec.values import Value
+from ckpt_cli.core.changes import ChannelChange, Counts, count, diff_channels
+from ckpt_cli.core.merge_messages import Pending
+from ckpt_cli.core.merging import ABSENT, REDUCERS, Held, Reducer
+from ckpt_cli.core.reducers import overwrite
+from ckpt_cli.core.write_view import Placed
+
+Effect = Literal["applied", "duplicate", "overwritten", "dropped", "ignored", "special", "unknown"]
+"""What became of a write.
+
+`duplicate`: it changed nothing. `overwritten`: an `Overwrite` of the same step replaced it.
+`dropped`: the checkpoint was not made of it, as a new input discards what unfinished tasks wrote.
+`ignored`: the graph has no such channel. `special`: it is LangGraph's own. `unknown`: the channel's
+reducer is not known.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """One write and what it did."""
+
+    placed: Placed
+    value: Value
+    effect: Effect
+    counts: Counts | None = None
+    """Items of the channel that it added, removed and changed."""
+
+
+def contributions(
+    base: Held, batches: Sequence[Sequence[tuple[Placed, Value]]], name: str | None
+) -> tuple[Held, list[Contribution]]:
+    """What a channel becomes by its writes, and what each of them did to it.
+
+    `ABSENT` and `unknown` where the reducer is not known, or does not take such values.
+    """
+    reducer = None if name is None else REDUCERS.get(name)
+    found: list[Contribution] = []
+    held = base
+    for batch in batches:
+        replaces = [n for n, (_, value) in enumerate(batch) if overwrite(value)[0]]
+        for n, (placed, value) in enumerate(batch):
+            if replaces and n != replaces[0]:
+                found.append(Contribution(placed, value, "overwritten"))
+                continue
+            after = None if reducer is None else _after(reducer, held, value)
+            if after is None:
+                found.append(Contribution(placed, value, "unknown"))
+                reducer = None
+                continue
+            change = _change(held, after[0])
+            effect: Effect = "applied" if change is not None else "duplicate"
+            found.append(
+                Contribution(placed, value, effect, None if change is None else count(change))
+            )
+            held = after[0]
+    return (held if reducer is not None else ABSENT), found
+
+
+def plain(value: Held) -> Value:
+    """A value to be shown: messages that wait for their id as they were written."""
+    if value is ABSENT:
+        return None
+    if isinstance(value, list):
+        return [item.payload if isinstance(item, Pending) else item for item in value]
+    return value
+
+
+def _after(reducer: Reducer, held: Held, value: Value) -> tuple[Held] | None:
+    results = reducer.results(held, [[value]])
+    return (results[0],) if results else None
+
+
+def _change(before: Held, after: Held) -> ChannelChange | None:
+    sides: list[dict[str, Value]] = [
+        {} if side is ABSENT else {"": plain(side)} for side in (before, after)
+    ]
+    return diff_channels(*sides).get("")

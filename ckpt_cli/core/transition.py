@@ -1,0 +1,229 @@
+"""Which writes a checkpoint was made from, and in which order they were applied.
+
+The writes that a checkpoint's tasks stored stay on it whatever becomes of them; what the next
+checkpoint took of them is told by its `source`. Sources: `_first` and `after_tick` in
+`langgraph/pregel/_loop.py`, `perform_superstep` in `langgraph/pregel/main.py` and `apply_writes` in
+`langgraph/pregel/_algo.py` (1.2.22), and the same places of 0.2.14 to 1.0.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice, permutations, product
+from uuid import UUID, uuid5
+
+from ckpt_backends.model import NULL_TASK_ID
+from ckpt_cli.core.state import Body
+from ckpt_cli.core.task_ids import PUSH
+from ckpt_cli.core.tasks import CONTROL, Step
+from ckpt_cli.core.write_view import Placed
+
+UPDATE = "~__interrupt__"
+"""Task path of what `update_state` wrote."""
+NOT_APPLIED = CONTROL | {"__no_writes__", "__return__", "__pregel_push"}
+"""Channels that no checkpoint has: they say what happened to a task."""
+_PERMUTED = 720
+"""So many orders of a step's tasks are tried, where none is stored: those of six tasks."""
+
+Batches = tuple[tuple[Placed, ...], ...]
+"""Writes that are applied one batch after another, each with one call of a channel's `update`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way in which a child may have been made from its parent's state."""
+
+    batches: Batches
+    assumed: bool = False
+    """Of several such ways, or orders, that nothing stored tells apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What is known of how a child was made, over all its channels."""
+
+    ways: tuple[Way, ...]
+    """The likeliest first. One without batches left the state as it was."""
+    ordered: bool
+    """Whether the order of the tasks is stored, or proven by their ids."""
+    lacking: str = ""
+    """Why a channel that no way explains proves nothing; empty where it does."""
+    bumps: bool = True
+    """Whether a step ran, so that what lives for one step is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """A checkpoint's writes by who made them, each in the order in which they are applied."""
+
+    null: tuple[Placed, ...]
+    """By the caller, with `Command(update=..., goto=...)`."""
+    tasks: tuple[Placed, ...]
+    updates: tuple[Placed, ...]
+    """By `update_state`, as far as their paths tell."""
+    inputs: tuple[Placed, ...]
+    """A new input's writes to DeltaChannels, which LangGraph 1.2 stores on its parent."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.null or self.tasks or self.updates or self.inputs)
+
+
+def sort_writes(checkpoint_id: str, placed: Iterable[Placed], step: Step, body: Body) -> Sorted:
+    """The writes of a checkpoint that its children may be made of."""
+    null: list[Placed] = []
+    tasks: list[Placed] = []
+    updates: list[Placed] = []
+    inputs: list[Placed] = []
+    input_id = _input_task(checkpoint_id)
+    for one in placed:
+        if one.write.channel in NOT_APPLIED:
+            continue
+        if one.write.task_id == NULL_TASK_ID:
+            null.append(one)
+        elif one.write.task_id == input_id:
+            inputs.append(one)
+        elif one.path.startswith(UPDATE):
+            updates.append(one)
+        else:
+            tasks.append(one)
+    if not _has_order(body):
+        places = {run.id: place for place, run in enumerate(step.tasks)}
+        tasks.sort(key=lambda one: (places.get(one.write.task_id, len(places)), one.write.idx))
+    return Sorted(tuple(null), tuple(tasks), tuple(updates), tuple(inputs))
+
+
+def how_made(
+    source: str | None,
+    writes: Sorted,
+    step: Step,
+    body: Body,
+    child: Body,
+    *,
+    again: bool,
+    skipped: bool,
+    takes_input: bool,
+) -> Made:
+    """How a child of that source, with a body of its own, was made of a checkpoint.
+
+    `again`: the checkpoint has another child of the same source. `skipped`: steps between the two
+    are not stored. `takes_input`: the child holds the input in a channel of its own.
+    """
+    is_ordered = _has_order(body) and all(one.path for one in writes.tasks)
+    match source:
+        case "input":
+            ways = _ways((writes.null, writes.inputs), (writes.inputs,), ())
+            lacking = "" if takes_input else "what an input writes to other channels is not stored"
+            return Made(ways, is_ordered, lacking, bumps=False)
+        case "fork":
+            ways = _ways((writes.null,), ())
+            return Made(ways, is_ordered, "what a fork was given is not stored", bumps=False)
+        case "update":
+            finished = writes.tasks
+            if writes.updates:
+                ways = _ways(
+                    (writes.updates,),
+                    (writes.null, writes.updates),
+                    (writes.null, finished, writes.updates),
+                )
+            else:
+                ways = _ways((finished,), (writes.null, finished), ())
+            lacking = "" if writes.updates else "what update_state wrote is not stored"
+            return Made(ways, is_ordered, lacking or (_AGAIN if again else ""))
+    lacking = _AGAIN if again else _loop_lacks(writes, step, body, child, skipped=skipped)
+    return Made(_ways((writes.null, writes.tasks)), is_ordered, lacking)
+
+
+_AGAIN = "its parent ran more than once, and the runs share the rows of their writes"
+
+
+def _loop_lacks(writes: Sorted, step: Step, body: Body, child: Body, *, skipped: bool) -> str:
+    if skipped:
+        return 'the steps before it are not stored, as with durability="exit"'
+    # What a node saw is noted when its step ends. One that seems ready and did not run shows what
+    # LangGraph 0.6 and later may store of a join: the set that the next step has changed already.
+    silent = [
+        run.node or "?"
+        for run in step.tasks
+        if run.id is None
+        and (run.path.startswith(f"~{PUSH}") or _seen(child, run.node) != _seen(body, run.node))
+    ]
+    if silent and len(silent) == len(step.tasks) and not writes.tasks:
+        return "nothing that its tasks wrote is stored"
+    if silent:
+        return f"what {silent[0]} wrote is not stored, as after a hit in the node cache"
+    if not step.tasks and not writes.tasks:
+        return "nothing that its tasks wrote is stored"
+    return ""
+
+
+def _seen(body: Body, node: str | None) -> object:
+    return body.seen.get(node or "")
+
+
+def orders(made: Made, channel: str) -> Iterator[Way]:
+    """The ways to make one channel: its writes alone, and where no order is stored, any order.
+
+    The first is the likeliest. Batches without a write to the channel are left out.
+    """
+    several = len(made.ways) > 1
+    seen: set[tuple[tuple[int, ...], ...]] = set()
+    for way in made.ways:
+        batches = tuple(mine for batch in way.batches if (mine := _of(batch, channel)))
+        if (key := _key(batches)) not in seen:
+            seen.add(key)
+            yield Way(batches, several)
+    if made.ordered:
+        return
+    for way in made.ways:
+        batches = tuple(mine for batch in way.batches if (mine := _of(batch, channel)))
+        for shuffled in islice(product(*map(_permuted, batches)), _PERMUTED):
+            if (key := _key(shuffled)) not in seen:
+                seen.add(key)
+                yield Way(shuffled, assumed=True)
+
+
+def written(made: Made) -> set[str]:
+    """The channels that a child's writes go to."""
+    return {one.write.channel for way in made.ways for batch in way.batches for one in batch}
+
+
+def _ways(*found: Batches) -> tuple[Way, ...]:
+    """The ways that differ, batches without writes left out."""
+    kept: dict[tuple[tuple[int, ...], ...], Batches] = {}
+    for batches in found:
+        full = tuple(batch for batch in batches if batch)
+        kept.setdefault(_key(full), full)
+    return tuple(Way(batches, assumed=len(kept) > 1) for batches in kept.values())
+
+
+def _key(batches: Batches) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(map(id, batch)) for batch in batches)
+
+
+def _of(batch: Sequence[Placed], channel: str) -> tuple[Placed, ...]:
+    return tuple(one for one in batch if one.write.channel == channel)
+
+
+def _permuted(batch: Sequence[Placed]) -> Iterator[tuple[Placed, ...]]:
+    """The writes of a batch with their tasks in any order."""
+    tasks = [tuple(group) for _, group in groupby(batch, lambda one: one.write.task_id)]
+    chosen = permutations(tasks) if len(tasks) <= 6 else iter([tuple(tasks)])
+    for order in chosen:
+        yield tuple(one for task in order for one in task)
+
+
+def _has_order(body: Body) -> bool:
+    """Whether tasks are applied in the order of their paths: not before LangGraph 0.2.15 or so,
+
+    whose bodies have `v` 1 as those of LangGraph.js have, which sorts them.
+    """
+    return body.v > 1 or body.is_javascript
+
+
+def _input_task(checkpoint_id: str) -> str:
+    try:
+        return str(uuid5(UUID(checkpoint_id), "__input__"))
+    except ValueError:
+        return ""

@@ -1,0 +1,448 @@
+"""Replaying a thread: each checkpoint rebuilt from its parent and what was written there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+
+from ckpt_backends.codec.values import Cut, Value
+from ckpt_backends.errors import NotFound
+from ckpt_backends.model import TypedBytes
+from ckpt_cli.core.channels import delta_channels, is_state, state_values
+from ckpt_cli.core.elimination import Check, Tally, bits_at, explain, is_unreadable
+from ckpt_cli.core.equality import same
+from ckpt_cli.core.merging import ABSENT, Held, is_empty
+from ckpt_cli.core.replay import Replayed, Transition
+from ckpt_cli.core.sizes import namespace_kind
+from ckpt_cli.core.state import Version, read_metadata, source_from
+from ckpt_cli.core.transition import Made, Sorted, Way, how_made, orders, sort_writes, written
+from ckpt_cli.core.triggers import START
+from ckpt_cli.core.write_view import Placed, place
+from ckpt_cli.reading.thread import Moment, ThreadReader
+from ckpt_cli.reading.timeline import ancestry
+
+_AT_ONCE = 200
+_BYTES = 8 << 20
+"""So many checkpoints, and about so many bytes, are fetched with one query."""
+_NO_PARENT = "its parent is not stored"
+_NO_BODY = "the checkpoint cannot be read"
+_FIRST = {
+    "input": "what an input writes to other channels is not stored",
+    "update": "what update_state wrote is not stored",
+}
+"""Why a first checkpoint proves nothing of the values that it has already."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A checkpoint whose children are still to come."""
+
+    moment: Moment
+    values: Mapping[str, Value]
+    writes: Sorted
+    carried: dict[str, dict[int, Held]] = field(default_factory=dict)
+    """By channel and reducer, what the value should be, where it is not what is stored."""
+    open: dict[str, list[Check]] = field(default_factory=dict)
+    """The checks that did not explain what is stored here."""
+    sources: Counter[str | None] = field(default_factory=Counter)
+    """Of its children, where there are several."""
+    decoded: dict[int, Value] = field(default_factory=dict)
+
+    def value(self, write: Placed) -> Value:
+        """What a task wrote, decoded once."""
+        if id(write) not in self.decoded:
+            self.decoded[id(write)] = write.value
+        return self.decoded[id(write)]
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One channel of the transition that is looked at."""
+
+    base: Held
+    """What it was; of a DeltaChannel, what its reducer made of the steps before."""
+    ways: tuple[Way, ...]
+    """How its writes may have been applied, the likeliest first."""
+    stored: Held
+    check: Check
+
+
+@dataclass(slots=True)
+class Look:
+    """All that is known of one transition."""
+
+    child: Moment
+    parent: Moment | None = None
+    """None where it is not stored."""
+    writes: Sorted | None = None
+    """All that is stored on the parent, but for what says what happened to a task."""
+    values: dict[int, Value] = field(default_factory=dict)
+    """What was written, by the id of its `Placed`."""
+    channels: dict[str, Looked] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A value that its layout keeps apart, and that is not there or cannot be read."""
+
+    child: Moment
+    """The first checkpoint that names its version."""
+    parent: Moment
+    ways: tuple[Way, ...]
+    """How its writes may have been applied, the likeliest first."""
+    made_lacks: str
+    """Why what was written does not tell the value; empty where it does."""
+    check: Check
+    blob: TypedBytes | None
+    """What stands there and cannot be read."""
+
+
+def replay_with_lost(reader: ThreadReader) -> tuple[Replayed, list[Lost]]:
+    """A thread replayed, and the values that are missing in it, oldest first."""
+    found = Replayed(reader.thread_id)
+    lost: list[Lost] = []
+    for ns in reader.namespaces:
+        namespace = _Namespace(reader, ns, found.tallies, None, lost=lost)
+        found.transitions.extend(namespace)
+    return found, lost
+
+
+def look_at(reader: ThreadReader, checkpoint_ns: str, child: str) -> tuple[Replayed, Look]:
+    """A namespace replayed, and one of its transitions as a whole."""
+    found = Replayed(reader.thread_id)
+    namespace = _Namespace(reader, checkpoint_ns, found.tallies, None, child)
+    found.transitions.extend(namespace)
+    if namespace.looked is None:
+        raise NotFound(f"no checkpoint '{child}' in thread '{reader.thread_id}'")
+    return found, namespace.looked
+
+
+def replay_thread(
+    reader: ThreadReader, checkpoint_ns: str | None = None, upto: str | None = None
+) -> Replayed:
+    """All transitions of a thread; of one namespace; of a checkpoint's line of ancestors in it."""
+    found = Replayed(reader.thread_id)
+    namespaces = reader.namespaces if checkpoint_ns is None else [checkpoint_ns]
+    for ns in namespaces:
+        ids = None if upto is None else set(ancestry(reader, ns, upto))
+        for transition in _Namespace(reader, ns, found.tallies, ids):
+            found.transitions.append(transition)
+    return found
+
+
+class _Namespace:
+    """The transitions of a namespace, oldest first, each checkpoint read once."""
+
+    def __init__(
+        self,
+        reader: ThreadReader,
+        checkpoint_ns: str,
+        tallies: dict[tuple[str, str], Tally],
+        ids: Collection[str] | None,
+        look: str | None = None,
+        lost: list[Lost] | None = None,
+    ) -> None:
+        chosen = [
+            one
+            for one in reader.index(checkpoint_ns)
+            if ids is None or one.key.checkpoint_id in ids
+        ]
+        self._reader = reader
+        self._ns = checkpoint_ns
+        self._graph = namespace_kind(checkpoint_ns)
+        self._tallies = tallies
+        self._look = look
+        self._lost = lost
+        self.looked: Look | None = None
+        """The transition that was asked for, once it has come."""
+        self._order = [one.key.checkpoint_id for one in reversed(chosen)]
+        self._children = Counter(one.parent_checkpoint_id for one in chosen)
+        self._kept: dict[str, _Kept] = {}
+        self._siblings: dict[
+            str | None, list[tuple[Mapping[str, Version], Mapping[str, Value]]]
+        ] = {}
+
+    def __iter__(self) -> Iterator[Transition]:
+        for moment in self._moments():
+            placed = place(moment.writes, moment.step)
+            writes = sort_writes(moment.key.checkpoint_id, placed, moment.step, moment.body)
+            here = _Kept(moment, state_values(moment.body), writes)
+            # Before it is kept itself: a subgraph of LangGraph 0.2 may be its own parent.
+            yield self._transition(moment, here)
+            self._keep(here)
+            self._let_go(moment, here)
+
+    def _moments(self) -> Iterator[Moment]:
+        """Checkpoints with their state and writes, oldest first, a few megabytes at a time."""
+        ids, largest = iter(self._order), _BYTES
+        while chunk := list(islice(ids, max(1, min(_AT_ONCE, _BYTES // (largest + 1))))):
+            found = list(self._reader.moments(self._ns, chunk, values=True, state=True))
+            largest = max(map(_size, found), default=0)
+            yield from reversed(found)
+
+    def _keep(self, here: _Kept) -> None:
+        key = here.moment.key
+        if self._children[key.checkpoint_id]:
+            self._kept[key.checkpoint_id] = here
+        if self._children[key.checkpoint_id] > 1:
+            here.sources = self._sources(self._reader.children(key))
+
+    def _sources(self, ids: Collection[str]) -> Counter[str | None]:
+        found = self._reader.store.checkpoints(
+            self._reader.thread_id, checkpoint_ns=self._ns, checkpoint_ids=ids, metadata=True
+        )
+        return Counter(source_from(read_metadata(one)) for one in found)
+
+    def _transition(self, moment: Moment, here: _Kept) -> Transition:
+        parent_id = moment.checkpoint.parent_checkpoint_id
+        parent = self._kept.get(parent_id) if parent_id is not None else None
+        if moment.key.checkpoint_id == self._look:
+            self.looked = Look(moment)
+            if parent is not None:
+                self.looked.parent, self.looked.writes = parent.moment, parent.writes
+                self.looked.values = parent.decoded
+        if moment.body.problem is not None:
+            checks = [_unproven("", moment, _NO_BODY)]
+        elif parent is None:
+            checks = self._without_parent(moment, here)
+        else:
+            checks = self._with_parent(moment, here, parent)
+        for check in checks:
+            self._tally(check.channel).add(check)
+        return Transition(
+            self._ns,
+            parent_id,
+            moment.key.checkpoint_id,
+            moment.number,
+            moment.source,
+            checks,
+        )
+
+    def _without_parent(self, moment: Moment, here: _Kept) -> list[Check]:
+        copied = self._copied_from(moment)
+        if copied is not None:
+            return list(self._compared(moment, here, copied))
+        is_first = moment.checkpoint.parent_checkpoint_id is None
+        reason = _FIRST.get(moment.source or "", _NO_PARENT) if is_first else _NO_PARENT
+        unproven = set(here.values)
+        if is_first and moment.source == "input":
+            # LangGraph.js stores what a channel begins with.
+            unproven = {name for name, value in here.values.items() if not is_empty(value)}
+        return [_unproven(name, moment, reason) for name in sorted(unproven)]
+
+    def _with_parent(self, moment: Moment, here: _Kept, parent: _Kept) -> list[Check]:
+        if moment.source == "fork" and moment.body.versions != parent.moment.body.versions:
+            copied = self._copied_from(moment)
+            if copied is not None:
+                return list(self._compared(moment, here, copied))
+        if parent.moment.body.problem is not None:
+            return [_unproven(name, moment, "its parent cannot be read") for name in here.values]
+        made = how_made(
+            moment.source,
+            parent.writes,
+            parent.moment.step,
+            parent.moment.body,
+            moment.body,
+            again=parent.sources[moment.source] > 1,
+            skipped=_is_skipped(moment, parent.moment),
+            takes_input=START in moment.body.values,
+        )
+        return list(self._checks(moment, here, parent, made))
+
+    def _checks(self, moment: Moment, here: _Kept, parent: _Kept, made: Made) -> Iterator[Check]:
+        names = {*here.values, *parent.values, *parent.carried}
+        changed = written(made)
+        for name in sorted(names | changed):
+            if not (is_state(name, moment.body) and is_state(name, parent.moment.body)):
+                continue
+            base: Held = parent.values.get(name, ABSENT)
+            stored: Held = here.values.get(name, ABSENT)
+            carried = parent.carried.get(name, {})
+            if name not in changed and not carried and _is_kept(base, stored):
+                self._tally(name).keep(bumps=made.bumps)
+                continue
+            check = self._check(name, moment, here, parent, made)
+            if check is not None:
+                yield check
+
+    def _check(
+        self, name: str, moment: Moment, here: _Kept, parent: _Kept, made: Made
+    ) -> Check | None:
+        """One channel; None where nothing is stored that could be compared."""
+        possible = tuple(orders(made, name))
+        ways = [
+            ([[parent.value(one) for one in batch] for batch in way.batches], way.assumed)
+            for way in possible
+        ]
+        wrote = max(sum(map(len, batches)) for batches, _ in ways)
+        stored: Held = here.values.get(name, ABSENT)
+        is_delta = stored is ABSENT and self._is_delta(name, moment)
+        base: Held = parent.values.get(name, ABSENT)
+        carried = parent.carried.get(name, {})
+        is_lost = stored is ABSENT and not is_delta and _is_apart(name, moment)
+        if (
+            base is ABSENT
+            and stored is ABSENT
+            and not wrote
+            and not is_delta
+            and not (carried and is_lost)
+        ):
+            return None
+        if is_lost and carried and not wrote and _same_version(name, moment, parent.moment):
+            here.carried[name], here.open[name] = carried, parent.open.get(name, [])
+            return None  # the value that was found missing before
+        if stored is ABSENT and _takes_none_for_nothing(moment):
+            last = [value for batch in ways[0][0] for value in batch][-1:]
+            if last == [None]:
+                stored, is_lost = None, False
+        if base is ABSENT and carried and self._is_delta(name, parent.moment):
+            # Of a DeltaChannel between two snapshots, only what each reducer makes is known.
+            base = _UNKNOWN
+        found = explain(base, carried, list(_with_steps(ways, bumps=made.bumps)), stored)
+        lacking = made.lacking
+        if is_unreadable(stored):
+            lacking = "its value cannot be read"
+        elif is_unreadable(base) and not carried:
+            lacking = "its value before it cannot be read"
+        elif base is ABSENT and _is_apart(name, parent.moment):
+            lacking = "its value before it is not stored"
+        elif any(is_unreadable(value) for batches, _ in ways for b in batches for value in b):
+            lacking = "what was written to it cannot be read"
+        check = Check(name, moment.key.checkpoint_id, found.mask, found.applicable, wrote)
+        check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
+        if self._lost is not None and (is_lost or is_unreadable(stored)):
+            self._note_lost(moment, parent, possible, made, check)
+        look = self.looked
+        if look is not None and look.child is moment and (wrote or not _is_kept(base, stored)):
+            known = base
+            if base is _UNKNOWN:
+                leaders = self._tally(name).leaders
+                known = next((one for n, one in carried.items() if leaders & 1 << n), ABSENT)
+            look.channels[name] = Looked(known, possible, stored, check)
+        for earlier in parent.open.get(name, ()):
+            earlier.confirmed |= found.by_rebuilt
+            if wrote and not lacking and not is_lost:
+                earlier.denied |= bits_at(carried) & ~found.mask
+        if is_delta or not lacking or is_unreadable(stored):
+            leaders = self._tally(name).leaders
+            here.carried[name] = {
+                place: value for place, value in found.rebuilt.items() if leaders & 1 << place
+            }
+            if here.carried[name] and not is_delta:
+                here.open[name] = [*parent.open.get(name, ()), check]
+        return None if is_delta else check
+
+    def _note_lost(
+        self,
+        moment: Moment,
+        parent: _Kept,
+        ways: tuple[Way, ...],
+        made: Made,
+        check: Check,
+    ) -> None:
+        name = check.channel
+        if _same_version(name, moment, parent.moment):
+            return
+        blob = (moment.checkpoint.blobs or {}).get(name)
+        if self._lost is not None and moment.checkpoint.blobs is not None:
+            value = None if blob is None else blob.value
+            self._lost.append(Lost(moment, parent.moment, ways, made.lacking, check, value))
+
+    def _copied_from(self, moment: Moment) -> Mapping[str, Value] | None:
+        """The values of the checkpoint that a fork copies and stands beside, if it is stored."""
+        if moment.source != "fork":
+            return None
+        for versions, values in self._siblings.get(moment.checkpoint.parent_checkpoint_id, []):
+            if versions == moment.body.versions:
+                return values
+        return None
+
+    def _compared(
+        self, moment: Moment, here: _Kept, copied: Mapping[str, Value]
+    ) -> Iterator[Check]:
+        for name in sorted({*here.values, *copied}):
+            if name in here.values and name in copied and same(here.values[name], copied[name]):
+                self._tally(name).keep(bumps=False)
+            else:
+                yield Check(name, moment.key.checkpoint_id, 0, 0, 0)
+
+    def _is_delta(self, name: str, moment: Moment) -> bool:
+        return name in moment.body.versions and name in self._delta_names
+
+    @cached_property
+    def _delta_names(self) -> set[str]:
+        """The namespace's DeltaChannels; asked for only if a channel has no stored value."""
+        found = self._reader.store.checkpoints(
+            self._reader.thread_id, checkpoint_ns=self._ns, metadata=True
+        )
+        return set().union(*(delta_channels(read_metadata(one)) for one in found))
+
+    def _tally(self, channel: str) -> Tally:
+        return self._tallies.setdefault((self._graph, channel), Tally())
+
+    def _let_go(self, moment: Moment, here: _Kept) -> None:
+        """Forget a checkpoint all of whose children were seen."""
+        parent = moment.checkpoint.parent_checkpoint_id
+        self._children[parent] -= 1
+        if self._children[parent]:
+            self._siblings.setdefault(parent, []).append((moment.body.versions, here.values))
+            return
+        self._siblings.pop(parent, None)
+        if parent is not None:
+            self._kept.pop(parent, None)
+
+
+def _same_version(name: str, one: Moment, other: Moment) -> bool:
+    return one.body.versions.get(name) == other.body.versions.get(name)
+
+
+def _is_kept(base: Held, stored: Held) -> bool:
+    if base is ABSENT or stored is ABSENT or is_unreadable(base):
+        return False
+    return same(base, stored)
+
+
+def _is_apart(name: str, moment: Moment) -> bool:
+    """Whether a channel without a value should have one in a place of its own."""
+    return moment.checkpoint.blobs is not None and name in moment.body.versions
+
+
+_UNKNOWN = Cut(None, 0, "not stored")
+
+
+def _takes_none_for_nothing(moment: Moment) -> bool:
+    """Whether a None that was written is no value: until LangGraph 0.3, `state_values` says."""
+    return moment.body.v <= 2 and not moment.body.is_javascript
+
+
+def _with_steps(
+    ways: Iterable[tuple[list[list[Value]], bool]], *, bumps: bool
+) -> Iterator[tuple[list[list[Value]], bool]]:
+    """The ways with the step that ran, which ends what lives for one step, if it wrote nothing."""
+    for batches, is_assumed in ways:
+        yield batches or [[]], is_assumed
+        if not bumps and not batches:
+            yield [], is_assumed
+
+
+def _unproven(channel: str, moment: Moment, reason: str) -> Check:
+    return Check(channel, moment.key.checkpoint_id, 0, 0, 0, lacking=reason)
+
+
+def _is_skipped(child: Moment, parent: Moment) -> bool:
+    """Whether steps between the two are not stored."""
+    return (
+        child.source == "loop"
+        and child.number is not None
+        and parent.number is not None
+        and child.number > parent.number + 1
+    )
+
+
+def _size(moment: Moment) -> int:
+    body, blobs = moment.checkpoint.body, (moment.checkpoint.blobs or {}).values()
+    read = sum(blob.size for blob in blobs if blob.value is not None)
+    return read + (0 if body is None else len(body.data)) + sum(one.size for one in moment.writes)

@@ -1,0 +1,175 @@
+"""How one checkpoint was made: each task's writes to each channel, and what they did."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from ckpt_backends.codec.values import Value
+from ckpt_cli.core.changes import json_size
+from ckpt_cli.core.channels import is_state
+from ckpt_cli.core.contribution import Contribution, Effect, contributions, plain
+from ckpt_cli.core.elimination import CANDIDATES, Judgement, Verdict, verdict_of
+from ckpt_cli.core.merging import ABSENT, fits
+from ckpt_cli.core.redact import redact
+from ckpt_cli.core.replay import judge_all
+from ckpt_cli.core.sizes import namespace_kind
+from ckpt_cli.core.transition import Sorted, Way
+from ckpt_cli.core.write_view import Placed, place
+from ckpt_cli.reading import redacted
+from ckpt_cli.reading.replay import Look, Looked, look_at
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes as compact JSON."""
+
+    before: int
+    written: int
+    stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One channel to which something was written, or that changed."""
+
+    judgement: Judgement
+    verdict: Verdict
+    reason: str
+    assumed: bool
+    """The order of the writes, or which they were, is not stored."""
+    before: Value
+    """None where it had no value."""
+    writes: tuple[Contribution, ...]
+    rebuilt: Value
+    """None where no reducer is known."""
+    stored: Value
+    sizes: Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A checkpoint, what it was made from, and what was not taken."""
+
+    child: Moment
+    parent: Moment | None
+    channels: Mapping[str, Channel]
+    others: tuple[Contribution, ...]
+    """Writes that are in no channel: LangGraph's own, dropped and ignored ones."""
+
+
+def written(
+    target: Target, told: Mapping[str, str], channels: Collection[str] | None = None
+) -> Written:
+    """How a checkpoint was made from its parent, all channels or some of them."""
+    found, look = look_at(target.reader, target.checkpoint_ns, target.checkpoint_id)
+    look.child.check_readable()
+    ((_, judgements),) = judge_all([found], told)
+    graph = namespace_kind(target.checkpoint_ns)
+    answer = Written(
+        look.child,
+        look.parent,
+        {
+            name: _channel(one, look, judgements[graph, name])
+            for name, one in sorted(look.channels.items())
+            if channels is None or name in channels
+        },
+        tuple(_others(look, channels)),
+    )
+    return _redacted(answer) if redacted.is_redacted(target.reader.store) else answer
+
+
+def _channel(one: Looked, look: Look, judgement: Judgement) -> Channel:
+    verdict, reason = verdict_of(one.check, judgement)
+    name = judgement.reducer or (judgement.survivors[0] if judgement.survivors else None)
+    way = _fitting(one, look, judgement)
+    batches = [[(placed, look.values[id(placed)]) for placed in batch] for batch in way.batches]
+    rebuilt, writes = contributions(one.base, batches, name)
+    before, stored = plain(one.base), plain(one.stored)
+    sizes = Sizes(
+        0 if one.base is ABSENT else json_size(before),
+        sum(json_size(write.value) for write in writes),
+        0 if one.stored is ABSENT else json_size(stored),
+    )
+    return Channel(
+        judgement,
+        verdict,
+        reason,
+        bool(one.check.assumed & judgement.mask) and verdict is Verdict.MATCH,
+        before,
+        tuple(writes),
+        plain(rebuilt),
+        stored,
+        sizes,
+    )
+
+
+def _fitting(one: Looked, look: Look, judgement: Judgement) -> Way:
+    """The first way that the channel's reducer explains its value by, else the likeliest."""
+    reducers = [one for one in CANDIDATES if one.name in judgement.survivors]
+    for way in one.ways:
+        values = [[look.values[id(placed)] for placed in batch] for batch in way.batches] or [[]]
+        for reducer in reducers:
+            if any(fits(result, one.stored) for result in reducer.results(one.base, values)):
+                return way
+    return one.ways[0]
+
+
+def _others(look: Look, channels: Collection[str] | None) -> Sequence[Contribution]:
+    if look.parent is None or look.writes is None:
+        return []
+    used = {
+        id(placed) for one in look.channels.values() for batch in _applied(one) for placed in batch
+    }
+    ours = {id(placed): placed for placed in _all(look.writes)}
+    keys = {_key(placed) for placed in ours.values()}
+    others: list[Contribution] = []
+    for placed in [
+        *(one for one in ours.values() if id(one) not in used),
+        *(one for one in place(look.parent.writes, look.parent.step) if _key(one) not in keys),
+    ]:
+        name = placed.write.channel
+        if channels is None or name in channels:
+            effect: Effect = "dropped"
+            if not is_state(name, look.child.body):
+                effect = "special"
+            elif name not in look.child.body.versions and look.child.source == "loop":
+                effect = "ignored"
+            others.append(Contribution(placed, placed.value, effect))
+    return others
+
+
+def _applied(one: Looked) -> Sequence[Sequence[Placed]]:
+    return one.ways[0].batches
+
+
+def _all(writes: Sorted) -> Sequence[Placed]:
+    return list(chain(writes.null, writes.tasks, writes.updates, writes.inputs))
+
+
+def _key(placed: Placed) -> tuple[str, int, str]:
+    return placed.write.task_id, placed.write.idx, placed.write.channel
+
+
+def _redacted(found: Written) -> Written:
+    def hidden(one: Contribution) -> Contribution:
+        return replace(one, placed=redacted.placed(one.placed), value=redact(one.value))
+
+    return Written(
+        redacted.moment(found.child),
+        None if found.parent is None else redacted.moment(found.parent),
+        {
+            name: replace(
+                one,
+                before=redact(one.before),
+                writes=tuple(map(hidden, one.writes)),
+                rebuilt=redact(one.rebuilt),
+                stored=redact(one.stored),
+            )
+            for name, one in found.channels.items()
+        },
+        tuple(map(hidden, found.others)),
+    )

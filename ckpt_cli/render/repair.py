@@ -1,0 +1,86 @@
+"""What is put back into a thread, as text, as a record and as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ckpt_backends.codec import to_json
+from ckpt_cli.core.repairing import Place, Repair
+from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.table import Column
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.units import size
+from ckpt_cli.render.value import summary
+
+
+def repair_record(found: Repair, *, dry_run: bool) -> dict[str, Any]:
+    """The answer of `replay --repair`."""
+    return {
+        "thread_id": found.thread_id,
+        "repaired": [
+            {
+                **_place(one.place),
+                "reducer": one.reducers[0],
+                "candidates": list(one.reducers),
+                "evidence": one.evidence,
+                "bytes": one.bytes,
+                "replaces": one.replaces,
+                "value": to_json(one.value),
+            }
+            for one in found.rebuilt
+        ],
+        "refused": [{**_place(one.place), "reason": one.reason} for one in found.refused],
+        "dry_run": dry_run,
+    }
+
+
+def repair_rows(found: Repair) -> Iterator[dict[str, Any]]:
+    """One row a value."""
+    record = repair_record(found, dry_run=False)
+    for one in record["repaired"]:
+        yield {**one, "action": "put back"}
+    for one in record["refused"]:
+        yield {**one, "action": "refused"}
+
+
+REPAIR_COLUMNS = [
+    Column(name.upper(), name)
+    for name in (
+        *("action", "checkpoint_ns", "checkpoint_id", "step", "channel", "version"),
+        *("reducer", "evidence", "bytes", "replaces", "value", "reason"),
+    )
+]
+
+
+def repair_lines(found: Repair, width: int) -> Iterator[Line]:
+    """What is about to happen."""
+    yield line(("thread   ", "dim"), (safe_text(found.thread_id), "head"))
+    for one in found.rebuilt:
+        yield line(("put back ", "add"), *_named(one.place))
+        what = "in place of what cannot be read" if one.replaces else "where nothing is stored"
+        yield line(f"         {size(one.bytes)} {what}; {one.reducers[0]}, evidence {one.evidence}")
+        yield line(f"         {summary(one.value, max(width - 9, 20), quote=True)}")
+    for refusal in found.refused:
+        yield line(("refused  ", "error"), *_named(refusal.place))
+        yield line(f"         {safe_text(refusal.reason)}")
+
+
+def _named(place: Place) -> tuple[tuple[str, Any], ...]:
+    ns = f" in {safe_text(place.checkpoint_ns)}" if place.checkpoint_ns else ""
+    step = "?" if place.step is None else place.step
+    return (
+        (safe_text(place.channel), "head"),
+        (f" of step {step}{ns}  ", "plain"),
+        (safe_text(place.checkpoint_id), "id"),
+    )
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {
+        "checkpoint_ns": place.checkpoint_ns,
+        "checkpoint_id": place.checkpoint_id,
+        "step": place.step,
+        "channel": place.channel,
+        "version": place.version,
+    }

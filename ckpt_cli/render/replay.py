@@ -1,0 +1,215 @@
+"""What replaying found, as text, as records and as rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ckpt_cli.core.elimination import Judgement, Verdict
+from ckpt_cli.core.replay import (
+    ChannelReport,
+    Finding,
+    Place,
+    Replayed,
+    Report,
+    Transition,
+    label,
+    verdicts,
+)
+from ckpt_cli.core.sizes import namespace_kind
+from ckpt_cli.render.lines import Line, Style, line
+from ckpt_cli.render.table import Column, table_lines
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.value import counted
+
+_STYLES: Mapping[str, Style] = {
+    Verdict.MATCH: "plain",
+    Verdict.MISMATCH: "error",
+    Verdict.UNVERIFIABLE: "change",
+}
+_SHOWN = 20
+"""Findings with one reason that a person is shown one by one."""
+
+
+def transition_rows(
+    found: Replayed, judgements: Mapping[Place, Judgement]
+) -> Iterator[dict[str, Any]]:
+    """One row for each channel of each transition that was written to, or that changed."""
+    for transition in found.transitions:
+        kind = namespace_kind(transition.checkpoint_ns)
+        for check, verdict, reason in verdicts(transition, judgements):
+            judgement = judgements[kind, check.channel]
+            yield {
+                "thread_id": found.thread_id,
+                **_transition(transition),
+                "channel": check.channel,
+                "writes": check.wrote,
+                "verdict": verdict,
+                "reason": reason or None,
+                "assumed": verdict is Verdict.MATCH and bool(check.assumed & judgement.mask),
+                **_reducer(judgement),
+            }
+
+
+def transition_columns(refs: Mapping[str, str]) -> Sequence[Column]:
+    """The columns of `replay`; `refs` are the short forms of checkpoint ids."""
+
+    def short(checkpoint_id: str) -> str:
+        return refs.get(checkpoint_id, checkpoint_id)
+
+    return [
+        Column("THREAD", "thread_id", table=False),
+        Column("NAMESPACE", "checkpoint_ns", drop=2),
+        Column("STEP", "step", right=True),
+        Column("SOURCE", "source", drop=3),
+        Column("PARENT", "checkpoint_id", short, "id", drop=4),
+        Column("CHILD", "child", short, "id"),
+        Column("CHANNEL", "channel"),
+        Column("WRITES", "writes", right=True, drop=5),
+        Column("REDUCER", "reducer", drop=1),
+        Column("EVIDENCE", "evidence", right=True, drop=6),
+        Column("VERDICT", "verdict", style=lambda verdict: _STYLES[verdict]),
+        Column("ASSUMED", "assumed", table=False),
+        Column("CANDIDATES", "candidates", table=False),
+        Column("REASON", "reason", cut=True, drop=7),
+    ]
+
+
+def report_record(found: Report) -> dict[str, Any]:
+    """The answer of `replay --verify`."""
+    return {
+        "thread_id": found.thread_id,
+        "transitions": found.transitions,
+        **_counts(found.verdicts),
+        "assumed": found.assumed,
+        "channels": {label(place): _channel(one) for place, one in found.channels.items()},
+        "findings": [_finding(one) for one in found.findings],
+    }
+
+
+def report_rows(found: Report) -> Iterator[dict[str, Any]]:
+    """The findings of `replay --verify`, one row each."""
+    for one in found.findings:
+        yield {"thread_id": found.thread_id, **_finding(one)}
+
+
+REPORT_COLUMNS = [
+    Column(name.upper(), name)
+    for name in (
+        *("thread_id", "checkpoint_ns", "checkpoint_id", "child", "step", "source"),
+        *("channel", "verdict", "reason"),
+    )
+]
+
+
+def thread_rows(found: Report) -> dict[str, Any]:
+    """One thread of `replay --all`: as `--verify` has it, and its first finding."""
+    record = report_record(found)
+    first = [one for one in found.findings if one.verdict is Verdict.MISMATCH] or found.findings
+    return record | {"first": None if not first else _said(first[0])}
+
+
+THREAD_COLUMNS = [
+    Column("THREAD", "thread_id", style="head"),
+    Column("TRANSITIONS", "transitions", right=True),
+    Column("MATCH", "match", right=True),
+    Column("MISMATCH", "mismatch", right=True, style=lambda n: "error" if n else "plain"),
+    Column("UNVERIFIABLE", "unverifiable", right=True),
+    Column("FIRST FINDING", "first", cut=True, drop=1),
+    Column("CHANNELS", "channels", table=False),
+    Column("FINDINGS", "findings", table=False),
+]
+
+
+def report_lines(found: Report, refs: Mapping[str, str], width: int) -> Iterator[Line]:
+    """The verdicts of one thread, its channels and its findings."""
+    counts = _counts(found.verdicts)
+    yield line(
+        (safe_text(found.thread_id), "head"),
+        f"  {counted(found.transitions, 'transition')}:",
+        *((f" {n} {name}", _STYLES[name] if n else "dim") for name, n in counts.items()),
+    )
+    if found.assumed:
+        yield line((f"  {counted(found.assumed, 'value')} in an order that is not stored", "dim"))
+    rows = [{"channel": label(place), **_channel(one)} for place, one in found.channels.items()]
+    if rows:
+        yield line("")
+        yield from table_lines(rows, _CHANNEL_COLUMNS, width)
+    yield from _finding_lines(found, refs)
+
+
+_CHANNEL_COLUMNS = [
+    Column("CHANNEL", "channel", style="head"),
+    Column("REDUCER", "reducer"),
+    Column("EVIDENCE", "evidence", right=True),
+    Column("MATCH", "match", right=True),
+    Column("MISMATCH", "mismatch", right=True, style=lambda n: "error" if n else "plain"),
+    Column("UNVERIFIABLE", "unverifiable", right=True),
+]
+
+
+def _finding_lines(found: Report, refs: Mapping[str, str]) -> Iterator[Line]:
+    for verdict in (Verdict.MISMATCH, Verdict.UNVERIFIABLE):
+        mine = [one for one in found.findings if one.verdict is verdict]
+        of_reason = Counter(one.reason for one in mine)
+        shown: Counter[str] = Counter()
+        if mine:
+            yield line("")
+        for one in mine:
+            shown[one.reason] += 1
+            if shown[one.reason] <= _SHOWN:
+                child = refs.get(one.transition.child, one.transition.child)
+                yield line(
+                    (f"{verdict}  ", _STYLES[verdict]), (f"{safe_text(child)}  ", "id"), _said(one)
+                )
+        for reason, n in of_reason.items():
+            if n > _SHOWN:
+                yield line((f"{verdict}  ", _STYLES[verdict]), f"{n - _SHOWN} more: {reason}")
+
+
+def _said(one: Finding) -> str:
+    transition = one.transition
+    where = f" in {transition.checkpoint_ns}" if transition.checkpoint_ns else ""
+    channel = f" {one.channel}" if one.channel else ""
+    return safe_text(f"step {_or_unknown(transition.step)}{where}{channel}: {one.reason}")
+
+
+def _or_unknown(step: int | None) -> int | str:
+    return "?" if step is None else step
+
+
+def _transition(one: Transition) -> dict[str, Any]:
+    return {
+        "checkpoint_ns": one.checkpoint_ns,
+        "checkpoint_id": one.parent,
+        "child": one.child,
+        "step": one.step,
+        "source": one.source,
+    }
+
+
+def _finding(one: Finding) -> dict[str, Any]:
+    return {
+        **_transition(one.transition),
+        "channel": one.channel or None,
+        "verdict": one.verdict,
+        "reason": one.reason,
+    }
+
+
+def _channel(one: ChannelReport) -> dict[str, Any]:
+    return {**_reducer(one.judgement), **_counts(one.verdicts)}
+
+
+def _reducer(judgement: Judgement) -> dict[str, Any]:
+    return {
+        "reducer": judgement.reducer,
+        "evidence": judgement.evidence,
+        "candidates": list(judgement.survivors),
+        **({"told": True} if judgement.told else {}),
+    }
+
+
+def _counts(found: Mapping[Verdict, int]) -> dict[str, int]:
+    return {verdict.value: found.get(verdict, 0) for verdict in Verdict}

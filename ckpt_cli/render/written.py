@@ -1,0 +1,177 @@
+"""How a checkpoint was made of writes, as text, as a record and as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ckpt_backends.codec import to_json
+from ckpt_cli.core.contribution import Contribution, Effect
+from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.reading.written import Channel, Written
+from ckpt_cli.render.cells import cell_len
+from ckpt_cli.render.lines import Line, Span, Style, line
+from ckpt_cli.render.records import write_record
+from ckpt_cli.render.table import Column
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.units import size
+from ckpt_cli.render.value import counted, summary
+
+_VERDICTS: dict[Verdict, Style] = {
+    Verdict.MATCH: "add",
+    Verdict.MISMATCH: "error",
+    Verdict.UNVERIFIABLE: "change",
+}
+_EFFECTS: dict[Effect, tuple[str, Style]] = {
+    "applied": ("", "plain"),
+    "duplicate": ("changes nothing", "dim"),
+    "overwritten": ("lost: an Overwrite of the same step replaced it", "remove"),
+    "dropped": ("dropped: this checkpoint was not made of it", "remove"),
+    "ignored": ("ignored: the graph has no such channel", "remove"),
+    "special": ("", "dim"),
+    "unknown": ("", "plain"),
+}
+
+
+def written_record(found: Written) -> dict[str, Any]:
+    """The answer of `diff --writes`."""
+    key = found.child.key
+    return {
+        "thread_id": key.thread_id,
+        "checkpoint_ns": key.checkpoint_ns,
+        "checkpoint_id": None if found.parent is None else found.parent.key.checkpoint_id,
+        "child": key.checkpoint_id,
+        "step": found.child.number,
+        "source": found.child.source,
+        "channels": {name: _channel(one) for name, one in found.channels.items()},
+        "others": [_write(one) for one in found.others],
+    }
+
+
+def written_rows(found: Written) -> Iterator[dict[str, Any]]:
+    """One row a write; a channel that changed without any has one too."""
+    for name, one in found.channels.items():
+        record = _channel(one)
+        shared = {
+            "verdict": record["verdict"],
+            "reason": record["reason"],
+            "reducer": record["reducer"],
+        }
+        for write in record["writes"] or [{"channel": name}]:
+            yield {**write, **shared}
+    yield from map(_write, found.others)
+
+
+WRITTEN_COLUMNS = [
+    Column(name.upper(), name)
+    for name in (
+        *("channel", "node", "task_id", "task_path", "idx", "effect", "added", "removed"),
+        *("changed", "bytes", "value", "reducer", "verdict", "reason"),
+    )
+]
+
+
+def written_lines(found: Written, width: int) -> Iterator[Line]:
+    """A block for each channel: what it was, each write, what it became."""
+    child, parent = found.child, found.parent
+    made = "a checkpoint that is not stored" if parent is None else parent.key.checkpoint_id
+    yield line((safe_text(child.key.thread_id), "head"), ("  made from ", "dim"), (made, "id"))
+    yield line(
+        ("  ", "plain"),
+        (safe_text(child.key.checkpoint_id), "id"),
+        (f"  step {'?' if child.number is None else child.number} {child.source or '?'}", "dim"),
+    )
+    for name, one in found.channels.items():
+        yield line("")
+        yield from _block(name, one, width)
+    if found.others:
+        yield line("")
+        yield line(("not in a channel", "head"))
+        for write in found.others:
+            yield from _write_lines(write, width, channel=True)
+
+
+def _block(name: str, one: Channel, width: int) -> Iterator[Line]:
+    judgement = one.judgement
+    by = judgement.reducer or "reducer not known"
+    evidence = "as told" if judgement.told else f"evidence {judgement.evidence}"
+    yield line(
+        (safe_text(name), "head"),
+        (f"  {by}, {evidence}  ", "dim"),
+        (one.verdict, _VERDICTS[one.verdict]),
+        f": {one.reason}" if one.reason else "",
+        (" (order assumed)" if one.assumed else "", "dim"),
+    )
+    yield _side("was", one.before, "plain", width)
+    for write in one.writes:
+        yield from _write_lines(write, width)
+    if one.verdict is Verdict.MISMATCH and judgement.reducer is not None:
+        yield _side("makes", one.rebuilt, "add", width)
+        yield _side("stored", one.stored, "remove", width)
+    else:
+        yield _side("became", one.stored, "plain", width)
+    sizes = one.sizes
+    yield line(
+        (
+            f"  {counted(len(one.writes), 'write')} of {size(sizes.written)};"
+            f" value {size(sizes.before)} → {size(sizes.stored)}",
+            "dim",
+        )
+    )
+
+
+def _side(word: str, value: Any, style: Style, width: int) -> Line:
+    return line((f"  {word:7}", "dim"), (summary(value, max(width - 9, 20), quote=True), style))
+
+
+def _write_lines(one: Contribution, width: int, *, channel: bool = False) -> Iterator[Line]:
+    write = one.placed.write
+    node = safe_text(one.placed.node or "caller" if not one.placed.path else one.placed.node or "?")
+    text, style = _EFFECTS[one.effect]
+    marks: list[Span] = []
+    if one.counts is not None:
+        tally: list[tuple[str, int, Style]] = [
+            ("+", one.counts.added, "add"),
+            ("-", one.counts.removed, "remove"),
+            ("~", one.counts.changed, "change"),
+        ]
+        marks = [(f" {mark}{n}", kind) for mark, n, kind in tally if n]
+    name = f" {safe_text(write.channel)}" if channel else ""
+    start: list[Span] = [("  ← ", "dim"), (node, "node"), (f" {write.idx}{name}", "dim"), *marks]
+    room = width - sum(cell_len(part) for part, _ in start) - 2
+    end = f"  ({text})" if text else ""
+    value = summary(one.value, max(room - cell_len(end), 20), quote=True)
+    yield line(*start, f"  {value}", (end, style))
+
+
+def _channel(one: Channel) -> dict[str, Any]:
+    judgement = one.judgement
+    return {
+        "reducer": judgement.reducer,
+        "evidence": judgement.evidence,
+        "candidates": list(judgement.survivors),
+        "before": to_json(one.before),
+        "writes": [_write(write) for write in one.writes],
+        "rebuilt": to_json(one.rebuilt),
+        "stored": to_json(one.stored),
+        "verdict": one.verdict,
+        "reason": one.reason or None,
+        "assumed": one.assumed,
+        "bytes": {
+            "before": one.sizes.before,
+            "written": one.sizes.written,
+            "stored": one.sizes.stored,
+        },
+    }
+
+
+def _write(one: Contribution) -> dict[str, Any]:
+    counts = one.counts
+    return {
+        **write_record(one.placed),
+        "value": to_json(one.value),
+        "effect": one.effect,
+        "added": None if counts is None else counts.added,
+        "removed": None if counts is None else counts.removed,
+        "changed": None if counts is None else counts.changed,
+    }

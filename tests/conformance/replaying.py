@@ -1,0 +1,49 @@
+"""What the graphs of the fixtures merge their channels with, and how a store is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.replay import Report, judge_all, report
+from ckpt_cli.reading.lessons import Lessons
+from ckpt_cli.reading.replay import replay_thread
+from ckpt_cli.reading.thread import ThreadReader
+
+OWN: Mapping[str, set[str]] = {
+    "__root__": {"append", "add_messages"},
+    "messages": {"add_messages"},
+    "messages_plain": {"add_messages"},
+    "items": {"append"},
+    "items_plain": {"append"},
+    "seen": {"append"},
+    "total": {"sum"},
+    "best": {"max"},
+    "worst": {"min"},
+    "facts": {"dict_merge"},
+    "labels": {"set_union"},
+}
+"""By channel, as `fixtures/make/graphs.py` and `graphs.mjs` have them; the others have none."""
+CUSTOM = {"longest", "table"}
+"""Channels with a reducer that only the application knows."""
+
+
+def replay_store(store: Store) -> dict[str, Report]:
+    """All threads of a store, judged by what all of them tell."""
+    lessons = Lessons(store)
+    found = (replay_thread(ThreadReader(store, one.thread_id, lessons)) for one in store.threads())
+    return {one.thread_id: report(one, judgements) for one, judgements in judge_all(found, {})}
+
+
+def wrong_reducers(reports: Mapping[str, Report]) -> list[str]:
+    """The channels of which a reducer was found that is not the graph's own."""
+    wrong = []
+    for thread_id, one in reports.items():
+        for (graph, channel), about in one.channels.items():
+            own = {None} if channel in CUSTOM else OWN.get(channel, {"last_value"})
+            survivors = set(about.judgement.survivors)
+            if about.judgement.reducer not in {None, *own} or (
+                survivors and about.judgement.evidence and own != {None} and not survivors & own
+            ):
+                wrong.append(f"{thread_id} {graph} {channel}: {about.judgement}")
+    return wrong

@@ -1,0 +1,101 @@
+"""Every transition of every fixture follows from its writes, or says why that cannot be told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ckpt_backends.encrypted import DecryptingStore
+from ckpt_backends.registry import open_store
+from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.replay import Report
+from tests.conformance.conftest import Filled
+from tests.conformance.replaying import replay_store, wrong_reducers
+from tests.restore import restore, restore_rows
+from tests.support import FIXTURES, copy_store, eras
+
+KEY = b"0123456789abcdef"
+UNVERIFIABLE = {
+    "lg-0.2.14-json": {"update_state"},
+    "lg-0.2.14": {"update_state"},
+    "lg-0.2.70": {"update_state", "share the rows", "before it is not stored"},
+    "lg-0.6.11": {"update_state", "durability", "its tasks wrote"},
+    "lg-1.0.10": {"update_state", "durability", "its tasks wrote", "share the rows"},
+    "lg-1.2.22": {"update_state", "durability"},
+    "js-0.2.74": {"update_state", "share the rows"},
+    "js-1.7.3": {"update_state", "share the rows", "durability", "fork was given"},
+    "postgres": {"update_state", "durability", "share the rows"},
+}
+"""By era, what may not be stored there: the words of each reason."""
+ALWAYS = {"parent is not stored", "the reducer of the other steps", "no reducer that is known"}
+MOST = {"lg-1.2.22-serde": 0}
+"""So many transitions may be unverifiable; a twenty-fifth elsewhere."""
+DAMAGED: dict[str, set[tuple[str, int | None, str]]] = {
+    "js-0.2.74": {("fork-update", 2, "items"), ("fork-chat", 1, "messages")},
+    "js-1.7.3": {("fork-asking", 3, "items")},
+}
+"""LangGraph.js keys a value on PostgreSQL by a number that two branches share: the later one's
+value is not stored, and its own library reads that of the other branch, as `truth` says."""
+
+
+def check(
+    reports: dict[str, Report], era: str, damaged: set[tuple[str, int | None, str]] | None = None
+) -> None:
+    findings = [(name, one) for name, about in reports.items() for one in about.findings]
+    wrong = {
+        (name, one.transition.step, one.channel)
+        for name, one in findings
+        if one.verdict is Verdict.MISMATCH
+    }
+    assert wrong == (damaged or set())
+    known = UNVERIFIABLE.get(era, set()) | ALWAYS
+    for name, one in findings:
+        if one.verdict is Verdict.UNVERIFIABLE:
+            assert any(words in one.reason for words in known), (name, one)
+    total = sum(one.transitions for one in reports.values())
+    unverifiable = sum(one.verdicts.get(Verdict.UNVERIFIABLE, 0) for one in reports.values())
+    assert unverifiable <= MOST.get(era, total / 25)
+    assert wrong_reducers(reports) == []
+
+
+@pytest.mark.parametrize("folder", list(eras()), ids=lambda path: path.name)
+def test_every_transition_of_an_era_is_explained(folder: Path, tmp_path: Path) -> None:
+    store = open_store(str(copy_store(folder / "store.db", tmp_path)))
+    with DecryptingStore(store, lambda: KEY, lambda _: None) as opened:
+        check(replay_store(opened), folder.name)
+
+
+@pytest.mark.parametrize("folder", sorted((FIXTURES / "postgres").iterdir()), ids=lambda p: p.name)
+def test_every_transition_on_postgresql_is_explained(folder: Path, postgres_url: str) -> None:
+    restore(folder / "store.sql.gz", postgres_url)
+    with open_store(postgres_url) as store:
+        reports = replay_store(store)
+    if "shallow" in folder.name:
+        assert not any(one.verdicts.get(Verdict.MISMATCH) for one in reports.values())
+    else:
+        check(reports, folder.name)
+
+
+@pytest.mark.parametrize("era", ["js-0.2.74", "js-1.7.3"])
+def test_every_transition_of_langgraph_js_on_postgresql_is_explained(
+    era: str, postgres_url: str
+) -> None:
+    restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
+    with open_store(postgres_url) as store:
+        check(replay_store(store), era, DAMAGED[era])
+
+
+def test_what_an_official_saver_wrote_now_is_explained(filled: Filled) -> None:
+    if not filled.bench.has_history:
+        return
+    with open_store(filled.bench.url) as store:
+        check(replay_store(store), "lg-1.2.22")
+
+
+def test_a_custom_reducer_is_not_guessed(tmp_path: Path) -> None:
+    path = copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
+    with open_store(str(path)) as store:
+        about = replay_store(store)["reducers"].channels["", "longest"]
+    assert about.judgement.reducer is None
+    assert about.verdicts[Verdict.UNVERIFIABLE] == 1

@@ -1,0 +1,180 @@
+"""`replay --repair` puts back what was deleted, so that the official saver reads as before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.postgres import PostgresSaver
+
+from tests.replay.planting import SERDE, THREAD, graph, talk
+from tests.support import ckpt
+
+CONFIG: Any = {"configurable": {"thread_id": THREAD}}
+KEPT_APART = ("messages", "log", "facts", "tags")
+"""Channels whose values the saver does not put into the body."""
+
+
+@pytest.fixture
+def url(postgres_url: str) -> str:
+    with PostgresSaver.from_conn_string(postgres_url) as saver:
+        saver.setup()
+        talk(saver)
+    return postgres_url
+
+
+def history(url: str) -> list[Any]:
+    """What the official saver reads of every checkpoint.
+
+    The graph is not asked: LangGraph 1.2 itself makes up for a reducer's value that is missing.
+    """
+    with PostgresSaver.from_conn_string(url) as saver:
+        return [
+            (one.config, one.checkpoint, one.metadata, one.parent_config)
+            for one in saver.list(CONFIG)
+        ]
+
+
+def rows(url: str) -> list[Any]:
+    with psycopg.connect(url) as db:
+        return db.execute(
+            "SELECT channel, version, type, blob FROM checkpoint_blobs ORDER BY 1, 2"
+        ).fetchall()
+
+
+def versions(url: str, channel: str) -> list[str]:
+    """The versions of a channel that have a value, oldest first."""
+    return [version for name, version, *_ in rows(url) if name == channel]
+
+
+def execute(url: str, sql: str, *values: object) -> None:
+    with psycopg.connect(url, autocommit=True) as db:
+        assert db.execute(sql.encode(), values).rowcount
+
+
+def delete(url: str, channel: str, version: str) -> None:
+    where = "channel = %s AND version = %s"
+    execute(url, f"DELETE FROM checkpoint_blobs WHERE {where}", channel, version)
+
+
+def verify(url: str) -> tuple[int, dict[str, Any]]:
+    answer = ckpt("-s", url, "replay", THREAD, "--verify", "-o", "json")
+    return answer.code, answer.json
+
+
+def test_a_damaged_thread_is_found_repaired_and_resumed(url: str) -> None:
+    before, stored = history(url), rows(url)
+    for channel in KEPT_APART:
+        delete(url, channel, versions(url, channel)[2])
+    delete(url, "messages", versions(url, "messages")[-1])
+    assert history(url) != before
+    code, found = verify(url)
+    assert code == 1
+    wrong = {one["channel"] for one in found["findings"] if one["verdict"] == "mismatch"}
+    assert wrong == set(KEPT_APART)
+
+    shown = ckpt("-s", url, "replay", THREAD, "--repair", "--dry-run", "-o", "json").json
+    assert len(shown["repaired"]) == 5
+    assert shown["refused"] == []
+    assert len(rows(url)) == len(stored) - 5
+
+    done = ckpt("-s", url, "replay", THREAD, "--repair", "--yes", "-o", "json")
+    assert done.code == 0, done.err
+    assert history(url) == before
+    assert [row[:2] for row in rows(url)] == [row[:2] for row in stored]
+    assert verify(url)[0] == 0
+    again = ckpt("-s", url, "replay", THREAD, "--repair", "--yes", "-o", "json").json
+    assert again["repaired"] == again["refused"] == []
+
+    with PostgresSaver.from_conn_string(url) as saver:
+        human = HumanMessage("and now?", id="human-9")
+        answer = graph(saver).invoke({"messages": [human], "log": ["asked"]}, CONFIG)
+    assert [message.id for message in answer["messages"]][-2:] == ["human-9", "ai-7"]
+    assert verify(url)[0] == 0
+
+
+@pytest.mark.parametrize("channel", KEPT_APART)
+def test_every_single_value_can_be_put_back(url: str, channel: str) -> None:
+    before = history(url)
+    for version in versions(url, channel):
+        delete(url, channel, version)
+        answer = ckpt("-s", url, "replay", THREAD, "--repair", "--yes", "-o", "json")
+        assert answer.code == 0, (version, answer.err)
+        assert [one["version"] for one in answer.json["repaired"]] == [version]
+        assert history(url) == before
+
+
+def test_damaged_bytes_are_replaced_and_readable_ones_never(url: str) -> None:
+    before = history(url)
+    version = versions(url, "log")[3]
+    damage = "UPDATE checkpoint_blobs SET blob = %s WHERE channel = %s AND version = %s"
+    execute(url, damage, b"\xdd\xff\xff\xff\xff", "log", version)
+    answer = ckpt("-s", url, "replay", THREAD, "--repair", "--yes", "-o", "json").json
+    assert [one["replaces"] for one in answer["repaired"]] == [True]
+    assert history(url) == before
+    # Readable, and not what was written: found, and left alone.
+    execute(url, damage, SERDE.dumps_typed(["other"])[1], "log", version)
+    assert verify(url)[0] == 1
+    stored = rows(url)
+    answer = ckpt("-s", url, "replay", THREAD, "--repair", "--yes", "-o", "json").json
+    assert answer["repaired"] == answer["refused"] == []
+    assert rows(url) == stored
+
+
+def test_it_is_refused_where_the_survivors_disagree(postgres_url: str) -> None:
+    """Only the lost step would tell a list that is appended to from one that is replaced."""
+    with PostgresSaver.from_conn_string(postgres_url) as saver:
+        saver.setup()
+        built = graph(saver)
+        config = built.update_state(CONFIG, {"log": ["one"]}, as_node="close")
+        built.update_state(config, {"log": ["two"]}, as_node="close")
+    last = versions(postgres_url, "log")[-1]
+    delete(postgres_url, "log", last)
+    answer = ckpt("-s", postgres_url, "replay", THREAD, "--repair", "--yes", "-o", "json")
+    assert answer.code == 5
+    shown = ckpt("-s", postgres_url, "replay", THREAD, "--repair", "--dry-run", "-o", "json")
+    assert shown.code == 5
+    assert last not in versions(postgres_url, "log")
+    told = ("--reducer", "log=append")
+    done = ckpt("-s", postgres_url, "replay", THREAD, "--repair", "--yes", "-o", "json", *told)
+    assert done.code == 0, done.err
+    with PostgresSaver.from_conn_string(postgres_url) as saver:
+        assert graph(saver).get_state(CONFIG).values["log"] == ["one", "two"]
+
+
+def test_it_is_refused_where_a_write_is_missing_too(url: str) -> None:
+    version = versions(url, "log")[4]
+    delete(url, "log", version)
+    execute(url, "DELETE FROM checkpoint_writes WHERE channel = 'log'")
+    stored = rows(url)
+    answer = ckpt("-s", url, "replay", THREAD, "--repair", "--yes", "-o", "json")
+    assert answer.code == 5
+    assert rows(url) == stored
+
+
+def test_nothing_is_written_without_being_asked_for(url: str) -> None:
+    delete(url, "log", versions(url, "log")[1])
+    stored = rows(url)
+    assert ckpt("-s", url, "replay", THREAD, "--repair").code == 5
+    assert ckpt("-s", url, "replay", THREAD, "--repair", "--dry-run").code == 0
+    assert rows(url) == stored
+
+
+def test_ids_that_were_given_at_merge_are_taken_from_later_values(postgres_url: str) -> None:
+    with PostgresSaver.from_conn_string(postgres_url) as saver:
+        saver.setup()
+        for turn in range(2):
+            graph(saver).invoke({"messages": [("user", f"no id {turn}")]}, CONFIG)
+    before = history(postgres_url)
+    delete(postgres_url, "messages", versions(postgres_url, "messages")[0])
+    answer = ckpt("-s", postgres_url, "replay", THREAD, "--repair", "--yes", "-o", "json")
+    assert answer.code == 0, answer.err
+    assert history(postgres_url) == before
+
+
+def test_a_layout_without_a_place_for_it_is_refused(sample: Any) -> None:
+    answer = ckpt("-s", sample, "replay", "--repair", "--yes")
+    assert answer.code == 4
+    assert "no place of its own" in answer.err
