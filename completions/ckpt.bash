@@ -23,7 +23,7 @@ _ckpt() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --older-than"|*" --last"|*" --threads"|*" --jobs"|*" --lines"|*" --interval"|*" --by"|*" --top") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|*" --threads"|*" --jobs"|*" --lines"|*" --interval"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --to"|*" --set"|*" --append"|*" --replace"|*" --as-node"|*" --by") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -48,6 +48,7 @@ _ckpt() {
             --ns) kind="ns" ;;
             --channel) kind="channel" ;;
             --threads) kind="thread" ;;
+            --to-last) kind="words:interrupted error pending done unknown" ;;
             --by) kind="words:thread channel ns type table" ;;
         esac
     elif [[ $cur == -* ]]; then
@@ -55,17 +56,22 @@ _ckpt() {
             "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --exit-code" ;;
             show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --ascii" ;;
             history) kind="words:--ns --all-ns -n --limit" ;;
-            diff) kind="words:--ns --channel --stat --exit-code" ;;
+            diff) kind="words:--ns --channel --stat --writes --reducer --exit-code" ;;
             interrupts) kind="words:--older-than --exit-code" ;;
             messages) kind="words:--at --ns --channel --last --full --stat" ;;
             grep) kind="words:-i --ignore-case -F --fixed-strings --threads --channel --ns --head-only -n --limit --jobs" ;;
             blame) kind="words:--at --ns" ;;
             tail) kind="words:-n --lines --ns --all-ns --interval" ;;
+            replay) kind="words:--at --ns --verify --all --threads --jobs --reducer --repair --dry-run --yes" ;;
+            stats) kind="words:--threads --ns --since --until --top --jobs" ;;
+            rollback) kind="words:--at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --dry-run --yes" ;;
+            fork) kind="words:--to --at --as-of --set --append --replace --as-node --reason --force --dry-run --yes" ;;
+            undo) kind="words:--force --dry-run --yes" ;;
             du) kind="words:--by --top" ;;
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts messages grep blame tail du stores demo"
+        kind="words:threads show history diff interrupts messages grep blame tail replay stats rollback fork undo du stores demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show" ;;
@@ -80,6 +86,13 @@ _ckpt() {
             "blame:0") kind=target ;;
             "blame:1") kind=channel ;;
             "tail:0") kind=thread ;;
+            "replay:0") kind=target ;;
+            "stats:0") kind=thread ;;
+            "rollback:0") kind=target ;;
+            "rollback:1") kind=ref ;;
+            "fork:0") kind=target ;;
+            "fork:1") kind=ref ;;
+            "undo:0") kind=thread ;;
             "du:0") kind=thread ;;
             "demo:0") kind=file ;;
         esac
