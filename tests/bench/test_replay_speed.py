@@ -1,4 +1,4 @@
-"""`replay --verify` beside LangGraph's own reading of the same thread. Prints checkpoints a second."""
+"""`replay --verify` beside the official reading of the same thread; prints checkpoints a second."""
 
 from __future__ import annotations
 
