@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ckpt_backends.codec.values import Cut, Opaque, Value
@@ -137,6 +137,8 @@ class Judgement:
     against: int = 0
     """Transitions that no survivor explains."""
     told: bool = False
+    doubted: bool = False
+    """The thread itself has more that speaks against it than for it, whatever others tell."""
 
     @property
     def reducer(self) -> str | None:
@@ -144,7 +146,7 @@ class Judgement:
         if self.told:
             return self.survivors[0]
         kinds = {REDUCERS[name].makes for name in self.survivors}
-        if len(kinds) != 1 or (self.against and self.is_doubtful):
+        if len(kinds) != 1 or self.doubted or (self.against and self.is_doubtful):
             return None
         return self.survivors[0]
 
@@ -235,6 +237,16 @@ def judge(masks: Masks, told: str | None = None) -> Judgement:
     return Judgement(names, _evidence(masks, bit), _against(masks, bit))
 
 
+def judge_thread(masks: Masks, known: Masks, told: str | None = None) -> Judgement:
+    """The same for one thread, from what it tells and from what is known beside it."""
+    found = judge(known, told)
+    if told is not None or not found.survivors:
+        return found
+    bit = bits(found.survivors[:1])
+    doubted = _evidence(masks, bit) < _against(masks, bit)
+    return replace(found, doubted=doubted)
+
+
 def verdict_of(check: Check, judgement: Judgement) -> tuple[Verdict, str]:
     """What a transition of a channel proves, and why, where it is no match."""
     if judgement.survivors == (CUSTOM,):
@@ -250,7 +262,7 @@ def verdict_of(check: Check, judgement: Judgement) -> tuple[Verdict, str]:
     other = f"{judgement.reducer or 'a reducer'} makes something else of what was written"
     if judgement.told or check.confirmed & judgement.mask:
         return Verdict.MISMATCH, other
-    if judgement.evidence <= judgement.against:
+    if judgement.doubted or judgement.evidence <= judgement.against:
         return Verdict.UNVERIFIABLE, "no reducer that is known here explains it"
     makes = any(REDUCERS[name].makes for name in judgement.survivors)
     if not makes and check.mask & _SELECTORS:

@@ -13,7 +13,7 @@ from ckpt_cli.core.elimination import (
     Tally,
     Verdict,
     is_contradictory,
-    judge,
+    judge_thread,
     verdict_of,
 )
 from ckpt_cli.core.sizes import namespace_kind
@@ -99,7 +99,11 @@ def label(place: Place) -> str:
 def judged(found: Replayed, pool: Pool, told: Mapping[str, str]) -> dict[Place, Judgement]:
     """The reducers of a thread's channels. A told one is named by label, or by channel."""
     return {
-        place: judge(pool.known(place[1], tally.masks), told.get(label(place), told.get(place[1])))
+        place: judge_thread(
+            tally.masks,
+            pool.known(place[1], tally.masks),
+            told.get(label(place), told.get(place[1])),
+        )
         for place, tally in sorted(found.tallies.items())
     }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 
+from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import TypedBytes
@@ -104,9 +105,10 @@ def replay_with_lost(reader: ThreadReader) -> tuple[Replayed, list[Lost]]:
     """A thread replayed, and the values that are missing in it, oldest first."""
     found = Replayed(reader.thread_id)
     lost: list[Lost] = []
-    for ns in reader.namespaces:
-        namespace = _Namespace(reader, ns, found.tallies, None, lost=lost)
-        found.transitions.extend(namespace)
+    with remembering():
+        for ns in reader.namespaces:
+            namespace = _Namespace(reader, ns, found.tallies, None, lost=lost)
+            found.transitions.extend(namespace)
     return found, lost
 
 
@@ -114,7 +116,8 @@ def look_at(reader: ThreadReader, checkpoint_ns: str, child: str) -> tuple[Repla
     """A namespace replayed, and one of its transitions as a whole."""
     found = Replayed(reader.thread_id)
     namespace = _Namespace(reader, checkpoint_ns, found.tallies, None, child)
-    found.transitions.extend(namespace)
+    with remembering():
+        found.transitions.extend(namespace)
     if namespace.looked is None:
         raise NotFound(f"no checkpoint '{child}' in thread '{reader.thread_id}'")
     return found, namespace.looked
@@ -126,10 +129,10 @@ def replay_thread(
     """All transitions of a thread; of one namespace; of a checkpoint's line of ancestors in it."""
     found = Replayed(reader.thread_id)
     namespaces = reader.namespaces if checkpoint_ns is None else [checkpoint_ns]
-    for ns in namespaces:
-        ids = None if upto is None else set(ancestry(reader, ns, upto))
-        for transition in _Namespace(reader, ns, found.tallies, ids):
-            found.transitions.append(transition)
+    with remembering():
+        for ns in namespaces:
+            ids = None if upto is None else set(ancestry(reader, ns, upto))
+            found.transitions.extend(_Namespace(reader, ns, found.tallies, ids))
     return found
 
 
@@ -303,7 +306,9 @@ class _Namespace:
             base = _UNKNOWN
         found = explain(base, carried, list(_with_steps(ways, bumps=made.bumps)), stored)
         lacking = made.lacking
-        if is_unreadable(stored):
+        if is_delta:
+            lacking = "a DeltaChannel stores no value between its snapshots"
+        elif is_unreadable(stored):
             lacking = "its value cannot be read"
         elif is_unreadable(base) and not carried:
             lacking = "its value before it cannot be read"

@@ -9,6 +9,7 @@ from ormsgpack import OPT_NON_STR_KEYS, unpackb
 from . import DELTA_SNAPSHOT
 from .arrays import ndarray
 from .limits import PastLimit, past_bytes
+from .memo import CURRENT
 from .partial import read_part
 from .scan import READ_EXT, heads, scan
 from .values import Cut, Tagged, Value
@@ -76,12 +77,14 @@ def _unpack_checked(data: bytes, limits: Limits) -> Value:
 class _Reader:
     """Makes the nodes for the ext types of one value."""
 
-    __slots__ = ("depth", "heads", "limits", "option", "room", "unsure")
+    __slots__ = ("depth", "heads", "limits", "memo", "option", "room", "unsure")
 
     def __init__(self, limits: Limits, option: int) -> None:
         self.limits = limits
         self.option = option
         self.room = limits.nodes
+        # With other keys than texts, values are still changed after they were made.
+        self.memo = None if option else CURRENT.get()
         self.heads = 0
         self.depth = 0
         self.unsure = False
@@ -89,6 +92,9 @@ class _Reader:
     def on_ext(self, code: int, data: bytes) -> Tagged:
         if code not in READ_EXT:
             return Tagged(f"ext:{code}", data)
+        if self.memo is not None and (known := self.memo.get(code, data)) is not None:
+            return known
+        room = self.room
         try:
             parts = unpackb(data, ext_hook=self.on_ext, option=self.option)
         except ValueError:
@@ -99,6 +105,8 @@ class _Reader:
         node = build(code, parts, self.room)
         if code == _NUMPY:
             self.room = max(0, self.room - len(data))
+        if self.memo is not None and self.room == room:  # an array may be cut for lack of room
+            self.memo.put(code, data, node)
         return node
 
     def on_outer_ext(self, code: int, data: bytes) -> Tagged:

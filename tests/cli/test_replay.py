@@ -1,0 +1,147 @@
+"""`replay`, `diff --writes` and `stats` as a person or a script calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support import FIXTURES, ckpt, copy_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return copy_store(FIXTURES / "lg-1.2.22" / "store.db", tmp_path)
+
+
+def test_each_transition_is_a_row(store: Path) -> None:
+    rows = ckpt("-s", store, "replay", "reducers", "-o", "json").json
+    assert {row["verdict"] for row in rows} == {"match", "unverifiable"}
+    one = next(row for row in rows if row["channel"] == "facts" and row["writes"] == 2)
+    assert (one["reducer"], one["step"], one["source"]) == ("dict_merge", 1, "loop")
+    lines = ckpt("-s", store, "replay", "reducers", "-o", "tsv").out.splitlines()
+    assert len(lines) == len(rows) + 1
+    assert "dict_merge" in ckpt("-s", store, "replay", "reducers", "-o", "table").out
+
+
+def test_a_ref_replays_what_led_to_it(store: Path) -> None:
+    whole = ckpt("-s", store, "replay", "fork-update", "-o", "json").json
+    some = ckpt("-s", store, "replay", "fork-update@step:1", "-o", "json").json
+    assert 0 < len(some) < len(whole)
+    assert max(row["step"] for row in some) == 1
+
+
+def test_several_processes_find_the_same(store: Path) -> None:
+    one = ckpt("-s", store, "replay", "--all", "--verify", "-o", "ndjson")
+    two = ckpt("-s", store, "replay", "--all", "--verify", "--jobs", "2", "-o", "ndjson")
+    assert one.code == two.code == 0
+    assert sorted(one.out.splitlines()) == sorted(two.out.splitlines())
+    some = ckpt("-s", store, "replay", "--all", "--threads", "zoo-*", "-o", "json").json
+    assert some
+    assert all(row["thread_id"].startswith("zoo-") for row in some)
+    alone = ckpt("-s", store, "stats", "-o", "json").json
+    assert alone == ckpt("-s", store, "stats", "--jobs", "2", "-o", "json").json
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["replay", "chat", "--all"],
+        ["replay", "chat", "--jobs", "2"],
+        ["replay", "chat", "--reducer", "messages"],
+        ["replay", "chat", "--reducer", "messages=nothing"],
+        ["replay", "chat", "--yes"],
+        ["replay", "--all", "--repair"],
+        ["diff", "chat", "--reducer", "messages=append"],
+        ["diff", "chat", "head~1", "--writes"],
+        ["stats", "chat", "--threads", "c*"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_words_are_refused(store: Path, words: list[str]) -> None:
+    assert ckpt("-s", store, *words).code == 2
+
+
+def test_a_profile_with_wrong_reducers_is_refused(store: Path, tmp_path: Path) -> None:
+    profile = tmp_path / "ckpt.toml"
+    profile.write_text(f'[stores.x]\nurl = "{store}"\nreducers = "append"\n')
+    answer = ckpt("--config", profile, "-s", "x", "replay", "chat")
+    assert answer.code == 2
+    assert "[stores.x.reducers]" in answer.err
+
+
+def test_writes_are_shown_with_what_they_did(store: Path) -> None:
+    found = ckpt("-s", store, "diff", "--writes", "reducers@step:1", "-o", "json").json
+    facts = found["channels"]["facts"]
+    assert [(one["node"], one["added"], one["changed"]) for one in facts["writes"]] == [
+        ("one", 2, 0),
+        ("two", 1, 1),
+    ]
+    assert facts["before"] == {"seed": True}
+    assert facts["rebuilt"] == facts["stored"]
+    assert facts["verdict"] == "match"
+    assert {one["effect"] for one in found["channels"]["worst"]["writes"]} == {"duplicate"}
+    assert {one["effect"] for one in found["others"]} == {"special"}
+    text = ckpt("-s", store, "diff", "--writes", "reducers@step:1").out
+    assert "← two 3 +1 ~1" in text
+    only = ckpt(
+        *("-s", store, "diff", "--writes", "reducers@step:1", "--channel", "total"), "-o", "json"
+    ).json
+    assert list(only["channels"]) == ["total"]
+    assert only["others"] == []
+
+
+def test_what_a_new_input_discards_is_dropped(store: Path) -> None:
+    """One of two questions was answered, and then a new input came."""
+    rows = ckpt("-s", store, "history", "interrupt-abandoned", "-o", "json").json
+    child = next(row for row in rows if row["source"] == "input" and row["step"] > 0)
+    found = ckpt(
+        *("-s", store, "diff", "--writes", "interrupt-abandoned", "--ns", ""), "-o", "json"
+    ).json
+    assert found["child"] != child["checkpoint_id"]
+    target = f"interrupt-abandoned@{child['checkpoint_id']}"
+    found = ckpt("-s", store, "diff", "--writes", target, "-o", "json").json
+    assert found["source"] == "input"
+    assert found["channels"] == {}
+    assert [one["channel"] for one in found["others"]] == ["__interrupt__"]
+
+
+def test_an_overwrite_is_told(store: Path) -> None:
+    rows = ckpt("-s", store, "replay", "delta-often", "-o", "json").json
+    seen = set()
+    for child in {row["child"] for row in rows}:
+        found = ckpt("-s", store, "diff", "--writes", f"delta-often@{child}", "-o", "json").json
+        for channel in found["channels"].values():
+            assert channel["verdict"] != "mismatch"
+            seen |= {one["effect"] for one in channel["writes"]}
+    assert seen >= {"applied"}
+
+
+def test_stats_count_what_the_writes_are(store: Path) -> None:
+    found = ckpt("-s", store, "stats", "chat", "-o", "json").json
+    shown = [
+        write
+        for row in ckpt("-s", store, "history", "chat", "-o", "json").json
+        for write in ckpt(
+            "-s", store, "show", f"chat@{row['checkpoint_id']}", "--writes", "-o", "json"
+        ).json["writes"]
+    ]
+    assert found["writes"] == len(shown)
+    assert found["bytes"] == sum(write["bytes"] for write in shown)
+    by = {(one["node"], one["channel"]): one["writes"] for one in found["by"]}
+    expected: dict[tuple[str, str], int] = {}
+    for write in shown:
+        key = write["node"], write["channel"]
+        expected[key] = expected.get(key, 0) + 1
+    assert by == expected
+    assert round(sum(one["share"] for one in found["by"]), 2) == 1
+    none = ckpt("-s", store, "stats", "--until", "2001-01-01", "-o", "json").json
+    assert none["writes"] == none["checkpoints"] == 0
+    assert "messages" in ckpt("-s", store, "stats", "chat").out
+
+
+def test_an_error_is_one_line(store: Path) -> None:
+    answer = ckpt("-s", store, "replay", "no-such-thread", "-o", "json")
+    assert answer.code == 3
+    assert json.loads(answer.err.splitlines()[-1])["error"] == "not_found"

@@ -1,0 +1,125 @@
+"""Which reducer a channel has, found out from what is stored, or not."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ckpt_backends.codec.values import Value
+from ckpt_cli.core.elimination import (
+    Check,
+    Pool,
+    Tally,
+    Verdict,
+    explain,
+    judge,
+    judge_thread,
+    verdict_of,
+)
+from ckpt_cli.core.merging import ABSENT, CUSTOM, REDUCERS, Held
+
+Step = tuple[Held, list[Value], Held]
+"""What it was, what was written, what is stored."""
+
+
+def tally(*steps: Step) -> Tally:
+    found = Tally()
+    for n, (base, writes, stored) in enumerate(steps):
+        tried = explain(base, {}, [([writes], False)], stored)
+        found.add(Check("x", str(n), tried.mask, tried.applicable, len(writes)))
+    return found
+
+
+def last_two() -> Tally:
+    """A list of which only the last two items are kept."""
+    steps: list[Step] = [([n - 1, n], [[n + 1]], [n, n + 1]) for n in range(5)]
+    return tally(*steps)
+
+
+def verdicts(found: Tally, told: str | None = None) -> list[Verdict]:
+    judgement = judge(found.masks, told)
+    return [verdict_of(check, judgement)[0] for check in found.checks]
+
+
+def chain(name: str, batches: list[list[Value]]) -> Tally:
+    """Steps as a reducer makes them."""
+    held: Held = ABSENT
+    steps: list[Step] = []
+    for batch in batches:
+        (after, *_) = REDUCERS[name].results(held, [batch]) or (held,)
+        steps.append((held, batch, after))
+        held = after
+    return tally(*steps)
+
+
+NUMBERS = st.integers(-9, 9)
+WRITES: dict[str, st.SearchStrategy[Value]] = {
+    "append": st.lists(NUMBERS, min_size=1, max_size=2),
+    "sum": NUMBERS,
+    "dict_merge": st.dictionaries(st.sampled_from("abc"), NUMBERS, min_size=1),
+    "concat": st.text("ab", min_size=1, max_size=2),
+    "any_value": NUMBERS,
+    "max": NUMBERS,
+}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.sampled_from(sorted(WRITES)))
+def test_the_own_reducer_always_survives(data: st.DataObject, name: str) -> None:
+    steps = st.lists(st.lists(WRITES[name], min_size=1, max_size=3), min_size=1, max_size=6)
+    found = chain(name, data.draw(steps))
+    assert name in judge(found.masks).survivors
+    assert set(verdicts(found)) == {Verdict.MATCH}
+
+
+def test_a_step_that_nothing_explains_is_a_mismatch() -> None:
+    found = tally(
+        (ABSENT, [[1]], [1]),
+        ([1], [[2]], [1, 2]),
+        ([1, 2], [[3]], [1, 2, 3]),
+        ([1, 2, 3], [[4]], [1, 2, 9]),
+    )
+    assert verdicts(found)[-1] is Verdict.MISMATCH
+    assert verdicts(found)[:-1] == [Verdict.MATCH] * 3
+
+
+def test_a_reducer_of_the_application_is_not_a_mismatch() -> None:
+    longest = tally(
+        (ABSENT, ["seed"], "seed"),
+        ("seed", ["one", "twotwo"], "twotwo"),
+        ("twotwo", ["seed"], "twotwo"),
+        ("twotwo", ["one", "twotwo"], "twotwo"),
+    )
+    assert Verdict.MISMATCH not in verdicts(longest)
+    assert set(verdicts(last_two())) == {Verdict.UNVERIFIABLE}
+    assert set(verdicts(last_two(), CUSTOM)) == {Verdict.UNVERIFIABLE}
+    assert set(verdicts(last_two(), "append")) == {Verdict.MISMATCH}
+
+
+def test_what_nobody_wrote_and_yet_changed_is_a_mismatch() -> None:
+    found = tally((ABSENT, [1], 1), (1, [], 2))
+    assert verdicts(found) == [Verdict.MATCH, Verdict.MISMATCH]
+
+
+def test_threads_are_put_together_as_long_as_one_reducer_explains_them() -> None:
+    pool = Pool()
+    appended = tally((ABSENT, [[1]], [1]), ([1], [[2]], [1, 2]))
+    replaced = tally((ABSENT, [[1]], [1]), ([1], [[2]], [2]))
+    short = tally((ABSENT, [[1]], [1]))
+    for one in (appended, replaced, short):
+        pool.add("x", one.masks)
+    for one in (appended, replaced, short):
+        judgement = judge(pool.known("x", one.masks))
+        assert all(verdict_of(check, judgement)[0] is Verdict.MATCH for check in one.checks)
+    assert judge(short.masks).reducer is None
+    assert judge(pool.known("x", short.masks)).reducer == "append"
+
+
+def test_what_other_threads_tell_does_not_outvote_a_thread() -> None:
+    pool = Pool()
+    pool.add("x", chain("append", [[[n]] for n in range(50)]).masks)
+    mixed = Tally(masks=last_two().masks + tally(([1], [[2]], [1, 2])).masks)
+    judgement = judge_thread(mixed.masks, pool.known("x", mixed.masks))
+    assert all(
+        verdict_of(check, judgement)[0] is Verdict.UNVERIFIABLE for check in last_two().checks
+    )
