@@ -60,9 +60,13 @@ COMMANDS = {
         "ckpt_cli.commands.tail:tail", "Print a thread's checkpoints as they come.", LOOK
     ),
     "replay": CommandRef(
-        "ckpt_cli.commands.replay:replay", "Prove the state by what the tasks wrote.", PROVE
+        "ckpt_cli.commands.replay:replay",
+        "Prove each checkpoint by its parent and the writes.",
+        PROVE,
     ),
-    "stats": CommandRef("ckpt_cli.commands.stats:stats", "Say which nodes write how much.", PROVE),
+    "stats": CommandRef(
+        "ckpt_cli.commands.stats:stats", "Say which nodes write how much to which channels.", PROVE
+    ),
     "rollback": CommandRef(
         "ckpt_cli.commands.rollback:rollback",
         "Go back to an earlier checkpoint, by adding a copy of it.",

@@ -72,11 +72,13 @@ def replay(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Rebuild each checkpoint from its parent's state and the writes, and compare.
+    """Prove each checkpoint by its parent and the writes.
 
-    Which reducer a channel has is not stored: it is the one that explains every step, and
-    EVIDENCE counts the steps on which another one fails. A value that cannot be told is
-    unverifiable, with the reason. THREAD@REF replays what led to that checkpoint.
+    Each one is rebuilt from its parent's state and what the tasks wrote, and compared. Which
+    reducer a channel has is not stored: it is the one that explains every step, and EVIDENCE
+    counts the steps on which another one fails. A value that cannot be told is unverifiable,
+    with the reason. THREAD@REF replays what led to that checkpoint.
+
     With --repair, a value that is gone, or whose bytes are damaged, is put back if all reducers
     that explain the channel make the same of it; a readable one is never touched.
 
