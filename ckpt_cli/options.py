@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ckpt_backends.errors import UsageError
 from ckpt_cli.lazy import GlobalOption
 
 if TYPE_CHECKING:
@@ -96,8 +97,21 @@ ExitCode = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and write nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+def _storable(text: str | None) -> str | None:
+    """A text that a store can hold. Raises `UsageError` for one that is not UTF-8."""
+    if text is not None and not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UsageError("the text is not UTF-8") from None
+    return text
+
+
 Reason = Annotated[
-    str | None, typer.Option("--reason", metavar="TEXT", help="Kept in the new metadata.")
+    str | None,
+    typer.Option("--reason", metavar="TEXT", callback=_storable, help="Kept in the new metadata."),
 ]
 Force = Annotated[
     bool, typer.Option("--force", help="Even if the newest checkpoint lies in the future.")

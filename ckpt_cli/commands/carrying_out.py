@@ -5,6 +5,7 @@ from __future__ import annotations
 from ckpt_backends.change import Change
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.registry import open_writable
+from ckpt_backends.url import printable
 from ckpt_cli import diagnostics
 from ckpt_cli.core.plan import Plan
 from ckpt_cli.reading import redacted
@@ -22,6 +23,7 @@ from ckpt_cli.session import Session
 def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes: bool) -> None:
     """Show a plan and, unless it is a dry run, carry it out.
 
+    With `yes` it is carried out first, so that nothing depends on who reads the answer.
     Raises `Refused` where nobody can be asked or the answer is no, and what `apply` raises.
     """
     if session.settings.get("copy") and not dry_run:
@@ -29,9 +31,11 @@ def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes
     output = session.output
     undo = ""
     if plan.action != "undo":
-        undo = undo_command(str(session.store_url), plan.main.key.thread_id)
+        undo = undo_command(_store_words(session), plan.main.key.thread_id)
     is_redacted = redacted.is_redacted(session.store)
     shown = redacted.plan(plan) if is_redacted else plan
+    if yes and not dry_run:
+        write(session, plan.change, question, yes=True)
     if dry_run or not output.machine:
         rows = dry_run and not is_redacted
         output.document(
@@ -43,12 +47,19 @@ def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes
     if dry_run:
         session.note("a dry run: nothing was written")
         return
-    write(session, plan.change, question, yes=yes)
+    if not yes:
+        write(session, plan.change, question, yes=False)
     if output.machine:
         record = plan_record(shown, undo, dry_run=False, rows=False)
         output.document(lambda: record, tuple, rows=tuple, columns=())
     elif output.text:
         output.document(tuple, lambda: done_lines(shown, undo), rows=tuple, columns=())
+
+
+def _store_words(session: Session) -> list[str]:
+    """How the store was named, to name it again, without a password."""
+    name = session.settings.get("store")
+    return [] if name is None else ["-s", printable(name)]
 
 
 def write(session: Session, change: Change, question: str, *, yes: bool) -> None:

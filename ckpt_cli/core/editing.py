@@ -72,6 +72,13 @@ def parse_edit(kind: Literal["set", "append", "replace"], text: str) -> ChannelE
             f"the value for '{channel}' holds an object of a class",
             hint='plain JSON can be stored; a message is {"role": "user", "content": ...}',
         )
+    try:
+        encode_lossless("msgpack", plain)
+    except Exception:
+        raise UsageError(
+            f"the value for '{channel}' cannot be stored",
+            hint="it holds a number beyond 64 bits, or half of a surrogate pair",
+        ) from None
     return ChannelEdit(kind, channel, plain)
 
 

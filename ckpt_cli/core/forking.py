@@ -126,12 +126,14 @@ def copy_checkpoint(
 
 def copy_metadata(metadata: TypedBytes, marks: Mapping[str, str | int]) -> TypedBytes:
     """The metadata with marks of its own, without what belongs to one run."""
-    gone: dict[str, Edit] = dict.fromkeys(
-        ("run_id", "writes", FROM, WITH, WRITES, THREAD, CHECKPOINTS, REASON)
-    )
+    fields = decode(metadata)
+    if not isinstance(fields, dict):
+        metadata, fields = TypedBytes("json", b"{}"), {}
+    names = ["run_id", "writes", FROM, WITH, WRITES, THREAD, CHECKPOINTS]
+    if fields.get(BY) == NAME:  # Else it is the application's own.
+        names.append(REASON)
+    gone: dict[str, Edit] = dict.fromkeys(names)
     edits = {**gone, BY: Put(NAME), **{name: Put(value) for name, value in marks.items()}}
-    if not isinstance(decode(metadata), dict):
-        metadata = TypedBytes("json", b"{}")
     return splice(metadata, edits)
 
 

@@ -9,6 +9,8 @@ from datetime import datetime, tzinfo
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.model import Status
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.forking import BY, FROM, NAME
+from ckpt_cli.core.state import read_metadata
 from ckpt_cli.reading.target import Target, Words, find_checkpoint
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
@@ -52,7 +54,9 @@ def find_target(
     if len(said) > 1:
         raise UsageError(f"{said[0]} and {said[1]} exclude each other", hint="give one of them")
     status = _status(back.to_last)
-    at = back.ref or back.at
+    at = back.at if back.ref is None else back.ref
+    if at == "":
+        raise UsageError("the REF is empty", hint="`head` names the newest checkpoint")
     found = find_checkpoint(store, Words(thread, at, as_of=back.as_of), now, zone, note)
     if found.chosen and said and said[0].startswith("--") and at is None and back.as_of is None:
         raise UsageError(f"a checkpoint and {said[0]} exclude each other", hint="give one of them")
@@ -95,7 +99,17 @@ def line_of(reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str) -> lis
 
 
 def _up(reader: ThreadReader, start: str, steps: int) -> str:
-    found = line_of(reader, "", start)
+    """So many steps up; a copy that `ckpt` added is no step away from what it is a copy of."""
+    line = line_of(reader, "", start)
+    copies = {
+        one.key.checkpoint_id
+        for one in reader.store.checkpoints(
+            reader.thread_id, checkpoint_ns="", checkpoint_ids=line, metadata=True
+        )
+        if (metadata := read_metadata(one)).get(BY) == NAME
+        and metadata.get(FROM) == one.parent_checkpoint_id
+    }
+    found = [one for one in line if one not in copies]
     if steps >= len(found):
         raise NotFound(
             f"cannot go {steps} steps back in thread '{reader.thread_id}'",

@@ -44,6 +44,11 @@ def plan_clone(
             f"thread '{thread_id}' is there already",
             hint="give --to the name of a thread that is not; `ckpt rollback` stays in the thread",
         )
+    if any(True for _ in rows.usage(thread_id)):
+        raise Refused(
+            f"rows of a thread '{thread_id}' are left over, without its checkpoints",
+            hint="give --to another name, or remove them",
+        )
     target = reader.moment("", checkpoint_id, state=True)
     check_body(target.key, target.body)
     head_id = reader.head("") or checkpoint_id
@@ -128,8 +133,9 @@ def _others(reader: ThreadReader, target: Moment, is_head: bool) -> Iterator[Cop
                 key = _key(reader, ns, one)
                 yield _copy_of(reader, key, is_head) if place == 0 else CopyOfCheckpoint(key)
         elif ns:
-            for key in _calls(reader, ns, passed, target.key.checkpoint_id, is_head):
-                yield CopyOfCheckpoint(key)
+            calls = _calls(reader, ns, passed, target.key.checkpoint_id, is_head)
+            for place, key in enumerate(calls):
+                yield _copy_of(reader, key, True) if place == 0 else CopyOfCheckpoint(key)
 
 
 def _calls(
@@ -148,10 +154,12 @@ def _calls(
 
 
 def _copy_of(reader: ThreadReader, key: CheckpointKey, is_head: bool) -> CopyOfCheckpoint:
-    """A newest checkpoint: with all its writes, or with those that are part of its state."""
-    if is_head:
-        return CopyOfCheckpoint(key)
-    kept = null_writes(_writes(reader, key))
+    """A newest checkpoint: with all its writes, or with those that are part of its state.
+
+    They are named, since an agent may add others before they are copied.
+    """
+    writes = _writes(reader, key)
+    kept = writes if is_head else null_writes(writes)
     return CopyOfCheckpoint(key, writes=tuple((one.task_id, one.idx) for one in kept))
 
 

@@ -155,6 +155,8 @@ def edit_copy_of(
     found = edit_copy(original, body, key, edits, kept, delta, known, version)
     if edges is not None:
         go_on_after(found, original, body, key.checkpoint_ns, edges, version)
+        # A `Command(goto=...)` of the caller would run beside what the node starts.
+        found.dropped |= {one.channel for one in kept if not is_state(one.channel, body)}
     elif numbered and not found.blobs:
         lift(found, original, body, key.checkpoint_ns, version)
     return found

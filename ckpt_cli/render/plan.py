@@ -104,10 +104,18 @@ def done_lines(plan: Plan, undo: str) -> Iterator[Line]:
         yield line(("undo     ", "dim"), safe_text(undo))
 
 
-def undo_command(store: str, thread_id: str) -> str:
-    """The command line that takes a change of a thread back."""
+def undo_command(store: Sequence[str], thread_id: str) -> str:
+    """The command line that takes a change of a thread back; `store` names it, if need be."""
     guard = ["--"] if thread_id.startswith("-") else []
-    return shlex.join(["ckpt", "-s", store, "undo", *guard, thread_id])
+    return " ".join(map(_quoted, ["ckpt", *store, "undo", *guard, thread_id]))
+
+
+def _quoted(word: str) -> str:
+    """A word for a shell; with escapes where it could not be printed as it is."""
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = word.encode("unicode_escape").decode().replace("'", "\\'")
+    return f"$'{escaped}'"
 
 
 def _touched_record(one: Touched) -> dict[str, Any]:

@@ -1,0 +1,164 @@
+"""Rollbacks as people do them: in pipes, twice, with empty variables, while an agent runs."""
+
+from __future__ import annotations
+
+import shlex
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from operator import add
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
+
+from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.url import parse_url
+from ckpt_cli.reading.clone import plan_clone
+from ckpt_cli.reading.rollback import Wishes
+from ckpt_cli.reading.thread import ThreadReader
+from tests.support import ckpt
+
+CKPT = f"{shlex.quote(sys.executable)} -m ckpt_cli"
+
+
+class State(TypedDict):
+    """What the graph of these tests knows."""
+
+    log: Annotated[list[str], add]
+
+
+@contextmanager
+def agent(path: Path) -> Iterator[Any]:
+    """A graph that asks in its second node; `z` is only reached by a goto."""
+    builder = StateGraph(State)
+    builder.add_node("a", lambda state: {"log": ["a"]})
+    builder.add_node("b", lambda state: {"log": [f"b:{interrupt('go on?')}"]})
+    builder.add_node("z", lambda state: {"log": ["z"]})
+    builder.add_edge(START, "a")
+    builder.add_edge("a", "b")
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        yield builder.compile(checkpointer=SqliteSaver(connection))
+
+
+def config(thread_id: str, **more: Any) -> Any:
+    return {"configurable": {"thread_id": thread_id}, **more}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "agent.db"
+    with agent(path) as graph:
+        graph.invoke({"log": ["in"]}, config("t", metadata={"reason": "app-own"}))
+    return path
+
+
+def count(path: Path, thread_id: str = "t") -> int:
+    with open_store(str(path)) as opened:
+        found = opened.thread(thread_id)
+        return 0 if found is None else found.checkpoints
+
+
+@pytest.mark.parametrize("form", ["table", "json", "tsv"])
+def test_a_reader_that_goes_away_does_not_stop_it(store: Path, form: str) -> None:
+    before = count(store)
+    command = f"{CKPT} -s {store} -o {form} rollback t step:0 --yes | true"
+    assert subprocess.run(["bash", "-c", command], check=True, timeout=60).returncode == 0
+    assert count(store) == before + 1
+
+
+@pytest.mark.parametrize("words", [["rollback", "t", ""], ["rollback", "t", "--at", ""]])
+def test_an_empty_ref_is_no_ref(store: Path, words: list[str]) -> None:
+    answer = ckpt("-s", store, *words, "--yes")
+    assert answer.code == 2
+    assert "REF is empty" in answer.err
+    assert ckpt("-s", store, "fork", "t", "", "--yes").code == 2
+
+
+def test_a_step_back_from_a_copy_is_a_step_back_from_its_original(store: Path) -> None:
+    first = ckpt("-s", store, "rollback", "t", "--steps", "1", "--yes", "-o", "json").json
+    second = ckpt("-s", store, "rollback", "t", "--steps", "1", "--yes", "-o", "json").json
+    with open_store(str(store)) as opened:
+        parents = {
+            one.key.checkpoint_id: one.parent_checkpoint_id for one in opened.checkpoints("t")
+        }
+    assert second["forked_from"] == parents[first["forked_from"]]
+
+
+def test_the_metadata_of_the_application_stays(store: Path) -> None:
+    ckpt("-s", store, "rollback", "t", "step:0", "--yes")
+    assert ckpt("-s", store, "show", "t", "-o", "json").json["metadata"]["reason"] == "app-own"
+    ckpt("-s", store, "rollback", "t", "step:0", "--yes", "--reason", "mine")
+    assert ckpt("-s", store, "show", "t", "-o", "json").json["metadata"]["reason"] == "mine"
+
+
+def test_a_copy_is_as_it_was_planned_while_the_agent_goes_on(store: Path) -> None:
+    with open_store(str(store)) as opened:
+        reader = ThreadReader(opened, "t")
+        made = plan_clone(reader, opened, reader.head("") or "", "u", Wishes(fork=True))
+    with agent(store) as graph:
+        graph.invoke(Command(resume="late"), config("t"))
+    with open_writable(parse_url(str(store))) as writable:
+        writable.apply(made.change)
+    with agent(store) as graph:
+        assert [one.value for one in graph.get_state(config("u")).interrupts] == ["go on?"]
+        assert graph.get_state(config("u")).values["log"] == ["in", "a"]
+    assert ckpt("-s", store, "undo", "u", "--yes").code == 0
+    assert count(store, "u") == 0
+
+
+def test_left_over_rows_of_the_new_name_are_not_taken_over(store: Path) -> None:
+    assert ckpt("-s", store, "fork", "t", "head", "--to", "u", "--yes").code == 0
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute("DELETE FROM checkpoints WHERE thread_id = 'u'")
+        connection.commit()
+    answer = ckpt("-s", store, "fork", "t", "head", "--to", "u", "--yes")
+    assert answer.code == 5
+    assert "left over" in answer.err
+
+
+def test_as_node_leaves_out_where_the_caller_wanted_to_go(store: Path) -> None:
+    with agent(store) as graph:
+        graph.invoke(Command(goto="z", update={"log": ["upd"]}), config("t"))
+    answer = ckpt("-s", store, "fork", "t", "head", "--as-node", "a", "--yes", "-o", "json").json
+    with agent(store) as graph:
+        graph.invoke(None, {"configurable": answer["configurable"]})
+        assert graph.get_state(config("t")).values["log"] == ["in", "a", "upd"]
+
+
+@pytest.mark.parametrize("thread_id", ["a\nb", "tab\there", "it's", "-dash", "\u202eevil", "é$x`"])
+def test_the_undo_that_is_printed_can_be_run(store: Path, thread_id: str) -> None:
+    with agent(store) as graph:
+        graph.invoke({"log": ["in"]}, config(thread_id))
+    before = count(store, thread_id)
+    words = ["rollback", "--at", "step:0", "--yes", "--", thread_id]
+    said = ckpt("-s", store, *words).out
+    (undo,) = [line for line in said.splitlines() if line.startswith("undo ")]
+    assert count(store, thread_id) == before + 1
+    command = undo.removeprefix("undo").strip().replace("ckpt", CKPT, 1)
+    done = subprocess.run(
+        ["bash", "-c", command.replace(" undo ", " undo --yes ", 1)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, (command, done.stderr)
+    assert count(store, thread_id) == before
+
+
+@pytest.mark.parametrize("value", ['["\\ud800"]', "-99999999999999999999999"])
+def test_what_cannot_be_stored_is_refused_by_name(store: Path, value: str) -> None:
+    answer = ckpt("-s", store, "fork", "t", "head", "--set", f"log={value}", "--yes")
+    assert answer.code == 2
+    assert "'log'" in answer.err
+
+
+def test_a_reason_is_text(store: Path) -> None:
+    words = ["rollback", "t", "step:0", "--yes", "--reason", "\udcff bad"]
+    assert ckpt("-s", store, *words).code == 2
