@@ -13,6 +13,8 @@ BUNDLED = {
     "sqlite": "ckpt_backends.sqlite:SqliteBackend",
     "postgresql": "ckpt_backends.postgres:PostgresBackend",
     "postgres": "ckpt_backends.postgres:PostgresBackend",
+    "redis": "ckpt_backends.redis:RedisBackend",
+    "rediss": "ckpt_backends.redis:RedisBackend",
 }
 """URL scheme to the backend that serves it. A bundled name wins over an installed one."""
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import psycopg
+import redis
 
+from tests.redis_savers import PlainRedisSaver, dump
 from tests.servers import Server, postgres_database
 
 
@@ -25,6 +27,13 @@ class Bench(Protocol):
     """Scenarios whose values the saver itself cannot store; their threads end before them."""
     refusal: ClassVar[type[Exception]]
     """What the saver raises then."""
+    mangled: ClassVar[frozenset[str]]
+    """Scenarios with values that the saver stores without a part of them, so that no truth is left
+    to compare with."""
+    parsed: ClassVar[bool]
+    """Whether the engine keeps values parsed, so that they take more room than their text."""
+    sparse: ClassVar[bool]
+    """Whether objects are stored under an old path of their class, and without their defaults."""
 
     def __init__(self, folder: Path, server: Server | None) -> None: ...
 
@@ -58,6 +67,9 @@ class SqliteBench:
     has_history: ClassVar[bool] = True
     refused: ClassVar[frozenset[str]] = frozenset()
     refusal: ClassVar[type[Exception]] = Exception
+    mangled: ClassVar[frozenset[str]] = frozenset()
+    parsed: ClassVar[bool] = False
+    sparse: ClassVar[bool] = False
 
     def __init__(self, folder: Path, server: Server | None) -> None:
         self.path = folder / "store.db"
@@ -94,6 +106,9 @@ class PostgresBench:
     refused: ClassVar[frozenset[str]] = frozenset({"zoo-floats", "zoo-text"})
     """JSONB has no NaN, and no text with a NUL."""
     refusal: ClassVar[type[Exception]] = psycopg.DataError
+    mangled: ClassVar[frozenset[str]] = frozenset()
+    parsed: ClassVar[bool] = False
+    sparse: ClassVar[bool] = False
 
     def __init__(self, folder: Path, server: Server | None) -> None:
         assert server is not None
@@ -153,4 +168,106 @@ class ShallowPostgresBench(PostgresBench):
             yield saver
 
 
-BENCHES: list[type[Bench]] = [SqliteBench, PostgresBench, ShallowPostgresBench]
+class RedisBench:
+    """langgraph-checkpoint-redis on a server of its own."""
+
+    name: ClassVar[str] = "redis"
+    server: ClassVar[str | None] = "redis_full_bench"
+    has_history: ClassVar[bool] = True
+    refused: ClassVar[frozenset[str]] = frozenset({"zoo-time"})
+    """A time with a zone is no JSON."""
+    refusal: ClassVar[type[Exception]] = TypeError
+    mangled: ClassVar[frozenset[str]] = frozenset(
+        {"zoo-pydantic", "zoo-times", "zoo-uuid-decimal", "zoo-path-regex", "zoo-numpy"}
+    )
+    parsed: ClassVar[bool] = True
+    sparse: ClassVar[bool] = True
+
+    def __init__(self, folder: Path, server: Server | None) -> None:
+        assert server is not None
+        self._url = server.url
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from tests.redis_savers import SeeingRedisSaver
+
+        with SeeingRedisSaver.from_conn_string(self._url) as saver:
+            saver.setup()
+            yield saver
+
+    def forget(self, saver: Any, thread_id: str) -> None:
+        saver.delete_thread(thread_id)
+
+    def fingerprint(self) -> object:
+        return dump(self._url)
+
+    def close(self) -> None:
+        """The server goes with its fixture."""
+
+
+class ShallowRedisBench(RedisBench):
+    """The saver that keeps a namespace's newest checkpoint only."""
+
+    name: ClassVar[str] = "redis-shallow"
+    server: ClassVar[str | None] = "redis_shallow_bench"
+    has_history: ClassVar[bool] = False
+    refused: ClassVar[frozenset[str]] = ShallowPostgresBench.refused | {"zoo-time"}
+    refusal: ClassVar[type[Exception]] = Exception
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.redis.shallow import ShallowRedisSaver
+
+        with ShallowRedisSaver.from_conn_string(self._url) as saver:
+            saver.setup()
+            yield saver
+
+
+class PlainRedisBench:
+    """The saver of hashes, with nothing but Redis itself."""
+
+    name: ClassVar[str] = "redis-hash"
+    server: ClassVar[str | None] = "redis_plain_bench"
+    separator: ClassVar[str] = "$"
+    has_history: ClassVar[bool] = True
+    refused: ClassVar[frozenset[str]] = frozenset()
+    refusal: ClassVar[type[Exception]] = Exception
+    mangled: ClassVar[frozenset[str]] = frozenset()
+    parsed: ClassVar[bool] = False
+    sparse: ClassVar[bool] = False
+
+    def __init__(self, folder: Path, server: Server | None) -> None:
+        assert server is not None
+        self._url = server.url
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        with redis.Redis.from_url(self._url) as client:
+            yield PlainRedisSaver(client, self.separator)
+
+    def forget(self, saver: Any, thread_id: str) -> None:
+        saver.delete_thread(thread_id)
+
+    def fingerprint(self) -> object:
+        return dump(self._url)
+
+    def close(self) -> None:
+        """The server goes with its fixture."""
+
+
+BENCHES: list[type[Bench]] = [
+    SqliteBench,
+    PostgresBench,
+    ShallowPostgresBench,
+    RedisBench,
+    ShallowRedisBench,
+    PlainRedisBench,
+]

@@ -1,0 +1,298 @@
+"""The layout of langgraph-checkpoint-redis 0.1 to 0.5: one RedisJSON document a checkpoint.
+
+    checkpoint:THREAD:NS:ID                  {thread_id, checkpoint_ns, checkpoint_id,
+                                              parent_checkpoint_id, checkpoint: {...},
+                                              metadata: "JSON text", has_writes, source, step, ...}
+    checkpoint_latest:THREAD:NS              the key of the head
+    checkpoint_write:THREAD:NS:ID:TASK:IDX   {thread_id, ..., task_id, task_path, idx, channel,
+                                              type, blob}
+    write_keys_zset:THREAD:NS:ID             the keys of a checkpoint's writes
+
+Source: `put`, `put_writes` and `_make_redis_checkpoint_key` in `langgraph/checkpoint/redis`, 0.1.0
+to 0.5.2. Nothing in a key is escaped, so what a key means is told by its document. An empty
+namespace is `__empty__`, an empty id the nil UUID. `has_writes` is not believed: `put` may
+overwrite what `put_writes` had set, and then the saver itself does not see the writes.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ckpt_backends.model import (
+    Capability,
+    Checkpoint,
+    CheckpointKey,
+    TypedBytes,
+    Usage,
+    Write,
+)
+from ckpt_backends.redis.connect import Connection, in_growing_chunks
+from ckpt_backends.redis.keyspace import Found, Place, WritePlace, literally, raw, text
+
+EMPTY_NS, EMPTY_ID = "__empty__", "00000000-0000-0000-0000-000000000000"
+JSON_TYPE = "ReJSON-RL"
+DIALECT = "redis-json"
+"""Tag of JSON with this saver's own marks in it, such as `__interrupt__`; stored as `json`."""
+_FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id"]'
+"""One path, since a command for several documents takes one; in the order that documents have."""
+_DOCUMENTS_AT_ONCE = 500
+_WRITE: tuple[str, ...] = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id", "$.task_id", "$.task_path")
+_WRITE += ("$.idx", "$.channel", "$.type", "$.blob")
+_PARTS_OF_WRITE = 3
+"""Checkpoint id, task id and idx at the end of a write's key; none of them has a colon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """How the keys of one saver begin."""
+
+    checkpoint: str = "checkpoint"
+    write: str = "checkpoint_write"
+
+
+USUAL = Prefixes()
+
+
+def stored_ns(ns: str) -> str:
+    return ns or EMPTY_NS
+
+
+def meant_ns(stored: str) -> str:
+    return "" if stored == EMPTY_NS else stored
+
+
+def stored_id(identity: str) -> str:
+    return identity or EMPTY_ID
+
+
+def meant_id(stored: str) -> str:
+    return "" if stored == EMPTY_ID else stored
+
+
+class Documents:
+    """Full histories, as RedisSaver and AsyncRedisSaver keep them."""
+
+    name = "redis"
+    saver = "langgraph-checkpoint-redis 0.1 or later"
+    capabilities = (
+        Capability.HISTORY | Capability.INLINE_VALUES | Capability.TASK_PATH | Capability.ADDING
+    )
+
+    def __init__(self, connection: Connection, prefixes: Prefixes) -> None:
+        self._connection = connection
+        self.prefixes = prefixes
+        self.tables = (f"{prefixes.checkpoint}:*", f"{prefixes.write}:*")
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        """The key of a checkpoint's document."""
+        parts = (stored_id(key.thread_id), stored_ns(key.checkpoint_ns), key.checkpoint_id)
+        return raw(":".join((self.prefixes.checkpoint, *parts)))
+
+    def places(self) -> Iterator[CheckpointKey]:
+        for names in self._connection.scan(raw(f"{self.prefixes.checkpoint}:*"), JSON_TYPE):
+            for place in self._told(names):
+                yield place.key
+
+    def find(self, thread_id: str) -> Found:
+        found = Found()
+        checkpoint, write = raw(f"{self.prefixes.checkpoint}:"), raw(f"{self.prefixes.write}:")
+        names: set[bytes] = set()
+        # One pass over the names for both; what begins as they do and is no document goes.
+        pattern = b"*:" + literally(stored_id(thread_id)) + b":*"
+        for some in self._connection.scan(pattern, JSON_TYPE):
+            names.update(some)
+        for place in self._told(sorted(one for one in names if one.startswith(checkpoint))):
+            if place.key.thread_id == thread_id:
+                found.places[place.key.checkpoint_ns, place.key.checkpoint_id] = place
+        for name in sorted(one for one in names if one.startswith(write)):
+            parts = name.rsplit(b":", _PARTS_OF_WRITE)
+            found.writes.append(WritePlace(name, text(parts[1]) if len(parts) > 1 else ""))
+        return found
+
+    def _told(self, names: Sequence[bytes]) -> Iterator[Place]:
+        """Checkpoints by what their documents say; other documents are left out.
+
+        Such as what `put_writes` leaves where no `put` comes: `{"has_writes": true}`.
+        """
+        for start in range(0, len(names), _DOCUMENTS_AT_ONCE):
+            some = names[start : start + _DOCUMENTS_AT_ONCE]
+            answers = self._connection.ask("JSON.MGET", *some, _FIELDS)
+            for name, answer in zip(some, answers, strict=True):
+                match json.loads(answer or b"[]"):
+                    case [str(thread), str(ns), str(own), str(parent)]:
+                        key = CheckpointKey(meant_id(thread), meant_ns(ns), own)
+                        if self.checkpoint_name(key) == name:
+                            yield Place(key, name, parent if meant_id(parent) else None)
+
+    def checkpoints(
+        self, places: Sequence[Place], *, body: bool, metadata: bool
+    ) -> Iterator[Checkpoint]:
+        paths = (["$.checkpoint"] if body else []) + (["$.metadata"] if metadata else [])
+
+        def load(some: Sequence[Place]) -> list[tuple[Checkpoint | None, int]]:
+            commands = [("JSON.GET", place.name, path) for place in some for path in paths]
+            answers = list(self._connection.ask_all(commands))
+            found: list[tuple[Checkpoint | None, int]] = []
+            for place in some:
+                mine = [answers.pop(0) for _ in paths]
+                if None in mine:
+                    found.append((None, 0))  # deleted or expired since
+                    continue
+                parts = iter(mine)
+                one = Checkpoint(
+                    place.key,
+                    place.parent,
+                    _member(next(parts)) if body else None,
+                    _metadata(next(parts)) if metadata else None,
+                )
+                found.append((one, sum(map(len, mine))))
+            return found
+
+        for one in in_growing_chunks(load, places):
+            if one is not None:
+                yield one
+
+    def writes(
+        self, places: Sequence[WritePlace], values: bool | Collection[str]
+    ) -> Iterator[Write]:
+        def load(some: Sequence[WritePlace]) -> list[tuple[Write | None, int]]:
+            answers = self._connection.ask_all(("JSON.GET", one.name, *_WRITE) for one in some)
+            return [(_write(answer, values), len(answer or b"")) for answer in answers]
+
+        for one in in_growing_chunks(load, places):
+            if one is not None:
+                yield one
+
+    def usage(self, thread_id: str | None) -> Iterator[Usage]:
+        for names in self._names(thread_id, self.prefixes.checkpoint):
+            yield from self._usage_of_checkpoints(names, thread_id)
+        for names in self._names(thread_id, self.prefixes.write):
+            yield from self._usage_of_writes(names, thread_id)
+
+    def _names(self, thread_id: str | None, prefix: str) -> Iterator[list[bytes]]:
+        part = b"" if thread_id is None else literally(stored_id(thread_id)) + b":"
+        pattern = raw(f"{prefix}:") + part + b"*"
+        seen: set[bytes] = set()
+        for names in self._connection.scan(pattern, JSON_TYPE):
+            new = [one for one in dict.fromkeys(names) if one not in seen]
+            seen.update(new)
+            yield new
+
+    def _usage_of_checkpoints(
+        self, names: Sequence[bytes], thread_id: str | None
+    ) -> Iterator[Usage]:
+        places = [
+            place
+            for place in self._told(names)
+            if thread_id is None or place.key.thread_id == thread_id
+        ]
+        commands = [
+            ("JSON.DEBUG", "MEMORY", place.name, path)
+            for place in places
+            for path in ("$.checkpoint", "$.metadata")
+        ]
+        sizes = self._connection.ask_all(commands)
+        for place in places:
+            for column in ("checkpoint", "metadata"):
+                size = next(sizes)
+                if size:
+                    yield Usage(
+                        self.tables[0],
+                        column,
+                        place.key.thread_id,
+                        place.key.checkpoint_ns,
+                        None,
+                        "json",
+                        1,
+                        int(size[0]),
+                    )
+
+    def _usage_of_writes(self, names: Sequence[bytes], thread_id: str | None) -> Iterator[Usage]:
+        paths = ("$.thread_id", "$.checkpoint_ns", "$.channel", "$.type")
+        told = list(self._connection.ask_all(("JSON.GET", name, *paths) for name in names))
+        sizes = self._connection.ask_all(("JSON.DEBUG", "MEMORY", name, "$.blob") for name in names)
+        for answer, size in zip(told, sizes, strict=True):
+            thread, ns, channel, tag = (str(fields_of(answer).get(path, "")) for path in paths)
+            thread = meant_id(thread)
+            if size and thread_id in (None, thread):
+                yield Usage(
+                    self.tables[1], "blob", thread, meant_ns(ns), channel, tag, 1, int(size[0])
+                )
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        name = self.checkpoint_name(key)
+        start = name[len(self.prefixes.checkpoint) :]
+        return [
+            f"JSON.GET {quoted(name)}",
+            f"ZRANGE {quoted(b'write_keys_zset' + start)} 0 -1",
+            f"SCAN 0 MATCH {quoted(raw(self.prefixes.write) + literally(text(start)) + b':*')}",
+        ]
+
+
+def fields_of(answer: Any) -> dict[str, Any]:
+    """The values at some paths of a document; of each the only one."""
+    if not isinstance(answer, bytes):
+        return {}
+    found = json.loads(answer)
+    return {path: values[0] for path, values in found.items() if values}
+
+
+def _member(answer: bytes) -> TypedBytes:
+    """The one value at a path, byte for byte as the server writes it."""
+    return TypedBytes(DIALECT, answer[1:-1])
+
+
+def _metadata(answer: bytes) -> TypedBytes:
+    """Metadata, which is JSON in a text."""
+    values = json.loads(answer)
+    inner = values[0] if values else "{}"
+    if isinstance(inner, str):
+        return TypedBytes(DIALECT, inner.encode("utf-8", "surrogatepass"))
+    return TypedBytes(DIALECT, answer[1:-1])
+
+
+def _write(answer: Any, values: bool | Collection[str]) -> Write | None:
+    fields = fields_of(answer)
+    thread, ns, own, task, path, idx, channel, tag, blob = (fields.get(one) for one in _WRITE)
+    if not isinstance(thread, str) or not isinstance(channel, str):
+        return None
+    value = _value(str(tag or ""), blob)
+    read = values if isinstance(values, bool) else channel in values
+    return Write(
+        CheckpointKey(meant_id(thread), meant_ns(str(ns or "")), str(own or "")),
+        str(task or ""),
+        str(path or ""),
+        idx if isinstance(idx, int) else 0,
+        channel,
+        len(value.data),
+        value if read else None,
+    )
+
+
+def _value(tag: str, blob: Any) -> TypedBytes:
+    """A write's value. Since 0.2 it is base64, before that it was JSON text.
+
+    A JSON text that is base64 too, such as `true`, does not decode to JSON.
+    """
+    stored = blob if isinstance(blob, str) else ""
+    data = stored.encode("utf-8", "surrogatepass")
+    try:
+        decoded = b64decode(data, validate=True)
+        if tag == "json":
+            json.loads(decoded)
+    except ValueError:
+        decoded = data
+    return TypedBytes(DIALECT if tag == "json" else tag, decoded)
+
+
+def quoted(name: bytes) -> str:
+    """A key as redis-cli takes it; odd characters are written as hex."""
+    shown = "".join(
+        chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\x{byte:02x}"
+        for byte in name
+    )
+    return f'"{shown}"'

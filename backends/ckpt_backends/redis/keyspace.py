@@ -1,0 +1,92 @@
+"""Names of keys, and what every layout in Redis tells of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, Usage, Write
+
+_SPECIAL = re.compile(rb"([*?\[\]\\^-])")
+
+
+def text(name: bytes) -> str:
+    """A key or a field as text; what is not UTF-8 survives a round trip."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def raw(name: str) -> bytes:
+    """Text as a key or a field."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def literally(name: str) -> bytes:
+    """A part of a pattern of SCAN that matches only this text."""
+    return _SPECIAL.sub(rb"\\\1", raw(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A stored checkpoint."""
+
+    key: CheckpointKey
+    name: bytes
+    """The key in Redis."""
+    parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlace:
+    """A stored write, as far as it is known from the index of its thread."""
+
+    name: bytes
+    checkpoint_id: str
+    """The checkpoint that its key names; the document has the last word."""
+
+
+@dataclass(slots=True)
+class Found:
+    """The keys of one thread."""
+
+    places: dict[tuple[str, str], Place] = field(default_factory=dict)
+    """By namespace and checkpoint id."""
+    writes: list[WritePlace] = field(default_factory=list)
+
+
+class Layout(Protocol):
+    """One way to keep checkpoints in Redis. Answers are of the moment they are given."""
+
+    name: str
+    saver: str
+    capabilities: Capability
+    tables: tuple[str, ...]
+
+    def places(self) -> Iterator[CheckpointKey]:
+        """Every checkpoint of the store, from names of keys as far as they tell; maybe twice."""
+        ...
+
+    def find(self, thread_id: str) -> Found:
+        """The keys of one thread."""
+        ...
+
+    def checkpoints(
+        self, places: Sequence[Place], *, body: bool, metadata: bool
+    ) -> Iterator[Checkpoint]:
+        """Checkpoints in the order of their places, without those that are gone by now."""
+        ...
+
+    def writes(
+        self, places: Sequence[WritePlace], values: bool | Collection[str]
+    ) -> Iterator[Write]:
+        """Writes, in no order, without those that are gone by now."""
+        ...
+
+    def usage(self, thread_id: str | None) -> Iterator[Usage]:
+        """What each stored value takes, one by one and in no order; `rows` is 1."""
+        ...
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        """Commands that show a checkpoint and its writes."""
+        ...

@@ -1,0 +1,226 @@
+"""Reading checkpoints from Redis, in whichever layout.
+
+Redis has no snapshots. Which keys there are is remembered until `refresh`: a key that comes later
+is not seen, and one that goes meanwhile is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from ckpt_backends.ids import time_of
+from ckpt_backends.model import (
+    Checkpoint,
+    CheckpointKey,
+    StoreInfo,
+    Thread,
+    ThreadSize,
+    Usage,
+    Write,
+)
+from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.keyspace import Found, Layout, Place, raw
+from ckpt_backends.url import StoreUrl
+
+_REMEMBERED = 64
+"""Threads whose keys are remembered; a command looks at one after the other."""
+
+
+class RedisStore:
+    """A database of a Redis server, opened for reading."""
+
+    def __init__(self, connection: Connection, url: StoreUrl, layout: Layout) -> None:
+        self._connection = connection
+        self._url = url
+        self._layout = layout
+        self._threads: list[Thread] | None = None
+        self._found: dict[str, Found] = {}
+
+    def describe(self) -> StoreInfo:
+        server = self._connection.ask("INFO", "server")
+        memory = self._connection.find("INFO", "memory") or {}
+        return StoreInfo(
+            layout=self._layout.name,
+            url=str(self._url),
+            engine=_engine(server),
+            saver=self._layout.saver,
+            capabilities=self._layout.capabilities,
+            tables=self._layout.tables,
+            size=memory.get("used_memory_dataset"),
+            notes=tuple(self.notes()),
+        )
+
+    def notes(self) -> Sequence[str]:
+        return []
+
+    def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
+        if self._threads is None:
+            self._threads = _listed(self._layout.places())
+        yield from self._threads[:limit]
+
+    def thread(self, thread_id: str) -> Thread | None:
+        found = _listed(place.key for place in self._find(thread_id).places.values())
+        return found[0] if found else None
+
+    def size(self, thread_id: str) -> ThreadSize:
+        checkpoints = writes = size = 0
+        for one in self._layout.usage(thread_id):
+            size += one.bytes
+            checkpoints += one.column == "metadata"
+            writes += one.channel is not None
+        return ThreadSize(checkpoints, writes, size)
+
+    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
+        sums: dict[tuple[str, ...], list[Any]] = {}
+        for one in self._layout.usage(thread_id):
+            place = (one.thread_id, one.table, one.column, one.checkpoint_ns)
+            kind = (*place, one.channel or "", str(one.channel is None), one.type)
+            total = sums.setdefault(kind, [one, 0, 0])
+            total[1] += one.rows
+            total[2] += one.bytes
+        for _, (one, rows, size) in sorted(sums.items(), key=lambda item: raw(item[0][0])):
+            yield Usage(
+                one.table,
+                one.column,
+                one.thread_id,
+                one.checkpoint_ns,
+                one.channel,
+                one.type,
+                rows,
+                size,
+            )
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        return sorted({ns for ns, _ in self._find(thread_id).places})
+
+    def checkpoints(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,  # noqa: ARG002  (they are in the body)
+    ) -> Iterator[Checkpoint]:
+        wanted = None if checkpoint_ids is None else set(checkpoint_ids)
+        places = [
+            place
+            for (ns, checkpoint_id), place in self._find(thread_id).places.items()
+            if (checkpoint_ns is None or ns == checkpoint_ns)
+            and (wanted is None or checkpoint_id in wanted)
+        ]
+        places.sort(key=lambda one: one.key.checkpoint_id, reverse=True)
+        places.sort(key=lambda one: one.key.checkpoint_ns)
+        if body or metadata:
+            yield from self._layout.checkpoints(places, body=body, metadata=metadata)
+        else:
+            yield from map(_bare, places)
+
+    def writes(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        found = self._find(thread_id)
+        known = {checkpoint_id for _, checkpoint_id in found.places}
+        wanted = None if checkpoint_ids is None else set(checkpoint_ids)
+        places = [
+            place
+            for place in found.writes
+            # What a key names counts only if there is such a checkpoint.
+            if wanted is None or place.checkpoint_id in wanted or place.checkpoint_id not in known
+        ]
+        places.sort(key=lambda one: one.checkpoint_id)
+        kept = [
+            write
+            for write in self._layout.writes(places, values)
+            if write.key.thread_id == thread_id
+            and (checkpoint_ns is None or write.key.checkpoint_ns == checkpoint_ns)
+            and (wanted is None or write.key.checkpoint_id in wanted)
+            and (channels is None or write.channel in channels)
+        ]
+        kept.sort(key=lambda one: (one.key, one.task_path, one.task_id, one.idx))
+        yield from kept
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        return self._layout.sources(key)
+
+    def refresh(self) -> None:
+        self._threads = None
+        self._found.clear()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _find(self, thread_id: str) -> Found:
+        found = self._found.get(thread_id)
+        if found is None:
+            found = self._layout.find(thread_id)
+            while len(self._found) >= _REMEMBERED:
+                del self._found[next(iter(self._found))]
+            self._found[thread_id] = found
+        return found
+
+
+def _bare(place: Place) -> Checkpoint:
+    return Checkpoint(place.key, place.parent)
+
+
+def _engine(server: dict[str, Any]) -> str:
+    name = "Valkey" if server.get("server_name") == "valkey" else "Redis"
+    return f"{name} {server.get('valkey_version') or server.get('redis_version')}"
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What has been seen of a thread."""
+
+    oldest: str
+    newest: str
+    head: str | None = None
+    seen: set[tuple[str, str]] = field(default_factory=set)
+
+
+def _listed(keys: Iterable[CheckpointKey]) -> list[Thread]:
+    """The threads of some checkpoints, the one with the newest first."""
+    sums: dict[str, _Sum] = {}
+    for key in keys:
+        checkpoint_id = key.checkpoint_id
+        found = sums.setdefault(key.thread_id, _Sum(checkpoint_id, checkpoint_id))
+        found.seen.add((key.checkpoint_ns, checkpoint_id))
+        found.oldest = min(found.oldest, checkpoint_id)
+        found.newest = max(found.newest, checkpoint_id)
+        if not key.checkpoint_ns:
+            found.head = max(found.head or "", checkpoint_id)
+    ordered = sorted(sums.items())
+    ordered.sort(key=lambda item: item[1].newest, reverse=True)
+    return [
+        Thread(
+            thread_id,
+            found.head,
+            time_of(found.oldest),
+            time_of(found.newest),
+            len(found.seen),
+            len({ns for ns, _ in found.seen}),
+        )
+        for thread_id, found in ordered
+    ]
