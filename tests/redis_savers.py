@@ -25,7 +25,12 @@ class SeeingRedisSaver(RedisSaver):
     """
 
     def _load_pending_writes_with_registry_check(
-        self, thread_id: str, checkpoint_ns: str, checkpoint_id: str, **flags: Any
+        self,
+        thread_id: str,
+        checkpoint_ns: str,
+        checkpoint_id: str,
+        checkpoint_has_writes: bool,
+        registry_has_writes: bool,
     ) -> Any:
         registry: Any = self._key_registry
         registered = registry.get_write_keys(thread_id, checkpoint_ns, checkpoint_id)

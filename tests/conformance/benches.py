@@ -268,6 +268,5 @@ BENCHES: list[type[Bench]] = [
     PostgresBench,
     ShallowPostgresBench,
     RedisBench,
-    ShallowRedisBench,
     PlainRedisBench,
 ]

@@ -11,9 +11,16 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import redis_of_its_own
 from tests.servers import Server, postgres_database
 from tests.travel.official import Thread, drive, scenarios, stored_ids
-from tests.travel.places import Place, postgres_place, sqlite_place
+from tests.travel.places import (
+    Place,
+    plain_redis_place,
+    postgres_place,
+    redis_place,
+    sqlite_place,
+)
 
 SAMPLE = [
     *("linear", "chat", "fanout-send", "fanout-join", "interrupt-answered", "interrupt-nested"),
@@ -76,4 +83,16 @@ def sqlite_filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
 @pytest.fixture(scope="session")
 def postgres_filled(postgres_server: Server) -> Iterator[Filled]:
     with postgres_database(postgres_server) as url, postgres_place(url) as place:
+        yield Filled(place)
+
+
+@pytest.fixture(scope="session")
+def redis_filled() -> Iterator[Filled]:
+    with redis_of_its_own(modules=True) as server, redis_place(server.url) as place:
+        yield Filled(place)
+
+
+@pytest.fixture(scope="session")
+def plain_redis_filled() -> Iterator[Filled]:
+    with redis_of_its_own(modules=False) as server, plain_redis_place(server.url) as place:
         yield Filled(place)

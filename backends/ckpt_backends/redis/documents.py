@@ -40,7 +40,13 @@ DIALECT = "redis-json"
 _FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id"]'
 """One path, since a command for several documents takes one; in the order that documents have."""
 _DOCUMENTS_AT_ONCE = 500
-_WRITE: tuple[str, ...] = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id", "$.task_id", "$.task_path")
+_WRITE: tuple[str, ...] = (
+    "$.thread_id",
+    "$.checkpoint_ns",
+    "$.checkpoint_id",
+    "$.task_id",
+    "$.task_path",
+)
 _WRITE += ("$.idx", "$.channel", "$.type", "$.blob")
 _PARTS_OF_WRITE = 3
 """Checkpoint id, task id and idx at the end of a write's key; none of them has a colon."""
@@ -85,7 +91,7 @@ class Documents:
     def __init__(self, connection: Connection, prefixes: Prefixes) -> None:
         self._connection = connection
         self.prefixes = prefixes
-        self.tables = (f"{prefixes.checkpoint}:*", f"{prefixes.write}:*")
+        self.tables: tuple[str, ...] = (f"{prefixes.checkpoint}:*", f"{prefixes.write}:*")
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
         """The key of a checkpoint's document."""

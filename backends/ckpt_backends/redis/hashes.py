@@ -4,10 +4,11 @@
                                          checkpoint_id}
     writes$THREAD$NS$ID$TASK$IDX        {channel, type, value}
 
-Source: `agents/graph/redis_checkpoint.py` as a user of LangGraph quotes it, which follows LangGraph's
-own guide `persistence_redis.ipynb`. An earlier form of that guide has `:` where this one has `$`.
-Each key has a time to live of its own. `checkpoint_id` is not in every hash; where `metadata_type`
-is, it names the type of `metadata`, which is JSON otherwise. Values are bytes as serialized.
+Source: `agents/graph/redis_checkpoint.py` as a user of LangGraph quotes it, which follows the guide
+`persistence_redis.ipynb` of LangGraph itself. An earlier form of that guide has `:`
+where this one has `$`. Each key has a time to live of its own. `checkpoint_id` is not in every
+hash; where `metadata_type` is, it names the type of `metadata`, which is JSON otherwise. Values are
+bytes as serialized.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Hashes:
         self.separator = separator
         self.name = "redis-hash" if separator == DOLLAR else "redis-hash-colon"
         self.saver = f"a plain saver in the form of LangGraph's guide, keys joined by '{separator}'"
-        self.tables = (f"{_CHECKPOINT}{separator}*", f"{_WRITES}{separator}*")
+        self.tables: tuple[str, ...] = (f"{_CHECKPOINT}{separator}*", f"{_WRITES}{separator}*")
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
         """The key of a checkpoint's hash."""

@@ -55,6 +55,16 @@ class Found:
     writes: list[WritePlace] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A write that a change adds."""
+
+    name: bytes
+    copied: bytes | None = None
+    """The write that it is a copy of, and of which checkpoint that is."""
+    source: CheckpointKey | None = None
+
+
 class Layout(Protocol):
     """One way to keep checkpoints in Redis. Answers are of the moment they are given."""
 
