@@ -204,9 +204,9 @@ def dump(url: str) -> dict[bytes, Any]:
         for name in client.scan_iter(count=1000):
             found[name] = (_value(client, name), client.execute_command("PEXPIRETIME", name))
         try:
-            found[b""] = sorted(client.execute_command("FT._LIST"))
+            found[b""] = (sorted(client.execute_command("FT._LIST")), -1)
         except redis.ResponseError:
-            found[b""] = []
+            found[b""] = ([], -1)
     return found
 
 

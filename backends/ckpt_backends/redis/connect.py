@@ -25,6 +25,8 @@ from ckpt_backends.url import StoreUrl, masked, split_url
 OWN_PARAMS = frozenset({"layout", "prefix", "write_prefix", "pattern"})
 """Parameters of the URL that are for this adapter."""
 _SECONDS = 10.0
+_LONGEST = 60.0
+"""Seconds that one answer may take; TLS is agreed on within them too."""
 _SCAN_COUNT = 2000
 """Keys that the server looks at in one turn; others wait a fraction of a millisecond for it."""
 _AT_ONCE = 500
@@ -159,7 +161,7 @@ def _settings(url: StoreUrl) -> dict[str, Any]:
         "protocol": 2,
         "client_name": "ckpt",
         "socket_connect_timeout": wait,
-        "socket_timeout": _number(url, "socket_timeout") or None,
+        "socket_timeout": _number(url, "socket_timeout") or _LONGEST,
         "retry": Retry(NoBackoff(), 0),
     }
     if parts.scheme == "rediss":
@@ -208,7 +210,7 @@ _REASONS: Sequence[tuple[type[Exception], str, str, str]] = (
         "leave the password out",
     ),
     (exceptions.AuthenticationError, "", "it does not let this user in", ""),
-    (exceptions.TimeoutError, "", "it does not answer", "add ?connect_timeout=SECONDS to wait"),
+    (exceptions.TimeoutError, "", "it does not answer", "add ?socket_timeout=SECONDS to wait"),
     (
         exceptions.ConnectionError,
         "refused",
