@@ -6,7 +6,7 @@ import json
 import re
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import add
 from typing import Annotated, Any, TypedDict
 from urllib.parse import quote
@@ -105,7 +105,7 @@ def client(url: str) -> Any:
     return redis.Redis.from_url(url, protocol=2)
 
 
-FILLS = {"redis": fill, "redis-hash": fill_plain}
+FILLS: dict[str, Callable[..., None]] = {"redis": fill, "redis-hash": fill_plain}
 
 
 @pytest.fixture(params=["redis", "redis-hash"])
@@ -151,7 +151,7 @@ def test_two_layouts_in_one_store_are_both_offered_and_one_is_pinned(redis_stack
 
 
 def test_a_prefix_of_its_own_is_named_in_the_url(redis_stack_url: str) -> None:
-    own = {"checkpoint_prefix": "app", "checkpoint_write_prefix": "app_write"}
+    own: Any = {"checkpoint_prefix": "app", "checkpoint_write_prefix": "app_write"}
     with RedisSaver.from_conn_string(redis_stack_url, **own) as saver:
         saver.setup()
         run(saver, "trip")
@@ -387,6 +387,41 @@ def test_times_to_live_are_carried(redis_stack_url: str, layout: str) -> None:
     left = dump(redis_stack_url)
     assert left.keys() == before.keys()
     assert all(left[name][0] == before[name][0] for name in left if name)
+
+
+def test_times_to_live_are_shown_with_what_expires_first(redis_stack_url: str, layout: str) -> None:
+    FILLS[layout](redis_stack_url, "stays", "goes")
+    for words in (["threads", "list", "--long"], ["show", "stays"]):
+        assert "expires_at" not in ckpt("-s", redis_stack_url, *words, "-o", "json").out
+    admin = client(redis_stack_url)
+    names = [one for one in dump(redis_stack_url) if b"goes" in one]
+    for name in names:
+        admin.expire(name, 7200)
+    listed = ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json
+    told = {one["thread_id"]: one.get("expires_at") for one in listed}
+    assert told["stays"] is None
+    assert told["goes"] is not None
+    assert "in 1h" in ckpt("-s", redis_stack_url, "threads", "show", "goes").out
+    past = ckpt("-s", redis_stack_url, "show", "goes@~1")
+    assert "expires" in past.out
+    assert "first" not in past.out
+    ids = [
+        one["checkpoint_id"]
+        for one in ckpt("-s", redis_stack_url, "history", "goes", "-o", "json").json
+    ]
+    for name in names:
+        if ids[1].encode() in name and name.startswith((b"checkpoint_write:", b"writes")):
+            admin.expire(name, 60)
+        if ids[3].encode() in name:
+            admin.expire(name, 600)
+    past = ckpt("-s", redis_stack_url, "show", "goes@~1")
+    assert "its writes expire first" in past.out
+    assert f"its ancestor {ids[3]} expires first" in " ".join(past.out.split())
+    shown = ckpt("-s", redis_stack_url, "show", "goes@~1", "-o", "json").json
+    assert shown["writes_expire_at"] < shown["ancestor_expires_at"] < shown["expires_at"]
+    before = dump(redis_stack_url)
+    assert ckpt("-s", redis_stack_url, "threads", "list", "--long").code == 0
+    assert dump(redis_stack_url) == before
 
 
 def test_a_waiting_question_stays_and_is_answered_in_a_copy(redis_stack_url: str) -> None:

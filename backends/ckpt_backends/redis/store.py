@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
+from ckpt_backends.expiry import Expiry
 from ckpt_backends.ids import time_of
 from ckpt_backends.model import (
     Checkpoint,
@@ -25,6 +27,8 @@ from ckpt_backends.redis.connect import Connection
 from ckpt_backends.redis.keyspace import Found, Layout, Place, raw
 from ckpt_backends.url import StoreUrl
 
+_STAYS, _GONE = -1, -2
+"""What PTTL answers for a key without an expiry, and for no key."""
 _REMEMBERED = 64
 """Threads whose keys are remembered; a command looks at one after the other."""
 
@@ -150,6 +154,25 @@ class RedisStore:
         kept.sort(key=lambda one: (one.key, one.task_path, one.task_id, one.idx))
         yield from kept
 
+    def expiries(
+        self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
+    ) -> Iterator[Expiry]:
+        found = self._find(thread_id)
+        wanted = {one for one in checkpoint_ids if (checkpoint_ns, one) in found.places}
+        names: dict[str, list[bytes]] = {one: [] for one in wanted}
+        for write in found.writes:
+            if write.checkpoint_id in wanted:
+                names[write.checkpoint_id].append(write.name)
+        now = datetime.now(UTC)
+        for checkpoint_id in wanted:
+            place = found.places[checkpoint_ns, checkpoint_id]
+            commands = [("PTTL", name) for name in (place.name, *names[checkpoint_id])]
+            own, *writes = (int(left) for left in self._connection.ask_all(commands))
+            if own == _GONE:
+                continue
+            first = min((left for left in writes if left >= 0), default=_STAYS)
+            yield Expiry(place.key, _moment(now, own), _moment(now, first))
+
     def sources(self, key: CheckpointKey) -> list[str]:
         return self._layout.sources(key)
 
@@ -179,6 +202,10 @@ class RedisStore:
                 del self._found[next(iter(self._found))]
             self._found[thread_id] = found
         return found
+
+
+def _moment(now: datetime, left: int) -> datetime | None:
+    return None if left < 0 else now + timedelta(milliseconds=left)
 
 
 def _bare(place: Place) -> Checkpoint:
