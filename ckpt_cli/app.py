@@ -58,6 +58,9 @@ COMMANDS = {
     "tail": CommandRef(
         "ckpt_cli.commands.tail:tail", "Print a thread's checkpoints as they come.", LOOK
     ),
+    "sessions": CommandRef(
+        "ckpt_cli.commands.sessions:COMMANDS", "List or show an application's sessions.", LOOK
+    ),
     "rollback": CommandRef(
         "ckpt_cli.commands.rollback:rollback",
         "Go back to an earlier checkpoint, by adding a copy of it.",

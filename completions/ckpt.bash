@@ -69,7 +69,7 @@ _ckpt() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts messages grep blame tail rollback fork undo du stores demo"
+        kind="words:threads show history diff interrupts messages grep blame tail sessions rollback fork undo du stores demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show" ;;

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from ckpt_backends.errors import MissingDependency
 from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.sessions import SessionStore
 from ckpt_backends.url import StoreUrl
 
 
@@ -43,6 +44,15 @@ class RedisBackend:
         except BaseException:
             connection.close()
             raise
+
+    @classmethod
+    def open_sessions(cls, url: StoreUrl) -> SessionStore:
+        """Open the sessions for reading. Raises `StoreUnavailable` or `MissingDependency`."""
+        _need_driver(url)
+        from ckpt_backends.redis.connect import connect
+        from ckpt_backends.redis.sessions import RedisSessions
+
+        return RedisSessions(connect(url), url)
 
 
 def _need_driver(url: StoreUrl) -> None:

@@ -32,6 +32,7 @@ _SCAN_COUNT = 2000
 _AT_ONCE = 500
 READING = frozenset(
     {"EXISTS", "GET", "HGET", "HMGET", "HSTRLEN", "INFO", "MGET", "PING", "PTTL", "SCAN", "TYPE"}
+    | {"STRLEN"}
     | {"ZRANGE", "JSON.DEBUG", "JSON.GET", "JSON.MGET", "JSON.TYPE"}
     | {"FT._LIST", "FT.INFO", "FT.AGGREGATE", "FT.CURSOR"}
 )
