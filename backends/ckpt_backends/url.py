@@ -14,7 +14,9 @@ _PLAIN, _WORDS, _NUMBERS = (
     re.compile(pattern, re.ASCII) for pattern in (r"[\w.,+-]*", r"[a-z-]{0,14}", r"[\d,]*")
 )
 _PRINTABLE_PARAMS = {
-    **dict.fromkeys(("layout", "schema", "host", "hostaddr", "user", "dbname"), _PLAIN),
+    **dict.fromkeys(
+        ("layout", "schema", "prefix", "write_prefix", "host", "hostaddr", "user", "dbname"), _PLAIN
+    ),
     **dict.fromkeys(("sslmode", "target_session_attrs"), _WORDS),
     **dict.fromkeys(("copy", "port", "connect_timeout"), _NUMBERS),
 }

@@ -14,9 +14,15 @@ from ckpt_cli.session import Session
 
 COMMANDS = {
     "list": CommandRef(
-        "ckpt_cli.commands.sessions:list_", "List sessions, the last changed first.", "Commands"
+        "ckpt_cli.commands.sessions:list_",
+        "List an application's sessions, the last changed first.",
+        "Commands",
     ),
-    "show": CommandRef("ckpt_cli.commands.sessions:show", "Show one session.", "Commands"),
+    "show": CommandRef(
+        "ckpt_cli.commands.sessions:show",
+        "Show one session of an application, and the thread that it talks in.",
+        "Commands",
+    ),
 }
 
 
