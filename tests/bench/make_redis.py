@@ -1,4 +1,4 @@
-"""Fill a Redis with copies of a thread that a saver wrote; each copy has the checkpoints' own ids."""
+"""Fill a Redis with copies of a thread that a saver wrote, each with the same checkpoint ids."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ READING = frozenset(
     {"EXISTS", "GET", "HGET", "HMGET", "HSTRLEN", "INFO", "MGET", "PING", "PTTL", "SCAN", "TYPE"}
     | {"STRLEN"}
     | {"ZRANGE", "JSON.DEBUG", "JSON.GET", "JSON.MGET", "JSON.TYPE"}
-    | {"FT._LIST", "FT.INFO", "FT.AGGREGATE", "FT.CURSOR"}
+    | {"FT._LIST", "FT.INFO", "FT.AGGREGATE", "FT.CURSOR", "FT.SEARCH"}
 )
 """All commands that a store opened for reading sends, beside those that log in."""
 Command = Sequence[bytes | str | int]
@@ -63,13 +63,11 @@ class Connection:
             return self.driver.execute_command(*command)
 
     def find(self, *command: bytes | str | int) -> Any:
-        """The answer to one command; None where the server does not know it, or not such a key."""
+        """The answer to one command; None where the server does not know it, or does not let us."""
         _check(command)
         with explained(self._url):
             try:
                 return self.driver.execute_command(*command)
-            except exceptions.NoPermissionError:
-                raise
             except exceptions.ResponseError:
                 return None
 

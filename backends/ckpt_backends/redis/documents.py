@@ -31,6 +31,7 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.redis.connect import Connection, in_growing_chunks
+from ckpt_backends.redis.index import ThreadIndex, index_of
 from ckpt_backends.redis.keyspace import Found, Place, WritePlace, literally, raw, text
 
 EMPTY_NS, EMPTY_ID = "__empty__", "00000000-0000-0000-0000-000000000000"
@@ -39,6 +40,7 @@ DIALECT = "redis-json"
 """Tag of JSON with this saver's own marks in it, such as `__interrupt__`; stored as `json`."""
 _FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id"]'
 """One path, since a command for several documents takes one; in the order that documents have."""
+_PLACE = '$["thread_id","checkpoint_ns"]'
 _DOCUMENTS_AT_ONCE = 500
 _WRITE: tuple[str, ...] = (
     "$.thread_id",
@@ -91,6 +93,7 @@ class Documents:
     def __init__(self, connection: Connection, prefixes: Prefixes) -> None:
         self._connection = connection
         self.prefixes = prefixes
+        self._indexes: list[ThreadIndex | None] | None = None
         self.tables: tuple[str, ...] = (f"{prefixes.checkpoint}:*", f"{prefixes.write}:*")
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
@@ -99,25 +102,92 @@ class Documents:
         return raw(":".join((self.prefixes.checkpoint, *parts)))
 
     def places(self) -> Iterator[CheckpointKey]:
+        known: dict[bytes | None, tuple[str, str, bytes]] = {}
         for names in self._connection.scan(raw(f"{self.prefixes.checkpoint}:*"), JSON_TYPE):
-            for place in self._told(names):
-                yield place.key
+            answers = self._connection.ask("JSON.MGET", *names, _PLACE)
+            for name, answer in zip(names, answers, strict=True):
+                # Most documents of a thread say the same, which is read once.
+                place = known.get(answer)
+                if place is None:
+                    place = known[answer] = self._place(answer)
+                thread_id, ns, start = place
+                if start and name.startswith(start):
+                    yield CheckpointKey(thread_id, ns, text(name[len(start) :]))
 
-    def find(self, thread_id: str) -> Found:
-        found = Found()
-        checkpoint, write = raw(f"{self.prefixes.checkpoint}:"), raw(f"{self.prefixes.write}:")
-        names: set[bytes] = set()
-        # One pass over the names for both; what begins as they do and is no document goes.
-        pattern = b"*:" + literally(stored_id(thread_id)) + b":*"
+    def _place(self, answer: bytes | None) -> tuple[str, str, bytes]:
+        """Thread, namespace and how the keys of their checkpoints begin; that is empty for none."""
+        match json.loads(answer or b"[]"):
+            case [str(thread), str(ns)]:
+                key = CheckpointKey(meant_id(thread), meant_ns(ns), "")
+                return key.thread_id, key.checkpoint_ns, self.checkpoint_name(key)
+        return "", "", b""
+
+    def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
+        names: dict[str, set[bytes]] = {}
+        for thread_id in thread_ids:
+            indexed = self._indexed(stored_id(thread_id))
+            if indexed is not None:
+                names[thread_id] = indexed
+        rest = [one for one in thread_ids if one not in names]
+        names |= self._scanned(rest) if rest else {}
+        return {thread_id: self._found(thread_id, names[thread_id]) for thread_id in thread_ids}
+
+    def _indexed(self, stored: str) -> set[bytes] | None:
+        """The keys of a thread by the indexes; None where they do not tell."""
+        if self._indexes is None:
+            prefixes = (self.prefixes.checkpoint, self.prefixes.write)
+            self._indexes = [index_of(self._connection, one) for one in prefixes]
+        found: set[bytes] = set()
+        for index in self._indexes:
+            names = None if index is None else index.names(stored)
+            if names is None:
+                return None
+            found.update(names)
+        return found
+
+    def _scanned(self, thread_ids: Sequence[str]) -> dict[str, set[bytes]]:
+        """The keys of threads by one pass over all names."""
+        starts = {
+            raw(f"{prefix}:{stored_id(thread_id)}:"): thread_id
+            for thread_id in thread_ids
+            for prefix in (self.prefixes.checkpoint, self.prefixes.write)
+        }
+        pattern = b"*:*"
+        if len(thread_ids) == 1:
+            pattern = b"*:" + literally(stored_id(thread_ids[0])) + b":*"
+        names: dict[str, set[bytes]] = {one: set() for one in thread_ids}
         for some in self._connection.scan(pattern, JSON_TYPE):
-            names.update(some)
+            for name in some:
+                # What a key begins with may be the id of several threads, as `a` and `a:b`.
+                for end in _ends(name):
+                    thread_id = starts.get(name[:end])
+                    if thread_id is not None:
+                        names[thread_id].add(name)
+        return names
+
+    def _found(self, thread_id: str, names: Collection[bytes]) -> Found:
+        found = Found()
+        # An index takes others' keys for those of the thread; a pattern, those of `a:b` for `a`'s.
+        start = f":{stored_id(thread_id)}:"
+        checkpoint, write = (
+            raw(prefix + start) for prefix in (self.prefixes.checkpoint, self.prefixes.write)
+        )
         for place in self._told(sorted(one for one in names if one.startswith(checkpoint))):
             if place.key.thread_id == thread_id:
                 found.places[place.key.checkpoint_ns, place.key.checkpoint_id] = place
-        for name in sorted(one for one in names if one.startswith(write)):
-            parts = name.rsplit(b":", _PARTS_OF_WRITE)
-            found.writes.append(WritePlace(name, text(parts[1]) if len(parts) > 1 else ""))
+        found.writes += map(_write_place, sorted(one for one in names if one.startswith(write)))
         return found
+
+    def pages(self) -> Iterator[Found]:
+        seen: set[bytes] = set()
+        for prefix in (self.prefixes.checkpoint, self.prefixes.write):
+            for names in self._connection.scan(raw(f"{prefix}:*"), JSON_TYPE):
+                new = [one for one in dict.fromkeys(names) if one not in seen]
+                seen.update(new)
+                if prefix == self.prefixes.checkpoint:
+                    yield Found(mixed=list(self._told(new)))
+                else:
+                    yield Found(writes=list(map(_write_place, new)))
 
     def _told(self, names: Sequence[bytes]) -> Iterator[Place]:
         """Checkpoints by what their documents say; other documents are left out.
@@ -173,61 +243,36 @@ class Documents:
             if one is not None:
                 yield one
 
-    def usage(self, thread_id: str | None) -> Iterator[Usage]:
-        for names in self._names(thread_id, self.prefixes.checkpoint):
-            yield from self._usage_of_checkpoints(names, thread_id)
-        for names in self._names(thread_id, self.prefixes.write):
-            yield from self._usage_of_writes(names, thread_id)
+    def usage(self, found: Found) -> Iterator[Usage]:
+        yield from self._usage_of_checkpoints(found.checkpoints)
+        for start in range(0, len(found.writes), _DOCUMENTS_AT_ONCE):
+            some = found.writes[start : start + _DOCUMENTS_AT_ONCE]
+            yield from self._usage_of_writes([one.name for one in some])
 
-    def _names(self, thread_id: str | None, prefix: str) -> Iterator[list[bytes]]:
-        part = b"" if thread_id is None else literally(stored_id(thread_id)) + b":"
-        pattern = raw(f"{prefix}:") + part + b"*"
-        seen: set[bytes] = set()
-        for names in self._connection.scan(pattern, JSON_TYPE):
-            new = [one for one in dict.fromkeys(names) if one not in seen]
-            seen.update(new)
-            yield new
-
-    def _usage_of_checkpoints(
-        self, names: Sequence[bytes], thread_id: str | None
-    ) -> Iterator[Usage]:
-        places = [
-            place
-            for place in self._told(names)
-            if thread_id is None or place.key.thread_id == thread_id
-        ]
-        commands = [
-            ("JSON.DEBUG", "MEMORY", place.name, path)
+    def _usage_of_checkpoints(self, places: Sequence[Place]) -> Iterator[Usage]:
+        columns = ("checkpoint", "metadata")
+        sizes = self._connection.ask_all(
+            ("JSON.DEBUG", "MEMORY", place.name, f"$.{column}")
             for place in places
-            for path in ("$.checkpoint", "$.metadata")
-        ]
-        sizes = self._connection.ask_all(commands)
+            for column in columns
+        )
         for place in places:
-            for column in ("checkpoint", "metadata"):
-                size = next(sizes)
-                if size:
-                    yield Usage(
-                        self.tables[0],
-                        column,
-                        place.key.thread_id,
-                        place.key.checkpoint_ns,
-                        None,
-                        "json",
-                        1,
-                        int(size[0]),
-                    )
+            for column in columns:
+                if size := next(sizes):
+                    ns, table = place.key.checkpoint_ns, self.tables[0]
+                    thread_id = place.key.thread_id
+                    yield Usage(table, column, thread_id, ns, None, "json", 1, int(size[0]))
 
-    def _usage_of_writes(self, names: Sequence[bytes], thread_id: str | None) -> Iterator[Usage]:
+    def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[Usage]:
         paths = ("$.thread_id", "$.checkpoint_ns", "$.channel", "$.type")
         told = list(self._connection.ask_all(("JSON.GET", name, *paths) for name in names))
         sizes = self._connection.ask_all(("JSON.DEBUG", "MEMORY", name, "$.blob") for name in names)
         for answer, size in zip(told, sizes, strict=True):
-            thread, ns, channel, tag = (str(fields_of(answer).get(path, "")) for path in paths)
-            thread = meant_id(thread)
-            if size and thread_id in (None, thread):
-                yield Usage(
-                    self.tables[1], "blob", thread, meant_ns(ns), channel, tag, 1, int(size[0])
-                )
+            fields = fields_of(answer)
+            if size and fields.keys() >= set(paths):
+                thread, ns, channel, tag = (str(fields[path]) for path in paths)
+                place = (meant_id(thread), meant_ns(ns))
+                yield Usage(self.tables[1], "blob", *place, channel, tag, 1, int(size[0]))
 
     def sources(self, key: CheckpointKey) -> list[str]:
         name = self.checkpoint_name(key)
@@ -237,6 +282,18 @@ class Documents:
             f"ZRANGE {quoted(b'write_keys_zset' + start)} 0 -1",
             f"SCAN 0 MATCH {quoted(raw(self.prefixes.write) + literally(text(start)) + b':*')}",
         ]
+
+
+def _ends(name: bytes) -> Iterator[int]:
+    """Where a name may end that a key begins with: behind each colon but the first."""
+    end = name.find(b":") + 1
+    while end := name.find(b":", end) + 1:
+        yield end
+
+
+def _write_place(name: bytes) -> WritePlace:
+    parts = name.rsplit(b":", _PARTS_OF_WRITE)
+    return WritePlace(name, text(parts[1]) if len(parts) > 1 else "")
 
 
 def fields_of(answer: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ bytes as serialized.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ckpt_backends.model import (
     Capability,
@@ -64,20 +64,48 @@ class Hashes:
             for place in self._told(names):
                 yield place.key
 
-    def find(self, thread_id: str) -> Found:
-        found = Found()
+    def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
         start = literally(self.separator)
-        pattern = b"*" + start + literally(thread_id) + start + b"*"
-        names = {name for some in self._connection.scan(pattern, "hash") for name in some}
-        checkpoints = sorted(one for one in names if one.startswith(self._start(_CHECKPOINT)))
-        for place in self._told(checkpoints):
-            if place.key.thread_id == thread_id:
-                found.places[place.key.checkpoint_ns, place.key.checkpoint_id] = place
-        for name in sorted(one for one in names if one.startswith(self._start(_WRITES))):
-            parsed = self._parse_write(name)
-            if parsed is not None and parsed[0].thread_id == thread_id:
-                found.writes.append(WritePlace(name, parsed[0].checkpoint_id))
-        return found
+        pattern = b"*" + start + b"*"
+        if len(thread_ids) == 1:
+            pattern = b"*" + start + literally(next(iter(thread_ids))) + start + b"*"
+        checkpoints: dict[str, set[bytes]] = {one: set() for one in thread_ids}
+        writes: dict[str, dict[bytes, WritePlace]] = {one: {} for one in thread_ids}
+        for names in self._connection.scan(pattern, "hash"):
+            for name in names:
+                key = self._key_of(name)
+                if key is None or key.thread_id not in checkpoints:
+                    continue
+                if name.startswith(self._start(_CHECKPOINT)):
+                    checkpoints[key.thread_id].add(name)
+                else:
+                    writes[key.thread_id][name] = WritePlace(name, key.checkpoint_id)
+        return {one: self._found(checkpoints[one], writes[one]) for one in thread_ids}
+
+    def _found(self, names: Collection[bytes], writes: Mapping[bytes, WritePlace]) -> Found:
+        places = {
+            (place.key.checkpoint_ns, place.key.checkpoint_id): place
+            for place in self._told(sorted(names))
+        }
+        return Found(places, [writes[name] for name in sorted(writes)])
+
+    def _key_of(self, name: bytes) -> CheckpointKey | None:
+        """The checkpoint that a key is of, or belongs to; None for a key of another kind."""
+        if name.startswith(self._start(_CHECKPOINT)):
+            return self._parse(name)
+        parsed = self._parse_write(name) if name.startswith(self._start(_WRITES)) else None
+        return None if parsed is None else parsed[0]
+
+    def pages(self) -> Iterator[Found]:
+        seen: set[bytes] = set()
+        for kind in (_CHECKPOINT, _WRITES):
+            for names in self._connection.scan(self._pattern(kind), "hash"):
+                new = [one for one in dict.fromkeys(names) if one not in seen]
+                seen.update(new)
+                if kind == _CHECKPOINT:
+                    yield Found(mixed=list(self._told(new)))
+                else:
+                    yield Found(writes=[WritePlace(one, "") for one in new])
 
     def _start(self, kind: str) -> bytes:
         return raw(kind + self.separator)
@@ -194,24 +222,9 @@ class Hashes:
                 found.append((Write(key, task_id, "", idx, channel, size, value), size))
         return found
 
-    def usage(self, thread_id: str | None) -> Iterator[Usage]:
-        for names in self._names(_CHECKPOINT, thread_id):
-            places = [
-                place
-                for place in self._told(names)
-                if thread_id is None or place.key.thread_id == thread_id
-            ]
-            yield from self._usage_of_checkpoints(places)
-        for names in self._names(_WRITES, thread_id):
-            yield from self._usage_of_writes(names, thread_id)
-
-    def _names(self, kind: str, thread_id: str | None) -> Iterator[list[bytes]]:
-        part = b"" if thread_id is None else literally(thread_id + self.separator)
-        seen: set[bytes] = set()
-        for names in self._connection.scan(literally(kind + self.separator) + part + b"*", "hash"):
-            new = [one for one in dict.fromkeys(names) if one not in seen]
-            seen.update(new)
-            yield new
+    def usage(self, found: Found) -> Iterator[Usage]:
+        yield from self._usage_of_checkpoints(found.checkpoints)
+        yield from self._usage_of_writes([one.name for one in found.writes])
 
     def _usage_of_checkpoints(self, places: Sequence[Place]) -> Iterator[Usage]:
         columns = ("checkpoint", "metadata")
@@ -229,26 +242,16 @@ class Hashes:
                     self.tables[0], column, key.thread_id, key.checkpoint_ns, None, kind, 1, size
                 )
 
-    def _usage_of_writes(self, names: Sequence[bytes], thread_id: str | None) -> Iterator[Usage]:
+    def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[Usage]:
         told = self._connection.ask_all(("HMGET", name, "channel", "type") for name in names)
         sizes = self._connection.ask_all(("HSTRLEN", name, "value") for name in names)
         for name, about, size in zip(names, list(told), sizes, strict=True):
             parsed = self._parse_write(name)
             if parsed is None or about is None or None in about:
                 continue
-            key = parsed[0]
-            if thread_id in (None, key.thread_id):
-                channel, tag = map(text, about)
-                yield Usage(
-                    self.tables[1],
-                    "value",
-                    key.thread_id,
-                    key.checkpoint_ns,
-                    channel,
-                    tag,
-                    1,
-                    int(size or 0),
-                )
+            place = (parsed[0].thread_id, parsed[0].checkpoint_ns)
+            channel, tag = map(text, about)
+            yield Usage(self.tables[1], "value", *place, channel, tag, 1, int(size or 0))
 
     def sources(self, key: CheckpointKey) -> list[str]:
         name = self.checkpoint_name(key)

@@ -48,11 +48,18 @@ class WritePlace:
 
 @dataclass(slots=True)
 class Found:
-    """The keys of one thread."""
+    """The keys of one thread, or some of the keys of all."""
 
     places: dict[tuple[str, str], Place] = field(default_factory=dict)
     """By namespace and checkpoint id."""
     writes: list[WritePlace] = field(default_factory=list)
+    mixed: list[Place] = field(default_factory=list)
+    """Checkpoints of several threads."""
+
+    @property
+    def checkpoints(self) -> list[Place]:
+        """All of its checkpoints."""
+        return [*self.places.values(), *self.mixed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +81,15 @@ class Layout(Protocol):
     tables: tuple[str, ...]
 
     def places(self) -> Iterator[CheckpointKey]:
-        """Every checkpoint of the store, from names of keys as far as they tell; maybe twice."""
+        """Every checkpoint of the store, in no order; maybe twice."""
         ...
 
-    def find(self, thread_id: str) -> Found:
-        """The keys of one thread."""
+    def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
+        """The keys of some threads, at the price of one where there is no index."""
+        ...
+
+    def pages(self) -> Iterator[Found]:
+        """All keys of the store, each once, some at a time."""
         ...
 
     def checkpoints(
@@ -93,8 +104,8 @@ class Layout(Protocol):
         """Writes, in no order, without those that are gone by now."""
         ...
 
-    def usage(self, thread_id: str | None) -> Iterator[Usage]:
-        """What each stored value takes, one by one and in no order; `rows` is 1."""
+    def usage(self, found: Found) -> Iterator[Usage]:
+        """What each of these values takes, one by one and in no order; `rows` is 1."""
         ...
 
     def sources(self, key: CheckpointKey) -> list[str]:

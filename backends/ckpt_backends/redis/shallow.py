@@ -29,6 +29,10 @@ class ShallowDocuments(Documents):
         parts = (self.prefixes.checkpoint, stored_id(key.thread_id), key.checkpoint_ns)
         return raw(":".join(parts))
 
+    def places(self) -> Iterator[CheckpointKey]:
+        for found in self.pages():
+            yield from (place.key for place in found.mixed)
+
     def _told(self, names: Sequence[bytes]) -> Iterator[Place]:
         answers = self._connection.ask_all(("JSON.GET", name, *_FIELDS) for name in names)
         for name, answer in zip(names, answers, strict=True):

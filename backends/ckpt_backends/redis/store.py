@@ -29,8 +29,9 @@ from ckpt_backends.url import StoreUrl
 
 _STAYS, _GONE = -1, -2
 """What PTTL answers for a key without an expiry, and for no key."""
-_REMEMBERED = 64
-"""Threads whose keys are remembered; a command looks at one after the other."""
+_REMEMBERED, _AT_ONCE = 200, 50
+"""Threads whose keys are remembered, and looked for together: a command looks at one after the
+other, in the order in which they were listed."""
 
 
 class RedisStore:
@@ -41,6 +42,7 @@ class RedisStore:
         self._url = url
         self._layout = layout
         self._threads: list[Thread] | None = None
+        self._order: dict[str, int] = {}
         self._found: dict[str, Found] = {}
 
     def describe(self) -> StoreInfo:
@@ -63,6 +65,7 @@ class RedisStore:
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         if self._threads is None:
             self._threads = _listed(self._layout.places())
+            self._order = {one.thread_id: n for n, one in enumerate(self._threads)}
         yield from self._threads[:limit]
 
     def thread(self, thread_id: str) -> Thread | None:
@@ -71,7 +74,7 @@ class RedisStore:
 
     def size(self, thread_id: str) -> ThreadSize:
         checkpoints = writes = size = 0
-        for one in self._layout.usage(thread_id):
+        for one in self._usage(thread_id):
             size += one.bytes
             checkpoints += one.column == "metadata"
             writes += one.channel is not None
@@ -79,7 +82,7 @@ class RedisStore:
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         sums: dict[tuple[str, ...], list[Any]] = {}
-        for one in self._layout.usage(thread_id):
+        for one in self._usage(thread_id):
             place = (one.thread_id, one.table, one.column, one.checkpoint_ns)
             kind = (*place, one.channel or "", str(one.channel is None), one.type)
             total = sums.setdefault(kind, [one, 0, 0])
@@ -96,6 +99,13 @@ class RedisStore:
                 rows,
                 size,
             )
+
+    def _usage(self, thread_id: str | None) -> Iterator[Usage]:
+        pages = self._layout.pages() if thread_id is None else iter([self._find(thread_id)])
+        for found in pages:
+            for one in self._layout.usage(found):
+                if thread_id in (None, one.thread_id):
+                    yield one
 
     def namespaces(self, thread_id: str) -> list[str]:
         return sorted({ns for ns, _ in self._find(thread_id).places})
@@ -178,6 +188,7 @@ class RedisStore:
 
     def refresh(self) -> None:
         self._threads = None
+        self._order.clear()
         self._found.clear()
 
     def close(self) -> None:
@@ -195,13 +206,16 @@ class RedisStore:
         self.close()
 
     def _find(self, thread_id: str) -> Found:
-        found = self._found.get(thread_id)
-        if found is None:
-            found = self._layout.find(thread_id)
-            while len(self._found) >= _REMEMBERED:
+        """The keys of a thread; those of the threads that were listed after it come with them."""
+        if thread_id not in self._found:
+            at = self._order.get(thread_id)
+            following = [] if at is None or self._threads is None else self._threads[at + 1 :]
+            wanted = [thread_id, *(one.thread_id for one in following[: _AT_ONCE - 1])]
+            wanted = [one for one in wanted if one not in self._found]
+            while self._found and len(self._found) + len(wanted) > _REMEMBERED:
                 del self._found[next(iter(self._found))]
-            self._found[thread_id] = found
-        return found
+            self._found |= self._layout.find(wanted)
+        return self._found[thread_id]
 
 
 def _moment(now: datetime, left: int) -> datetime | None:
@@ -223,8 +237,8 @@ class _Sum:
 
     oldest: str
     newest: str
-    head: str | None = None
-    seen: set[tuple[str, str]] = field(default_factory=set)
+    seen: dict[str, set[str]] = field(default_factory=dict)
+    """Checkpoints by namespace; SCAN may give a key twice."""
 
 
 def _listed(keys: Iterable[CheckpointKey]) -> list[Thread]:
@@ -232,22 +246,24 @@ def _listed(keys: Iterable[CheckpointKey]) -> list[Thread]:
     sums: dict[str, _Sum] = {}
     for key in keys:
         checkpoint_id = key.checkpoint_id
-        found = sums.setdefault(key.thread_id, _Sum(checkpoint_id, checkpoint_id))
-        found.seen.add((key.checkpoint_ns, checkpoint_id))
-        found.oldest = min(found.oldest, checkpoint_id)
-        found.newest = max(found.newest, checkpoint_id)
-        if not key.checkpoint_ns:
-            found.head = max(found.head or "", checkpoint_id)
+        found = sums.get(key.thread_id)
+        if found is None:
+            found = sums[key.thread_id] = _Sum(checkpoint_id, checkpoint_id)
+        elif checkpoint_id < found.oldest:
+            found.oldest = checkpoint_id
+        elif checkpoint_id > found.newest:
+            found.newest = checkpoint_id
+        found.seen.setdefault(key.checkpoint_ns, set()).add(checkpoint_id)
     ordered = sorted(sums.items())
     ordered.sort(key=lambda item: item[1].newest, reverse=True)
     return [
         Thread(
             thread_id,
-            found.head,
+            max(found.seen.get("", ()), default=None),
             time_of(found.oldest),
             time_of(found.newest),
+            sum(map(len, found.seen.values())),
             len(found.seen),
-            len({ns for ns, _ in found.seen}),
         )
         for thread_id, found in ordered
     ]

@@ -162,7 +162,7 @@ class _Plan:
         self._layout = layout
         self._writer = writer
         self._change = change
-        self._found = layout.find(change.thread_id)
+        self._found = _keys(layout, change.thread_id)
         self._sources: dict[str, Found] = {change.thread_id: self._found}
         self._needed: set[bytes] = set()
         self._made: dict[bytes, CheckpointKey] = {}
@@ -175,7 +175,7 @@ class _Plan:
 
     def check(self) -> None:
         """Raise `StoreChanged` unless the thread is as the change was made for."""
-        if _heads(self._layout.find(self._change.thread_id)) != dict(self._change.heads):
+        if _heads(_keys(self._layout, self._change.thread_id)) != dict(self._change.heads):
             raise moved(self._change)
         names = sorted(self._made)
         if any(self._connection.ask_all(("EXISTS", name) for name in names)):
@@ -287,7 +287,7 @@ class _Plan:
     def _stored_writes(self, key: CheckpointKey) -> list[Write]:
         found = self._sources.get(key.thread_id)
         if found is None:
-            found = self._sources[key.thread_id] = self._layout.find(key.thread_id)
+            found = self._sources[key.thread_id] = _keys(self._layout, key.thread_id)
         places = [one for one in found.writes if one.checkpoint_id == key.checkpoint_id]
         return [one for one in self._layout.writes(places, False) if one.key == key]
 
@@ -316,6 +316,10 @@ class _Plan:
                 else self._expiry(self._writer.checkpoint_name(head))
             )
             yield from self._writer.point(head, expiry, there=True)
+
+
+def _keys(layout: Layout, thread_id: str) -> Found:
+    return layout.find([thread_id])[thread_id]
 
 
 def _heads(found: Found) -> dict[str, str]:
