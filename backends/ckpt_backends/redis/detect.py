@@ -26,8 +26,9 @@ from ckpt_backends.redis.shallow import ShallowDocuments
 from ckpt_backends.url import StoreUrl
 
 LAYOUTS = ("redis", "redis-shallow", "redis-hash", "redis-hash-colon")
-_TURNS = 20
-"""So many answers of SCAN are looked at, once something was found in them."""
+_TURNS, _SAMPLED = 10, 20
+"""So many answers of SCAN are looked at, once something was found in them; of each, so many keys
+of either separator."""
 _OTHERS = {
     "js": "documents of LangGraph.js (@langchain/langgraph-checkpoint-redis)",
     "old": "documents of langgraph-checkpoint-redis 0.0",
@@ -89,7 +90,9 @@ def _sampled(connection: Connection, prefixes: Prefixes) -> set[str]:
         patterns.append(b"checkpoint[:$]*")
     for pattern in patterns:
         for turn, names in enumerate(connection.scan(pattern)):
-            found.update(_kinds(connection, names))
+            for mark in (b"checkpoint$", b""):
+                some = [one for one in names if one.startswith(b"checkpoint$") == bool(mark)]
+                found.update(_kinds(connection, some[:: len(some) // _SAMPLED + 1]))
             if found and turn >= _TURNS:
                 break
     return found

@@ -132,13 +132,19 @@ class Documents:
         names |= self._scanned(rest) if rest else {}
         return {thread_id: self._found(thread_id, names[thread_id]) for thread_id in thread_ids}
 
-    def _indexed(self, stored: str) -> set[bytes] | None:
-        """The keys of a thread by the indexes; None where they do not tell."""
+    def is_indexed(self) -> bool:
+        return None not in self._known_indexes()
+
+    def _known_indexes(self) -> list[ThreadIndex | None]:
         if self._indexes is None:
             prefixes = (self.prefixes.checkpoint, self.prefixes.write)
             self._indexes = [index_of(self._connection, one) for one in prefixes]
+        return self._indexes
+
+    def _indexed(self, stored: str) -> set[bytes] | None:
+        """The keys of a thread by the indexes; None where they do not tell."""
         found: set[bytes] = set()
-        for index in self._indexes:
+        for index in self._known_indexes():
             names = None if index is None else index.names(stored)
             if names is None:
                 return None

@@ -96,6 +96,9 @@ class Hashes:
         parsed = self._parse_write(name) if name.startswith(self._start(_WRITES)) else None
         return None if parsed is None else parsed[0]
 
+    def is_indexed(self) -> bool:
+        return False
+
     def pages(self) -> Iterator[Found]:
         seen: set[bytes] = set()
         for kind in (_CHECKPOINT, _WRITES):

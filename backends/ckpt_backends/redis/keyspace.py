@@ -88,6 +88,10 @@ class Layout(Protocol):
         """The keys of some threads, at the price of one where there is no index."""
         ...
 
+    def is_indexed(self) -> bool:
+        """Whether one thread is found without a pass over all names."""
+        ...
+
     def pages(self) -> Iterator[Found]:
         """All keys of the store, each once, some at a time."""
         ...

@@ -209,8 +209,9 @@ class RedisStore:
         """The keys of a thread; those of the threads that were listed after it come with them."""
         if thread_id not in self._found:
             at = self._order.get(thread_id)
-            following = [] if at is None or self._threads is None else self._threads[at + 1 :]
-            wanted = [thread_id, *(one.thread_id for one in following[: _AT_ONCE - 1])]
+            wanted = [thread_id]
+            if at is not None and self._threads is not None and not self._layout.is_indexed():
+                wanted += [one.thread_id for one in self._threads[at + 1 : at + _AT_ONCE]]
             wanted = [one for one in wanted if one not in self._found]
             while self._found and len(self._found) + len(wanted) > _REMEMBERED:
                 del self._found[next(iter(self._found))]
