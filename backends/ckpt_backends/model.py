@@ -31,14 +31,8 @@ class TypedBytes:
     """Length as stored, where that is too long and `data` is empty."""
 
 
-_CONTROL = ("__", "branch:", "join:", "start:")
 USERS = frozenset({"__start__", "__root__", "__previous__", "__end__"})
 """Channels with a name like LangGraph's own, that hold what an application passed or returned."""
-
-
-def is_control(channel: str) -> bool:
-    """Whether a channel holds what LangGraph works with, rather than what an application stores."""
-    return channel.startswith(_CONTROL) and channel not in USERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,8 +81,9 @@ class Store(Protocol):
         are read only where asked for.
 
         Where values are kept apart from bodies, each body comes with the type and size of all
-        of them, and with LangGraph's own (`model.is_control`). `values` tells whether the others
-        are read too, or names the channels whose values are.
+        of them, and with LangGraph's own: those whose names begin with `__`, `branch:`, `join:` or
+        `start:`, but for `model.USERS`. `values` tells whether the others are read too, or names
+        the channels whose values are.
         """
         ...
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from types import TracebackType
-from typing import Self
 
+from ckpt_backends.closing import Closing
 from ckpt_backends.model import (
     Checkpoint,
     CheckpointKey,
@@ -18,7 +17,7 @@ from ckpt_backends.model import (
 from ckpt_backends.protocol import Store
 
 
-class WrappedStore:
+class WrappedStore(Closing):
     """Another store, as it is."""
 
     def __init__(self, inner: Store) -> None:
@@ -89,14 +88,3 @@ class WrappedStore:
 
     def close(self) -> None:
         self.inner.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -85,22 +85,9 @@ def _status(text: str | None) -> Status | None:
     raise UsageError(f"no status '{text}'", hint=f"known: {', '.join(known)}")
 
 
-def line_of(reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str) -> list[str]:
-    """A checkpoint and its ancestors, as far as they are stored, newest first."""
-    parents = {
-        one.key.checkpoint_id: one.parent_checkpoint_id for one in reader.index(checkpoint_ns)
-    }
-    found: dict[str, None] = {}
-    here: str | None = checkpoint_id
-    while here is not None and here in parents and here not in found:
-        found[here] = None
-        here = parents[here]
-    return list(found)
-
-
 def _up(reader: ThreadReader, start: str, steps: int) -> str:
     """So many steps up; a copy that `ckpt` added is no step away from what it is a copy of."""
-    line = line_of(reader, "", start)
+    line = reader.ancestry("", start)
     copies = {
         one.key.checkpoint_id
         for one in reader.store.checkpoints(
@@ -119,7 +106,7 @@ def _up(reader: ThreadReader, start: str, steps: int) -> str:
 
 
 def _last_with(reader: ThreadReader, start: str, status: Status) -> str:
-    for moment in _moments(reader, line_of(reader, "", start)[1:]):
+    for moment in _moments(reader, reader.ancestry("", start)[1:]):
         if moment.status is status:
             return moment.key.checkpoint_id
     raise NotFound(
@@ -130,7 +117,7 @@ def _last_with(reader: ThreadReader, start: str, status: Status) -> str:
 
 def _before_errors(reader: ThreadReader, start: str) -> str:
     """The checkpoint before the first one whose step failed and was not done again."""
-    ids = line_of(reader, "", start)
+    ids = reader.ancestry("", start)
     failed = [one.key.checkpoint_id for one in _moments(reader, ids) if one.status is Status.ERROR]
     if not failed:
         raise NotFound(

@@ -21,7 +21,7 @@ from ckpt_cli.core.write_view import Placed, place
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment
-from ckpt_cli.reading.timeline import Timeline, ancestry
+from ckpt_cli.reading.timeline import Timeline
 
 By: TypeAlias = Literal["task", "input", "caller", "update", "unknown"]
 
@@ -111,7 +111,7 @@ def _first(target: Target, where: Place, value: Value) -> tuple[str, bool]:
 
     False where an older one may have had it too, but is not stored.
     """
-    chain = ancestry(target.reader, target.checkpoint_ns, target.checkpoint_id)
+    chain = target.reader.ancestry(target.checkpoint_ns, target.checkpoint_id)
     first, version = chain[0], None
     for checkpoint in _bodies(target, chain, where.channel):
         body = read_body(checkpoint)

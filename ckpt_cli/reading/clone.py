@@ -15,7 +15,6 @@ from ckpt_cli.core.editing import Edited
 from ckpt_cli.core.forking import check_body, mark_clone
 from ckpt_cli.core.plan import Plan, Touched
 from ckpt_cli.core.state import read_metadata
-from ckpt_cli.reading.back import line_of
 from ckpt_cli.reading.copies import edit_copy_of, null_writes, whole
 from ckpt_cli.reading.edits import edges_of, known_channels, nodes_behind, previewed
 from ckpt_cli.reading.rollback import (
@@ -121,7 +120,7 @@ def _head_of(
 
 def _others(reader: ThreadReader, target: Moment, is_head: bool) -> Iterator[CopyOfCheckpoint]:
     """The ancestors, the calls of subgraphs on the way, and what subgraphs with a memory knew."""
-    line = line_of(reader, "", target.key.checkpoint_id)
+    line = reader.ancestry("", target.key.checkpoint_id)
     for one in line[1:]:
         yield CopyOfCheckpoint(_key(reader, "", one))
     passed = set(line if is_head else line[1:])
@@ -129,7 +128,7 @@ def _others(reader: ThreadReader, target: Moment, is_head: bool) -> Iterator[Cop
         if is_stateful(ns):
             ids = [one.key.checkpoint_id for one in reader.index(ns)]
             known = [one for one in ids if is_head or one < target.key.checkpoint_id]
-            for place, one in enumerate(line_of(reader, ns, known[0]) if known else []):
+            for place, one in enumerate(reader.ancestry(ns, known[0]) if known else []):
                 key = _key(reader, ns, one)
                 yield _copy_of(reader, key, is_head) if place == 0 else CopyOfCheckpoint(key)
         elif ns:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 
 from ckpt_backends.codec.memo import remembering
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.channels import delta_channels, is_state, state_values
+from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.elimination import Check, Tally, bits_at, explain, is_unreadable
 from ckpt_cli.core.equality import same
 from ckpt_cli.core.merging import ABSENT, Held, is_empty
@@ -23,7 +22,6 @@ from ckpt_cli.core.transition import Made, Sorted, Way, how_made, orders, sort_w
 from ckpt_cli.core.triggers import START
 from ckpt_cli.core.write_view import Placed, place
 from ckpt_cli.reading.thread import Moment, ThreadReader
-from ckpt_cli.reading.timeline import ancestry
 
 _AT_ONCE = 200
 _BYTES = 8 << 20
@@ -131,7 +129,7 @@ def replay_thread(
     namespaces = reader.namespaces if checkpoint_ns is None else [checkpoint_ns]
     with remembering():
         for ns in namespaces:
-            ids = None if upto is None else set(ancestry(reader, ns, upto))
+            ids = None if upto is None else set(reader.ancestry(ns, upto))
             found.transitions.extend(_Namespace(reader, ns, found.tallies, ids))
     return found
 
@@ -375,15 +373,7 @@ class _Namespace:
                 yield Check(name, moment.key.checkpoint_id, 0, 0, 0)
 
     def _is_delta(self, name: str, moment: Moment) -> bool:
-        return name in moment.body.versions and name in self._delta_names
-
-    @cached_property
-    def _delta_names(self) -> set[str]:
-        """The namespace's DeltaChannels; asked for only if a channel has no stored value."""
-        found = self._reader.store.checkpoints(
-            self._reader.thread_id, checkpoint_ns=self._ns, metadata=True
-        )
-        return set().union(*(delta_channels(read_metadata(one)) for one in found))
+        return name in moment.body.versions and name in self._reader.delta_channels(self._ns)
 
     def _tally(self, channel: str) -> Tally:
         return self._tallies.setdefault((self._graph, channel), Tally())

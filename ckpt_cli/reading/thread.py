@@ -108,6 +108,7 @@ class ThreadReader:
         self.thread = found
         self.thread_id = found.thread_id
         self._indexes: dict[str, list[Checkpoint]] = {}
+        self._delta: dict[str, set[str]] = {}
 
     @cached_property
     def namespaces(self) -> list[str]:
@@ -125,6 +126,29 @@ class ThreadReader:
         """The checkpoint that a saver would load in a namespace."""
         index = self.index(checkpoint_ns)
         return index[0].key.checkpoint_id if index else None
+
+    def ancestry(self, checkpoint_ns: str, checkpoint_id: str) -> list[str]:
+        """A checkpoint and its stored ancestors, nearest first; ends where one comes again."""
+        parents = {
+            one.key.checkpoint_id: one.parent_checkpoint_id for one in self.index(checkpoint_ns)
+        }
+        found: dict[str, None] = {}
+        here: str | None = checkpoint_id
+        while here is not None and here in parents and here not in found:
+            found[here] = None
+            here = parents[here]
+        return list(found)
+
+    def delta_channels(self, checkpoint_ns: str) -> set[str]:
+        """The DeltaChannels of a namespace, as the metadata of all its checkpoints tells."""
+        if checkpoint_ns not in self._delta:
+            found = self.store.checkpoints(
+                self.thread_id, checkpoint_ns=checkpoint_ns, metadata=True
+            )
+            self._delta[checkpoint_ns] = set().union(
+                *(delta_channels(read_metadata(one)) for one in found)
+            )
+        return self._delta[checkpoint_ns]
 
     def namespace(self, text: str) -> str:
         """The namespace that a text names: whole, by its beginning, or by a shell pattern.
@@ -294,7 +318,7 @@ class ThreadReader:
         rebuilt: dict[str, str] = {}
         missing = {
             name
-            for name in self._delta_channels(moment) - set(moment.body.values)
+            for name in self._unstored(moment) - set(moment.body.values)
             if channels is None or name in channels
         }
         for name, value, reducer in self._rebuild(moment.checkpoint, missing):
@@ -329,7 +353,7 @@ class ThreadReader:
                 grouped.setdefault(write.channel, []).append(decode(write.value))
         return grouped
 
-    def _delta_channels(self, moment: Stored) -> set[str]:
+    def _unstored(self, moment: Stored) -> set[str]:
         """DeltaChannels of this checkpoint's namespace that may have no stored value here."""
         unset = {
             name
@@ -341,11 +365,7 @@ class ThreadReader:
         found = delta_channels(moment.metadata)
         if unset <= found:
             return unset
-        for other in self.store.checkpoints(
-            self.thread_id, checkpoint_ns=moment.key.checkpoint_ns, metadata=True
-        ):
-            found |= delta_channels(read_metadata(other))
-        return unset & found
+        return unset & (found | self.delta_channels(moment.key.checkpoint_ns))
 
     def _rebuild(self, checkpoint: Checkpoint, names: set[str]) -> Iterator[tuple[str, Value, str]]:
         """DeltaChannel values from the writes of ancestors, down to the nearest stored value.
@@ -382,15 +402,10 @@ class ThreadReader:
     def _ancestors(self, checkpoint: Checkpoint, names: set[str]) -> Iterator[Checkpoint]:
         """Parents, nearest first, with the values of some channels; ends where one is gone."""
         ns = checkpoint.key.checkpoint_ns
-        parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in self.index(ns)}
-        seen = {checkpoint.key.checkpoint_id}
-        here = checkpoint.parent_checkpoint_id
-        while here is not None and here in parents and here not in seen:
-            seen.add(here)
+        for one in self.ancestry(ns, checkpoint.key.checkpoint_id)[1:]:
             yield from self.store.checkpoints(
-                self.thread_id, checkpoint_ns=ns, checkpoint_ids=[here], body=True, values=names
+                self.thread_id, checkpoint_ns=ns, checkpoint_ids=[one], body=True, values=names
             )
-            here = parents[here]
 
     def is_plaintext(self, moment: Moment) -> bool:
         """Whether a part of a checkpoint is stored unencrypted where others are encrypted.

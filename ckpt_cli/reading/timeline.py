@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Checkpoint
-from ckpt_cli.core.channels import delta_channels, is_state, state_values
+from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.reducers import fold
-from ckpt_cli.core.state import Body, Version, read_body, read_metadata
+from ckpt_cli.core.state import Body, Version, read_body
 from ckpt_cli.reading.thread import ThreadReader
 
 _AT_ONCE = 200
@@ -101,7 +100,7 @@ class Timeline:
         """Values of DeltaChannels: the parent's, with what the parent's tasks wrote merged in."""
         unset = {name for name in body.versions if name not in stored and is_state(name, body)}
         parent = checkpoint.parent_checkpoint_id
-        missing = unset & self._names if unset else unset
+        missing = unset & self._reader.delta_channels(self._ns) if unset else unset
         if parent is None or not missing:
             return {}
         writes: dict[str, list[Value]] = {}
@@ -116,14 +115,6 @@ class Timeline:
                 writes.setdefault(write.channel, []).append(decode(write.value))
         before = self._values.get(parent, {})
         return {name: fold(before.get(name), writes.get(name, []))[0] for name in missing}
-
-    @cached_property
-    def _names(self) -> set[str]:
-        """The namespace's DeltaChannels; asked for only if a channel has no stored value."""
-        found = self._reader.store.checkpoints(
-            self._reader.thread_id, checkpoint_ns=self._ns, metadata=True
-        )
-        return set().union(*(delta_channels(read_metadata(one)) for one in found))
 
     def _keep(self, checkpoint_id: str, body: Body, values: Mapping[str, Value]) -> None:
         if self._children[checkpoint_id]:
@@ -142,16 +133,3 @@ def _size(checkpoint: Checkpoint) -> int:
     blobs = (checkpoint.blobs or {}).values()
     read = sum(blob.size for blob in blobs if blob.value is not None)
     return read + (len(checkpoint.body.data) if checkpoint.body is not None else 0)
-
-
-def ancestry(reader: ThreadReader, checkpoint_ns: str, checkpoint_id: str) -> Sequence[str]:
-    """A checkpoint and its stored ancestors, nearest first; ends where one comes again."""
-    parents = {
-        one.key.checkpoint_id: one.parent_checkpoint_id for one in reader.index(checkpoint_ns)
-    }
-    found: dict[str, None] = {}
-    here: str | None = checkpoint_id
-    while here is not None and here in parents and here not in found:
-        found[here] = None
-        here = parents[here]
-    return list(found)

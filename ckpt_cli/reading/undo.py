@@ -15,7 +15,6 @@ from ckpt_cli.core.changes import diff_channels
 from ckpt_cli.core.forking import BY, CHECKPOINTS, FROM, NAME, THREAD, WITH, WRITES
 from ckpt_cli.core.plan import Plan, Touched
 from ckpt_cli.core.state import read_body, read_metadata
-from ckpt_cli.reading.back import line_of
 from ckpt_cli.reading.rollback import Wishes, check_store, heads_of, plan_rollback
 from ckpt_cli.reading.thread import ThreadReader
 
@@ -95,7 +94,7 @@ def _plan_removal(reader: ThreadReader, added: Checkpoint) -> Plan:
 def _newest_added(reader: ThreadReader) -> Checkpoint:
     """The nearest checkpoint that `ckpt` added, from the head on."""
     head = reader.head("")
-    line = [] if head is None else line_of(reader, "", head)
+    line = [] if head is None else reader.ancestry("", head)
     place = {checkpoint_id: number for number, checkpoint_id in enumerate(line)}
     found = reader.store.checkpoints(
         reader.thread_id, checkpoint_ns="", checkpoint_ids=line, metadata=True

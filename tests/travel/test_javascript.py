@@ -44,7 +44,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "node_modules").symlink_to(Path(given) / "node_modules")
     else:
         if shutil.which("npm") is None:
-            pytest.skip("npm is not installed")
+            pytest.fail("npm is not installed: it brings LangGraph.js; or set CKPT_TEST_JS")
         wanted = json.loads((FIXTURES / "make/js/js-1.7.3/package.json").read_text())
         chosen = {f"@langchain/{name}" for name in PACKAGES}
         kept = {name: v for name, v in wanted["dependencies"].items() if name in chosen}

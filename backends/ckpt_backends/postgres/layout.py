@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from ckpt_backends.errors import UnknownLayout
 
 CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
-MIGRATIONS = "checkpoint_migrations"
-NAMES = (CHECKPOINTS, BLOBS, WRITES, MIGRATIONS)
+NAMES = (CHECKPOINTS, BLOBS, WRITES)
 
 FULL, SHALLOW = "postgres", "postgres-shallow"
 
@@ -63,7 +62,6 @@ class PostgresLayout:
     checkpoints: Table
     blobs: Table
     writes: Table
-    migrations: Table | None
     shallow: bool
     unknown: tuple[str, ...]
     """Columns that no known saver makes, as `table.column`; a newer saver may have."""
@@ -132,7 +130,6 @@ def detect(
         found[CHECKPOINTS],
         found[BLOBS],
         found[WRITES],
-        found.get(MIGRATIONS),
         shallow=shallow,
         unknown=tuple(unknown),
     )

@@ -7,9 +7,9 @@ by channel and version, shared by all checkpoints with that version.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.ids import time_of
 from ckpt_backends.model import (
@@ -41,7 +41,7 @@ _SHORT = f"octet_length(blob) <= {MOST_BYTES}"
 _KEYS_AT_ONCE, _BODIES_AT_ONCE, _STATES_AT_ONCE = 5000, 200, 4
 
 
-class PostgresStore:
+class PostgresStore(Closing):
     """A PostgreSQL database, opened for reading."""
 
     def __init__(self, connection: Connection, url: StoreUrl) -> None:
@@ -264,17 +264,6 @@ class PostgresStore:
         if self._open is not None:
             self._open.close()
             self._open = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def _connection(self) -> Connection:

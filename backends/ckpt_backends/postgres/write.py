@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import psycopg
 from psycopg import errors
 
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
 from ckpt_backends.postgres import sql_write as sql
@@ -24,7 +24,7 @@ from ckpt_backends.postgres.connect import Connection, unavailable
 from ckpt_backends.url import StoreUrl
 
 
-class WritablePostgresStore:
+class WritablePostgresStore(Closing):
     """A PostgreSQL database, opened for changing."""
 
     def __init__(self, connection: Connection, url: StoreUrl) -> None:
@@ -154,17 +154,6 @@ class WritablePostgresStore:
         if self._open is not None:
             self._open.close()
             self._open = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def _connection(self) -> Connection:

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable, Unsupported
 from ckpt_backends.ids import time_of
 from ckpt_backends.model import (
@@ -80,7 +80,7 @@ _USAGE = """
 """A limit keeps SQLite from merging the queries: it would then sort the values themselves."""
 
 
-class SqliteStore:
+class SqliteStore(Closing):
     """A SQLite file, opened for reading."""
 
     def __init__(self, opened: Opened, url: StoreUrl) -> None:
@@ -301,17 +301,6 @@ class SqliteStore:
             self._connection.close()
             self._connection = None
             self._opened.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _query(self, sql: str, bound: Iterable[object] = ()) -> Iterator[tuple[Any, ...]]:
         if self._connection is None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import Self
 
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout
 from ckpt_backends.model import Checkpoint, CheckpointKey, Write
 from ckpt_backends.sqlite.binding import TEXT, bind, decode_text
@@ -23,7 +22,7 @@ _KEY = f"thread_id = {TEXT} AND checkpoint_ns = {TEXT} AND checkpoint_id = {TEXT
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-class WritableSqliteStore:
+class WritableSqliteStore(Closing):
     """A SQLite file, opened for changing."""
 
     def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:
@@ -97,17 +96,6 @@ class WritableSqliteStore:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
