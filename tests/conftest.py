@@ -59,6 +59,27 @@ def postgres_url(postgres_server: servers.Server) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def mongodb_server() -> Iterator[servers.Server]:
+    """A server that speaks MongoDB's protocol, started when the first test asks for it."""
+    try:
+        server = servers.start_mongodb()
+    except servers.Unavailable as error:
+        if "mongodb" in servers.REQUIRED:
+            pytest.fail(str(error))
+        MISSING.append(str(error))
+        pytest.skip(str(error))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def mongodb_url(mongodb_server: servers.Server) -> Iterator[str]:
+    """A new, empty database."""
+    with servers.mongodb_database(mongodb_server) as url:
+        yield url
+
+
 MISSING: list[str] = []
 """Servers that could not be had, with the command that installs them."""
 

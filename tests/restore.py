@@ -6,6 +6,7 @@ import gzip
 import json
 from base64 import b64decode
 from pathlib import Path
+from typing import Any
 
 
 def restore(dump: Path, url: str) -> None:
@@ -49,3 +50,17 @@ def restore_rows(dump: Path, url: str) -> None:
             insert = f"INSERT INTO {entry['table']} ({', '.join(row)}) VALUES ({marks})"
             connection.execute(insert.encode(), list(row.values()))
         connection.execute("ANALYZE")
+
+
+def restore_documents(path: Path, url: str) -> None:
+    """Put the documents of a MongoDB fixture into an empty database, as its saver had them."""
+    import pymongo
+    from bson import decode_all
+    from langgraph.checkpoint.mongodb import MongoDBSaver
+
+    client: Any = pymongo.MongoClient(url)
+    database = client[url.rpartition("/")[2]]
+    MongoDBSaver(client, database.name)  # makes the indexes
+    for one in decode_all(gzip.decompress(path.read_bytes())):
+        database["checkpoint_writes" if "task_id" in one else "checkpoints"].insert_one(one)
+    client.close()

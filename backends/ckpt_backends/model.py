@@ -68,6 +68,8 @@ class Thread:
     """Time of the newest checkpoint over all namespaces, UTC; None where ids hold no time."""
     checkpoints: int
     namespaces: int
+    user: str | None = None
+    """Whose it is, in layouts that say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,9 @@ class Checkpoint:
 
     None where the body was not read, and in layouts that keep all values in it.
     """
+    begins_run: bool = False
+    """First of a run, in a layout that stores no parent there: its parent is then the one before
+    it in time, which is assumed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,8 @@ class Store(Protocol):
     ) -> Iterator[Checkpoint]:
         """The checkpoints of a thread, newest id first within each namespace.
 
+        Where the layout's own saver goes by the time of storing instead, newest first by that.
+
         All namespaces, one after the other, unless `checkpoint_ns` names one. With
         `checkpoint_ids` only those; ids that are not there are left out. Bodies and metadata
         are read only where asked for.

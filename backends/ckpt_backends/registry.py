@@ -13,6 +13,8 @@ BUNDLED = {
     "sqlite": "ckpt_backends.sqlite:SqliteBackend",
     "postgresql": "ckpt_backends.postgres:PostgresBackend",
     "postgres": "ckpt_backends.postgres:PostgresBackend",
+    "mongodb": "ckpt_backends.mongodb:MongoBackend",
+    "mongodb+srv": "ckpt_backends.mongodb:MongoBackend",
 }
 """URL scheme to the backend that serves it. A bundled name wins over an installed one."""
 

@@ -15,7 +15,9 @@ _PLAIN, _WORDS, _NUMBERS = (
 )
 _PRINTABLE_PARAMS = {
     **dict.fromkeys(("layout", "schema", "host", "hostaddr", "user", "dbname"), _PLAIN),
+    **dict.fromkeys(("collection", "writes_collection", "authSource", "replicaSet"), _PLAIN),
     **dict.fromkeys(("sslmode", "target_session_attrs"), _WORDS),
+    **dict.fromkeys(("snapshot", "tls", "directConnection", "retryWrites"), _WORDS),
     **dict.fromkeys(("copy", "port", "connect_timeout"), _NUMBERS),
 }
 """Query parameters whose values are shown if they look as they should. All others may hold a

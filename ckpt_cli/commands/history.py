@@ -7,11 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
+from ckpt_backends.errors import NotFound, Unreadable
+from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.shortrefs import short_refs
 from ckpt_cli.options import Namespace
 from ckpt_cli.reading.history import history_entries
-from ckpt_cli.reading.target import find_thread
+from ckpt_cli.reading.messages import conversation
+from ckpt_cli.reading.target import Target, find_thread
+from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.history import history_columns
+from ckpt_cli.render.messages import message_records
 from ckpt_cli.render.records import entry_record
 from ckpt_cli.render.thread import PLAINTEXT
 from ckpt_cli.render.value import counted
@@ -28,6 +33,9 @@ def history(
     limit: Annotated[
         int | None, typer.Option("-n", "--limit", min=1, help="Show so many; all if not given.")
     ] = None,
+    messages: Annotated[
+        bool, typer.Option("--messages", help="With the conversation at each, in JSON.")
+    ] = False,
 ) -> None:
     """List a thread's checkpoints, newest first.
 
@@ -37,6 +45,7 @@ def history(
       ckpt -s agent.db history user-42
       ckpt -s agent.db history user-42 --ns 'research:*' -n 20
       ckpt -s agent.db history user-42 -o ndjson | jq .next
+      ckpt -s agent.db history user-42 --messages -o json
     """
     session: Session = ctx.obj
     reader = find_thread(session.store, thread, session.note)
@@ -49,8 +58,20 @@ def history(
         nonlocal plain
         for entry in entries:
             plain += entry.plaintext
-            yield entry_record(entry)
+            record = entry_record(entry)
+            if messages:
+                record["messages"] = _said(reader, entry.moment.key)
+            yield record
 
     session.output.records(records(), columns)
     if plain:
         session.warn(f"{counted(plain, 'checkpoint')} {PLAINTEXT}")
+
+
+def _said(reader: ThreadReader, key: CheckpointKey) -> list[dict[str, Any]]:
+    """The messages at a checkpoint; none where it has no conversation."""
+    target = Target(reader, key.checkpoint_ns, key.checkpoint_id, chosen=True)
+    try:
+        return list(message_records(conversation(target, None).turns, 0))
+    except (NotFound, Unreadable):
+        return []

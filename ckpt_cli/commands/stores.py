@@ -38,9 +38,9 @@ def stores(ctx: typer.Context) -> None:
     session: Session = ctx.obj
     if session.store_name is not None:
         found = inspect(session.store_name, session.url_of(session.store_name))
-        if found.error is not None:
-            raise found.error
-        session.output.records([store_record(found)], COLUMNS)
+        if len(found) == 1 and found[0].error is not None:
+            raise found[0].error
+        session.output.records(map(store_record, found), COLUMNS)
         return
     session.output.records(map(store_record, _all(session)), COLUMNS)
     source = session.profiles.source
@@ -55,5 +55,5 @@ def _all(session: Session) -> Iterator[Found]:
         except CkptError as error:
             yield broken(name, profile.url, error)
         else:
-            yield inspect(name, url)
+            yield from inspect(name, url)
     yield from in_folder(Path.cwd())

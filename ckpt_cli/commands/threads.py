@@ -58,6 +58,13 @@ def list_(
         list[str] | None,
         typer.Option(metavar="metadata.KEY=VALUE", help="Whose head says so; may be repeated."),
     ] = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose it is, where the layout says so.")
+    ] = None,
+    first_message: Annotated[
+        bool, typer.Option("--first-message", help="With what a person said first.")
+    ] = False,
+    page: Annotated[int, typer.Option(min=1, metavar="N", help="The Nth so many.")] = 1,
     exit_code: ExitCode = False,
 ) -> None:
     """List threads, the most recent first.
@@ -68,6 +75,7 @@ def list_(
       ckpt -s agent.db threads list
       ckpt -s agent.db threads list --status interrupted --since 2d
       ckpt -s agent.db threads list --where metadata.user_id=42 --long
+      ckpt -s agent.db threads list --user anna --first-message -n 20 --page 2
       ckpt -s agent.db threads list --all -o json | jq -r '.[].thread_id'
     """
     session: Session = ctx.obj
@@ -78,6 +86,7 @@ def list_(
         since=None if since is None else parse_time(since, session.now, session.zone),
         until=None if until is None else parse_time(until, session.now, session.zone),
         status=frozenset(map(_status, status or ())),
+        user=user,
         where=tuple(map(parse_where, where or ())),
     )
     details = long or not everything
@@ -86,6 +95,8 @@ def list_(
         wanted,
         sort=sort,
         details=details,
+        first_messages=first_message,
+        skip=0 if everything else (page - 1) * limit,
         limit=None if everything else limit,
         watch=partial(progress, total=None, label="reading heads"),
     )
@@ -101,7 +112,7 @@ def list_(
             counted += 1
             yield thread_record(row)
 
-    columns = thread_columns(session.now, details=details)
+    columns = thread_columns(session.now, details=details, first_message=first_message)
     session.output.records(records(), columns)  # type: ignore[arg-type]
     if not counted:
         session.note("no thread" + (" fits" if wanted != Selection() else " in this store"))

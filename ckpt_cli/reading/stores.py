@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ckpt_backends.errors import CkptError, UnknownLayout
+from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import StoreUrl, printable
@@ -27,15 +27,21 @@ class Found:
     error: CkptError | None
 
 
-def inspect(name: str, url: StoreUrl) -> Found:
-    """Open a store for a moment and ask it what it is. The name may be a URL."""
+def inspect(name: str, url: StoreUrl) -> list[Found]:
+    """Open a store for a moment and ask it what it is. The name may be a URL.
+
+    One answer for each of its layouts.
+    """
     name = printable(name)
     try:
         with open_store(url) as store:
             info = store.describe()
+    except SeveralLayouts as several:
+        chosen = [replace(url, params={**url.params, **one}) for one in several.choices]
+        return [found for one in chosen for found in inspect(name, one)]
     except CkptError as error:
-        return Found(name, str(url), None, error)
-    return Found(name, str(url), info, None)
+        return [Found(name, str(url), None, error)]
+    return [Found(name, str(url), info, None)]
 
 
 def broken(name: str, url: str, error: CkptError) -> Found:
@@ -51,6 +57,6 @@ def in_folder(folder: Path) -> Iterator[Found]:
     for name in names:
         if Path(name).suffix not in _SUFFIXES:
             continue
-        found = inspect(name, StoreUrl("sqlite", str(folder / name), raw=name))
+        (found,) = inspect(name, StoreUrl("sqlite", str(folder / name), raw=name))
         if not isinstance(found.error, UnknownLayout):
             yield found

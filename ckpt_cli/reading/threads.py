@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import NotFound, Unreadable, UsageError
 from ckpt_backends.model import Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact_metadata
@@ -53,6 +53,8 @@ class Row:
 
     thread: Thread
     details: Details | None = None
+    first_message: str | None = None
+    """What a person first said, where that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class Selection:
     """Bounds of the thread's newest checkpoint, both included."""
     status: frozenset[Status] = frozenset()
     """One of these; any if empty."""
+    user: str | None = None
+    """Whose it is, in layouts that say so."""
     where: tuple[tuple[tuple[str, ...], str], ...] = ()
     """(path in the head's metadata, wanted value as text)."""
 
@@ -90,16 +94,19 @@ def list_threads(
     *,
     sort: Sort = "last",
     details: bool = False,
+    first_messages: bool = False,
+    skip: int = 0,
     limit: int | None = None,
     watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
 ) -> Iterator[Row]:
     """The threads wanted, in the order asked for; a stream where that order is the store's own.
 
-    With `limit`, no more than one beyond it, where the store itself can stop there.
+    After the first `skip` of them; with `limit`, no more than one beyond it, where the store
+    itself can stop there.
     `watch` sees each thread whose head is about to be read, to show progress.
     """
     as_stored = wanted == Selection() and sort == "last"
-    most = limit + 1 if as_stored and limit is not None else None
+    most = skip + limit + 1 if as_stored and limit is not None else None
     threads = filter(_index_filter(wanted), store.threads(limit=most))
     lessons = Lessons(store)
     rows: Iterator[Row]
@@ -110,20 +117,35 @@ def list_threads(
         rows = (Row(thread) for thread in threads)
     if sort != "last":
         rows = iter(sorted(rows, key=lambda row: _order(row, sort)))
-    for row in rows:
-        yield _shown(
-            store,
-            row
-            if row.details or not details
-            else Row(row.thread, _details(store, row.thread, lessons)),
-        )
+    for row in islice(rows, skip, None):
+        found = row
+        if details and not row.details:
+            found = replace(row, details=_details(store, row.thread, lessons))
+        if first_messages:
+            found = replace(found, first_message=first_message(store, row.thread))
+        yield _shown(store, found)
+
+
+def first_message(store: Store, thread: Thread) -> str | None:
+    """The first thing that a person said in a thread; None where its head has no messages."""
+    from ckpt_cli.reading.messages import conversation
+    from ckpt_cli.reading.target import Target
+
+    if thread.head is None:
+        return None
+    head = Target(ThreadReader(store, thread), "", thread.head, chosen=False)
+    try:
+        said = [one.message for one in conversation(head, None).turns]
+    except (NotFound, Unreadable):
+        return None
+    return next((_as_text(one.content) for one in said if one.role == "human"), None)
 
 
 def _shown(store: Store, row: Row) -> Row:
     if not redacted.is_redacted(store) or row.details is None or row.details.head is None:
         return row
     head = replace(row.details.head, metadata=redact_metadata(row.details.head.metadata))
-    return Row(row.thread, replace(row.details, head=head))
+    return replace(row, details=replace(row.details, head=head))
 
 
 def first(rows: Iterator[Row], limit: int) -> tuple[list[Row], bool]:
@@ -137,6 +159,8 @@ def _index_filter(wanted: Selection) -> Callable[[Thread], bool]:
 
     def fits(thread: Thread) -> bool:
         if pattern is not None and pattern.match(thread.thread_id) is None:
+            return False
+        if wanted.user is not None and thread.user != wanted.user:
             return False
         if wanted.since is not None and (thread.last_at or _NEVER) < wanted.since:
             return False

@@ -57,6 +57,8 @@ def thread_record(row: Row) -> dict[str, Any]:
     """One thread of `threads list`."""
     thread = row.thread
     record = _from_index(thread)
+    if row.first_message is not None:
+        record["first_message"] = row.first_message
     if row.details is None:
         return record
     head = row.details.head
@@ -79,6 +81,7 @@ def _from_index(thread: Thread) -> dict[str, Any]:
         "last_at": _time(thread.last_at),
         "checkpoints": thread.checkpoints,
         "namespaces": thread.namespaces,
+        **({"user": thread.user} if thread.user is not None else {}),
     }
 
 
@@ -115,6 +118,7 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
         "write_count": len(moment.writes),
         **({"problem": moment.body.problem.reason} if moment.body.problem is not None else {}),
         **({"assumed": True} if step.assumed else {}),
+        **({"begins_run": True} if moment.checkpoint.begins_run else {}),
     }
 
 

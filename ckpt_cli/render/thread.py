@@ -41,7 +41,9 @@ def ago(now: datetime) -> Callable[[str], str]:
     return lambda text: f"{age(datetime.fromisoformat(text), now)} ago"
 
 
-def thread_columns(now: datetime, *, details: bool) -> Sequence[Column]:
+def thread_columns(
+    now: datetime, *, details: bool, first_message: bool = False
+) -> Sequence[Column]:
     """The columns of `threads list`; those of the head only where heads are read."""
     columns = [
         Column("THREAD", "thread_id", style="head"),
@@ -58,6 +60,8 @@ def thread_columns(now: datetime, *, details: bool) -> Sequence[Column]:
             Column("SIZE", "bytes", size, right=True, drop=1),
             Column("SOURCE", "source", table=False),
         ]
+    if first_message:
+        columns += [Column("FIRST MESSAGE", "first_message", cut=True)]
     return columns
 
 

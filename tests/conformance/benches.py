@@ -9,8 +9,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import psycopg
+import pymongo
+from bson.codec_options import CodecOptions
+from bson.errors import InvalidDocument
+from bson.raw_bson import RawBSONDocument
 
-from tests.servers import Server, postgres_database
+from tests.mongodb import in_order
+from tests.servers import Server, mongodb_database, postgres_database
+
+RAW = CodecOptions(RawBSONDocument)
 
 
 class Bench(Protocol):
@@ -35,6 +42,10 @@ class Bench(Protocol):
 
     def saver(self) -> AbstractContextManager[Any]:
         """The official saver of the layout, ready to use."""
+        ...
+
+    def truthful(self, saver: Any) -> Any:
+        """The saver for reading, with what it is known to read wrongly put right."""
         ...
 
     def forget(self, saver: Any, thread_id: str) -> None:
@@ -75,6 +86,9 @@ class SqliteBench:
             saver.setup()
             yield saver
 
+    def truthful(self, saver: Any) -> Any:
+        return saver
+
     def forget(self, saver: Any, thread_id: str) -> None:
         saver.delete_thread(thread_id)
 
@@ -111,6 +125,9 @@ class PostgresBench:
         with PostgresSaver.from_conn_string(self._url) as saver:
             saver.setup()
             yield saver
+
+    def truthful(self, saver: Any) -> Any:
+        return saver
 
     def forget(self, saver: Any, thread_id: str) -> None:
         # The shallow saver has no `delete_thread`.
@@ -153,4 +170,55 @@ class ShallowPostgresBench(PostgresBench):
             yield saver
 
 
-BENCHES: list[type[Bench]] = [SqliteBench, PostgresBench, ShallowPostgresBench]
+class MongoBench:
+    """langgraph-checkpoint-mongodb on a database of its own."""
+
+    name: ClassVar[str] = "mongodb"
+    server: ClassVar[str | None] = "mongodb"
+    has_history: ClassVar[bool] = True
+    refused: ClassVar[frozenset[str]] = frozenset({"zoo-bytes"})
+    """The saver hands a bytearray to the driver, which takes bytes alone."""
+    refusal: ClassVar[type[Exception]] = InvalidDocument
+
+    def __init__(self, folder: Path, server: Server | None) -> None:
+        assert server is not None
+        self._stack = ExitStack()
+        self._url = self._stack.enter_context(mongodb_database(server))
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.mongodb import MongoDBSaver
+
+        with MongoDBSaver.from_conn_string(self._url, self._name) as saver:
+            yield saver
+
+    def truthful(self, saver: Any) -> Any:
+        return in_order(saver)
+
+    def forget(self, saver: Any, thread_id: str) -> None:
+        saver.delete_thread(thread_id)
+
+    def fingerprint(self) -> object:
+        with pymongo.MongoClient[Any](self._url) as client:
+            found = client[self._name]
+            return {
+                name: (
+                    [one.raw for one in found.get_collection(name, RAW).find().sort("_id", 1)],
+                    sorted(found[name].index_information()),
+                )
+                for name in found.list_collection_names()
+            }
+
+    @property
+    def _name(self) -> str:
+        return self._url.rpartition("/")[2]
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+BENCHES: list[type[Bench]] = [SqliteBench, PostgresBench, ShallowPostgresBench, MongoBench]

@@ -47,8 +47,9 @@ def filled(
                 run = scenarios.Run(scenario.build(saver), scenario.thread_config())
                 with pytest.raises(kind.refusal) if name in kind.refused else nullcontext():
                     scenario.drive(run)
+            teller = bench.truthful(saver)
             threads = {
-                name: write.tell(scenario.build(saver), scenario, namespaces)
+                name: write.tell(scenario.build(teller), scenario, namespaces)
                 for name, scenario in chosen.items()
                 if (namespaces := _namespaces(saver, name)) or name not in kind.refused
             }

@@ -15,7 +15,7 @@ from ckpt_backends.encrypted import DecryptingStore
 from ckpt_backends.registry import open_store
 from tests.conformance.conftest import Filled
 from tests.conformance.truth import Known, check_thread
-from tests.restore import restore, restore_rows
+from tests.restore import restore, restore_documents, restore_rows
 from tests.support import FIXTURES, copy_store
 
 NEVER_RAN = {
@@ -113,6 +113,16 @@ def test_a_postgres_store_of_an_older_era_reads_as_its_library_read_it(
     truth = json.loads(gzip.decompress((folder / "truth.json.gz").read_bytes()))
     restore(folder / "store.sql.gz", postgres_url)
     check_store(postgres_url, truth, KNOWN_ON_POSTGRES[name])
+
+
+def test_a_mongodb_store_of_an_older_era_reads_as_its_library_read_it(mongodb_url: str) -> None:
+    """Written by langgraph-checkpoint-mongodb 0.2.1, whose metadata later ones cannot read."""
+    folder = FIXTURES / "mongodb" / "lg-0.6.11"
+    truth = json.loads(gzip.decompress((folder / "truth.json.gz").read_bytes()))
+    restore_documents(folder / "store.bson.gz", mongodb_url)
+    with open_store(mongodb_url) as store:
+        assert "0.1 to 0.2.1" in store.describe().saver
+    check_store(mongodb_url, truth, Known())
 
 
 @pytest.mark.parametrize("era", ["js-0.2.74", "js-1.7.3"])

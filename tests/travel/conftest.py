@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.servers import Server, postgres_database
+from tests.servers import Server, mongodb_database, postgres_database
 from tests.travel.official import Thread, drive, scenarios, stored_ids
-from tests.travel.places import Place, postgres_place, sqlite_place
+from tests.travel.places import Place, mongodb_place, postgres_place, sqlite_place
 
 SAMPLE = [
     *("linear", "chat", "fanout-send", "fanout-join", "interrupt-answered", "interrupt-nested"),
@@ -76,4 +76,10 @@ def sqlite_filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
 @pytest.fixture(scope="session")
 def postgres_filled(postgres_server: Server) -> Iterator[Filled]:
     with postgres_database(postgres_server) as url, postgres_place(url) as place:
+        yield Filled(place)
+
+
+@pytest.fixture(scope="session")
+def mongodb_filled(mongodb_server: Server) -> Iterator[Filled]:
+    with mongodb_database(mongodb_server) as url, mongodb_place(url) as place:
         yield Filled(place)

@@ -91,6 +91,10 @@ def _whole(typed: TypedBytes, limits: Limits) -> Value:
             from .pickled import decode_pickle  # loads pickletools
 
             return decode_pickle(typed.data, limits)
+        case "bson":
+            from .bson import decode_bson
+
+            return decode_bson(typed.data, limits, lambda leaf: decode(leaf, limits))
         case "bytes" | "bytearray":
             if reason := past_bytes(len(typed.data), limits):
                 raise PastLimit(reason)

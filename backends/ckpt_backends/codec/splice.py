@@ -14,10 +14,13 @@ from typing import Any, TypeAlias
 
 from ..errors import Unsupported
 from ..model import TypedBytes
-from . import jsonplus, scan
+from . import bson, jsonplus, scan
 from .lossless import encode_lossless
+from .overlay import overlay
 
 _SPACE = re.compile(r"[ \t\r\n]*")
+_DOCUMENT = 0x03
+"""BSON's kind of a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +38,14 @@ that it is, or, with None, nothing."""
 def splice(typed: TypedBytes, edits: Mapping[str, Edit]) -> TypedBytes:
     """The map with some entries changed, added at its end, or removed.
 
-    Raises `Unsupported` for another type than `msgpack` and `json`, and for what is no map.
+    A pickle takes new values for its own keys only. Raises `Unsupported` for another type than
+    `msgpack`, `json`, `bson` and `pickle`, and for what is no map.
     """
     try:
+        if typed.type == "bson":
+            return TypedBytes("bson", _bson_map(typed.data, edits))
+        if typed.type == "pickle":
+            return TypedBytes("pickle", _pickled_map(typed.data, edits))
         if typed.type == "msgpack":
             data, end = _msgpack_map(typed.data, 0, edits)
             whole = end == len(typed.data)
@@ -49,11 +57,44 @@ def splice(typed: TypedBytes, edits: Mapping[str, Edit]) -> TypedBytes:
             whole = _skip(text, end) == len(text)
         else:
             raise Unsupported(f"cannot change a value of type '{typed.type}'")
-    except (ValueError, IndexError) as error:
+    except (ValueError, IndexError, TypeError, OverflowError) as error:
         raise Unsupported(f"cannot change a {typed.type} value: {error}") from error
     if not whole:
         raise Unsupported(f"cannot change a {typed.type} value: something follows it")
     return TypedBytes(typed.type, data)
+
+
+def _bson_map(data: bytes, edits: Mapping[str, Edit]) -> bytes:
+    """The document, changed; new leaves are written as those that are there."""
+    tags = bson.leaf_tags(data)
+    made: dict[str, bytes | None] = {}
+    for name, edit in edits.items():
+        if edit is not None and not isinstance(edit, Put):
+            raise ValueError("its entries are replaced as a whole")
+        made[name] = None if edit is None else _bson_leaf(tags, edit.value)
+    return bson.splice_bson(data, made)
+
+
+def _pickled_map(data: bytes, edits: Mapping[str, Edit]) -> bytes:
+    items: dict[str, object] = {}
+    for name, edit in edits.items():
+        if not isinstance(edit, Put):
+            raise ValueError("only whole entries of a pickle can be replaced")
+        items[name] = edit.value
+    return overlay(data, items)
+
+
+def _bson_leaf(tags: frozenset[str], value: object) -> bytes:
+    if isinstance(value, dict):
+        inner = {str(name): _bson_leaf(tags, item) for name, item in value.items()}
+        return bytes([_DOCUMENT]) + bson.document_of(inner)
+    if "msgpack" in tags:
+        return bson.typed(TypedBytes("msgpack", encode_lossless("msgpack", value)))
+    if "json" in tags:
+        return bson.binary(encode_lossless("json", value))
+    if tags <= {""}:
+        return bson.plain(value)
+    raise ValueError(f"its leaves are of type {', '.join(sorted(tags))}")
 
 
 def _msgpack_map(data: bytes, pos: int, edits: Mapping[str, Edit]) -> tuple[bytes, int]:

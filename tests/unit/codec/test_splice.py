@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import ormsgpack
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ckpt_backends.codec import decode
 from ckpt_backends.codec.splice import Put, splice
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes
@@ -92,7 +94,10 @@ def test_spaces_and_escapes_of_json_stay() -> None:
     "typed",
     [
         TypedBytes("msgpack+aes", b"x"),
-        TypedBytes("pickle", b"\x80\x04}."),
+        TypedBytes("pickle", b"\x80\x04]."),
+        TypedBytes("pickle", b"\x80\x04}"),
+        TypedBytes("bson", b"\x05\x00\x00\x00"),
+        TypedBytes("bson", b"\x06\x00\x00\x00\x02\x00"),
         TypedBytes("msgpack", b""),
         TypedBytes("msgpack", b"\x93\x01"),
         TypedBytes("msgpack", b"\x81\xa1a\x01\x02"),
@@ -107,3 +112,48 @@ def test_spaces_and_escapes_of_json_stay() -> None:
 def test_what_is_no_map_is_refused(typed: TypedBytes) -> None:
     with pytest.raises(Unsupported):
         splice(typed, {"a": Put(1)})
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickle_takes_items_at_its_end(protocol: int) -> None:
+    shared = ["x" * 70_000, {1, 2}]
+    value = {"id": "a", "channel_values": {"n": shared, "m": shared}, "blob": b"y" * 70_000}
+    stored = pickle.dumps(value, protocol)
+    put = {"id": "b", "ts": "now", "n": 3, "none": None, "in": {"a": [True, 0.5]}}
+    once = splice(TypedBytes("pickle", stored), {name: Put(one) for name, one in put.items()})
+    twice = splice(once, {"id": Put("c")})
+    assert once.data.startswith(stored[:-1])
+    assert pickle.loads(once.data) == {**value, **put}
+    assert pickle.loads(twice.data) == {**value, **put, "id": "c"}
+    with pytest.raises(Unsupported):
+        splice(once, {"channel_values": {"n": Put(1)}})
+
+
+BSON_LEAVES = st.dictionaries(
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8),
+    scalars,
+    max_size=6,
+)
+
+
+@given(BSON_LEAVES, BSON_LEAVES, st.sampled_from(["msgpack", "json"]))
+def test_leaves_of_a_document_are_written_as_the_others(
+    kept: dict[str, Any], put: dict[str, Any], style: str
+) -> None:
+    import bson
+
+    def leaf(value: Any) -> Any:
+        if style == "json":
+            return json.dumps(value).encode()
+        return ["msgpack", ormsgpack.packb(value)]
+
+    stored = bson.encode(
+        {"source": leaf("loop"), "parents": {}, **{k: leaf(kept[k]) for k in kept}}
+    )
+    found = splice(TypedBytes("bson", stored), {name: Put(one) for name, one in put.items()})
+    made = bson.decode(found.data)
+    assert {k: v for k, v in made.items() if k not in put} == {
+        k: v for k, v in bson.decode(stored).items() if k not in put
+    }
+    assert {type(made[name]) for name in put} <= {type(leaf(1))}
+    assert decode(found) == {"source": "loop", "parents": {}, **kept, **put}

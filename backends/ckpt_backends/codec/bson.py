@@ -1,0 +1,288 @@
+"""MongoDB's documents (BSON, https://bsonspec.org) as inert values, and with other entries.
+
+`langgraph-checkpoint-mongodb` keeps metadata as a document whose leaves are values that its
+serializer wrote (`langgraph/checkpoint/mongodb/utils.py`): up to 0.2.1 the bytes of a JSON text,
+since 0.2.2 an array of the type's tag and the bytes. Documents inside stay documents. KaFlow keeps
+plain values. One collection may hold all of these, so that each leaf is judged by itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ..model import TypedBytes
+from .limits import PastLimit
+from .values import Cut, Opaque, Tagged, Value
+
+if TYPE_CHECKING:
+    from .limits import Limits
+
+_DOUBLE, _STRING, _DOCUMENT, _ARRAY, _BINARY = 0x01, 0x02, 0x03, 0x04, 0x05
+_BOOL, _DATE, _NULL, _INT32, _INT64 = 0x08, 0x09, 0x0A, 0x10, 0x12
+_FIXED = {
+    **dict.fromkeys((_DOUBLE, _DATE, _INT64, 0x11), 8),
+    **dict.fromkeys((0x06, _NULL, 0xFF, 0x7F), 0),
+    **{0x07: 12, _BOOL: 1, _INT32: 4, 0x13: 16},
+}
+"""Bytes of a value, by its kind."""
+_NAMES = {
+    0x06: "undefined",
+    0x07: "objectid",
+    0x0B: "regex",
+    0x0C: "dbpointer",
+    0x0D: "code",
+    0x0E: "symbol",
+    0x0F: "code_with_scope",
+    0x11: "timestamp",
+    0x13: "decimal128",
+    0x7F: "maxkey",
+    0xFF: "minkey",
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DEEPEST = 100
+"""MongoDB itself nests no deeper."""
+EMPTY = b"\x05\x00\x00\x00\x00"
+
+Decode = Callable[[TypedBytes], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class _Element:
+    """An entry of a document, as it is stored."""
+
+    kind: int
+    name: bytes
+    start: int
+    """Where its kind stands."""
+    value: int
+    end: int
+
+
+def decode_bson(data: bytes, limits: Limits, decode: Decode) -> Value:
+    """The document; `decode` reads its typed leaves. Raises ValueError for what is broken."""
+    if len(data) > limits.value_bytes:
+        raise PastLimit(f"longer than {limits.value_bytes} bytes")
+    reader = _Reader(data, limits.nodes, decode)
+    found = reader.document(0, len(data), 0)
+    return Cut(found, len(data), reader.past) if reader.past else found
+
+
+class _Reader:
+    """Makes values of the elements of one document."""
+
+    def __init__(self, data: bytes, nodes: int, decode: Decode) -> None:
+        self._data = data
+        self._left = nodes
+        self._most = nodes
+        self._decode = decode
+        self.past = ""
+
+    def document(self, start: int, end: int, depth: int) -> dict[Value, Value]:
+        found: dict[Value, Value] = {}
+        for one in self._elements(start, end, depth):
+            found[one.name.decode("utf-8", "replace")] = self._value(one, depth)
+        return found
+
+    def _elements(self, start: int, end: int, depth: int) -> Iterator[_Element]:
+        if depth > _DEEPEST:
+            raise ValueError(f"nested deeper than {_DEEPEST} levels")
+        for one in _elements(self._data, start, end):
+            if self._left <= 0:
+                self.past = f"more than {self._most} nodes"
+                return
+            self._left -= 1
+            yield one
+
+    def _value(self, one: _Element, depth: int) -> Value:
+        data = self._data[one.value : one.end]
+        match one.kind:
+            case 0x02:
+                return _text(data)
+            case 0x03:
+                return self.document(one.value, one.end, depth + 1)
+            case 0x04:
+                if (leaf := typed_leaf(self._data, one)) is not None:
+                    return self._decode(leaf)
+                inside = self._elements(one.value, one.end, depth + 1)
+                return [self._value(item, depth + 1) for item in inside]
+            case 0x05:
+                found = self._decode(TypedBytes("json", data[5:]))
+                return data[5:] if isinstance(found, Opaque) else found
+            case 0x09:
+                return _date(data)
+            case 0x01:
+                number: float = struct.unpack("<d", data)[0]
+                return number
+            case 0x10 | 0x12:
+                return int.from_bytes(data, "little", signed=True)
+            case 0x08:
+                return data != b"\0"
+            case 0x0A:
+                return None
+        return Tagged(f"bson.{_NAMES[one.kind]}", data)
+
+
+def typed_leaf(data: bytes, one: _Element) -> TypedBytes | None:
+    """A type's tag and bytes, where that is what an array holds."""
+    items = list(_elements(data, one.value, one.end)) if one.end - one.value < len(data) else []
+    if [item.kind for item in items] != [_STRING, _BINARY]:
+        return None
+    tag, value = items
+    return TypedBytes(_text(data[tag.value : tag.end]), data[value.value + 5 : value.end])
+
+
+def map_leaves(data: bytes, change: Callable[[TypedBytes], TypedBytes]) -> bytes:
+    """The document with each typed leaf as `change` makes it."""
+    made: list[bytes] = []
+    for one in _elements(data, 0, len(data)):
+        stored = data[one.start : one.end]
+        if one.kind == _DOCUMENT:
+            inner = map_leaves(data[one.value : one.end], change)
+            stored = _element(_DOCUMENT, one.name, inner)
+        elif one.kind == _ARRAY and (leaf := typed_leaf(data, one)) is not None:
+            changed = change(leaf)
+            if changed is not leaf:
+                stored = _element(_ARRAY, one.name, _typed_array(changed))
+        made.append(stored)
+    return _document(made)
+
+
+def leaf_tags(data: bytes) -> frozenset[str]:
+    """How the leaves of a document are written: their tags, `json` for texts, `''` for plain."""
+    found: set[str] = set()
+    for one in _elements(data, 0, len(data)):
+        if one.kind == _DOCUMENT:
+            found |= leaf_tags(data[one.value : one.end])
+        elif one.kind == _BINARY:
+            found.add("json")
+        elif one.kind == _ARRAY and (leaf := typed_leaf(data, one)) is not None:
+            found.add(leaf.type)
+        else:
+            found.add("")
+    return frozenset(found)
+
+
+def splice_bson(data: bytes, edits: Mapping[str, bytes | None]) -> bytes:
+    """The document with some entries replaced by an element's kind and value, added or, with
+    None, removed; all others byte for byte."""
+    made: list[bytes] = []
+    found: set[str] = set()
+    for one in _elements(data, 0, len(data)):
+        name = one.name.decode("utf-8", "replace")
+        if name not in edits:
+            made.append(data[one.start : one.end])
+        elif (value := edits[name]) is not None and name not in found:
+            made.append(_element(value[0], one.name, value[1:]))
+        found.add(name)
+    for name, value in edits.items():
+        if name not in found and value is not None:
+            made.append(_element(value[0], name.encode(), value[1:]))
+    return _document(made)
+
+
+def document_of(entries: Mapping[str, bytes]) -> bytes:
+    """A document of elements' kinds and values."""
+    return _document([_element(v[0], name.encode(), v[1:]) for name, v in entries.items()])
+
+
+def plain(value: object) -> bytes:
+    """Kind and value of an element, for a value that BSON itself has. Raises TypeError."""
+    match value:
+        case None:
+            return bytes([_NULL])
+        case bool():
+            return bytes([_BOOL, value])
+        case int():
+            if -(1 << 31) <= value < 1 << 31:
+                return bytes([_INT32]) + value.to_bytes(4, "little", signed=True)
+            return bytes([_INT64]) + value.to_bytes(8, "little", signed=True)
+        case str():
+            return bytes([_STRING]) + _counted(value)
+        case dict():
+            inner = {str(key): plain(item) for key, item in value.items()}
+            return bytes([_DOCUMENT]) + document_of(inner)
+    raise TypeError(f"no plain form of a {type(value).__name__}")
+
+
+def binary(value: bytes) -> bytes:
+    """Kind and value of an element of bytes."""
+    return bytes([_BINARY]) + struct.pack("<i", len(value)) + b"\0" + value
+
+
+def typed(value: TypedBytes) -> bytes:
+    """Kind and value of an element that is a typed leaf."""
+    return bytes([_ARRAY]) + _typed_array(value)
+
+
+def _typed_array(value: TypedBytes) -> bytes:
+    return document_of({"0": plain(value.type), "1": binary(value.data)})
+
+
+def _elements(data: bytes, start: int, end: int) -> Iterator[_Element]:
+    if end - start < 5 or int.from_bytes(data[start : start + 4], "little") != end - start:
+        raise ValueError("a document of another length than it says")
+    pos, last = start + 4, end - 1
+    while pos < last:
+        kind, name_end = data[pos], data.find(b"\0", pos + 1, last)
+        if name_end < 0:
+            raise ValueError(f"no name at byte {pos}")
+        value = name_end + 1
+        stop = value + _length(data, kind, value, last)
+        if stop > last:
+            raise ValueError(f"a value past its document at byte {value}")
+        yield _Element(kind, data[pos + 1 : name_end], pos, value, stop)
+        pos = stop
+    if data[last]:
+        raise ValueError("a document without its end")
+
+
+def _length(data: bytes, kind: int, pos: int, last: int) -> int:
+    """Bytes of the value at `pos`."""
+    if kind in _FIXED:
+        return _FIXED[kind]
+    if kind == 0x0B:
+        first = data.find(b"\0", pos, last)
+        second = data.find(b"\0", first + 1, last)
+        if first < 0 or second < 0:
+            raise ValueError("a regular expression without its end")
+        return second + 1 - pos
+    if kind not in _NAMES and kind not in (_STRING, _DOCUMENT, _ARRAY, _BINARY):
+        raise ValueError(f"kind {kind:#x} is not known")
+    size = int.from_bytes(data[pos : pos + 4], "little", signed=True)
+    if size < 0:
+        raise ValueError("a negative length")
+    if kind in (_DOCUMENT, _ARRAY, 0x0F):
+        return max(size, 4)
+    if kind == _BINARY:
+        return 5 + size
+    return 4 + size + (12 if kind == 0x0C else 0)
+
+
+def _document(elements: list[bytes]) -> bytes:
+    body = b"".join(elements)
+    return struct.pack("<i", len(body) + 5) + body + b"\0"
+
+
+def _element(kind: int, name: bytes, value: bytes) -> bytes:
+    return bytes([kind]) + name + b"\0" + value
+
+
+def _counted(text: str) -> bytes:
+    data = text.encode("utf-8", "surrogatepass") + b"\0"
+    return struct.pack("<i", len(data)) + data
+
+
+def _text(data: bytes) -> str:
+    return data[4:-1].decode("utf-8", "replace")
+
+
+def _date(data: bytes) -> Value:
+    number = int.from_bytes(data, "little", signed=True)
+    try:
+        return Tagged("datetime.datetime", (_EPOCH + timedelta(milliseconds=number)).isoformat())
+    except OverflowError:
+        return Tagged("bson.date", number)

@@ -1,0 +1,62 @@
+"""MongoDB layouts: LangGraph's own saver's, and that of KaFlow."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ckpt_backends.errors import MissingDependency
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.url import StoreUrl
+
+
+class MongoBackend:
+    """Opens MongoDB databases that `langgraph-checkpoint-mongodb` or KaFlow wrote."""
+
+    schemes: ClassVar[tuple[str, ...]] = ("mongodb", "mongodb+srv")
+
+    @classmethod
+    def open(cls, url: StoreUrl) -> Store:
+        """Open for reading.
+
+        Raises `StoreUnavailable`, `UnknownLayout`, `SeveralLayouts` or `MissingDependency`.
+        """
+        _need_driver(url)
+        from ckpt_backends.mongodb.catalog import find_layout
+        from ckpt_backends.mongodb.connect import connect
+        from ckpt_backends.mongodb.kaflow import KaflowStore
+        from ckpt_backends.mongodb.layout import KAFLOW
+        from ckpt_backends.mongodb.read import MongoStore
+
+        connection = connect(url)
+        try:
+            layout = find_layout(connection, url)
+            store = KaflowStore if layout.name == KAFLOW else MongoStore
+            return store(connection, url, layout)
+        except BaseException:
+            connection.close()
+            raise
+
+    @classmethod
+    def open_writable(cls, url: StoreUrl) -> WritableStore:
+        """Open for changing. Raises what `open` raises, and `Unsupported`."""
+        _need_driver(url)
+        from ckpt_backends.mongodb.catalog import find_layout
+        from ckpt_backends.mongodb.connect import connect
+        from ckpt_backends.mongodb.write import WritableMongoStore
+
+        connection = connect(url)
+        try:
+            return WritableMongoStore(connection, url, find_layout(connection, url))
+        except BaseException:
+            connection.close()
+            raise
+
+
+def _need_driver(url: StoreUrl) -> None:
+    try:
+        import pymongo  # noqa: F401
+    except ImportError as error:
+        raise MissingDependency(
+            f"cannot open '{url}': MongoDB needs the driver pymongo",
+            hint="install it: pip install 'langgraph-ckpt[mongodb]'",
+        ) from error

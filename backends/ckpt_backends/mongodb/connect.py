@@ -1,0 +1,278 @@
+"""A connection of which all queries are of one moment.
+
+On a replica set or a sharded cluster they are parts of one transaction with the read concern
+`snapshot`, which is aborted at the end. It makes no writer wait. A server ends a transaction after
+`transactionLifetimeLimitSeconds`, 60 as a rule; `?snapshot=no` does without.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import quote, unquote
+
+from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.errors import BSONError
+from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient, ReadPreference
+from pymongo.client_session import ClientSession
+from pymongo.database import Database
+from pymongo.errors import (
+    ConfigurationError,
+    ConnectionFailure,
+    InvalidName,
+    InvalidURI,
+    OperationFailure,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+)
+from pymongo.read_concern import ReadConcern
+
+from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.url import StoreUrl, masked, split_url
+
+OWN_PARAMS = frozenset({"layout", "collection", "writes_collection", "snapshot"})
+"""Parameters of the URL that are for this adapter; the driver gets the rest."""
+DEFAULT_DATABASE = "checkpointing_db"
+"""Where `MongoDBSaver` writes if it is told nothing else."""
+_SELECT_MS = "5000"
+"""How long a server is looked for."""
+_DOCUMENTS: CodecOptions[Any] = CodecOptions(
+    tz_aware=True,
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+    unicode_decode_error_handler="surrogateescape",
+)
+_RAW = CodecOptions(
+    RawBSONDocument,
+    tz_aware=True,
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+    unicode_decode_error_handler="surrogateescape",
+)
+Document = Mapping[str, Any]
+Pipeline = Sequence[Mapping[str, Any]]
+
+
+class Connection:
+    """A database. Its errors are `StoreUnavailable`."""
+
+    def __init__(self, client: MongoClient[Any], database: str, url: StoreUrl) -> None:
+        self._client = client
+        self._url = url
+        self._session: ClientSession | None = None
+        self._collated: set[str] = set()
+        with explained(url):
+            self.database: Database[Any] = client.get_database(database, _DOCUMENTS)
+            hello = client.admin.command("hello")
+        self.has_transactions = "setName" in hello or hello.get("msg") == "isdbgrid"
+        """A standalone server has none."""
+        primary = client.read_preference == ReadPreference.PRIMARY
+        wanted = url.params.get("snapshot", "yes") != "no"
+        self.is_of_one_moment = self.has_transactions and primary and wanted
+
+    @property
+    def version(self) -> str:
+        """The server's version."""
+        with explained(self._url):
+            return str(self._client.server_info().get("version", "?"))
+
+    def aggregate(
+        self, collection: str, pipeline: Pipeline, *, raw: bool = False, hint: str | None = None
+    ) -> Iterator[Any]:
+        """The answer to an aggregation, as it comes. Inner documents stay raw with `raw`."""
+        options = {**self._collation(collection), **({"hint": hint} if hint else {})}
+        with explained(self._url):
+            place = self.database.get_collection(collection, _RAW if raw else _DOCUMENTS)
+            # What the server would not hold in memory it sorts on its disk.
+            found = place.aggregate(pipeline, self._view(), allowDiskUse=True, **options)
+        while True:
+            with explained(self._url):
+                document = next(found, None)
+            if document is None:
+                return
+            yield document
+
+    def outside(self, collection: str, pipeline: Pipeline) -> list[Any]:
+        """A short answer of this very moment."""
+        with explained(self._url):
+            found = self.database[collection]
+            return list(found.aggregate(pipeline, **self._collation(collection)))
+
+    def _collation(self, collection: str) -> dict[str, Any]:
+        """So that texts compare by their bytes, where the collection says otherwise."""
+        return {"collation": {"locale": "simple"}} if collection in self._collated else {}
+
+    def raw(self, collection: str) -> Any:
+        """A collection for changes: whatever is in its documents comes back as it was."""
+        return self.database.get_collection(collection, _RAW)
+
+    def command(self, name: str, value: object = 1) -> Document:
+        """The answer to a command of the database."""
+        with explained(self._url):
+            found: Document = self.database.command(name, value)
+            return found
+
+    def collections(self) -> list[str]:
+        """Names of the collections, without the engine's own."""
+        with explained(self._url):
+            found = list(self.database.list_collections())
+        self._collated = {one["name"] for one in found if "collation" in one.get("options", {})}
+        return sorted(one["name"] for one in found if not one["name"].startswith("system."))
+
+    def databases(self) -> list[str]:
+        """Names of the server's databases, as far as the user may know."""
+        with suppress(PyMongoError):
+            names = self._client.list_database_names()
+            return sorted(set(names) - {"admin", "config", "local"})
+        return []
+
+    def indexes(self, collection: str) -> list[Document]:
+        """A collection's indexes."""
+        with explained(self._url):
+            return list(self.database[collection].list_indexes())
+
+    def _view(self) -> ClientSession | None:
+        if not self.is_of_one_moment:
+            return None
+        if self._session is None:
+            self._session = self._client.start_session()
+        if not self._session.in_transaction:
+            self._session.start_transaction(read_concern=ReadConcern("snapshot"))
+        return self._session
+
+    def restart(self) -> None:
+        """Let the next query be of a new moment."""
+        with suppress(PyMongoError):
+            if self._session is not None and self._session.in_transaction:
+                self._session.abort_transaction()
+
+    @contextmanager
+    def transaction(self) -> Iterator[ClientSession]:
+        """A transaction that is kept at the end; its errors are the driver's own."""
+        with (
+            self._client.start_session() as session,
+            session.start_transaction(read_concern=ReadConcern("snapshot")),
+        ):
+            yield session
+
+    def close(self) -> None:
+        """End the transaction and the connection."""
+        self.restart()
+        with suppress(PyMongoError):
+            if self._session is not None:
+                self._session.end_session()
+        with suppress(PyMongoError):
+            self._client.close()
+
+
+def connect(url: StoreUrl) -> Connection:
+    """Connect as the URL says. Raises `StoreUnavailable` or `UsageError`."""
+    uri, database = _settings(url)
+    with explained(url), warnings.catch_warnings():
+        # The driver passes over what it does not know, with a warning that names it.
+        warnings.simplefilter("error", UserWarning)
+        try:
+            client: MongoClient[Any] = MongoClient(uri)
+        except UserWarning as error:
+            raise UsageError(
+                f"cannot read the URL '{url}': {_words(error, url)}",
+                hint=f"known: {', '.join(sorted(OWN_PARAMS))}, and those of MongoDB's URLs",
+            ) from None
+        except (ConfigurationError, InvalidURI, ValueError, TypeError) as error:
+            raise UsageError(f"cannot read the URL '{url}': {_words(error, url)}") from None
+    try:
+        return Connection(client, database, url)
+    except BaseException:
+        client.close()
+        raise
+
+
+def _settings(url: StoreUrl) -> tuple[str, str]:
+    """The URL as the driver takes it, and the database."""
+    parts = split_url(url.raw)
+    given = {name: value for name, value in url.params.items() if name not in OWN_PARAMS}
+    if "serverselectiontimeoutms" not in map(str.lower, given):
+        given["serverSelectionTimeoutMS"] = _SELECT_MS
+    if "appname" not in map(str.lower, given):
+        given["appName"] = "ckpt"
+    user = "" if parts.user is None else quote(unquote(parts.user), safe="")
+    if parts.password is not None:
+        user += ":" + quote(unquote(parts.password), safe="")
+    query = "&".join(f"{quote(k, safe='')}={quote(v, safe=',:')}" for k, v in given.items())
+    database = unquote(parts.path.removeprefix("/"))
+    at = "" if parts.user is None else "@"
+    # The database of a URL is also where its user is looked up, unless `authSource` says so.
+    uri = f"{parts.scheme}://{user}{at}{parts.hosts}/{quote(database, safe='')}?{query}"
+    return uri, database or DEFAULT_DATABASE
+
+
+@contextmanager
+def explained(url: StoreUrl) -> Iterator[None]:
+    """Turn the driver's errors into `StoreUnavailable`, without secrets and without data."""
+    try:
+        yield
+    except InvalidName as error:
+        raise UsageError(f"cannot read the URL '{url}': {_words(error, url)}") from None
+    except (PyMongoError, BSONError) as error:
+        raise unavailable(url, error) from None
+
+
+_CODES: Mapping[int, tuple[str, str]] = {
+    18: ("wrong user or password", "the user's database may be another one: add ?authSource=admin"),
+    13: ("its user may not do that", "reading needs the role `read` on the database"),
+    50: ("the query took longer than the server allows", "ask for less"),
+    251: (
+        "its transaction was ended by the server",
+        "it may have taken longer than transactionLifetimeLimitSeconds; add ?snapshot=no to read"
+        " without a transaction, while nothing is written",
+    ),
+    26: ("a collection is gone", "it changed meanwhile; try again"),
+    43: ("an answer was ended by the server", "try again, or add ?snapshot=no"),
+}
+"""What a server's code means, and a hint."""
+_CODES = {**_CODES, 8000: _CODES[18], 239: _CODES[251], 246: _CODES[251]}
+_REFUSALS: Sequence[tuple[str, str, str]] = (
+    ("refused", "connection refused", "is the server running, and are host and port right?"),
+    (
+        "Name or service not known|nodename|name resolution|No address|DNS|does not exist",
+        "unknown host",
+        "check the name of the host",
+    ),
+    (
+        "CERTIFICATE_VERIFY|certificate",
+        "its certificate is not accepted",
+        "see tlsCAFile and tls of MongoDB's URLs",
+    ),
+    ("SSL|TLS", "TLS failed", "see tls and tlsCAFile of MongoDB's URLs"),
+    (
+        "timed out|timeout|No servers found|No primary|No replica set",
+        "it does not answer",
+        "add ?serverSelectionTimeoutMS=MILLISECONDS to wait longer",
+    ),
+    ("connection closed|reset", "the connection was lost", "try again; nothing was changed"),
+)
+"""What the driver says of a connection (a pattern), how it is put here, a hint."""
+
+
+def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
+    """The error that a person sees, without secrets and without data."""
+    if isinstance(error, OperationFailure) and (known := _CODES.get(error.code or 0)):
+        reason, hint = known
+        return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint)
+    verb = "open" if isinstance(error, ServerSelectionTimeoutError) else "read"
+    if isinstance(error, ConnectionFailure | ConfigurationError):
+        for mark, reason, hint in _REFUSALS:
+            if re.search(mark, str(error), re.IGNORECASE):
+                return StoreUnavailable(f"cannot {verb} '{url}': {reason}", hint=hint)
+    if isinstance(error, OperationFailure):
+        # The text of a server's error may quote what is stored.
+        name = (error.details or {}).get("codeName") or f"code {error.code}"
+        return StoreUnavailable(f"cannot read '{url}': the server says {name}")
+    return StoreUnavailable(f"cannot {verb} '{url}': {type(error).__name__}")
+
+
+def _words(error: Exception, url: StoreUrl) -> str:
+    """What the driver says of a URL, in its first line."""
+    return masked(str(error).strip().partition("\n")[0], url) or type(error).__name__

@@ -1,0 +1,212 @@
+"""Reading the layout of KaFlow's MongoDBCheckpointer (yangkun19921001/kaflow-py).
+
+One collection: `thread_id`, `checkpoint_id`, `parent_checkpoint_id`, `checkpoint_data` (a pickle
+of the checkpoint, which is read without being loaded), `metadata` as a plain document, `username`,
+`created_at`, `updated_at`. Its saver stores no writes, so questions and results of tasks are
+unknown; it knows no namespaces, so the checkpoints of subgraphs stand among the root's. The newest
+`created_at` is the head. The first checkpoint of each later run has no parent, since `get_tuple`
+gives back the caller's config: the parent is then the one before it in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+from ckpt_backends.model import (
+    Capability,
+    Checkpoint,
+    CheckpointKey,
+    StoreInfo,
+    Thread,
+    ThreadSize,
+    TypedBytes,
+    Usage,
+    Write,
+)
+from ckpt_backends.mongodb import pipelines
+from ckpt_backends.mongodb.read import (
+    MongoBase,
+    metadata_of,
+    shell_query,
+    storable_of,
+    text,
+)
+
+NEWEST_FIRST = {"created_at": -1, "checkpoint_id": -1}
+"""As the saver orders them; of those of one millisecond, the greater id is the later one."""
+_PICKLE = "pickle"
+
+
+class KaflowStore(MongoBase):
+    """KaFlow's collection, opened for reading."""
+
+    def describe(self) -> StoreInfo:
+        layout = self._layout
+        can = Capability.HISTORY | Capability.INLINE_VALUES
+        can |= Capability(0) if layout.unknown else Capability.ADDING
+        return StoreInfo(
+            layout=layout.name,
+            url=str(self._url),
+            engine=f"MongoDB {self._connection.version}",
+            saver="KaFlow, MongoDBCheckpointer",
+            capabilities=can,
+            tables=(f"{layout.database}.{layout.checkpoints}",),
+            size=self._size_of(layout.checkpoints),
+            notes=tuple(self.notes()),
+        )
+
+    def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
+        stages = _threads({}, limit)
+        yield from map(_thread, self._connection.aggregate(self._layout.checkpoints, stages))
+
+    def thread(self, thread_id: str) -> Thread | None:
+        match = self._of(thread_id)
+        rows = [] if match is None else self._found(_threads(match, None))
+        return _thread(rows[0]) if rows else None
+
+    def size(self, thread_id: str) -> ThreadSize:
+        match = self._of(thread_id)
+        if match is None:
+            return ThreadSize(0, 0, 0)
+        rows = self._found(pipelines.total(match, "$checkpoint_data", "$metadata"))
+        return ThreadSize(rows[0]["number"], 0, rows[0]["bytes"]) if rows else ThreadSize(0, 0, 0)
+
+    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
+        match = {} if thread_id is None else self._of(thread_id)
+        if match is None:
+            return
+        stages = [
+            *([{"$match": match}] if match else []),
+            {
+                "$group": {
+                    "_id": "$thread_id",
+                    "number": {"$sum": 1},
+                    "bodies": {"$sum": pipelines.length("$checkpoint_data")},
+                    "metadata": {"$sum": pipelines.length("$metadata")},
+                }
+            },
+            {"$sort": {"_id": 1}},
+        ]
+        name = self._layout.checkpoints
+        for row in self._connection.aggregate(name, stages):
+            thread, number = text(row["_id"]), row["number"]
+            yield Usage(name, "checkpoint_data", thread, "", None, _PICKLE, number, row["bodies"])
+            yield Usage(name, "metadata", thread, "", None, "bson", number, row["metadata"])
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        match = self._of(thread_id)
+        stages: list[pipelines.Stage] = [
+            {"$match": match},
+            {"$limit": 1},
+            {"$project": {"_id": 1}},
+        ]
+        return [""] if match is not None and self._found(stages) else []
+
+    def checkpoints(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,  # noqa: ARG002  (they are in the body)
+    ) -> Iterator[Checkpoint]:
+        match = self._of(thread_id)
+        if match is None or checkpoint_ns:
+            return
+        before = self._before(match)
+        if checkpoint_ids is not None:
+            match = {**match, "checkpoint_id": {"$in": storable_of(checkpoint_ids)}}
+        fields = dict.fromkeys(("checkpoint_id", "parent_checkpoint_id"), 1)
+        fields |= {"checkpoint_data": 1} if body else {}
+        fields |= {"metadata": 1} if metadata else {}
+        for row in self._connection.aggregate(
+            self._layout.checkpoints,
+            [{"$match": match}, {"$sort": NEWEST_FIRST}, {"$project": {"_id": 0, **fields}}],
+            raw=metadata,
+        ):
+            checkpoint_id, parent = text(row.get("checkpoint_id")), row.get("parent_checkpoint_id")
+            yield Checkpoint(
+                CheckpointKey(thread_id, "", checkpoint_id),
+                text(parent) if parent else before.get(checkpoint_id),
+                _body(row.get("checkpoint_data")) if body else None,
+                metadata_of(row.get("metadata")) if metadata else None,
+                begins_run=not parent,
+            )
+
+    def _before(self, match: dict[str, Any]) -> dict[str, str]:
+        """For each checkpoint of a thread, the one that was stored before it."""
+        stages = [
+            {"$match": match},
+            {"$project": {"_id": 0, "checkpoint_id": 1, "created_at": 1}},
+            {"$sort": NEWEST_FIRST},
+        ]
+        ids = [text(row.get("checkpoint_id")) for row in self._found(stages)]
+        return dict(pairwise(ids))
+
+    def writes(
+        self,
+        thread_id: str,  # noqa: ARG002  (the saver stores none)
+        *,
+        checkpoint_ns: str | None = None,  # noqa: ARG002
+        checkpoint_ids: Collection[str] | None = None,  # noqa: ARG002
+        channels: Collection[str] | None = None,  # noqa: ARG002
+        values: bool | Collection[str] = False,  # noqa: ARG002
+    ) -> Iterator[Write]:
+        yield from ()
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        found = {
+            "thread_id": (self._of(key.thread_id) or {}).get("thread_id", key.thread_id),
+            "checkpoint_id": key.checkpoint_id,
+        }
+        return [shell_query(self._layout.checkpoints, found)]
+
+    def _found(self, stages: list[pipelines.Stage]) -> list[Any]:
+        return self._rows(self._layout.checkpoints, stages)
+
+
+def _threads(match: dict[str, Any], limit: int | None) -> list[pipelines.Stage]:
+    """Threads, the one that was stored to last first. Pickles stay in the server."""
+    last = {"at": "$created_at", "id": "$checkpoint_id"}
+    return [
+        *([{"$match": match}] if match else []),
+        {
+            "$group": {
+                "_id": "$thread_id",
+                "last": {"$max": last},
+                "first": {"$min": "$created_at"},
+                "number": {"$sum": 1},
+                "user": {"$max": "$username"},
+            }
+        },
+        {"$sort": {"last.at": -1, "_id": 1}},
+        *([{"$limit": limit}] if limit is not None else []),
+    ]
+
+
+def _thread(row: Any) -> Thread:
+    user = row.get("user")
+    return Thread(
+        text(row["_id"]),
+        text(row["last"].get("id")),
+        _time(row.get("first")),
+        _time(row["last"].get("at")),
+        row["number"],
+        1,
+        user if isinstance(user, str) else None,
+    )
+
+
+def _time(value: object) -> datetime | None:
+    return value.astimezone(UTC) if isinstance(value, datetime) else None
+
+
+def _body(value: object) -> TypedBytes:
+    if isinstance(value, bytes):
+        return TypedBytes(_PICKLE, bytes(value))
+    return TypedBytes(_PICKLE, b"", problem="no bytes where a pickle should be")

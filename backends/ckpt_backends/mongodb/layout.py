@@ -1,0 +1,178 @@
+"""Which layouts a database holds, from the shapes of its documents.
+
+The names of collections are arguments of every saver, so they tell nothing; only a writes
+collection is looked for by name first, since nothing in it names its checkpoints'.
+
+| layout | saver | documents |
+|---|---|---|
+| `mongodb` | langgraph-checkpoint-mongodb | `checkpoint` bytes, `metadata` a document; writes |
+| `kaflow` | KaFlow's MongoDBCheckpointer | `checkpoint_data`, a pickle; no namespaces, no writes |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ckpt_backends.errors import SeveralLayouts, UnknownLayout
+
+OFFICIAL, KAFLOW = "mongodb", "kaflow"
+_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
+_CHECKPOINT = frozenset(
+    {"_id", *_KEY, "parent_checkpoint_id", "type", "checkpoint", "metadata", "created_at"}
+)
+_KAFLOW = frozenset(
+    {"_id", "thread_id", "checkpoint_id", "parent_checkpoint_id", "checkpoint_data", "metadata"}
+    | {"username", "created_at", "updated_at"}
+)
+_WRITE = frozenset(
+    {"_id", *_KEY, "task_id", "task_path", "idx", "channel", "type", "value", "created_at"}
+)
+
+FIELDS: Sequence[Mapping[str, Any]] = [
+    {"$limit": 10},
+    {
+        "$project": {
+            "_id": 0,
+            **dict.fromkeys(_KEY, 1),
+            "fields": {
+                "$map": {
+                    "input": {"$objectToArray": "$$ROOT"},
+                    "as": "one",
+                    "in": {"k": "$$one.k", "t": {"$type": "$$one.v"}},
+                }
+            },
+        }
+    },
+]
+"""The names and kinds of some documents' fields, not what is in them; and their keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A collection with what one of its documents looks like."""
+
+    name: str
+    fields: Mapping[str, str]
+    """Field to kind, such as `binData`; empty where there is no document."""
+    key: Mapping[str, object]
+    """Thread, namespace and checkpoint of that document, as far as it has them."""
+    indexes: Mapping[str, tuple[str, ...]]
+    """Name to keys."""
+
+    @property
+    def kind(self) -> str | None:
+        """The layout of its checkpoints, `writes`, or what else is known; None if unknown."""
+        if not self.fields:
+            return self._kind_of_indexes()
+        binary = {name for name, kind in self.fields.items() if kind == "binData"}
+        if "checkpoint_data" in binary and {"thread_id", "checkpoint_id"} <= self.fields.keys():
+            return KAFLOW
+        if {"task_id", "idx", "channel", "value", *_KEY} <= self.fields.keys():
+            return "writes"
+        if "checkpoint" in binary and self.fields.keys() >= {*_KEY, "type"}:
+            return OFFICIAL if self.fields.get("metadata") == "object" else "javascript"
+        return None
+
+    def _kind_of_indexes(self) -> str | None:
+        """A saver that has not stored anything has at least made its indexes."""
+        keys = set(self.indexes.values())
+        if (*_KEY, "task_id", "idx") in keys:
+            return "writes"
+        if _KEY in keys:
+            return OFFICIAL
+        return KAFLOW if ("username", "created_at") in keys else None
+
+    @property
+    def unknown(self) -> list[str]:
+        """Fields that no known saver writes."""
+        known = {OFFICIAL: _CHECKPOINT, KAFLOW: _KAFLOW, "writes": _WRITE}.get(self.kind or "")
+        return [f"{self.name}.{name}" for name in sorted(self.fields.keys() - (known or set()))]
+
+
+@dataclass(frozen=True, slots=True)
+class MongoLayout:
+    """One layout of a database."""
+
+    name: str
+    database: str
+    checkpoints: str
+    writes: str | None
+    """None where the layout has none, or none is found."""
+    index: str | None
+    """An index that holds thread, namespace and checkpoint id; a listing reads it alone."""
+    unknown: tuple[str, ...]
+    """Fields that no known saver writes, as `collection.field`; a newer saver may have."""
+
+    @property
+    def pins(self) -> dict[str, str]:
+        """The parameters of a URL that mean this one."""
+        return {"collection": self.checkpoints}
+
+
+def choose(
+    found: Sequence[Collection],
+    paired: Mapping[str, str],
+    database: str,
+    params: Mapping[str, str],
+    where: str,
+) -> MongoLayout:
+    """The layout that is there, or the one that is asked for.
+
+    `paired` has the writes collection of each of checkpoints. Raises `UnknownLayout`, and
+    `SeveralLayouts` where it has to be said which is meant.
+    """
+    pinned, wanted = params.get("collection"), params.get("layout")
+    if pinned is not None and pinned not in {one.name for one in found}:
+        raise UnknownLayout(
+            f"'{where}' has no collection '{pinned}'", hint=f"it has {_names(found)}"
+        )
+    by_name = {one.name: one for one in found}
+    fitting = [
+        _layout(one, by_name.get(paired.get(one.name, "")), database)
+        for one in found
+        if one.kind in {OFFICIAL, KAFLOW} and pinned in {None, one.name}
+    ]
+    layouts = [one for one in fitting if wanted in {None, one.name}]
+    if not layouts and fitting:
+        raise UnknownLayout(
+            f"'{where}' does not hold the layout '{wanted}'",
+            hint=f"it holds '{fitting[0].name}'; leave the parameter 'layout' out",
+        )
+    if not layouts:
+        of_js = [one.name for one in found if one.kind == "javascript"]
+        if of_js:
+            raise UnknownLayout(
+                f"'{where}' was written by LangGraph.js (collection '{of_js[0]}')",
+                hint="this layout is not read",
+            )
+        raise UnknownLayout(
+            f"no checkpoint collections in database '{database}' of '{where}'",
+            hint=f"found {_names(found)}",
+        )
+    if len(layouts) > 1:
+        raise SeveralLayouts(
+            f"'{where}' holds {len(layouts)} layouts",
+            [one.pins for one in layouts],
+            hint="say which: "
+            + " or ".join(f"?collection={one.checkpoints} ({one.name})" for one in layouts),
+        )
+    return layouts[0]
+
+
+def _layout(one: Collection, writes: Collection | None, database: str) -> MongoLayout:
+    prefixes = {name for name, keys in one.indexes.items() if keys[:3] == _KEY}
+    return MongoLayout(
+        one.kind or "",
+        database,
+        one.name,
+        None if writes is None else writes.name,
+        min(prefixes, default=None),
+        (*one.unknown, *(writes.unknown if writes is not None else ())),
+    )
+
+
+def _names(found: Sequence[Collection]) -> str:
+    names = ", ".join(f"'{one.name}'" for one in found[:10])
+    return names or "no collections at all"

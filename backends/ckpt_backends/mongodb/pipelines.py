@@ -1,0 +1,114 @@
+"""The aggregations that read a store. Texts of a person or a store are never operators in them.
+
+A value in `$match` stands for itself unless it is a document; elsewhere a text that begins with a
+dollar sign would be a field's name, so that it goes through `$literal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+Stage = dict[str, Any]
+
+
+def threads(match: Mapping[str, Any], limit: int | None) -> list[Stage]:
+    """What the key index tells of threads, newest first; no document is read for it."""
+    return [
+        *([{"$match": match}] if match else []),
+        {
+            "$group": {
+                "_id": {"thread": "$thread_id", "ns": "$checkpoint_ns"},
+                "newest": {"$max": "$checkpoint_id"},
+                "oldest": {"$min": "$checkpoint_id"},
+                "number": {"$sum": 1},
+            }
+        },
+        {
+            "$group": {
+                "_id": "$_id.thread",
+                "head": {"$max": {"$cond": [{"$eq": ["$_id.ns", ""]}, "$newest", None]}},
+                "newest": {"$max": "$newest"},
+                "oldest": {"$min": "$oldest"},
+                "number": {"$sum": "$number"},
+                "namespaces": {"$sum": 1},
+            }
+        },
+        {"$sort": {"newest": -1, "_id": 1}},
+        *([{"$limit": limit}] if limit is not None else []),
+    ]
+
+
+def namespaces(match: Mapping[str, Any]) -> list[Stage]:
+    """The namespaces of some documents, in order."""
+    return [
+        {"$match": match},
+        {"$group": {"_id": "$checkpoint_ns"}},
+        {"$sort": {"_id": 1}},
+    ]
+
+
+def length(field: str) -> Stage:
+    """Stored bytes of a field, whatever it holds."""
+    kind = {"$type": field}
+    return {
+        "$switch": {
+            "branches": [
+                {"case": {"$in": [kind, ["binData", "string"]]}, "then": {"$binarySize": field}},
+                {"case": {"$eq": [kind, "object"]}, "then": {"$bsonSize": field}},
+            ],
+            "default": 0,
+        }
+    }
+
+
+def total(match: Mapping[str, Any], *fields: str) -> list[Stage]:
+    """How many documents there are, and the bytes of these fields."""
+    return [
+        {"$match": match},
+        {
+            "$group": {
+                "_id": None,
+                "number": {"$sum": 1},
+                "bytes": {"$sum": {"$add": [length(field) for field in fields]}},
+            }
+        },
+    ]
+
+
+def usage(
+    match: Mapping[str, Any], field: str, by: Mapping[str, Any], also: Mapping[str, str]
+) -> list[Stage]:
+    """The bytes of a field by thread and whatever else, in the order of the threads.
+
+    `also` has fields that are kept of the documents for grouping: name to expression.
+    """
+    kept = {name: f"${name}" for name in also}
+    return [
+        *([{"$match": match}] if match else []),
+        {"$project": {"_id": 0, "thread_id": 1, "size": length(field), **also}},
+        {
+            "$group": {
+                "_id": {"thread": "$thread_id", **kept, **by},
+                "number": {"$sum": 1},
+                "bytes": {"$sum": "$size"},
+            }
+        },
+        {"$sort": {"_id.thread": 1}},
+    ]
+
+
+def wanted(field: str, values: bool | Collection[str]) -> Stage | str | None:
+    """A field of the documents of some channels; None where it is not read at all."""
+    if isinstance(values, bool):
+        return field if values else None
+    return {"$cond": [_is_one_of(values), field, "$$REMOVE"]}
+
+
+def is_read(values: bool | Collection[str]) -> Stage:
+    """Whether that field is read of a document."""
+    return {"$literal": values} if isinstance(values, bool) else _is_one_of(values)
+
+
+def _is_one_of(channels: Collection[str]) -> Stage:
+    return {"$in": ["$channel", {"$literal": sorted(channels)}]}

@@ -1,0 +1,416 @@
+"""Reading the layout of `langgraph-checkpoint-mongodb`, releases 0.1 to 0.5.
+
+A checkpoint is one document, with all values in its `checkpoint`; writes are documents of their
+own. The unique index that the savers make since 0.1.4 holds thread, namespace and checkpoint id in
+the order that histories are asked for. No query here needs it, and none makes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from heapq import merge
+from itertools import groupby
+from types import TracebackType
+from typing import Any, Self
+
+from bson.raw_bson import RawBSONDocument
+
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.ids import time_of
+from ckpt_backends.model import (
+    Capability,
+    Checkpoint,
+    CheckpointKey,
+    StoreInfo,
+    Thread,
+    ThreadSize,
+    TypedBytes,
+    Usage,
+    Write,
+)
+from ckpt_backends.mongodb import pipelines
+from ckpt_backends.mongodb.connect import Connection
+from ckpt_backends.mongodb.layout import MongoLayout
+from ckpt_backends.url import StoreUrl
+
+_IDS_PER_QUERY = 20_000
+"""So many ids of 36 characters take about a megabyte; a query may have sixteen."""
+_STANDALONE = "a standalone server: what one command reads may be of several moments"
+_NO_SNAPSHOT = "read without a transaction: what one command reads may be of several moments"
+
+
+class MongoBase:
+    """What the layouts of MongoDB share."""
+
+    def __init__(self, connection: Connection, url: StoreUrl, layout: MongoLayout) -> None:
+        self._url = url
+        self._layout = layout
+        self._open: Connection | None = connection
+        self._addresses: dict[str, object] = {}
+
+    def notes(self) -> Sequence[str]:
+        found = []
+        if self._layout.unknown:
+            found.append(f"fields of an unknown saver: {', '.join(self._layout.unknown)}")
+        if not self._connection.has_transactions:
+            found.append(_STANDALONE)
+        elif not self._connection.is_of_one_moment:
+            found.append(_NO_SNAPSHOT)
+        return found
+
+    def _size_of(self, *collections: str | None) -> int | None:
+        """Bytes on disk; None where the user may not ask."""
+        size = 0
+        for name in collections:
+            if name is None:
+                continue
+            try:
+                found = self._connection.command("collStats", name)
+            except StoreUnavailable:
+                return None
+            size += int(found.get("storageSize", 0)) + int(found.get("totalIndexSize", 0))
+        return size
+
+    def _of(self, thread_id: str) -> dict[str, Any] | None:
+        """The condition for a thread's documents; None for an id that nothing can have.
+
+        Savers before 0.4 store a number as one. It is told by its digits, unless there is a
+        thread whose id is that very text.
+        """
+        if not storable(thread_id):
+            return None
+        if thread_id not in self._addresses:
+            self._addresses[thread_id] = thread_id
+            with suppress(ValueError):
+                number = int(thread_id)
+                if str(number) == thread_id and abs(number) < 1 << 63:
+                    self._addresses[thread_id] = self._text_or_number(thread_id, number)
+        return {"thread_id": self._addresses[thread_id]}
+
+    def _text_or_number(self, text: str, number: int) -> object:
+        for value in (text, number):
+            stages: list[pipelines.Stage] = [
+                {"$match": {"thread_id": value}},
+                {"$limit": 1},
+                {"$project": {"_id": 1}},
+            ]
+            if self._rows(self._layout.checkpoints, stages):
+                return value
+        return text
+
+    def refresh(self) -> None:
+        self._connection.restart()
+        self._addresses.clear()
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def _connection(self) -> Connection:
+        if self._open is None:
+            raise StoreUnavailable(f"'{self._url}' is closed")
+        return self._open
+
+    def _rows(self, collection: str, stages: Sequence[pipelines.Stage]) -> list[Any]:
+        return list(self._connection.aggregate(collection, stages))
+
+
+class MongoStore(MongoBase):
+    """A database of the official saver, opened for reading."""
+
+    def describe(self) -> StoreInfo:
+        layout = self._layout
+        can = Capability.HISTORY | Capability.INLINE_VALUES | Capability.TASK_PATH
+        can |= Capability(0) if layout.unknown else Capability.ADDING
+        return StoreInfo(
+            layout=layout.name,
+            url=str(self._url),
+            engine=f"MongoDB {self._connection.version}",
+            saver=_saver(self._generations()),
+            capabilities=can,
+            tables=tuple(
+                f"{layout.database}.{name}" for name in (layout.checkpoints, layout.writes) if name
+            ),
+            size=self._size_of(layout.checkpoints, layout.writes),
+            notes=tuple(self.notes()),
+        )
+
+    def notes(self) -> Sequence[str]:
+        found = list(super().notes())
+        if self._layout.writes is None:
+            found.append("no writes collection is found; name it with ?writes_collection=")
+        return found
+
+    def _generations(self) -> set[str]:
+        """How the first and the last document that were stored write their metadata."""
+        found: set[str] = set()
+        for order in (1, -1):
+            stages: list[pipelines.Stage] = [
+                {"$sort": {"_id": order}},
+                {"$limit": 1},
+                {"$project": {"_id": 0, "kind": {"$type": "$metadata.source"}}},
+            ]
+            found |= {row["kind"] for row in self._rows(self._layout.checkpoints, stages)}
+        return found
+
+    def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
+        stages = pipelines.threads({}, limit)
+        found = self._connection.aggregate(
+            self._layout.checkpoints, stages, hint=self._layout.index
+        )
+        yield from map(_thread, found)
+
+    def thread(self, thread_id: str) -> Thread | None:
+        match = self._of(thread_id)
+        if match is None:
+            return None
+        rows = self._rows(self._layout.checkpoints, pipelines.threads(match, None))
+        return _thread(rows[0]) if rows else None
+
+    def size(self, thread_id: str) -> ThreadSize:
+        match = self._of(thread_id)
+        none = {"number": 0, "bytes": 0}
+        if match is None:
+            return ThreadSize(0, 0, 0)
+        stages = pipelines.total(match, "$checkpoint", "$metadata")
+        (rows,) = self._rows(self._layout.checkpoints, stages) or [none]
+        (writes,) = self._of_writes(pipelines.total(match, "$value")) or [none]
+        return ThreadSize(rows["number"], writes["number"], rows["bytes"] + writes["bytes"])
+
+    def _of_writes(self, stages: Sequence[pipelines.Stage]) -> list[Any]:
+        return [] if self._layout.writes is None else self._rows(self._layout.writes, stages)
+
+    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
+        match = {} if thread_id is None else self._of(thread_id)
+        if match is None:
+            return
+        by_type, ns = {"type": "$type"}, {"ns": "$checkpoint_ns"}
+        checkpoints, writes = self._layout.checkpoints, self._layout.writes
+        parts = [
+            self._usage(checkpoints, "checkpoint", match, {}, {**ns, **by_type}),
+            self._usage(checkpoints, "metadata", match, {"type": {"$literal": "bson"}}, ns),
+        ]
+        if writes is not None:
+            channel = {"channel": "$channel"}
+            parts.append(self._usage(writes, "value", match, {}, {**ns, **channel, **by_type}))
+        yield from merge(*parts, key=lambda one: one.thread_id.encode(errors="surrogatepass"))
+
+    def _usage(
+        self,
+        collection: str,
+        column: str,
+        match: dict[str, Any],
+        by: dict[str, Any],
+        also: dict[str, str],
+    ) -> Iterator[Usage]:
+        stages = pipelines.usage(match, f"${column}", by, also)
+        for row in self._connection.aggregate(collection, stages):
+            key = row["_id"]
+            yield Usage(
+                collection,
+                column,
+                text(key.get("thread")),
+                text(key.get("ns")),
+                text(key["channel"]) if "channel" in key else None,
+                text(key.get("type")),
+                row["number"],
+                row["bytes"],
+            )
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        match = self._of(thread_id)
+        if match is None:
+            return []
+        rows = self._rows(self._layout.checkpoints, pipelines.namespaces(match))
+        return [text(row["_id"]) for row in rows]
+
+    def checkpoints(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,  # noqa: ARG002  (they are in the body)
+    ) -> Iterator[Checkpoint]:
+        fields = dict.fromkeys(("checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"), 1)
+        fields |= dict.fromkeys(("type", "checkpoint"), 1) if body else {}
+        fields |= {"metadata": 1} if metadata else {}
+        for match in self._matches(thread_id, checkpoint_ns, checkpoint_ids):
+            stages = [
+                {"$match": match},
+                {"$sort": {"checkpoint_ns": 1, "checkpoint_id": -1}},
+                {"$project": {"_id": 0, **fields}},
+            ]
+            for row in self._connection.aggregate(self._layout.checkpoints, stages, raw=metadata):
+                parent = row.get("parent_checkpoint_id")
+                yield Checkpoint(
+                    CheckpointKey(thread_id, text(row.get("checkpoint_ns")), _id(row)),
+                    text(parent) if parent else None,
+                    typed(row.get("type"), row.get("checkpoint")) if body else None,
+                    metadata_of(row.get("metadata")) if metadata else None,
+                )
+
+    def writes(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        if self._layout.writes is None:
+            return
+        value = pipelines.wanted("$value", values)
+        fields = {
+            "_id": 0,
+            **dict.fromkeys(("checkpoint_ns", "checkpoint_id", "task_id", "task_path"), 1),
+            **dict.fromkeys(("idx", "channel", "type"), 1),
+            "size": pipelines.length("$value"),
+            "read": pipelines.is_read(values),
+            **({} if value is None else {"value": value}),
+        }
+        only = {} if channels is None else {"channel": {"$in": storable_of(channels)}}
+        # The index is read backwards: checkpoint by checkpoint, tasks to be put in order here.
+        order = {"checkpoint_id": 1, "task_id": -1, "idx": -1}
+        for match in self._matches(thread_id, checkpoint_ns, checkpoint_ids, writes=True):
+            stages = [{"$match": {**match, **only}}, {"$sort": order}, {"$project": fields}]
+            rows = self._connection.aggregate(self._layout.writes, stages)
+            for _, group in groupby(rows, key=_id):
+                yield from sorted(
+                    (_write(thread_id, row) for row in group),
+                    key=lambda one: (one.task_path, one.task_id, one.idx),
+                )
+
+    def _matches(
+        self,
+        thread_id: str,
+        checkpoint_ns: str | None,
+        checkpoint_ids: Collection[str] | None,
+        *,
+        writes: bool = False,
+    ) -> Iterator[dict[str, Any]]:
+        """Conditions that one after the other give what is asked for, in its order.
+
+        Those of writes have one namespace each, and their ids come from the oldest on.
+        """
+        match = self._of(thread_id)
+        ids = None if checkpoint_ids is None else storable_of(checkpoint_ids, newest=not writes)
+        if match is None or not storable(checkpoint_ns or ""):
+            return
+        collection = self._layout.writes if writes else self._layout.checkpoints
+        spaces: list[Any] = [None] if checkpoint_ns is None else [checkpoint_ns]
+        if collection and checkpoint_ns is None and (writes or len(ids or ()) > _IDS_PER_QUERY):
+            spaces = [row["_id"] for row in self._rows(collection, pipelines.namespaces(match))]
+        for ns in spaces:
+            of_ns = match if ns is None else {**match, "checkpoint_ns": ns}
+            if ids is None:
+                yield of_ns
+                continue
+            for start in range(0, len(ids), _IDS_PER_QUERY):
+                chunk = ids[start : start + _IDS_PER_QUERY]
+                yield {**of_ns, "checkpoint_id": {"$in": chunk}}
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        found = {
+            "thread_id": (self._of(key.thread_id) or {}).get("thread_id", key.thread_id),
+            "checkpoint_ns": key.checkpoint_ns,
+            "checkpoint_id": key.checkpoint_id,
+        }
+        return [
+            shell_query(name, found)
+            for name in (self._layout.checkpoints, self._layout.writes)
+            if name
+        ]
+
+
+def shell_query(collection: str, condition: dict[str, Any]) -> str:
+    """A query for MongoDB's shell."""
+    return f"db.getCollection({json.dumps(collection)}).find({json.dumps(condition)})"
+
+
+def text(value: object) -> str:
+    """A field that holds a text, or what else a hostile or an old store put there."""
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def storable(value: str) -> bool:
+    """Whether MongoDB can hold such a text: lone surrogates have no form in UTF-8."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def storable_of(values: Iterable[str], *, newest: bool = True) -> list[str]:
+    """Those texts that can be in a store, each once, the greatest first or last."""
+    return sorted({one for one in values if storable(one)}, reverse=newest)
+
+
+def typed(tag: object, value: object) -> TypedBytes:
+    """A value as stored."""
+    if isinstance(value, bytes):
+        return TypedBytes(text(tag), bytes(value))
+    return TypedBytes(text(tag), b"", problem="no bytes where a value should be")
+
+
+def metadata_of(value: object) -> TypedBytes:
+    """A document as it is stored; LangGraph.js and hostile stores may have something else."""
+    if isinstance(value, RawBSONDocument):
+        return TypedBytes("bson", bytes(value.raw))
+    return TypedBytes("json", bytes(value) if isinstance(value, bytes) else b"null")
+
+
+def _thread(row: Any) -> Thread:
+    head = row["head"]
+    return Thread(
+        text(row["_id"]),
+        None if head is None else text(head),
+        time_of(text(row["oldest"])),
+        time_of(text(row["newest"])),
+        row["number"],
+        row["namespaces"],
+    )
+
+
+def _id(row: Any) -> str:
+    return text(row.get("checkpoint_id"))
+
+
+def _write(thread_id: str, row: Any) -> Write:
+    idx = row.get("idx")
+    return Write(
+        CheckpointKey(thread_id, text(row.get("checkpoint_ns")), _id(row)),
+        text(row.get("task_id")),
+        text(row.get("task_path")),
+        int(idx) if isinstance(idx, int) else 0,
+        text(row.get("channel")),
+        row["size"],
+        typed(row.get("type"), row.get("value")) if row["read"] else None,
+    )
+
+
+def _saver(kinds: set[str]) -> str:
+    """The release that wrote the metadata, by how its leaves are stored."""
+    old, new = "binData" in kinds, "array" in kinds
+    if old and new:
+        return "langgraph-checkpoint-mongodb before and since 0.2.2, neither of which reads both"
+    return f"langgraph-checkpoint-mongodb {'0.1 to 0.2.1' if old else '0.2.2 or later'}"

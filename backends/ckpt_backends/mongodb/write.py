@@ -1,0 +1,346 @@
+"""Changing MongoDB's layouts: one transaction a change, one change at a time a thread.
+
+A transaction that inserts a document under the thread's own `_id`, and deletes it, collides with
+any other one that does so: that keeps two changes of one thread apart and leaves nothing behind.
+Savers know no such lock; what one adds meanwhile is looked for at the very end, outside of the
+transaction, which sees the moment it began. A standalone server has no transactions: there, a
+change that is one document is inserted as such, and any other is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from types import TracebackType
+from typing import Any, Self
+
+from bson.raw_bson import RawBSONDocument
+from pymongo.client_session import ClientSession
+from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
+
+from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.codec import bson, decode
+from ckpt_backends.codec.splice import Put, splice
+from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
+from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
+from ckpt_backends.mongodb.connect import Connection, unavailable
+from ckpt_backends.mongodb.kaflow import NEWEST_FIRST
+from ckpt_backends.mongodb.layout import KAFLOW, MongoLayout
+from ckpt_backends.mongodb.read import storable
+from ckpt_backends.url import StoreUrl
+
+Document = dict[str, Any]
+_CONFLICT = 112
+_UNAUTHORIZED = 13
+_NEXT = timedelta(milliseconds=2)
+"""KaFlow's head is the newest time, and times are kept in milliseconds."""
+
+
+class WritableMongoStore:
+    """A MongoDB database, opened for changing."""
+
+    def __init__(self, connection: Connection, url: StoreUrl, layout: MongoLayout) -> None:
+        self._url = url
+        self._layout = layout
+        self._open: Connection | None = connection
+        self._is_kaflow = layout.name == KAFLOW
+        if layout.unknown:
+            raise UnknownLayout(
+                f"'{url}' was made by a saver that is not known here, so nothing is written",
+                hint=f"unknown fields: {', '.join(layout.unknown)}",
+            )
+
+    def apply(self, change: Change) -> None:
+        if not storable(change.thread_id):
+            raise Unsupported(f"MongoDB cannot hold the thread id '{change.thread_id}'")
+        self._check(change)
+        with self._errors():
+            if self._connection.has_transactions:
+                with self._connection.transaction() as session:
+                    self._lock(change.thread_id, session)
+                    if self._heads(change.thread_id, session) != dict(change.heads):
+                        raise moved(change)
+                    self._carry_out(change, session)
+                    if self._heads(change.thread_id, None) != dict(change.heads):
+                        raise moved(change)
+                return
+            if self._heads(change.thread_id, None) != dict(change.heads):
+                raise moved(change)
+            self._carry_out(change, None)
+
+    def _check(self, change: Change) -> None:
+        if self._is_kaflow and (change.writes or change.copies_of_writes):
+            raise Unsupported(
+                "KaFlow's layout has no writes, so none can be added",
+                hint="--replace takes the place of --set where the value is plain JSON",
+            )
+        if change.writes or change.copies_of_writes or change.removed or change.copies:
+            self._need_writes()
+        if not self._connection.has_transactions and _documents(change) != 1:
+            raise Unsupported(
+                f"'{self._url}' is a standalone server, which has no transactions",
+                hint="this change is more than one document; a replica set of one server will do",
+            )
+
+    def _need_writes(self) -> None:
+        if not self._is_kaflow and self._layout.writes is None:
+            raise Unsupported(
+                f"'{self._url}' has no writes collection that is known",
+                hint="name it with ?writes_collection=",
+            )
+
+    def _carry_out(self, change: Change, session: ClientSession | None) -> None:
+        for key, writes in (change.removed or {}).items():
+            if self._writes is not None:
+                done = self._writes.delete_many(self._at(key), session=session)
+                if done.deleted_count != writes:
+                    raise moved(change)
+            if self._checkpoints.delete_many(self._at(key), session=session).deleted_count != 1:
+                raise gone(key)
+        if change.copies:
+            self._copy(change, session)
+        for one in change.checkpoints:
+            self._checkpoints.insert_one(self._document(one, session), session=session)
+        added: list[Document] = [self._write(one, session) for one in change.writes]
+        for copy in change.copies_of_writes:
+            found = self._some_writes(copy.source, copy.tasks, session)
+            added += [_moved_to(one, copy.target) for one in found]
+        self._insert_writes(added, session)
+
+    def _copy(self, change: Change, session: ClientSession | None) -> None:
+        """Copy checkpoints of one other thread, each with its writes."""
+        for one in change.copies:
+            stored = self._stored(one.source, session)
+            if stored is None:
+                raise gone(one.source)
+            self._checkpoints.insert_one(self._changed(stored, one, change), session=session)
+            target = replace(one.source, thread_id=change.thread_id)
+            if one.writes is None:
+                found = self._all_writes(one.source, session)
+            else:
+                found = self._some_writes(one.source, one.writes, session)
+            self._insert_writes([_moved_to(write, target) for write in found], session)
+
+    def _changed(self, stored: Document, copy: CopyOfCheckpoint, change: Change) -> Document:
+        made = {**stored, "thread_id": change.thread_id}
+        if copy.metadata is not None:
+            made["metadata"] = self._metadata(copy.metadata, stored.get("metadata"))
+        if copy.body is not None:
+            made["checkpoint_data" if self._is_kaflow else "checkpoint"] = copy.body.data
+        return made
+
+    def _document(self, one: Checkpoint, session: ClientSession | None) -> Document:
+        """The document of a new checkpoint, with whatever else the newest one of its thread has."""
+        assert one.body is not None  # noqa: S101
+        assert one.metadata is not None  # noqa: S101
+        newest = self._newest(one.key.thread_id, session) or {}
+        now = datetime.now(UTC)
+        if self._is_kaflow:
+            last = newest.get("created_at")
+            at = max(now, last + _NEXT) if isinstance(last, datetime) else now
+            return {
+                "thread_id": newest.get("thread_id", one.key.thread_id),
+                "checkpoint_id": one.key.checkpoint_id,
+                "parent_checkpoint_id": one.parent_checkpoint_id,
+                "checkpoint_data": one.body.data,
+                "metadata": self._metadata(one.metadata, newest.get("metadata")),
+                "username": newest.get("username"),
+                "created_at": at,
+                "updated_at": at,
+            }
+        return {
+            "thread_id": newest.get("thread_id", one.key.thread_id),
+            "checkpoint_ns": one.key.checkpoint_ns,
+            "checkpoint_id": one.key.checkpoint_id,
+            "parent_checkpoint_id": one.parent_checkpoint_id,
+            "type": one.body.type,
+            "checkpoint": one.body.data,
+            "metadata": self._metadata(one.metadata, newest.get("metadata")),
+            # Where documents expire by it, one without it would stay for ever.
+            **({"created_at": now} if "created_at" in newest else {}),
+        }
+
+    def _metadata(self, given: TypedBytes, like: object) -> Any:
+        """Metadata as a document, with leaves as those of another one where it has none."""
+        tags = bson.leaf_tags(bytes(like.raw)) if isinstance(like, RawBSONDocument) else frozenset()
+        if given.type == "bson" and (self._is_kaflow or "" not in bson.leaf_tags(given.data)):
+            return RawBSONDocument(given.data)
+        if not self._is_kaflow and not tags & {"json", "msgpack"}:
+            tags = frozenset({"msgpack"})
+        entries = decode(given)
+        if not isinstance(entries, dict):
+            raise Unsupported("cannot read the metadata that is to be written")
+        return RawBSONDocument(_leaves(entries, "" if self._is_kaflow else _style(tags)))
+
+    def _write(self, one: Write, session: ClientSession | None) -> Document:
+        assert one.value is not None  # noqa: S101
+        newest = self._newest(one.key.thread_id, session) or {}
+        return {
+            "thread_id": newest.get("thread_id", one.key.thread_id),
+            "checkpoint_ns": one.key.checkpoint_ns,
+            "checkpoint_id": one.key.checkpoint_id,
+            "task_id": one.task_id,
+            "task_path": one.task_path,
+            "idx": one.idx,
+            "channel": one.channel,
+            "type": one.value.type,
+            "value": one.value.data,
+            **({"created_at": datetime.now(UTC)} if "created_at" in newest else {}),
+        }
+
+    def _insert_writes(self, added: list[Document], session: ClientSession | None) -> None:
+        if added and self._writes is not None:
+            self._writes.insert_many(added, session=session)
+
+    def _all_writes(self, key: CheckpointKey, session: ClientSession | None) -> list[Document]:
+        if self._writes is None:
+            return []
+        found = self._writes.find(self._at(key), {"_id": 0}, session=session)
+        return [dict(one) for one in found]
+
+    def _some_writes(
+        self,
+        key: CheckpointKey,
+        tasks: Iterable[tuple[str, int]],
+        session: ClientSession | None,
+    ) -> list[Document]:
+        """Single writes of a checkpoint, by task id and idx."""
+        wanted = set(tasks)
+        found = [
+            one
+            for one in self._all_writes(key, session)
+            if (one.get("task_id"), one.get("idx")) in wanted
+        ]
+        if len(found) != len(wanted):
+            raise gone(key)
+        return found
+
+    def _stored(self, key: CheckpointKey, session: ClientSession | None) -> Document | None:
+        found = self._checkpoints.find_one(self._at(key), {"_id": 0}, session=session)
+        return None if found is None else dict(found)
+
+    def _newest(self, thread_id: str, session: ClientSession | None) -> Document | None:
+        fields = {"_id": 0, "checkpoint": 0, "checkpoint_data": 0}
+        order = NEWEST_FIRST if self._is_kaflow else {"checkpoint_id": -1}
+        found = self._checkpoints.find_one(
+            self._of(thread_id), fields, sort=list(order.items()), session=session
+        )
+        return None if found is None else dict(found)
+
+    def _heads(self, thread_id: str, session: ClientSession | None) -> dict[str, str]:
+        """The newest checkpoint of each namespace."""
+        if self._is_kaflow:
+            newest = self._newest(thread_id, session)
+            return {} if newest is None else {"": newest["checkpoint_id"]}
+        stages = [
+            {"$match": self._of(thread_id)},
+            {"$group": {"_id": "$checkpoint_ns", "head": {"$max": "$checkpoint_id"}}},
+        ]
+        return {
+            one["_id"]: one["head"] for one in self._checkpoints.aggregate(stages, session=session)
+        }
+
+    def _lock(self, thread_id: str, session: ClientSession) -> None:
+        digest = sha256(b"ckpt\0" + thread_id.encode()).hexdigest()
+        name = f"ckpt-{digest[:24]}"
+        mark = {"_id": name, "thread_id": name}
+        self._checkpoints.insert_one(dict(mark), session=session)
+        self._checkpoints.delete_one(mark, session=session)
+
+    def _of(self, thread_id: str) -> Mapping[str, Any]:
+        return {"thread_id": thread_id}
+
+    def _at(self, key: CheckpointKey) -> Mapping[str, Any]:
+        ns = {} if self._is_kaflow else {"checkpoint_ns": key.checkpoint_ns}
+        return {**self._of(key.thread_id), **ns, "checkpoint_id": key.checkpoint_id}
+
+    @property
+    def _checkpoints(self) -> Any:
+        return self._connection.raw(self._layout.checkpoints)
+
+    @property
+    def _writes(self) -> Any:
+        return None if self._layout.writes is None else self._connection.raw(self._layout.writes)
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def _connection(self) -> Connection:
+        if self._open is None:
+            raise StoreUnavailable(f"'{self._url}' is closed")
+        return self._open
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except PyMongoError as error:
+            raise self._explained(error) from None
+
+    def _explained(self, error: PyMongoError) -> StoreChanged | StoreUnavailable:
+        code = error.code if isinstance(error, OperationFailure) else None
+        if isinstance(error, DuplicateKeyError) or code == _CONFLICT:
+            return StoreChanged(
+                f"'{self._url}' changed meanwhile, so nothing was written",
+                hint="another change of this thread may be under way; run the command again",
+            )
+        if code == _UNAUTHORIZED:
+            return StoreUnavailable(
+                f"cannot write to '{self._url}': its user may not",
+                hint="a change needs the role `readWrite` on the database",
+            )
+        found = unavailable(self._url, error)
+        found.message = f"{found.message}; nothing was written"
+        return found
+
+
+def _documents(change: Change) -> int:
+    """How many documents a change adds and removes; of a copy, at least two."""
+    removed = sum(1 + writes for writes in (change.removed or {}).values())
+    copied = sum(len(one.tasks) for one in change.copies_of_writes)
+    added = len(change.checkpoints) + len(change.writes) + 2 * len(change.copies)
+    return removed + copied + added
+
+
+def _moved_to(write: Document, target: CheckpointKey) -> Document:
+    return {
+        **write,
+        "thread_id": target.thread_id,
+        "checkpoint_ns": target.checkpoint_ns,
+        "checkpoint_id": target.checkpoint_id,
+    }
+
+
+def _style(tags: Iterable[str]) -> str:
+    """How new leaves are written beside these."""
+    return "msgpack" if "msgpack" in tags else "json"
+
+
+def _leaves(entries: Mapping[Any, Any], style: str) -> bytes:
+    """A document of these entries, its leaves in one style."""
+    if style == "msgpack":
+        like = bson.document_of({"0": bson.typed(TypedBytes("msgpack", b"\0"))})
+    elif style == "json":
+        like = bson.document_of({"0": bson.binary(b"0")})
+    else:
+        like = bson.EMPTY
+    edits = {str(name): Put(value) for name, value in entries.items()}
+    made = splice(TypedBytes("bson", like), {"0": None, **edits})
+    return made.data

@@ -1,0 +1,273 @@
+"""KaFlow's layout: what its own saver stores and reads, and what `ckpt` says of it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from operator import add
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.graph import StateGraph
+from langgraph.graph.message import add_messages
+
+from ckpt_backends.registry import open_store
+from tests.kaflow import MongoDBCheckpointer, thread_list
+from tests.servers import Server, mongodb_database
+from tests.support import ckpt
+
+ANNA = "anna@example.com_7f0c_4"
+BEN = "ben@example.com_11aa_4_b"
+PLAIN = "no user"
+COMMANDS = [
+    ["threads", "list", "--long", "-o", "json"],
+    ["threads", "list", "--all", "-o", "json"],
+    ["threads", "show", ANNA],
+    ["show", ANNA, "--writes", "--metadata"],
+    ["show", ANNA, "--tree", "--all-ns", "--unfold"],
+    ["show", ANNA, "--raw"],
+    ["show", ANNA, "--where"],
+    ["history", ANNA, "--all-ns"],
+    ["diff", ANNA],
+    ["interrupts"],
+    ["messages", ANNA],
+    ["grep", "Hello"],
+    ["blame", ANNA, "n"],
+    ["du"],
+    ["du", ANNA, "--by", "channel"],
+    ["stores"],
+]
+
+
+class State(TypedDict):
+    """What the agent of these tests knows."""
+
+    messages: Annotated[list[Any], add_messages]
+    n: Annotated[list[str], add]
+
+
+def graph(saver: Any) -> Any:
+    def a(state: State) -> Any:
+        call = {"name": "look", "args": {"q": "x"}, "id": "call-1"}
+        return {"messages": [AIMessage("looking", tool_calls=[call])], "n": ["a"]}
+
+    def b(state: State) -> Any:
+        return {"messages": [ToolMessage("found", tool_call_id="call-1")], "n": ["b"]}
+
+    builder = StateGraph(State)
+    builder.add_node("a", a)
+    builder.add_node("b", b)
+    builder.add_edge("__start__", "a")
+    builder.add_edge("a", "b")
+    return builder.compile(checkpointer=saver)
+
+
+def config(thread_id: str, **more: str) -> Any:
+    return {"configurable": {"thread_id": thread_id, **more}}
+
+
+def talk(saver: Any, thread_id: str, *words: str) -> None:
+    for word in words:
+        graph(saver).invoke({"messages": [HumanMessage(word)], "n": ["in"]}, config(thread_id))
+
+
+@pytest.fixture
+def place(mongodb_server: Server) -> Iterator[tuple[str, MongoDBCheckpointer]]:
+    with mongodb_database(mongodb_server) as url:
+        saver = MongoDBCheckpointer(url, url.rpartition("/")[2])
+        talk(saver, ANNA, "Hello there", "And again")
+        talk(saver, BEN, "Ben here")
+        talk(saver, PLAIN, "Nobody")
+        yield url, saver
+        saver.client.close()
+
+
+Place = tuple[str, MongoDBCheckpointer]
+
+
+def test_every_checkpoint_reads_as_the_saver_reads_it(place: Place) -> None:
+    url, saver = place
+    for thread_id in (ANNA, BEN, PLAIN):
+        stored = list(saver.list(config(thread_id)))
+        rows = ckpt("-s", url, "history", thread_id, "-o", "json").json
+        assert [one["checkpoint_id"] for one in rows] == [one.checkpoint["id"] for one in stored]
+        for row, one in zip(rows, stored, strict=True):
+            assert (row["step"], row["source"]) == (one.metadata["step"], one.metadata["source"])
+            at = f"{row['checkpoint_id']}"
+            shown = ckpt("-s", url, "show", thread_id, "--at", at, "-o", "json").json
+            values = one.checkpoint["channel_values"]
+            assert shown["values"].get("n", []) == values.get("n", [])
+            got = [message["content"] for message in shown["values"].get("messages", [])]
+            assert got == [message.content for message in values.get("messages", [])]
+        head = saver.get_tuple(config(thread_id))
+        assert head is not None
+        assert rows[0]["checkpoint_id"] == head.checkpoint["id"]
+
+
+def test_later_runs_begin_where_the_one_before_ended(place: Place) -> None:
+    url, saver = place
+    rows = ckpt("-s", url, "history", ANNA, "-o", "json").json
+    ids = [row["checkpoint_id"] for row in rows]
+    assert [row["parent_checkpoint_id"] for row in rows] == [*ids[1:], None]
+    begins = [row["checkpoint_id"] for row in rows if row.get("begins_run")]
+    lost = [one.checkpoint["id"] for one in saver.list(config(ANNA)) if one.parent_config is None]
+    assert begins == lost
+    assert len(begins) == 2
+    assert "And again" in ckpt("-s", url, "diff", f"{ANNA}@{begins[0]}", "head").out
+
+
+def test_every_command_runs_and_changes_nothing(place: Place) -> None:
+    url, saver = place
+    before = list(saver.collection.find().sort("_id", 1)), saver.collection.index_information()
+    for words in COMMANDS:
+        answer = ckpt("-s", url, *words)
+        assert answer.code == 0, (words, answer.err)
+    after = list(saver.collection.find().sort("_id", 1)), saver.collection.index_information()
+    assert after == before
+
+
+def test_threads_by_user_with_first_message_and_counts_as_kaflow_lists_them(place: Place) -> None:
+    url, saver = place
+    for user in (None, "anna@example.com", "ben@example.com", "nobody"):
+        words = ["threads", "list", "--first-message", "-o", "json"]
+        words += ["--user", user] if user else []
+        rows = ckpt("-s", url, *words).json
+        got = [
+            {
+                "thread_id": row["thread_id"],
+                "username": row.get("user"),
+                "checkpoints": row["checkpoints"],
+                "first_message": row["first_message"],
+            }
+            for row in rows
+        ]
+        assert got == thread_list(saver, user)
+    pages = [
+        ckpt("-s", url, "threads", "list", "-n", "2", "--page", page, "-o", "json").json
+        for page in ("1", "2", "3")
+    ]
+    assert [len(page) for page in pages] == [2, 1, 0]
+    assert [row["thread_id"] for page in pages for row in page] == [PLAIN, BEN, ANNA]
+
+
+def test_messages_and_history_by_checkpoint(place: Place) -> None:
+    url, saver = place
+    rows = ckpt("-s", url, "history", ANNA, "--messages", "-o", "json").json
+    for row, stored in zip(rows, saver.list(config(ANNA)), strict=True):
+        messages = stored.checkpoint["channel_values"].get("messages", [])
+        assert [one["content"] for one in row["messages"]] == [one.content for one in messages]
+    flat = ckpt("-s", url, "messages", ANNA, "-o", "json").json
+    assert flat == rows[0]["messages"]
+    assert len({one["id"] for one in flat}) == len(flat) == 6
+
+
+def test_the_head_is_the_newest_in_time_not_the_greatest_id(place: Place) -> None:
+    url, saver = place
+    oldest = saver.collection.find_one({"thread_id": BEN}, sort=[("created_at", 1)])
+    newest = saver.collection.find_one({"thread_id": BEN}, sort=[("created_at", -1)])
+    saver.collection.update_one(
+        {"_id": oldest["_id"]}, {"$set": {"created_at": newest["updated_at"].replace(year=2100)}}
+    )
+    head = saver.get_tuple(config(BEN))
+    assert head is not None
+    shown = ckpt("-s", url, "show", BEN, "-o", "json").json
+    assert shown["checkpoint_id"] == head.checkpoint["id"] == oldest["checkpoint_id"]
+    listed = ckpt("-s", url, "threads", "list", "-o", "json").json
+    assert (listed[0]["thread_id"], listed[0]["head"]) == (BEN, oldest["checkpoint_id"])
+
+
+def test_a_fork_is_listed_and_resumed_by_the_saver_and_undone(place: Place) -> None:
+    url, saver = place
+    before = list(saver.collection.find().sort("_id", 1))
+    rows = ckpt("-s", url, "history", ANNA, "-o", "json").json
+    target = next(row for row in rows if row["next"] == ["b"])
+    answer = ckpt("-s", url, "rollback", ANNA, target["checkpoint_id"], "--yes", "-o", "json")
+    assert answer.code == 0, answer.err
+    made = answer.json
+    newest = saver.get_tuple(config(ANNA))
+    assert newest is not None
+    assert newest.checkpoint["id"] == made["checkpoint_id"]
+    assert newest.metadata["source"] == "fork"
+    was = pickle.loads(
+        next(one for one in before if one["checkpoint_id"] == target["checkpoint_id"])[
+            "checkpoint_data"
+        ]
+    )
+    assert newest.checkpoint == {
+        **was,
+        "id": newest.checkpoint["id"],
+        "ts": newest.checkpoint["ts"],
+    }
+    assert next(saver.list(config(ANNA))).checkpoint["id"] == made["checkpoint_id"]
+    assert graph(saver).get_state(config(ANNA)).next == ("b",)
+    undone = ckpt("-s", url, "undo", ANNA, "--yes")
+    assert undone.code == 0, undone.err
+    assert list(saver.collection.find().sort("_id", 1)) == before
+    ckpt("-s", url, "rollback", ANNA, target["checkpoint_id"], "--yes")
+    ended = graph(saver).invoke(None, config(ANNA))
+    assert ended["n"][-1] == "b"
+    assert ckpt("-s", url, "show", ANNA, "-o", "json").json["values"]["n"] == ended["n"]
+    kept = list(saver.collection.find({"_id": {"$in": [one["_id"] for one in before]}}))
+    assert sorted(kept, key=lambda one: str(one["_id"])) == before
+
+
+def test_a_fork_to_a_new_thread(place: Place) -> None:
+    url, saver = place
+    answer = ckpt("-s", url, "fork", ANNA, "head", "--to", "copy", "--yes")
+    assert answer.code == 0, answer.err
+    copied = graph(saver).get_state(config("copy")).values
+    assert copied == graph(saver).get_state(config(ANNA)).values
+    assert ckpt("-s", url, "undo", "copy", "--yes").code == 0
+    assert saver.get_tuple(config("copy")) is None
+
+
+def test_what_the_layout_cannot_hold_is_refused(place: Place) -> None:
+    url, saver = place
+    before = list(saver.collection.find().sort("_id", 1))
+    answer = ckpt("-s", url, "fork", ANNA, "head", "--set", 'n=["x"]', "--yes")
+    assert answer.code == 4
+    assert "pickle" in answer.err
+    assert list(saver.collection.find().sort("_id", 1)) == before
+
+
+class Bomb:
+    """Runs a command when it is loaded."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        import os
+
+        return os.system, (f"touch {self.mark}",)
+
+
+def test_a_pickle_that_runs_code_is_only_shown(place: Place, tmp_path: Path) -> None:
+    url, saver = place
+    mark = tmp_path / "ran"
+    body = {"v": 4, "id": "x", "ts": "", "channel_values": {"bomb": Bomb(mark)}}
+    saver.collection.update_many(
+        {"thread_id": PLAIN}, {"$set": {"checkpoint_data": pickle.dumps(body)}}
+    )
+    for words in [*COMMANDS, ["show", PLAIN], ["grep", "touch"], ["history", PLAIN]]:
+        ckpt("-s", url, *words)
+    assert "system" in ckpt("-s", url, "show", PLAIN, "-o", "json").out
+    ckpt("-s", url, "rollback", PLAIN, "~1", "--yes")
+    assert not mark.exists()
+
+
+def test_thread_ids_do_not_leak_into_one_another(place: Place) -> None:
+    url, saver = place
+    odd = ["t", "t:1", "T", "t*", "t$", "$where", "t[1]", "t,u", ".*", "t.u"]
+    for thread_id in odd:
+        talk(saver, thread_id, f"in {thread_id}")
+    with open_store(url) as store:
+        for thread_id in odd:
+            assert {one.key.thread_id for one in store.checkpoints(thread_id)} == {thread_id}
+            found = store.thread(thread_id)
+            assert found is not None
+            assert found.checkpoints == 4
+            shown = ckpt("-s", url, "messages", thread_id, "-o", "json").json
+            assert shown[0]["content"] == f"in {thread_id}"

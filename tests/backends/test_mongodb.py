@@ -1,0 +1,403 @@
+"""What only MongoDB has: collections by shape, two generations of metadata, errors of a network."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Iterator
+from operator import add
+from typing import Annotated, Any, TypedDict
+from urllib.parse import urlsplit
+
+import pymongo
+import pytest
+from langgraph.checkpoint.mongodb import MongoDBSaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.graph import StateGraph
+
+from ckpt_backends.errors import SeveralLayouts, StoreChanged, UnknownLayout
+from ckpt_backends.mongodb.connect import connect
+from ckpt_backends.registry import open_store
+from ckpt_backends.url import parse_url
+from tests.kaflow import MongoDBCheckpointer
+from tests.servers import (
+    Server,
+    free_port,
+    mongodb_database,
+    start_guarded_mongodb,
+    start_mongodb,
+)
+from tests.support import ckpt
+
+SECRET = "hunter2-canary"
+COMMANDS = [
+    ["threads", "list", "--long", "-o", "json"],
+    ["threads", "list", "--all", "-o", "json"],
+    ["threads", "show", "trip"],
+    ["show", "trip", "--writes", "--metadata"],
+    ["show", "trip", "--tree", "--all-ns", "--unfold"],
+    ["show", "trip", "--raw"],
+    ["show", "trip", "--where"],
+    ["history", "trip", "--all-ns"],
+    ["diff", "trip"],
+    ["interrupts"],
+    ["messages", "trip"],
+    ["grep", "from"],
+    ["blame", "trip", "n"],
+    ["du"],
+    ["stores"],
+]
+
+
+class State(TypedDict):
+    """What the graph of these tests knows."""
+
+    items: Annotated[list[str], add]
+    n: int
+    messages: Annotated[list[Any], add]
+
+
+def graph(saver: Any) -> Any:
+    said = {"role": "assistant", "content": "from a friend"}
+    builder = StateGraph(State)
+    builder.add_node("a", lambda state: {"items": ["from a"], "n": len(state["items"])})
+    builder.add_node("b", lambda state: {"items": ["from b"], "messages": [said]})
+    builder.add_edge("__start__", "a")
+    builder.add_edge("a", "b")
+    return builder.compile(checkpointer=saver)
+
+
+def config(thread_id: str) -> Any:
+    return {"configurable": {"thread_id": thread_id}}
+
+
+class Place:
+    """A database and a client of it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.name = url.rpartition("/")[2]
+        self.client: Any = pymongo.MongoClient(url)
+        self.database: Any = self.client[self.name]
+
+    def saver(self, *names: str, **options: Any) -> Any:
+        made: Any = MongoDBSaver
+        return made(self.client, self.name, *names, **options)
+
+    def fill(self, *threads: str, saver: Any = None) -> None:
+        for thread in threads:
+            graph(saver or self.saver()).invoke({"items": ["in"]}, config(thread))
+
+    def age(self, match: Any) -> None:
+        """Rewrite metadata as releases 0.1 to 0.2.1 stored it: leaves are JSON texts."""
+        saver = self.saver()
+
+        def old(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: old(one) for name, one in value.items()}
+            return json.dumps(saver.serde.loads_typed(value)).encode()
+
+        for one in self.database["checkpoints"].find(match):
+            change = {"$set": {"metadata": old(one["metadata"])}}
+            self.database["checkpoints"].update_one({"_id": one["_id"]}, change)
+
+
+@pytest.fixture
+def place(mongodb_server: Server) -> Iterator[Place]:
+    with mongodb_database(mongodb_server) as url:
+        found = Place(url)
+        yield found
+        found.client.close()
+
+
+def items(url: str, thread_id: str = "trip") -> Any:
+    return ckpt("-s", url, "show", thread_id, "-o", "json").json["values"]["items"]
+
+
+def test_collections_are_found_by_shape_whatever_their_names(place: Place) -> None:
+    place.fill("trip", saver=place.saver("odd name", "of.it"))
+    for words in COMMANDS:
+        answer = ckpt("-s", place.url, *words)
+        assert answer.code == 0, (words, answer.err)
+    assert items(place.url) == ["in", "from a", "from b"]
+    (found,) = ckpt("-s", place.url, "stores", "-o", "json").json
+    assert found["layout"] == "mongodb"
+    assert found["tables"] == [f"{place.name}.odd name", f"{place.name}.of.it"]
+
+
+def test_several_layouts_are_all_offered_and_one_is_pinned(place: Place) -> None:
+    place.fill("trip")
+    place.fill("aio", saver=place.saver("checkpoints_aio", "checkpoint_writes_aio"))
+    kaflow = MongoDBCheckpointer(place.url, place.name, "memory")
+    graph(kaflow).invoke({"items": ["in"]}, config("ka"))
+    kaflow.client.close()
+    answer = ckpt("-s", place.url, "threads", "list")
+    assert answer.code == 4
+    for name in ("checkpoints", "checkpoints_aio", "memory"):
+        assert f"?collection={name} " in answer.err
+    with pytest.raises(SeveralLayouts):
+        open_store(place.url)
+    offered = ckpt("-s", place.url, "stores", "-o", "json").json
+    assert [one["layout"] for one in offered] == ["mongodb", "mongodb", "kaflow"]
+    for name, thread in (("checkpoints", "trip"), ("checkpoints_aio", "aio"), ("memory", "ka")):
+        url = f"{place.url}?collection={name}"
+        listed = ckpt("-s", url, "threads", "list", "-o", "json").json
+        assert [row["thread_id"] for row in listed] == [thread]
+        assert items(url, thread) == ["in", "from a", "from b"]
+    assert ckpt("-s", f"{place.url}?layout=kaflow", "show", "ka").code == 0
+    pinned = f"{place.url}?collection=checkpoints&writes_collection=checkpoint_writes_aio"
+    with open_store(pinned) as store:
+        assert list(store.writes("trip")) == []
+
+
+def test_what_is_no_store_is_told_with_what_was_found(place: Place) -> None:
+    with pytest.raises(UnknownLayout, match="is empty"):
+        open_store(place.url)
+    place.database["songs"].insert_one({"name": "x"})
+    answer = ckpt("-s", place.url, "threads", "list")
+    assert answer.code == 4
+    assert "found 'songs'" in answer.err
+    place.fill("trip")
+    assert ckpt("-s", f"{place.url}?collection=gone", "threads", "list").code == 4
+    assert "it holds 'mongodb'" in ckpt("-s", f"{place.url}?layout=kaflow", "stores").err
+
+
+def test_both_generations_of_metadata_read_where_the_saver_fails(place: Place) -> None:
+    place.fill("trip", "new")
+    before = ckpt("-s", place.url, "history", "trip", "-o", "json").json
+    place.age({"thread_id": "trip"})
+    assert ckpt("-s", place.url, "history", "trip", "-o", "json").json == before
+    with pytest.raises(ValueError, match="too many values to unpack"):
+        place.saver().get_tuple(config("trip"))
+    (found,) = ckpt("-s", place.url, "stores", "-o", "json").json
+    assert "neither of which reads both" in found["saver"]
+    assert place.saver().get_tuple(config("new")) is not None
+
+
+def test_a_copy_is_written_as_its_source_is(place: Place) -> None:
+    place.fill("trip", "new")
+    place.age({"thread_id": "trip"})
+    for thread, kind in (("trip", bytes), ("new", list)):
+        made = ckpt("-s", place.url, "rollback", thread, "~1", "--yes", "-o", "json").json
+        stored = place.database["checkpoints"].find_one({"checkpoint_id": made["checkpoint_id"]})
+        assert {type(one) for one in stored["metadata"].values()} == {kind, dict}
+        assert ckpt("-s", place.url, "show", thread, "-o", "json").json["source"] == "fork"
+    assert graph(place.saver()).get_state(config("new")).next == ("b",)
+
+
+def test_documents_that_expire_get_copies_that_expire(place: Place) -> None:
+    place.fill("trip", saver=place.saver(ttl=3600))
+    made = ckpt("-s", place.url, "rollback", "trip", "~1", "--yes", "-o", "json").json
+    stored = place.database["checkpoints"].find_one({"checkpoint_id": made["checkpoint_id"]})
+    assert "created_at" in stored
+
+
+def test_parallel_writes_of_a_delta_channel_come_in_order(place: Place) -> None:
+    from tests.travel.official import drive, scenarios
+
+    scenario, differ = scenarios.SCENARIOS["delta-rarely"], list[bool]()
+    # The server finds them in the order of the tasks' ids, which is the right one now and then.
+    while not any(differ) and len(differ) < 8:
+        place.saver().delete_thread("delta-rarely")
+        drive(place.saver(), scenario)
+        values = ckpt("-s", place.url, "show", "delta-rarely", "-o", "json").json["values"]
+        assert values["items"] == values["items_plain"]  # which LangGraph itself put together
+        theirs = scenario.build(place.saver()).get_state(config("delta-rarely")).values
+        assert sorted(theirs["items"]) == sorted(values["items"])
+        differ.append(theirs["items"] != theirs["items_plain"])
+    assert any(differ)
+
+
+def test_encrypted_values_and_leaves(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = b"0123456789abcdef"
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=key)
+    place.fill("trip", saver=place.saver(serde=serde))
+    closed = ckpt("-s", place.url, "history", "trip", "-o", "json")
+    assert closed.code == 0
+    assert "encrypted" in closed.err
+    assert {row["source"] for row in closed.json} == {None}
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", key.decode())
+    rows = ckpt("-s", place.url, "history", "trip", "-o", "json").json
+    assert [row["source"] for row in rows] == ["loop", "loop", "loop", "input"]
+    assert [row["metadata"]["step"] for row in rows] == [2, 1, 0, -1]
+    assert items(place.url) == ["in", "from a", "from b"]
+    refused = ckpt("-s", place.url, "rollback", "trip", "~1", "--yes")
+    assert refused.code == 4
+
+
+def test_odd_thread_ids_do_not_leak_into_one_another(place: Place) -> None:
+    odd = ["t", "T", "t:1", "t*", "$ne", "$where", "t[1]", "t,u", ".*", "t.u", "{}", "^t", "\u00e4"]
+    place.fill(*odd)
+    with open_store(place.url) as store:
+        assert sorted(one.thread_id for one in store.threads()) == sorted(odd)
+        for thread in odd:
+            found = store.thread(thread)
+            assert found is not None
+            assert (found.checkpoints, len(list(store.checkpoints(thread)))) == (4, 4)
+            assert {one.key.thread_id for one in store.writes(thread)} == {thread}
+        assert store.thread("\ud800") is None
+        assert list(store.writes("t", channels=["$items"], values=["$n"])) == []
+
+
+def test_a_collection_with_a_collation_of_its_own(place: Place) -> None:
+    for name in ("checkpoints", "checkpoint_writes"):
+        place.database.create_collection(name, collation={"locale": "en", "strength": 1})
+    place.fill("Trip")
+    with open_store(place.url) as store:
+        assert store.thread("Trip") is not None
+        assert store.thread("trip") is None
+        assert list(store.checkpoints("trip")) == []
+
+
+def test_a_number_as_a_thread_id(place: Place) -> None:
+    place.fill("42", "7")
+    for name in ("checkpoints", "checkpoint_writes"):
+        place.database[name].update_many({"thread_id": "42"}, {"$set": {"thread_id": 42}})
+    assert items(place.url, "42") == items(place.url, "7") == ["in", "from a", "from b"]
+    listed = ckpt("-s", place.url, "threads", "list", "-o", "json").json
+    assert {row["thread_id"] for row in listed} == {"42", "7"}
+
+
+def test_hostile_documents_do_not_end_a_listing(place: Place) -> None:
+    place.fill("trip", "other")
+    checkpoints = place.database["checkpoints"]
+    for change in (
+        {"metadata": "text", "checkpoint": 3, "type": None},
+        {"metadata": {"a": [1, {"b": b"\x00"}], "$where": "x"}, "checkpoint": b"\xff"},
+        {"metadata": {"source": ["msgpack", b"\xc1"]}, "parent_checkpoint_id": 5},
+    ):
+        checkpoints.update_many({"thread_id": "trip"}, {"$set": change})
+        for words in COMMANDS:
+            answer = ckpt("-s", place.url, *words)
+            assert answer.code in {0, 3, 4}, (words, answer.err)
+            assert "Traceback" not in answer.err
+        assert items(place.url, "other") == ["in", "from a", "from b"]
+
+
+def test_an_agent_that_goes_on_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ckpt_backends.mongodb.write import WritableMongoStore
+
+    place.fill("trip")
+    carry_out = WritableMongoStore._carry_out
+
+    def late(self: Any, change: Any, session: Any) -> None:
+        carry_out(self, change, session)
+        place.fill("trip")
+
+    monkeypatch.setattr(WritableMongoStore, "_carry_out", late)
+    answer = ckpt("-s", place.url, "rollback", "trip", "~1", "--yes")
+    assert answer.code == 6
+    forks = {"metadata.forked_by": {"$exists": True}}
+    assert place.database["checkpoints"].count_documents(forks) == 0
+
+
+def test_two_changes_of_a_thread_at_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ckpt_backends.mongodb.write import WritableMongoStore
+
+    place.fill("trip")
+    lock, second = WritableMongoStore._lock, list[Any]()
+
+    def then_another(self: Any, thread_id: str, session: Any) -> None:
+        lock(self, thread_id, session)
+        if not second:
+            second.append(True)
+            second.append(ckpt("-s", place.url, "rollback", "trip", "~2", "--yes"))
+
+    monkeypatch.setattr(WritableMongoStore, "_lock", then_another)
+    assert ckpt("-s", place.url, "rollback", "trip", "~1", "--yes").code == 0
+    assert second[1].code == StoreChanged.exit_code
+    forks = {"metadata.forked_by": {"$exists": True}}
+    assert place.database["checkpoints"].count_documents(forks) == 1
+    assert place.database["checkpoints"].count_documents({"_id": {"$type": "string"}}) == 0
+
+
+def test_a_standalone_server_takes_a_change_of_one_document() -> None:
+    server = start_mongodb("--standalone")
+    try:
+        place = Place(server.at("agents"))
+        place.fill("trip")
+        answer = ckpt("-s", place.url, "rollback", "trip", "~1", "--yes")
+        assert answer.code == 0, answer.err
+        assert "standalone" in answer.err
+        assert graph(place.saver()).get_state(config("trip")).next == ("b",)
+        assert ckpt("-s", place.url, "undo", "trip", "--yes").code == 0
+        refused = ckpt("-s", place.url, "fork", "trip", "head", "--to", "copy", "--yes")
+        assert refused.code == 4
+        assert "no transactions" in refused.err
+        place.client.close()
+    finally:
+        server.stop()
+
+
+def with_password(url: str, query: str = "") -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=f"me:{SECRET}@{parts.netloc}", query=query).geturl()
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "says"),
+    [
+        (f"mongodb://me:{SECRET}@127.0.0.1:{{port}}/db?serverSelectionTimeoutMS=200", 4, "refused"),
+        (f"mongodb://me:{SECRET}@no-such-host.invalid/db?serverSelectionTimeoutMS=200", 4, "host"),
+        (f"mongodb://127.0.0.1:{{port}}/db?nonsense={SECRET}", 2, "nonsense"),
+        (f"mongodb://127.0.0.1:{{port}}/db?tls={SECRET}", 2, "tls"),
+        (f"mongodb://me:{SECRET}@127.0.0.1:{{port}}/d b?serverSelectionTimeoutMS=200", 2, "d"),
+    ],
+)
+def test_errors_show_no_secret(url: str, code: int, says: str) -> None:
+    answer = ckpt("-s", url.format(port=free_port()), "threads", "list")
+    assert answer.code == code, answer.err
+    assert says in answer.err
+    assert SECRET not in answer.err + answer.out
+
+
+def test_a_server_that_does_not_answer() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"mongodb://me:{SECRET}@127.0.0.1:{silent.getsockname()[1]}/db"
+        answer = ckpt("-s", f"{url}?serverSelectionTimeoutMS=300", "threads", "list")
+    assert answer.code == 4
+    assert "does not answer" in answer.err
+    assert SECRET not in answer.err
+
+
+def test_a_wrong_password_and_a_user_that_may_only_read() -> None:
+    server = start_guarded_mongodb("root", SECRET)
+    try:
+        root = Place(server.at("agents").replace("//", "//root:root@") + "?authSource=admin")
+        root.name, root.database = "agents", root.client["agents"]
+        root.fill("trip")
+        url = with_password(server.at("agents"), "authSource=admin")
+        for words in COMMANDS:
+            answer = ckpt("-s", url, *words)
+            assert answer.code == 0, (words, answer.err)
+            assert SECRET.encode() not in answer.raw + answer.err.encode()
+        refused = ckpt("-s", url, "rollback", "trip", "~1", "--yes")
+        assert refused.code == 4
+        assert "readWrite" in (refused.err)
+        wrong = ckpt("-s", url.replace(SECRET, SECRET + "x"), "threads", "list")
+        assert wrong.code == 4
+        assert "wrong user or password" in wrong.err
+        assert SECRET not in wrong.err
+        root.client.close()
+    finally:
+        server.stop()
+
+
+def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pymongo", None)
+    answer = ckpt("-s", f"mongodb://me:{SECRET}@h/db", "threads", "list")
+    assert answer.code == 2
+    assert "langgraph-ckpt[mongodb]" in answer.err
+    assert SECRET not in answer.err
+
+
+def test_a_secret_is_in_no_output_of_a_store_that_opens(place: Place) -> None:
+    place.fill("trip")
+    url = f"{place.url}?appName={SECRET}"
+    with open_store(url) as store:
+        assert SECRET not in store.describe().url
+    connection = connect(parse_url(url))
+    connection.close()

@@ -1,0 +1,117 @@
+"""KaFlow's saver, written again from its tutorial (yangkun19921001/kaflow-py).
+
+Only tests use it: it loads pickles, as KaFlow does.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from pymongo import ASCENDING, DESCENDING, MongoClient
+
+CHINA = timezone(timedelta(hours=8))
+
+
+class MongoDBCheckpointer(BaseCheckpointSaver[int]):
+    """What KaFlow's class of that name stores, and how it finds it again."""
+
+    def __init__(self, url: str, database: str, collection: str = "checkpoints") -> None:
+        super().__init__()
+        self.client: Any = MongoClient(url, tz_aware=True, tzinfo=CHINA)
+        self.collection: Any = self.client[database][collection]
+        self.collection.create_index([("thread_id", ASCENDING), ("checkpoint_id", DESCENDING)])
+        self.collection.create_index([("created_at", DESCENDING)])
+        self.collection.create_index([("username", ASCENDING), ("created_at", DESCENDING)])
+
+    def get_tuple(self, config: Any) -> CheckpointTuple | None:
+        asked = config["configurable"]
+        query = {"thread_id": asked["thread_id"]}
+        if asked.get("checkpoint_id"):
+            query["checkpoint_id"] = asked["checkpoint_id"]
+        found = self.collection.find_one(query, sort=[("created_at", -1)])
+        return None if found is None else self._tuple(config, found)
+
+    def list(  # type: ignore[override]  # KaFlow's has no `filter` either
+        self, config: Any, *, limit: int | None = None, before: Any = None
+    ) -> Iterator[CheckpointTuple]:
+        query = {"thread_id": config["configurable"]["thread_id"]}
+        cursor = self.collection.find(query).sort("created_at", -1)
+        for found in cursor.limit(limit) if limit else cursor:
+            yield self._tuple(config, found)
+
+    def _tuple(self, config: Any, found: Any) -> CheckpointTuple:
+        parent = found.get("parent_checkpoint_id")
+        place = {"thread_id": found["thread_id"], "checkpoint_id": parent}
+        return CheckpointTuple(
+            config=config,
+            checkpoint=pickle.loads(found["checkpoint_data"]),
+            metadata=found.get("metadata", {}),
+            parent_config={"configurable": place} if parent else None,
+        )
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        asked = config["configurable"]
+        now = datetime.now(CHINA)
+        document = {
+            "thread_id": asked["thread_id"],
+            "checkpoint_id": checkpoint["id"],
+            "parent_checkpoint_id": asked.get("checkpoint_id"),
+            "checkpoint_data": pickle.dumps(checkpoint),
+            "metadata": dict(metadata) if metadata else {},
+            "username": username(asked["thread_id"]),
+            "created_at": now,
+            "updated_at": now,
+        }
+        place = {"thread_id": asked["thread_id"], "checkpoint_id": checkpoint["id"]}
+        self.collection.update_one(place, {"$set": document}, upsert=True)
+        return {"configurable": place}
+
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        """Nothing, as in KaFlow."""
+
+    def delete_thread(self, thread_id: str) -> None:
+        self.collection.delete_many({"thread_id": thread_id})
+
+
+def username(thread_id: str) -> str | None:
+    """The user in `user_uuid_config`."""
+    parts = thread_id.split("_")
+    return parts[0] if len(parts) >= 3 else None
+
+
+def thread_list(saver: MongoDBCheckpointer, user: str | None = None) -> list[dict[str, Any]]:
+    """KaFlow's `get_thread_list`, without its pages."""
+    stages: list[Any] = [
+        *([{"$match": {"username": user}}] if user else []),
+        {"$sort": {"thread_id": 1, "created_at": 1}},
+        {
+            "$group": {
+                "_id": "$thread_id",
+                "username": {"$first": "$username"},
+                "last_updated": {"$max": "$updated_at"},
+                "message_count": {"$sum": 1},
+                "latest": {"$last": "$checkpoint_data"},
+            }
+        },
+        {"$sort": {"last_updated": -1}},
+    ]
+    return [
+        {
+            "thread_id": found["_id"],
+            "username": found["username"],
+            "checkpoints": found["message_count"],
+            "first_message": _first(pickle.loads(found["latest"])),
+        }
+        for found in saver.collection.aggregate(stages)
+    ]
+
+
+def _first(checkpoint: Any) -> str | None:
+    for message in checkpoint["channel_values"].get("messages", []):
+        if message.type == "human":
+            return str(message.content)
+    return None
