@@ -59,6 +59,9 @@ COMMANDS = {
     "tail": CommandRef(
         "ckpt_cli.commands.tail:tail", "Print a thread's checkpoints as they come.", LOOK
     ),
+    "sessions": CommandRef(
+        "ckpt_cli.commands.sessions:COMMANDS", "List or show an application's sessions.", LOOK
+    ),
     "replay": CommandRef(
         "ckpt_cli.commands.replay:replay",
         "Prove each checkpoint by its parent and the writes.",

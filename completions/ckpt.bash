@@ -23,7 +23,7 @@ _ckpt() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|*" --threads"|*" --jobs"|*" --lines"|*" --interval"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --to"|*" --set"|*" --append"|*" --replace"|*" --as-node"|*" --by") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|*" --threads"|*" --jobs"|*" --lines"|*" --interval"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --to"|*" --set"|*" --append"|*" --replace"|*" --as-node"|*" --by") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -53,9 +53,9 @@ _ckpt() {
         esac
     elif [[ $cur == -* ]]; then
         case $cmd in
-            "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --exit-code" ;;
+            "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --user --first-message --page --exit-code" ;;
             show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --ascii" ;;
-            history) kind="words:--ns --all-ns -n --limit" ;;
+            history) kind="words:--ns --all-ns -n --limit --messages" ;;
             diff) kind="words:--ns --channel --stat --writes --reducer --exit-code" ;;
             interrupts) kind="words:--older-than --exit-code" ;;
             messages) kind="words:--at --ns --channel --last --full --stat" ;;
@@ -71,7 +71,7 @@ _ckpt() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts messages grep blame tail replay stats rollback fork undo du stores demo"
+        kind="words:threads show history diff interrupts messages grep blame tail sessions replay stats rollback fork undo du stores demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show" ;;

@@ -10,7 +10,7 @@ function __ckpt_where
             continue
         end
         switch "$cmd $word"
-            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --top' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' '* --by'
+            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --top' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' '* --by'
                 set want $word
             case '* -*'
             case '*'
@@ -56,7 +56,7 @@ function __ckpt_ask
         set -l cmd "$plain[1]"
         contains -- "$cmd" threads; and set cmd "$plain[1..2]"
         switch "$cmd $word"
-            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --top' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' '* --by'
+            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --top' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' '* --by'
                 set want $word
             case '* -*'
             case '*'
@@ -94,6 +94,7 @@ complete -c ckpt -n '__ckpt_at "blame:0"' -a '(__ckpt_ask target)'
 complete -c ckpt -n '__ckpt_at "blame:1"' -a '(__ckpt_ask channel)'
 complete -c ckpt -n '__ckpt_at :0' -a tail -d 'Print a thread\'s checkpoints as they come.'
 complete -c ckpt -n '__ckpt_at "tail:0"' -a '(__ckpt_ask thread)'
+complete -c ckpt -n '__ckpt_at :0' -a sessions -d 'List or show an application\'s sessions.'
 complete -c ckpt -n '__ckpt_at :0' -a replay -d 'Prove each checkpoint by its parent and the writes.'
 complete -c ckpt -n '__ckpt_at "replay:0"' -a '(__ckpt_ask target)'
 complete -c ckpt -n '__ckpt_at :0' -a stats -d 'Say which nodes write how much to which channels.'
@@ -134,6 +135,9 @@ complete -c ckpt -n '__ckpt_in "threads list"' -l until -x -d 'Not active after 
 complete -c ckpt -n '__ckpt_in "threads list"' -l status -x -a 'interrupted error pending done unknown empty' -d 'interrupted, error, pending, done, unknown, empty; may be repeated.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l match -x -d 'Whose whole id fits, such as \'user-*\'.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l where -x -d 'Whose head says so; may be repeated.'
+complete -c ckpt -n '__ckpt_in "threads list"' -l user -x -d 'Whose it is, where the layout says so.'
+complete -c ckpt -n '__ckpt_in "threads list"' -l first-message -d 'With what a person said first.'
+complete -c ckpt -n '__ckpt_in "threads list"' -l page -x -d 'The Nth so many.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l exit-code -d 'Exit 1 if anything was found, 0 if not.'
 complete -c ckpt -n '__ckpt_in "show"' -l at -x -a '(__ckpt_ask ref)' -d 'The checkpoint; THREAD is then never split at \'@\'.'
 complete -c ckpt -n '__ckpt_in "show"' -l ns -x -a '(__ckpt_ask ns)' -d 'Checkpoint namespace; the root if not given.'
@@ -152,6 +156,7 @@ complete -c ckpt -n '__ckpt_in "show"' -l ascii -d 'Draw the tree without box ch
 complete -c ckpt -n '__ckpt_in "history"' -l ns -x -a '(__ckpt_ask ns)' -d 'Checkpoint namespace; the root if not given.'
 complete -c ckpt -n '__ckpt_in "history"' -l all-ns -d 'All namespaces.'
 complete -c ckpt -n '__ckpt_in "history"' -s n -l limit -x -d 'Show so many; all if not given.'
+complete -c ckpt -n '__ckpt_in "history"' -l messages -d 'With the conversation at each, in JSON.'
 complete -c ckpt -n '__ckpt_in "diff"' -l ns -x -a '(__ckpt_ask ns)' -d 'Checkpoint namespace; the root if not given.'
 complete -c ckpt -n '__ckpt_in "diff"' -l channel -x -a '(__ckpt_ask channel)' -d 'Only this channel; may be repeated.'
 complete -c ckpt -n '__ckpt_in "diff"' -l stat -d 'One line a channel, with sizes.'

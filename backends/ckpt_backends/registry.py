@@ -7,6 +7,7 @@ from typing import cast
 
 from ckpt_backends.errors import Unsupported, UsageError
 from ckpt_backends.protocol import Backend, Store, WritableStore
+from ckpt_backends.sessions import SessionStore
 from ckpt_backends.url import StoreUrl, parse_url
 
 BUNDLED = {
@@ -15,6 +16,8 @@ BUNDLED = {
     "postgres": "ckpt_backends.postgres:PostgresBackend",
     "mongodb": "ckpt_backends.mongodb:MongoBackend",
     "mongodb+srv": "ckpt_backends.mongodb:MongoBackend",
+    "redis": "ckpt_backends.redis:RedisBackend",
+    "rediss": "ckpt_backends.redis:RedisBackend",
 }
 """URL scheme to the backend that serves it. A bundled name wins over an installed one."""
 
@@ -45,6 +48,16 @@ def open_store(url: str | StoreUrl) -> Store:
     """
     parsed = parse_url(url) if isinstance(url, str) else url
     return load_backend(parsed.scheme).open(parsed)
+
+
+def open_sessions(url: StoreUrl) -> SessionStore:
+    """Open an application's sessions for reading. Raises what `open_store` raises."""
+    backend = load_backend(url.scheme)
+    if not hasattr(backend, "open_sessions"):
+        raise Unsupported(
+            f"stores of '{url.scheme}://' hold no sessions", hint="sessions are read from redis://"
+        )
+    return cast("SessionStore", backend.open_sessions(url))
 
 
 def open_writable(url: StoreUrl) -> WritableStore:

@@ -15,6 +15,7 @@ _PLAIN, _WORDS, _NUMBERS = (
 )
 _PRINTABLE_PARAMS = {
     **dict.fromkeys(("layout", "schema", "host", "hostaddr", "user", "dbname"), _PLAIN),
+    **dict.fromkeys(("prefix", "write_prefix"), _PLAIN),
     **dict.fromkeys(("collection", "writes_collection", "authSource", "replicaSet"), _PLAIN),
     **dict.fromkeys(("sslmode", "target_session_attrs"), _WORDS),
     **dict.fromkeys(("snapshot", "tls", "directConnection", "retryWrites"), _WORDS),

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ckpt_backends.errors import UsageError
+from ckpt_backends.expiry import expiring
 from ckpt_backends.model import Status
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
@@ -112,7 +113,12 @@ def list_(
             counted += 1
             yield thread_record(row)
 
-    columns = thread_columns(session.now, details=details, first_message=first_message)
+    columns = thread_columns(
+        session.now,
+        details=details,
+        first_message=first_message,
+        expires=details and expiring(session.store) is not None,
+    )
     session.output.records(records(), columns)  # type: ignore[arg-type]
     if not counted:
         session.note("no thread" + (" fits" if wanted != Selection() else " in this store"))

@@ -18,7 +18,7 @@ from ckpt_backends.change import NewBlob
 from ckpt_backends.codec import encode_lossless, from_json
 from ckpt_backends.codec.scan import ARRAY, head
 from ckpt_backends.codec.splice import Edit, Put
-from ckpt_backends.codec.values import Tagged, Value
+from ckpt_backends.codec.values import JSON_TYPES, Tagged, Value
 from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_cli.core.channels import is_state
@@ -279,13 +279,13 @@ def _edit_value(
 
 def append(stored: TypedBytes, item: bytes) -> TypedBytes:
     """A stored list with one more item, its other items as they are. Raises `Unsupported`."""
-    if stored.type == "json":
+    if stored.type in JSON_TYPES:
         text = stored.data.rstrip()
         if not (text.startswith(b"[") and text.endswith(b"]")):
             raise Unsupported("not a list")
         inner = text[1:-1].rstrip()
         comma = b", " if b", " in inner else b","
-        return TypedBytes("json", b"[" + inner + (comma if inner else b"") + item + b"]")
+        return TypedBytes(stored.type, b"[" + inner + (comma if inner else b"") + item + b"]")
     if stored.type != "msgpack":
         raise Unsupported(f"cannot append to a value of type '{stored.type}'")
     kind, start, length = head(stored.data, 0)

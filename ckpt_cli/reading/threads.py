@@ -19,6 +19,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact_metadata
 from ckpt_cli.core.refs import tips
 from ckpt_cli.reading import redacted
+from ckpt_cli.reading.expiry import Lifetime, expires_at, lifetime
 from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
@@ -45,6 +46,8 @@ class Details:
     status: Status
     head: Head | None
     bytes: int
+    expires_at: datetime | None = None
+    """When the head goes by itself; None where it stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +182,7 @@ def _details(store: Store, thread: Thread, lessons: Lessons) -> Details:
     if head is None:  # Such an id is not text: listed, and not looked up.
         return Details(Status.UNKNOWN, None, size)
     facts = Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata)
-    return Details(head.status, facts, size)
+    return Details(head.status, facts, size, expires_at(store, head.key))
 
 
 def _fits(details: Details, wanted: Selection) -> bool:
@@ -233,6 +236,8 @@ class Summary:
     head: Moment | None
     size: ThreadSize
     in_namespaces: tuple[NamespaceSummary, ...]
+    lifetime: Lifetime | None = None
+    """How long the head stays; None where nothing of it expires."""
     plaintext: bool = False
     """The head is stored unencrypted, in a thread with encrypted checkpoints."""
 
@@ -258,6 +263,7 @@ def summarize(store: Store, thread_id: str) -> Summary:
         head=redacted.moment(head) if head and redacted.is_redacted(store) else head,
         size=store.size(thread_id),
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces),
+        lifetime=None if head is None else lifetime(reader, head.key),
         plaintext=head is not None and reader.is_plaintext(head),
     )
 

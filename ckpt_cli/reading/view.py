@@ -10,6 +10,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_cli.core.write_view import Placed, place
 from ckpt_cli.reading import redacted
+from ckpt_cli.reading.expiry import Lifetime, lifetime
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment, State
 
@@ -26,6 +27,8 @@ class View:
     writes: Sequence[Placed]
     children: Sequence[str]
     is_head: bool
+    lifetime: Lifetime | None = None
+    """How long it stays; None where nothing of it expires."""
     plaintext: bool = False
     """Stored unencrypted, in a thread with encrypted checkpoints."""
 
@@ -52,6 +55,7 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> V
         place(moment.writes, moment.step),
         reader.children(moment.key),
         is_head=target.checkpoint_id == reader.head(target.checkpoint_ns),
+        lifetime=lifetime(reader, moment.key),
         plaintext=reader.is_plaintext(moment),
     )
     return _redacted(found) if redacted.is_redacted(reader.store) else found

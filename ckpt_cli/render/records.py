@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ckpt_cli.core.paths import Selected
     from ckpt_cli.core.tasks import Question, Task
     from ckpt_cli.core.write_view import Placed
+    from ckpt_cli.reading.expiry import Lifetime
     from ckpt_cli.reading.history import Entry
     from ckpt_cli.reading.interrupts import Waiting
     from ckpt_cli.reading.stores import Found
@@ -64,6 +65,8 @@ def thread_record(row: Row) -> dict[str, Any]:
     head = row.details.head
     record["status"] = row.details.status
     record["bytes"] = row.details.bytes
+    if row.details.expires_at is not None:
+        record["expires_at"] = _time(row.details.expires_at)
     if head is not None:
         record["step"] = head.step
         record["source"] = head.source
@@ -139,7 +142,19 @@ def show_record(found: View) -> dict[str, Any]:
     record["values"] = values_record(found.state.values)
     record["rebuilt"] = dict(found.state.rebuilt)
     record["writes"] = [write_record(placed) for placed in found.writes]
-    return record | _plaintext(found.plaintext)
+    return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
+
+
+def _lifetime(found: Lifetime | None) -> dict[str, Any]:
+    """When it expires, and what does before it; nothing where all of it stays."""
+    if found is None:
+        return {}
+    times = {
+        "expires_at": found.at,
+        "writes_expire_at": found.writes_at,
+        "ancestor_expires_at": found.ancestor_at,
+    }
+    return {name: _time(at) for name, at in times.items() if at is not None}
 
 
 def channel_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
@@ -169,7 +184,7 @@ def summary_record(found: Summary) -> dict[str, Any]:
         }
     record["writes"] = found.size.writes
     record["in_namespaces"] = [asdict(ns) for ns in found.in_namespaces]
-    return record | _plaintext(found.plaintext)
+    return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
 
 
 def interrupt_record(found: Waiting) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ckpt_cli.render.block import block
 from ckpt_cli.render.cells import cell_len
 from ckpt_cli.render.lines import Line, Span, Style, line
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.thread import PLAINTEXT, STATUS_STYLES, field, step_lines
+from ckpt_cli.render.thread import PLAINTEXT, STATUS_STYLES, field, lifetime_lines, step_lines
 from ckpt_cli.render.units import age, size, when
 from ckpt_cli.render.value import summary
 
@@ -32,6 +32,7 @@ def show_lines(
     if found.moment.body.problem is not None:
         reason = f"not readable: {found.moment.body.problem.reason}"
         yield from field("problem", reason, width, "error")
+    yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
         yield from field("warning", PLAINTEXT, width, "error")
     for name, value in found.state.values.items():

@@ -15,6 +15,7 @@ from ckpt_cli.render.units import age, size, when
 from ckpt_cli.render.value import counted, summary
 
 if TYPE_CHECKING:
+    from ckpt_cli.reading.expiry import Lifetime
     from ckpt_cli.reading.thread import Moment
     from ckpt_cli.reading.threads import Summary
 
@@ -41,10 +42,18 @@ def ago(now: datetime) -> Callable[[str], str]:
     return lambda text: f"{age(datetime.fromisoformat(text), now)} ago"
 
 
+def left(now: datetime) -> Callable[[str], str]:
+    """How soon the time of a record is, as `in 3h`."""
+    return lambda text: age(datetime.fromisoformat(text), now)
+
+
 def thread_columns(
-    now: datetime, *, details: bool, first_message: bool = False
+    now: datetime, *, details: bool, first_message: bool = False, expires: bool = False
 ) -> Sequence[Column]:
-    """The columns of `threads list`; those of the head only where heads are read."""
+    """The columns of `threads list`; those of the head only where heads are read.
+
+    `expires` tells that threads of the store may.
+    """
     columns = [
         Column("THREAD", "thread_id", style="head"),
         Column("ACTIVE", "last_at", ago(now), style="time", right=True),
@@ -54,6 +63,8 @@ def thread_columns(
         Column("FIRST", "first_at", table=False),
         Column("HEAD", "head", table=False),
     ]
+    if expires:
+        columns += [Column("EXPIRES", "expires_at", left(now), style="time", right=True)]
     if details:
         columns[1:1] = [Column("STATUS", "status", style=lambda text: STATUS_STYLES[Status(text)])]
         columns += [
@@ -84,6 +95,7 @@ def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> It
         yield from field("status", details.status, width, STATUS_STYLES[details.status])
     if found.head is not None:
         yield from head_lines(found.head, width)
+    yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
         yield from field("warning", f"the head is {PLAINTEXT}", width, "error")
     for name, moment in (("first", thread.first_at), ("last", thread.last_at)):
@@ -107,6 +119,20 @@ def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> It
         for ns in found.in_namespaces
     ]
     yield from table_lines(rows, namespace_columns(), width)
+
+
+def lifetime_lines(
+    found: Lifetime | None, now: datetime, zone: tzinfo, width: int
+) -> Iterator[Line]:
+    """When a checkpoint expires, and what does before it."""
+    if found is None:
+        return
+    text = "never"
+    if found.at is not None:
+        text = f"{when(found.at, now, zone)}  ({age(found.at, now)})"
+    yield from field("expires", text, width, "time")
+    for remark in found.remarks:
+        yield from field("note", remark, width, "dim")
 
 
 def head_lines(head: Moment, width: int) -> Iterator[Line]:

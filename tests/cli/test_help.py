@@ -10,16 +10,18 @@ from importlib import import_module
 import pytest
 
 from ckpt_cli.app import COMMANDS
+from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
 from ckpt_cli.lazy import CommandRef
 from tests.support import SAMPLE, ckpt
 
 REFS = {
-    **{name: ref for name, ref in COMMANDS.items() if name != "threads"},
+    **{name: ref for name, ref in COMMANDS.items() if name not in {"threads", "sessions"}},
     **{f"threads {name}": ref for name, ref in THREADS.items()},
+    **{f"sessions {name}": ref for name, ref in SESSIONS.items()},
 }
 HEAVY = {
-    *("sqlite3", "rich", "textual", "ormsgpack", "xxhash", "pydantic", "psycopg"),
+    *("sqlite3", "rich", "textual", "ormsgpack", "xxhash", "pydantic", "psycopg", "redis"),
     *("langgraph", "langchain_core", "importlib.metadata", "asyncio", "ckpt_cli.commands"),
 }
 

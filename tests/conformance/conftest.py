@@ -14,7 +14,28 @@ from typing import Any
 import pytest
 
 from tests.conformance.benches import BENCHES, Bench
+from tests.conftest import redis_of_its_own
+from tests.servers import Server
 from tests.support import FIXTURES
+
+
+@pytest.fixture(scope="session")
+def redis_full_bench_server() -> Iterator[Server]:
+    """An index is in database 0 only, so each bench has a server of its own."""
+    with redis_of_its_own(modules=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_shallow_bench_server() -> Iterator[Server]:
+    with redis_of_its_own(modules=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_plain_bench_server() -> Iterator[Server]:
+    with redis_of_its_own(modules=False) as server:
+        yield server
 
 
 @dataclass(frozen=True)
@@ -39,6 +60,8 @@ def filled(
     server = None if kind.server is None else request.getfixturevalue(f"{kind.server}_server")
     bench = kind(tmp_path_factory.mktemp(kind.name), server)
     chosen = {name: one for name, one in scenarios.SCENARIOS.items() if not one.is_async}
+    for name in kind.mangled:
+        del chosen[name]
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(), bench.saver() as saver:

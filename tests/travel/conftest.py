@@ -11,9 +11,17 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import redis_of_its_own
 from tests.servers import Server, mongodb_database, postgres_database
 from tests.travel.official import Thread, drive, scenarios, stored_ids
-from tests.travel.places import Place, mongodb_place, postgres_place, sqlite_place
+from tests.travel.places import (
+    Place,
+    mongodb_place,
+    plain_redis_place,
+    postgres_place,
+    redis_place,
+    sqlite_place,
+)
 
 SAMPLE = [
     *("linear", "chat", "fanout-send", "fanout-join", "interrupt-answered", "interrupt-nested"),
@@ -82,4 +90,16 @@ def postgres_filled(postgres_server: Server) -> Iterator[Filled]:
 @pytest.fixture(scope="session")
 def mongodb_filled(mongodb_server: Server) -> Iterator[Filled]:
     with mongodb_database(mongodb_server) as url, mongodb_place(url) as place:
+        yield Filled(place)
+
+
+@pytest.fixture(scope="session")
+def redis_filled() -> Iterator[Filled]:
+    with redis_of_its_own(modules=True) as server, redis_place(server.url) as place:
+        yield Filled(place)
+
+
+@pytest.fixture(scope="session")
+def plain_redis_filled() -> Iterator[Filled]:
+    with redis_of_its_own(modules=False) as server, plain_redis_place(server.url) as place:
         yield Filled(place)

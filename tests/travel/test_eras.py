@@ -26,7 +26,7 @@ from tests.travel.official import (
     scenarios,
     state,
 )
-from tests.travel.places import SqlitePlace, sqlite_place
+from tests.travel.places.sqlite import SqlitePlace, sqlite_place
 
 PYTHON = ["lg-0.2.14-json", "lg-0.2.14", "lg-0.2.70", "lg-0.6.11", "lg-1.0.10", "lg-1.2.22"]
 JAVASCRIPT = ["js-0.2.74", "js-1.7.3"]

@@ -18,7 +18,7 @@ from ckpt_backends.registry import open_store, open_writable
 from ckpt_backends.url import parse_url
 from tests.servers import Server, postgres_database
 from tests.support import ROOT, SAMPLE, Answer, ckpt, copy_store
-from tests.travel.places import PostgresPlace
+from tests.travel.places.postgres import PostgresPlace
 
 HEAD = "trip-to-kyoto"
 

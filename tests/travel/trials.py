@@ -16,7 +16,7 @@ from tests.travel.official import (
     outcome,
     state,
 )
-from tests.travel.places import Rows
+from tests.travel.places import POINTERS, Rows
 
 
 def check_rollback(filled: Filled, thread: Thread, target: str) -> None:
@@ -103,6 +103,8 @@ def _check_head(saver: Any, thread_id: str, target: str, record: dict[str, Any])
 def _check_kept(before: Rows, after: Rows) -> None:
     """Every row that was there is there, byte for byte."""
     for table, rows in before.items():
+        if table == POINTERS:
+            continue
         left = list(after[table])
         for row in rows:
             assert row in left, (table, row[:4])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .jsonform import Json, from_json, to_json
 from .limits import DEFAULT_LIMITS, Limits, PastLimit, past_bytes
 from .lossless import Ext, decode_lossless, encode_lossless
-from .values import DELTA_SNAPSHOT, UNDEFINED, Cut, Opaque, Tagged, Value
+from .values import DELTA_SNAPSHOT, JSON_TYPES, UNDEFINED, Cut, Opaque, Tagged, Value
 
 if TYPE_CHECKING:
     from ..model import TypedBytes
@@ -63,7 +63,7 @@ def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Valu
         try:
             value = _whole(body, limits)
         except PastLimit:
-            if body.type not in ("msgpack", "json"):
+            if body.type not in ("msgpack", *JSON_TYPES):
                 raise
             value = _by_channel(body, limits)
         if isinstance(value, Cut) and body.type == "pickle":
@@ -87,6 +87,11 @@ def _whole(typed: TypedBytes, limits: Limits) -> Value:
             from .jsonplus import decode_json
 
             return decode_json(typed.data, limits)
+        case "redis-json":
+            from .jsonplus import decode_json
+            from .redisjson import DECODER
+
+            return decode_json(typed.data, limits, DECODER)
         case "pickle":
             from .pickled import decode_pickle  # loads pickletools
 
@@ -113,7 +118,7 @@ def _beginning(typed: TypedBytes, limits: Limits, reason: str) -> Value:
                 from .msgpack import cut_msgpack
 
                 return cut_msgpack(typed.data, limits, reason)
-            case "json":
+            case "json" | "redis-json":
                 from .jsonplus import cut_json
 
                 return cut_json(typed.data, limits, reason)
@@ -134,6 +139,11 @@ def _by_channel(body: TypedBytes, limits: Limits) -> Value:
             from .body import json_body
 
             return json_body(body.data, limits)
+        case "redis-json":
+            from .body import json_body
+            from .redisjson import DECODER
+
+            return json_body(body.data, limits, DECODER)
     from .pickled import pickle_body
 
     return pickle_body(body.data, limits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from json import JSONDecoder
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from . import jsonplus, msgpack, scan
@@ -83,7 +84,7 @@ def msgpack_body(data: bytes, limits: Limits) -> Value:
     return body
 
 
-def json_body(data: bytes, limits: Limits) -> Value:
+def json_body(data: bytes, limits: Limits, decoder: JSONDecoder = jsonplus.DECODER) -> Value:
     """A body of which each large entry is cut on its own. Raises ValueError."""
     text = data.removeprefix(jsonplus.BOM).decode("utf-8", "surrogatepass")
 
@@ -92,7 +93,7 @@ def json_body(data: bytes, limits: Limits) -> Value:
         size = len(text[pos : span.end].encode(errors="surrogatepass"))
         if reason := room.take(span, size):
             return Cut(text[pos : min(span.end, pos + limits.value_bytes)], size, reason), span.end
-        return jsonplus.DECODER.raw_decode(text, pos)
+        return decoder.raw_decode(text, pos)
 
     def top_entry(key: str, pos: int) -> tuple[Value, int]:
         if key == CHANNELS and text[pos : pos + 1] == "{":

@@ -25,13 +25,16 @@ _LISTS = frozenset({"re.compile", "datetime.timedelta", "datetime.date", "dateti
 _TIME = ("hour", "minute", "second", "microsecond", "tzinfo")
 
 
-def decode_json(data: bytes, limits: Limits) -> Value:
-    """The value. Raises `PastLimit`, and ValueError for what is not JSON."""
+def decode_json(data: bytes, limits: Limits, decoder: json.JSONDecoder | None = None) -> Value:
+    """The value, read with `DECODER` or another one.
+
+    Raises `PastLimit`, and ValueError for what is not JSON.
+    """
     if reason := past_bytes(len(data), limits):
         raise PastLimit(reason)
     text = data.removeprefix(BOM).decode("utf-8", "surrogatepass")
     check(text, limits)
-    value: Value = DECODER.decode(text)
+    value: Value = (decoder or DECODER).decode(text)
     return value
 
 
@@ -74,11 +77,11 @@ def measure(text: str, pos: int, limits: Limits | None = None) -> Span:
     return Span(len(text), nodes, deepest)
 
 
-def _integer(text: str) -> Value:
+def integer(text: str) -> Value:
     return int(text) if len(text) <= _MAX_DIGITS else Tagged("builtins.int", text)
 
 
-def _revive(fields: dict[Any, Any]) -> Value:
+def revive(fields: dict[Any, Any]) -> Value:
     """The node for an envelope of LangChain (`lc` 1) or LangGraph (`lc` 2), else `fields`."""
     version = fields.get("lc")
     if version not in (1, 2) or type(version) is not int:
@@ -151,5 +154,5 @@ def _from_hex(name: str, text: Value, fields: dict[Value, Value]) -> Value:
     return data if name == "builtins.bytes" else Tagged(name, data)
 
 
-DECODER = json.JSONDecoder(object_hook=_revive, parse_int=_integer)
+DECODER = json.JSONDecoder(object_hook=revive, parse_int=integer)
 """Reads one JSON text; recursion is the caller's to bound."""

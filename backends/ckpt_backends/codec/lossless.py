@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from .limits import DEFAULT_LIMITS, PastLimit
+from .values import JSON_TYPES
 
 if TYPE_CHECKING:
     from ..model import TypedBytes
@@ -70,7 +71,7 @@ def encode_lossless(tag: str, value: Any, *, like: bytes = b"") -> bytes:
 
 
 def _refuse_others(tag: str) -> None:
-    if tag not in ("msgpack", "json"):
+    if tag != "msgpack" and tag not in JSON_TYPES:
         raise Unsupported(f"cannot rewrite a value of type '{tag}'")
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from . import jsonplus, scan
 from .body import CHANNELS, members
+from .values import JSON_TYPES
 
 if TYPE_CHECKING:
     from ..model import TypedBytes
@@ -19,7 +20,7 @@ def channel_sizes(body: TypedBytes) -> dict[str, int] | None:
     try:
         if body.type == "msgpack":
             return _msgpack(body.data)
-        if body.type == "json":
+        if body.type in JSON_TYPES:
             return _json(body.data)
     except (ValueError, IndexError, KeyError, RecursionError):
         pass

@@ -17,6 +17,7 @@ from ..model import TypedBytes
 from . import bson, jsonplus, scan
 from .lossless import encode_lossless
 from .overlay import overlay
+from .values import JSON_TYPES
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DOCUMENT = 0x03
@@ -49,7 +50,7 @@ def splice(typed: TypedBytes, edits: Mapping[str, Edit]) -> TypedBytes:
         if typed.type == "msgpack":
             data, end = _msgpack_map(typed.data, 0, edits)
             whole = end == len(typed.data)
-        elif typed.type == "json":
+        elif typed.type in JSON_TYPES:
             text = typed.data.decode("utf-8", "surrogatepass")
             start = 1 if text.startswith("\ufeff") else 0
             changed, end = _json_map(text, _skip(text, start), edits)

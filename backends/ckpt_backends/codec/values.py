@@ -57,6 +57,9 @@ class Cut:
         return hash((self.size, self.reason))
 
 
+JSON_TYPES = frozenset({"json", "redis-json"})
+"""Type tags of JSON texts, which differ in what stands for values that JSON does not have."""
+
 UNDEFINED = Tagged("javascript.undefined", None)
 """JavaScript's `undefined`, which is not its `null`."""
 

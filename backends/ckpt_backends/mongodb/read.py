@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from heapq import merge
 from itertools import groupby
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from bson.raw_bson import RawBSONDocument
 
+from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.ids import time_of
 from ckpt_backends.model import (
@@ -41,7 +41,7 @@ _STANDALONE = "a standalone server: what one command reads may be of several mom
 _NO_SNAPSHOT = "read without a transaction: what one command reads may be of several moments"
 
 
-class MongoBase:
+class MongoBase(Closing):
     """What the layouts of MongoDB share."""
 
     def __init__(self, connection: Connection, url: StoreUrl, layout: MongoLayout) -> None:
@@ -108,17 +108,6 @@ class MongoBase:
         if self._open is not None:
             self._open.close()
             self._open = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def _connection(self) -> Connection:

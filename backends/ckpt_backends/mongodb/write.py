@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from bson.raw_bson import RawBSONDocument
 from pymongo.client_session import ClientSession
 from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.closing import Closing
 from ckpt_backends.codec import bson, decode
 from ckpt_backends.codec.splice import Put, splice
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
@@ -39,7 +39,7 @@ _NEXT = timedelta(milliseconds=2)
 """KaFlow's head is the newest time, and times are kept in milliseconds."""
 
 
-class WritableMongoStore:
+class WritableMongoStore(Closing):
     """A MongoDB database, opened for changing."""
 
     def __init__(self, connection: Connection, url: StoreUrl, layout: MongoLayout) -> None:
@@ -269,17 +269,6 @@ class WritableMongoStore:
         if self._open is not None:
             self._open.close()
             self._open = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def _connection(self) -> Connection:

@@ -1,0 +1,65 @@
+"""Checkpoints in Redis: the official saver's JSON documents, and the plain saver's hashes."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ckpt_backends.errors import MissingDependency
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.sessions import SessionStore
+from ckpt_backends.url import StoreUrl
+
+
+class RedisBackend:
+    """Opens Redis servers that hold checkpoints in one of the layouts known here."""
+
+    schemes: ClassVar[tuple[str, ...]] = ("redis", "rediss")
+
+    @classmethod
+    def open(cls, url: StoreUrl) -> Store:
+        """Open for reading. Raises `StoreUnavailable`, `UnknownLayout` or `MissingDependency`."""
+        _need_driver(url)
+        from ckpt_backends.redis.connect import connect
+        from ckpt_backends.redis.detect import open_layout
+        from ckpt_backends.redis.store import RedisStore
+
+        connection = connect(url)
+        try:
+            return RedisStore(connection, url, open_layout(connection, url))
+        except BaseException:
+            connection.close()
+            raise
+
+    @classmethod
+    def open_writable(cls, url: StoreUrl) -> WritableStore:
+        """Open for changing. Raises what `open` raises, and `Unsupported`."""
+        _need_driver(url)
+        from ckpt_backends.redis.connect import connect
+        from ckpt_backends.redis.detect import open_layout
+        from ckpt_backends.redis.write import WritableRedisStore
+
+        connection = connect(url)
+        try:
+            return WritableRedisStore(connection, url, open_layout(connection, url))
+        except BaseException:
+            connection.close()
+            raise
+
+    @classmethod
+    def open_sessions(cls, url: StoreUrl) -> SessionStore:
+        """Open the sessions for reading. Raises `StoreUnavailable` or `MissingDependency`."""
+        _need_driver(url)
+        from ckpt_backends.redis.connect import connect
+        from ckpt_backends.redis.sessions import RedisSessions
+
+        return RedisSessions(connect(url), url)
+
+
+def _need_driver(url: StoreUrl) -> None:
+    try:
+        import redis  # noqa: F401
+    except ImportError as error:
+        raise MissingDependency(
+            f"cannot open '{url}': Redis needs the driver redis",
+            hint="install it: pip install 'langgraph-ckpt[redis]'",
+        ) from error

@@ -1,0 +1,281 @@
+"""A connection that asks only what cannot change anything, and explains what goes wrong.
+
+Redis has no read-only session, so what may be sent is listed here by name. None of these commands
+touches a time to live. Answers are bytes as in RESP2: with RESP3, modules answer in other shapes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import Any
+from urllib.parse import unquote
+
+import redis
+from redis import exceptions
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.url import StoreUrl, masked, split_url
+
+OWN_PARAMS = frozenset({"layout", "prefix", "write_prefix", "pattern"})
+"""Parameters of the URL that are for this adapter."""
+_SECONDS = 10.0
+_LONGEST = 60.0
+"""Seconds that one answer may take; TLS is agreed on within them too."""
+_SCAN_COUNT = 2000
+"""Keys that the server looks at in one turn; others wait a fraction of a millisecond for it."""
+_AT_ONCE = 500
+READING = frozenset(
+    {"EXISTS", "GET", "HGET", "HMGET", "HSTRLEN", "INFO", "MGET", "PING", "PTTL", "SCAN", "TYPE"}
+    | {"STRLEN"}
+    | {"ZRANGE", "JSON.DEBUG", "JSON.GET", "JSON.MGET", "JSON.TYPE"}
+    | {"FT._LIST", "FT.INFO", "FT.AGGREGATE", "FT.CURSOR", "FT.SEARCH"}
+)
+"""All commands that a store opened for reading sends, beside those that log in."""
+Command = Sequence[bytes | str | int]
+
+
+class Connection:
+    """A client of one database. Its errors are `StoreUnavailable`."""
+
+    def __init__(self, driver: redis.Redis, url: StoreUrl) -> None:
+        # The driver names no type for the answers to commands of its user's choice.
+        self._driver: Any = driver
+        self._url = url
+        self._is_open = True
+
+    @property
+    def driver(self) -> Any:
+        """The client itself, for who changes something. Raises `StoreUnavailable` when closed."""
+        if not self._is_open:
+            raise StoreUnavailable(f"'{self._url}' is closed")
+        return self._driver
+
+    def ask(self, *command: bytes | str | int) -> Any:
+        """The answer to one command."""
+        _check(command)
+        with explained(self._url):
+            return self.driver.execute_command(*command)
+
+    def find(self, *command: bytes | str | int) -> Any:
+        """The answer to one command; None where the server does not know it, or does not let us."""
+        _check(command)
+        with explained(self._url):
+            try:
+                return self.driver.execute_command(*command)
+            except exceptions.ResponseError:
+                return None
+
+    def ask_all(self, commands: Iterable[Command], at_once: int = _AT_ONCE) -> Iterator[Any]:
+        """The answer to each command; None where the key is of another kind, or there is none."""
+        stream = iter(commands)
+        while some := list(islice(stream, at_once)):
+            with explained(self._url):
+                pipe = self.driver.pipeline(transaction=False)
+                for command in some:
+                    _check(command)
+                    pipe.execute_command(*command)
+                answers = pipe.execute(raise_on_error=False)
+            for answer in answers:
+                if isinstance(answer, exceptions.NoPermissionError):
+                    raise unavailable(self._url, answer)
+                yield None if isinstance(answer, exceptions.ResponseError) else answer
+
+    def scan(self, pattern: bytes, kind: str | None = None) -> Iterator[list[bytes]]:
+        """Keys by their names, some at a time; a key may come twice. Never KEYS, which blocks."""
+        only = [] if kind is None else ["TYPE", kind]
+        cursor: Any = 0
+        while True:
+            answer = self.ask("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_COUNT, *only)
+            cursor, keys = answer
+            if keys:
+                yield list(keys)
+            if int(cursor) == 0:
+                return
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if self._is_open:
+            self._is_open = False
+            with suppress(exceptions.RedisError, OSError):
+                self._driver.close()
+
+
+def _check(command: Command) -> None:
+    if command[0] not in READING:
+        raise ValueError(f"{command[0]!r} is not among the commands that only read")
+
+
+def connect(url: StoreUrl) -> Connection:
+    """Connect as the URL says; a password may also come from `REDISCLI_AUTH`, as for redis-cli.
+
+    Raises `StoreUnavailable` or `UsageError`.
+    """
+    settings = _settings(url)
+    connection = Connection(redis.Redis(**settings), url)
+    try:
+        connection.ask("PING")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+_TEXTS = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
+_SWITCHES = ("ssl_check_hostname",)
+_NUMBERS = ("db", "connect_timeout", "socket_timeout")
+
+
+def _settings(url: StoreUrl) -> dict[str, Any]:
+    """The URL as arguments of the client."""
+    parts = split_url(url.raw)
+    known = OWN_PARAMS.union(_TEXTS, _SWITCHES, _NUMBERS)
+    unknown = sorted(url.params.keys() - known)
+    if unknown:
+        raise UsageError(
+            f"unknown parameter '{unknown[0]}' of a Redis store",
+            hint=f"known: {', '.join(sorted(known))}",
+        )
+    address = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d*))?", parts.hosts)
+    if address is None or "," in parts.hosts:
+        raise UsageError(f"cannot read the URL '{url}': one host is needed")
+    database = url.params.get("db") or parts.path.strip("/") or "0"
+    if not database.isdecimal():
+        raise UsageError(
+            f"cannot read the URL '{url}': '{unquote(database)}' is no number of a database",
+            hint="write redis://HOST:PORT/0",
+        )
+    wait = _number(url, "connect_timeout") or _SECONDS
+    settings: dict[str, Any] = {
+        "host": unquote(address[1]).strip("[]") or "localhost",
+        "port": int(address[2] or 6379),
+        "db": int(database),
+        "username": unquote(parts.user or "") or None,
+        "password": unquote(parts.password or "") or os.environ.get("REDISCLI_AUTH") or None,
+        "protocol": 2,
+        "client_name": "ckpt",
+        "socket_connect_timeout": wait,
+        "socket_timeout": _number(url, "socket_timeout") or _LONGEST,
+        "retry": Retry(NoBackoff(), 0),
+    }
+    if parts.scheme == "rediss":
+        texts = {name: url.params[name] for name in _TEXTS if name in url.params}
+        named = url.params.get("ssl_check_hostname", "true").lower()
+        settings |= {"ssl": True, **texts, "ssl_check_hostname": named not in {"false", "0", "no"}}
+    return settings
+
+
+def _number(url: StoreUrl, name: str) -> float | None:
+    text = url.params.get(name)
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"parameter '{name}' of a Redis store is a number of seconds") from None
+
+
+@contextmanager
+def explained(url: StoreUrl) -> Iterator[None]:
+    """Turn the driver's errors into `StoreUnavailable`, without secrets and without stored data."""
+    try:
+        yield
+    except (exceptions.RedisError, OSError, UnicodeError) as error:
+        raise unavailable(url, error) from None
+
+
+_REASONS: Sequence[tuple[type[Exception], str, str, str]] = (
+    (
+        exceptions.AuthenticationError,
+        "WRONGPASS|invalid (username-)?password|invalid username",
+        "wrong user or password",
+        "a password can also come from REDISCLI_AUTH",
+    ),
+    (
+        exceptions.RedisError,
+        "NOAUTH|Authentication required",
+        "it asks for a password",
+        "set REDISCLI_AUTH, or name it in the URL: redis://:PASSWORD@HOST:PORT/0",
+    ),
+    (
+        exceptions.AuthenticationError,
+        "without any password|no password is set",
+        "it takes no password, and one is given",
+        "leave the password out",
+    ),
+    (exceptions.AuthenticationError, "", "it does not let this user in", ""),
+    (exceptions.TimeoutError, "", "it does not answer", "add ?socket_timeout=SECONDS to wait"),
+    (
+        exceptions.ConnectionError,
+        "refused",
+        "connection refused",
+        "is the server running, and are host and port right?",
+    ),
+    (
+        exceptions.ConnectionError,
+        "Name or service not known|getaddrinfo|name resolution|nodename",
+        "unknown host",
+        "check the name of the host",
+    ),
+    (exceptions.ConnectionError, "unreachable|No route", "its host cannot be reached", ""),
+    (
+        exceptions.ConnectionError,
+        "certificate verify failed|CERTIFICATE_VERIFY_FAILED|Hostname mismatch",
+        "its certificate is not accepted",
+        "name the authority: ?ssl_ca_certs=FILE",
+    ),
+    (
+        exceptions.ConnectionError,
+        "SSL|TLS",
+        "TLS failed",
+        "rediss:// speaks TLS, redis:// does not; which of them does the port take?",
+    ),
+    (exceptions.ConnectionError, "invalid DB index|out of range", "no such database", ""),
+    (exceptions.BusyLoadingError, "", "the server is still loading its data", "try again soon"),
+    (
+        exceptions.ConnectionError,
+        "",
+        "the connection was lost",
+        "a server that speaks TLS needs rediss://",
+    ),
+    (
+        exceptions.NoPermissionError,
+        "",
+        "its user may not do that",
+        "reading needs `+@read +scan +ping +info` and the keys' patterns; see docs/stores.md",
+    ),
+    (exceptions.ResponseError, "DB index is out of range", "no such database", ""),
+)
+"""A class of errors of the driver, what it says (a pattern), how it is put here, a hint."""
+
+
+def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
+    """The error that a person sees. What a server says may quote a key, so most is not shown."""
+    for kind, mark, reason, hint in _REASONS:
+        if isinstance(error, kind) and re.search(mark, str(error), re.IGNORECASE):
+            return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint or None)
+    said = masked(str(error).strip().partition("\n")[0], url) or type(error).__name__
+    return StoreUnavailable(f"cannot read '{url}': {said}")
+
+
+def in_growing_chunks(
+    load: Callable[[Sequence[Any]], Sequence[tuple[Any, int]]], items: Sequence[Any]
+) -> Iterator[Any]:
+    """What `load` gives for each item, some at a time: more where they are small, with their sizes.
+
+    At most some megabytes beside the largest item are in memory.
+    """
+    number, at = 4, 0
+    while at < len(items):
+        found = load(items[at : at + number])
+        at += number
+        average = sum(size for _, size in found) // max(1, len(found)) + 1
+        number = max(1, min(4 * number, _AT_ONCE, (4 << 20) // average))
+        for one, _ in found:
+            yield one
+        del found

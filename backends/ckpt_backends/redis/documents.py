@@ -1,0 +1,367 @@
+"""The layout of langgraph-checkpoint-redis 0.1 to 0.5: one RedisJSON document a checkpoint.
+
+    checkpoint:THREAD:NS:ID                  {thread_id, checkpoint_ns, checkpoint_id,
+                                              parent_checkpoint_id, checkpoint: {...},
+                                              metadata: "JSON text", has_writes, source, step, ...}
+    checkpoint_latest:THREAD:NS              the key of the head
+    checkpoint_write:THREAD:NS:ID:TASK:IDX   {thread_id, ..., task_id, task_path, idx, channel,
+                                              type, blob}
+    write_keys_zset:THREAD:NS:ID             the keys of a checkpoint's writes
+
+Source: `put`, `put_writes` and `_make_redis_checkpoint_key` in `langgraph/checkpoint/redis`, 0.1.0
+to 0.5.2. Nothing in a key is escaped, so what a key means is told by its document. An empty
+namespace is `__empty__`, an empty id the nil UUID. `has_writes` is not believed: `put` may
+overwrite what `put_writes` had set, and then the saver itself does not see the writes.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ckpt_backends.model import (
+    Capability,
+    Checkpoint,
+    CheckpointKey,
+    TypedBytes,
+    Usage,
+    Write,
+)
+from ckpt_backends.redis.connect import Connection, in_growing_chunks
+from ckpt_backends.redis.index import ThreadIndex, index_of
+from ckpt_backends.redis.keyspace import Found, Place, WritePlace, literally, raw, text
+
+EMPTY_NS, EMPTY_ID = "__empty__", "00000000-0000-0000-0000-000000000000"
+JSON_TYPE = "ReJSON-RL"
+DIALECT = "redis-json"
+"""Tag of JSON with this saver's own marks in it, such as `__interrupt__`; stored as `json`."""
+_FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id"]'
+"""One path, since a command for several documents takes one; in the order that documents have."""
+_PLACE = '$["thread_id","checkpoint_ns"]'
+_DOCUMENTS_AT_ONCE = 500
+_WRITE: tuple[str, ...] = (
+    "$.thread_id",
+    "$.checkpoint_ns",
+    "$.checkpoint_id",
+    "$.task_id",
+    "$.task_path",
+)
+_WRITE += ("$.idx", "$.channel", "$.type", "$.blob")
+_PARTS_OF_WRITE = 3
+"""Checkpoint id, task id and idx at the end of a write's key; none of them has a colon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """How the keys of one saver begin."""
+
+    checkpoint: str = "checkpoint"
+    write: str = "checkpoint_write"
+
+
+USUAL = Prefixes()
+
+
+def stored_ns(ns: str) -> str:
+    return ns or EMPTY_NS
+
+
+def meant_ns(stored: str) -> str:
+    return "" if stored == EMPTY_NS else stored
+
+
+def stored_id(identity: str) -> str:
+    return identity or EMPTY_ID
+
+
+def meant_id(stored: str) -> str:
+    return "" if stored == EMPTY_ID else stored
+
+
+class Documents:
+    """Full histories, as RedisSaver and AsyncRedisSaver keep them."""
+
+    name = "redis"
+    saver = "langgraph-checkpoint-redis 0.1 or later"
+    capabilities = (
+        Capability.HISTORY | Capability.INLINE_VALUES | Capability.TASK_PATH | Capability.ADDING
+    )
+
+    def __init__(self, connection: Connection, prefixes: Prefixes) -> None:
+        self._connection = connection
+        self.prefixes = prefixes
+        self._indexes: list[ThreadIndex | None] | None = None
+        self.tables: tuple[str, ...] = (f"{prefixes.checkpoint}:*", f"{prefixes.write}:*")
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        """The key of a checkpoint's document."""
+        parts = (stored_id(key.thread_id), stored_ns(key.checkpoint_ns), key.checkpoint_id)
+        return raw(":".join((self.prefixes.checkpoint, *parts)))
+
+    def places(self) -> Iterator[CheckpointKey]:
+        known: dict[bytes | None, tuple[str, str, bytes]] = {}
+        for names in self._connection.scan(raw(f"{self.prefixes.checkpoint}:*"), JSON_TYPE):
+            answers = self._connection.ask("JSON.MGET", *names, _PLACE)
+            for name, answer in zip(names, answers, strict=True):
+                # Most documents of a thread say the same, which is read once.
+                place = known.get(answer)
+                if place is None:
+                    place = known[answer] = self._place(answer)
+                thread_id, ns, start = place
+                if start and name.startswith(start):
+                    yield CheckpointKey(thread_id, ns, text(name[len(start) :]))
+
+    def _place(self, answer: bytes | None) -> tuple[str, str, bytes]:
+        """Thread, namespace and how the keys of their checkpoints begin; that is empty for none."""
+        match json.loads(answer or b"[]"):
+            case [str(thread), str(ns)]:
+                key = CheckpointKey(meant_id(thread), meant_ns(ns), "")
+                return key.thread_id, key.checkpoint_ns, self.checkpoint_name(key)
+        return "", "", b""
+
+    def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
+        names: dict[str, set[bytes]] = {}
+        for thread_id in thread_ids:
+            indexed = self._indexed(stored_id(thread_id))
+            if indexed is not None:
+                names[thread_id] = indexed
+        rest = [one for one in thread_ids if one not in names]
+        names |= self._scanned(rest) if rest else {}
+        return {thread_id: self._found(thread_id, names[thread_id]) for thread_id in thread_ids}
+
+    def is_indexed(self) -> bool:
+        return None not in self._known_indexes()
+
+    def _known_indexes(self) -> list[ThreadIndex | None]:
+        if self._indexes is None:
+            prefixes = (self.prefixes.checkpoint, self.prefixes.write)
+            self._indexes = [index_of(self._connection, one) for one in prefixes]
+        return self._indexes
+
+    def _indexed(self, stored: str) -> set[bytes] | None:
+        """The keys of a thread by the indexes; None where they do not tell."""
+        found: set[bytes] = set()
+        for index in self._known_indexes():
+            names = None if index is None else index.names(stored)
+            if names is None:
+                return None
+            found.update(names)
+        return found
+
+    def _scanned(self, thread_ids: Sequence[str]) -> dict[str, set[bytes]]:
+        """The keys of threads by one pass over all names."""
+        starts = {
+            raw(f"{prefix}:{stored_id(thread_id)}:"): thread_id
+            for thread_id in thread_ids
+            for prefix in (self.prefixes.checkpoint, self.prefixes.write)
+        }
+        pattern = b"*:*"
+        if len(thread_ids) == 1:
+            pattern = b"*:" + literally(stored_id(thread_ids[0])) + b":*"
+        names: dict[str, set[bytes]] = {one: set() for one in thread_ids}
+        for some in self._connection.scan(pattern, JSON_TYPE):
+            for name in some:
+                # What a key begins with may be the id of several threads, as `a` and `a:b`.
+                for end in _ends(name):
+                    thread_id = starts.get(name[:end])
+                    if thread_id is not None:
+                        names[thread_id].add(name)
+        return names
+
+    def _found(self, thread_id: str, names: Collection[bytes]) -> Found:
+        found = Found()
+        # An index takes others' keys for those of the thread; a pattern, those of `a:b` for `a`'s.
+        start = f":{stored_id(thread_id)}:"
+        checkpoint, write = (
+            raw(prefix + start) for prefix in (self.prefixes.checkpoint, self.prefixes.write)
+        )
+        for place in self._told(sorted(one for one in names if one.startswith(checkpoint))):
+            if place.key.thread_id == thread_id:
+                found.places[place.key.checkpoint_ns, place.key.checkpoint_id] = place
+        found.writes += map(_write_place, sorted(one for one in names if one.startswith(write)))
+        return found
+
+    def pages(self) -> Iterator[Found]:
+        seen: set[bytes] = set()
+        for prefix in (self.prefixes.checkpoint, self.prefixes.write):
+            for names in self._connection.scan(raw(f"{prefix}:*"), JSON_TYPE):
+                new = [one for one in dict.fromkeys(names) if one not in seen]
+                seen.update(new)
+                if prefix == self.prefixes.checkpoint:
+                    yield Found(mixed=list(self._told(new)))
+                else:
+                    yield Found(writes=list(map(_write_place, new)))
+
+    def _told(self, names: Sequence[bytes]) -> Iterator[Place]:
+        """Checkpoints by what their documents say; other documents are left out.
+
+        Such as what `put_writes` leaves where no `put` comes: `{"has_writes": true}`.
+        """
+        for start in range(0, len(names), _DOCUMENTS_AT_ONCE):
+            some = names[start : start + _DOCUMENTS_AT_ONCE]
+            answers = self._connection.ask("JSON.MGET", *some, _FIELDS)
+            for name, answer in zip(some, answers, strict=True):
+                match json.loads(answer or b"[]"):
+                    case [str(thread), str(ns), str(own), str(parent)]:
+                        key = CheckpointKey(meant_id(thread), meant_ns(ns), own)
+                        if self.checkpoint_name(key) == name:
+                            yield Place(key, name, parent if meant_id(parent) else None)
+
+    def checkpoints(
+        self, places: Sequence[Place], *, body: bool, metadata: bool
+    ) -> Iterator[Checkpoint]:
+        paths = (["$.checkpoint"] if body else []) + (["$.metadata"] if metadata else [])
+
+        def load(some: Sequence[Place]) -> list[tuple[Checkpoint | None, int]]:
+            commands = [("JSON.GET", place.name, path) for place in some for path in paths]
+            answers = list(self._connection.ask_all(commands))
+            found: list[tuple[Checkpoint | None, int]] = []
+            for place in some:
+                mine = [answers.pop(0) for _ in paths]
+                if None in mine:
+                    found.append((None, 0))  # deleted or expired since
+                    continue
+                parts = iter(mine)
+                one = Checkpoint(
+                    place.key,
+                    place.parent,
+                    _member(next(parts)) if body else None,
+                    _metadata(next(parts)) if metadata else None,
+                )
+                found.append((one, sum(map(len, mine))))
+            return found
+
+        for one in in_growing_chunks(load, places):
+            if one is not None:
+                yield one
+
+    def writes(
+        self, places: Sequence[WritePlace], values: bool | Collection[str]
+    ) -> Iterator[Write]:
+        def load(some: Sequence[WritePlace]) -> list[tuple[Write | None, int]]:
+            answers = self._connection.ask_all(("JSON.GET", one.name, *_WRITE) for one in some)
+            return [(_write(answer, values), len(answer or b"")) for answer in answers]
+
+        for one in in_growing_chunks(load, places):
+            if one is not None:
+                yield one
+
+    def usage(self, found: Found) -> Iterator[Usage]:
+        yield from self._usage_of_checkpoints(found.checkpoints)
+        for start in range(0, len(found.writes), _DOCUMENTS_AT_ONCE):
+            some = found.writes[start : start + _DOCUMENTS_AT_ONCE]
+            yield from self._usage_of_writes([one.name for one in some])
+
+    def _usage_of_checkpoints(self, places: Sequence[Place]) -> Iterator[Usage]:
+        columns = ("checkpoint", "metadata")
+        sizes = self._connection.ask_all(
+            ("JSON.DEBUG", "MEMORY", place.name, f"$.{column}")
+            for place in places
+            for column in columns
+        )
+        for place in places:
+            for column in columns:
+                if size := next(sizes):
+                    ns, table = place.key.checkpoint_ns, self.tables[0]
+                    thread_id = place.key.thread_id
+                    yield Usage(table, column, thread_id, ns, None, "json", 1, int(size[0]))
+
+    def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[Usage]:
+        paths = ("$.thread_id", "$.checkpoint_ns", "$.channel", "$.type")
+        told = list(self._connection.ask_all(("JSON.GET", name, *paths) for name in names))
+        sizes = self._connection.ask_all(("JSON.DEBUG", "MEMORY", name, "$.blob") for name in names)
+        for answer, size in zip(told, sizes, strict=True):
+            fields = fields_of(answer)
+            if size and fields.keys() >= set(paths):
+                thread, ns, channel, tag = (str(fields[path]) for path in paths)
+                place = (meant_id(thread), meant_ns(ns))
+                yield Usage(self.tables[1], "blob", *place, channel, tag, 1, int(size[0]))
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        name = self.checkpoint_name(key)
+        start = name[len(self.prefixes.checkpoint) :]
+        return [
+            f"JSON.GET {quoted(name)}",
+            f"ZRANGE {quoted(b'write_keys_zset' + start)} 0 -1",
+            f"SCAN 0 MATCH {quoted(raw(self.prefixes.write) + literally(text(start)) + b':*')}",
+        ]
+
+
+def _ends(name: bytes) -> Iterator[int]:
+    """Where a name may end that a key begins with: behind each colon but the first."""
+    end = name.find(b":") + 1
+    while end := name.find(b":", end) + 1:
+        yield end
+
+
+def _write_place(name: bytes) -> WritePlace:
+    parts = name.rsplit(b":", _PARTS_OF_WRITE)
+    return WritePlace(name, text(parts[1]) if len(parts) > 1 else "")
+
+
+def fields_of(answer: Any) -> dict[str, Any]:
+    """The values at some paths of a document; of each the only one."""
+    if not isinstance(answer, bytes):
+        return {}
+    found = json.loads(answer)
+    return {path: values[0] for path, values in found.items() if values}
+
+
+def _member(answer: bytes) -> TypedBytes:
+    """The one value at a path, byte for byte as the server writes it."""
+    return TypedBytes(DIALECT, answer[1:-1])
+
+
+def _metadata(answer: bytes) -> TypedBytes:
+    """Metadata, which is JSON in a text."""
+    values = json.loads(answer)
+    inner = values[0] if values else "{}"
+    if isinstance(inner, str):
+        return TypedBytes(DIALECT, inner.encode("utf-8", "surrogatepass"))
+    return TypedBytes(DIALECT, answer[1:-1])
+
+
+def _write(answer: Any, values: bool | Collection[str]) -> Write | None:
+    fields = fields_of(answer)
+    thread, ns, own, task, path, idx, channel, tag, blob = (fields.get(one) for one in _WRITE)
+    if not isinstance(thread, str) or not isinstance(channel, str):
+        return None
+    value = _value(str(tag or ""), blob)
+    read = values if isinstance(values, bool) else channel in values
+    return Write(
+        CheckpointKey(meant_id(thread), meant_ns(str(ns or "")), str(own or "")),
+        str(task or ""),
+        str(path or ""),
+        idx if isinstance(idx, int) else 0,
+        channel,
+        len(value.data),
+        value if read else None,
+    )
+
+
+def _value(tag: str, blob: Any) -> TypedBytes:
+    """A write's value. Since 0.2 it is base64, before that it was JSON text.
+
+    A JSON text that is base64 too, such as `true`, does not decode to JSON.
+    """
+    stored = blob if isinstance(blob, str) else ""
+    data = stored.encode("utf-8", "surrogatepass")
+    try:
+        decoded = b64decode(data, validate=True)
+        if tag == "json":
+            json.loads(decoded)
+    except ValueError:
+        decoded = data
+    return TypedBytes(DIALECT if tag == "json" else tag, decoded)
+
+
+def quoted(name: bytes) -> str:
+    """A key as redis-cli takes it; odd characters are written as hex."""
+    shown = "".join(
+        chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\x{byte:02x}"
+        for byte in name
+    )
+    return f'"{shown}"'

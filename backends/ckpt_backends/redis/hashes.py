@@ -1,0 +1,279 @@
+"""The layout of the plain savers: a hash a checkpoint, a hash a write, and no module needed.
+
+    checkpoint$THREAD$NS$ID             {type, checkpoint, metadata, parent_checkpoint_id,
+                                         checkpoint_id}
+    writes$THREAD$NS$ID$TASK$IDX        {channel, type, value}
+
+Source: `agents/graph/redis_checkpoint.py` as a user of LangGraph quotes it, which follows the guide
+`persistence_redis.ipynb` of LangGraph itself. An earlier form of that guide has `:`
+where this one has `$`. Each key has a time to live of its own. `checkpoint_id` is not in every
+hash; where `metadata_type` is, it names the type of `metadata`, which is JSON otherwise. Values are
+bytes as serialized.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from ckpt_backends.model import (
+    Capability,
+    Checkpoint,
+    CheckpointKey,
+    TypedBytes,
+    Usage,
+    Write,
+)
+from ckpt_backends.oversize import MOST_BYTES, unread
+from ckpt_backends.redis.connect import Connection, in_growing_chunks
+from ckpt_backends.redis.documents import quoted
+from ckpt_backends.redis.keyspace import Found, Place, WritePlace, literally, raw, text
+
+DOLLAR, COLON = "$", ":"
+_CHECKPOINT, _WRITES = "checkpoint", "writes"
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_CALLS = re.compile(rf"(.*?):([^:|]+:{_UUID}(?:\|[^:|]+:{_UUID})*)", re.DOTALL)
+"""A thread, a colon, and the namespace of a subgraph's call, which has colons itself."""
+_AT_ONCE = 1000
+
+
+class Hashes:
+    """Checkpoints as hashes, their keys joined by one character."""
+
+    capabilities = Capability.HISTORY | Capability.INLINE_VALUES | Capability.ADDING
+
+    def __init__(self, connection: Connection, separator: str) -> None:
+        self._connection = connection
+        self.separator = separator
+        self.name = "redis-hash" if separator == DOLLAR else "redis-hash-colon"
+        self.saver = f"a plain saver in the form of LangGraph's guide, keys joined by '{separator}'"
+        self.tables: tuple[str, ...] = (f"{_CHECKPOINT}{separator}*", f"{_WRITES}{separator}*")
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        """The key of a checkpoint's hash."""
+        parts = (_CHECKPOINT, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
+        return raw(self.separator.join(parts))
+
+    def write_name(self, key: CheckpointKey, task_id: str, idx: int) -> bytes:
+        """The key of a write's hash."""
+        place = (_WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
+        return raw(self.separator.join((*place, task_id, str(idx))))
+
+    def places(self) -> Iterator[CheckpointKey]:
+        for names in self._connection.scan(self._pattern(_CHECKPOINT), "hash"):
+            for place in self._told(names):
+                yield place.key
+
+    def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
+        start = literally(self.separator)
+        pattern = b"*" + start + b"*"
+        if len(thread_ids) == 1:
+            pattern = b"*" + start + literally(next(iter(thread_ids))) + start + b"*"
+        checkpoints: dict[str, set[bytes]] = {one: set() for one in thread_ids}
+        writes: dict[str, dict[bytes, WritePlace]] = {one: {} for one in thread_ids}
+        for names in self._connection.scan(pattern, "hash"):
+            for name in names:
+                key = self._key_of(name)
+                if key is None or key.thread_id not in checkpoints:
+                    continue
+                if name.startswith(self._start(_CHECKPOINT)):
+                    checkpoints[key.thread_id].add(name)
+                else:
+                    writes[key.thread_id][name] = WritePlace(name, key.checkpoint_id)
+        return {one: self._found(checkpoints[one], writes[one]) for one in thread_ids}
+
+    def _found(self, names: Collection[bytes], writes: Mapping[bytes, WritePlace]) -> Found:
+        places = {
+            (place.key.checkpoint_ns, place.key.checkpoint_id): place
+            for place in self._told(sorted(names))
+        }
+        return Found(places, [writes[name] for name in sorted(writes)])
+
+    def _key_of(self, name: bytes) -> CheckpointKey | None:
+        """The checkpoint that a key is of, or belongs to; None for a key of another kind."""
+        if name.startswith(self._start(_CHECKPOINT)):
+            return self._parse(name)
+        parsed = self._parse_write(name) if name.startswith(self._start(_WRITES)) else None
+        return None if parsed is None else parsed[0]
+
+    def is_indexed(self) -> bool:
+        return False
+
+    def pages(self) -> Iterator[Found]:
+        seen: set[bytes] = set()
+        for kind in (_CHECKPOINT, _WRITES):
+            for names in self._connection.scan(self._pattern(kind), "hash"):
+                new = [one for one in dict.fromkeys(names) if one not in seen]
+                seen.update(new)
+                if kind == _CHECKPOINT:
+                    yield Found(mixed=list(self._told(new)))
+                else:
+                    yield Found(writes=[WritePlace(one, "") for one in new])
+
+    def _start(self, kind: str) -> bytes:
+        return raw(kind + self.separator)
+
+    def _pattern(self, kind: str) -> bytes:
+        return literally(kind + self.separator) + b"*"
+
+    def _told(self, names: Sequence[bytes]) -> Iterator[Place]:
+        """Checkpoints by their keys; hashes that hold no checkpoint are left out."""
+        fields = ("parent_checkpoint_id", "type")
+        answers = self._connection.ask_all((("HMGET", one, *fields) for one in names), _AT_ONCE)
+        for name, answer in zip(names, answers, strict=True):
+            key = self._parse(name)
+            if key is not None and answer is not None and answer[1] is not None:
+                yield Place(key, name, text(answer[0] or b"") or None)
+
+    def _parse(self, name: bytes) -> CheckpointKey | None:
+        """What a checkpoint's key says. A thread id may hold the separator, an id never does."""
+        return self._place(name[len(self._start(_CHECKPOINT)) :])
+
+    def _parse_write(self, name: bytes) -> tuple[CheckpointKey, str, int] | None:
+        parts = text(name[len(self._start(_WRITES)) :]).rsplit(self.separator, 2)
+        if len(parts) != 3 or not re.fullmatch(r"-?\d+", parts[2]):
+            return None
+        key = self._place(raw(parts[0]))
+        return None if key is None else (key, parts[1], int(parts[2]))
+
+    def _place(self, rest: bytes) -> CheckpointKey | None:
+        parts = text(rest).rsplit(self.separator, 1)
+        if len(parts) != 2:
+            return None
+        place, checkpoint_id = parts
+        if self.separator == COLON and (found := _CALLS.fullmatch(place)):
+            return CheckpointKey(found[1], found[2], checkpoint_id)
+        thread_id, separator, ns = place.rpartition(self.separator)
+        return CheckpointKey(thread_id, ns, checkpoint_id) if separator else None
+
+    def checkpoints(
+        self, places: Sequence[Place], *, body: bool, metadata: bool
+    ) -> Iterator[Checkpoint]:
+        def load(some: Sequence[Place]) -> list[tuple[Checkpoint | None, int]]:
+            sizes = self._connection.ask_all(("HSTRLEN", one.name, "checkpoint") for one in some)
+            lengths = [int(size or 0) for size in sizes]
+            fields = [
+                [
+                    *(("type", "checkpoint") if body and length <= MOST_BYTES else ("type",)),
+                    *(("metadata", "metadata_type") if metadata else ()),
+                ]
+                for length in lengths
+            ]
+            answers = self._connection.ask_all(
+                ("HMGET", one.name, *names) for one, names in zip(some, fields, strict=True)
+            )
+            found: list[tuple[Checkpoint | None, int]] = []
+            for one, length, names, answer in zip(some, lengths, fields, answers, strict=True):
+                stored = dict(zip(names, answer or (), strict=False))
+                if stored.get("type") is None:
+                    found.append((None, 0))  # expired or deleted since
+                    continue
+                found.append((_checkpoint(one, stored, length, body, metadata), length))
+            return found
+
+        for one in in_growing_chunks(load, places):
+            if one is not None:
+                yield one
+
+    def writes(
+        self, places: Sequence[WritePlace], values: bool | Collection[str]
+    ) -> Iterator[Write]:
+        for start in range(0, len(places), _AT_ONCE):
+            some = places[start : start + _AT_ONCE]
+            told = list(
+                self._connection.ask_all(("HMGET", one.name, "channel", "type") for one in some)
+            )
+            sizes = list(self._connection.ask_all(("HSTRLEN", one.name, "value") for one in some))
+            whole = [
+                (place, text(about[0]), text(about[1]), int(size))
+                for place, about, size in zip(some, told, sizes, strict=True)
+                # Fields come one by one, so that a write may be half there.
+                if about is not None and None not in about and size is not None
+            ]
+
+            def load(
+                items: Sequence[tuple[WritePlace, str, str, int]],
+            ) -> list[tuple[Write | None, int]]:
+                return self._load_writes(items, values)
+
+            for one in in_growing_chunks(load, whole):
+                if one is not None:
+                    yield one
+
+    def _load_writes(
+        self, items: Sequence[tuple[WritePlace, str, str, int]], values: bool | Collection[str]
+    ) -> list[tuple[Write | None, int]]:
+        def is_read(channel: str, size: int) -> bool:
+            wanted = values if isinstance(values, bool) else channel in values
+            return wanted and size <= MOST_BYTES
+
+        answers = self._connection.ask_all(
+            ("HGET", place.name, "value")
+            for place, channel, _, size in items
+            if is_read(channel, size)
+        )
+        found: list[tuple[Write | None, int]] = []
+        for place, channel, tag, size in items:
+            value: TypedBytes | None = None
+            if is_read(channel, size):
+                value = TypedBytes(tag, next(answers) or b"")
+            elif values is True or (not isinstance(values, bool) and channel in values):
+                value = unread(tag, size)
+            parsed = self._parse_write(place.name)
+            if parsed is not None:
+                key, task_id, idx = parsed
+                found.append((Write(key, task_id, "", idx, channel, size, value), size))
+        return found
+
+    def usage(self, found: Found) -> Iterator[Usage]:
+        yield from self._usage_of_checkpoints(found.checkpoints)
+        yield from self._usage_of_writes([one.name for one in found.writes])
+
+    def _usage_of_checkpoints(self, places: Sequence[Place]) -> Iterator[Usage]:
+        columns = ("checkpoint", "metadata")
+        types = self._connection.ask_all(
+            ("HMGET", one.name, "type", "metadata_type") for one in places
+        )
+        sizes = self._connection.ask_all(
+            ("HSTRLEN", one.name, column) for one in places for column in columns
+        )
+        for one, told in zip(places, types, strict=True):
+            tag, tag_of_metadata = (text(part or b"") for part in told or (b"", b""))
+            for column, kind in zip(columns, (tag, tag_of_metadata or "json"), strict=True):
+                key, size = one.key, int(next(sizes) or 0)
+                yield Usage(
+                    self.tables[0], column, key.thread_id, key.checkpoint_ns, None, kind, 1, size
+                )
+
+    def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[Usage]:
+        told = self._connection.ask_all(("HMGET", name, "channel", "type") for name in names)
+        sizes = self._connection.ask_all(("HSTRLEN", name, "value") for name in names)
+        for name, about, size in zip(names, list(told), sizes, strict=True):
+            parsed = self._parse_write(name)
+            if parsed is None or about is None or None in about:
+                continue
+            place = (parsed[0].thread_id, parsed[0].checkpoint_ns)
+            channel, tag = map(text, about)
+            yield Usage(self.tables[1], "value", *place, channel, tag, 1, int(size or 0))
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        name = self.checkpoint_name(key)
+        writes = self.separator.join(
+            (_WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id, "")
+        )
+        return [f"HGETALL {quoted(name)}", f"SCAN 0 MATCH {quoted(literally(writes) + b'*')}"]
+
+
+def _checkpoint(
+    place: Place, stored: dict[str, bytes | None], length: int, body: bool, metadata: bool
+) -> Checkpoint:
+    tag = text(stored["type"] or b"")
+    value = None
+    if body:
+        kept = length <= MOST_BYTES
+        value = TypedBytes(tag, stored.get("checkpoint") or b"") if kept else unread(tag, length)
+    about = None
+    if metadata:
+        kind = text(stored.get("metadata_type") or b"json")
+        about = TypedBytes(kind, stored.get("metadata") or b"{}")
+    return Checkpoint(place.key, place.parent, value, about)

@@ -1,0 +1,83 @@
+"""Finding the documents of one thread by an index of RediSearch, where there is one to trust.
+
+The saver's indexes take ids that differ in case for one, trim them, split them at commas, and may
+end early: so what they give is a superset to be checked, or it is not taken at all. Source: the
+schemas in `base.py` of langgraph-checkpoint-redis, and FT.INFO of RediSearch 2.10.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.keyspace import raw, text
+
+_PLAIN = re.compile(r"[!-+\--~](?:[ -+\--~]*[!-+\--~])?")
+"""ASCII without commas, nor spaces at its ends."""
+_MARK = re.compile(r"([^A-Za-z0-9_])")
+_AT_ONCE = 1000
+
+
+class ThreadIndex:
+    """An index of the documents whose keys begin with a prefix."""
+
+    def __init__(self, connection: Connection, name: bytes) -> None:
+        self._connection = connection
+        self._name = name
+
+    def names(self, thread_id: str) -> list[bytes] | None:
+        """Keys of all documents of a thread, perhaps with others; None where that is unsure."""
+        if _PLAIN.fullmatch(thread_id) is None:
+            return None
+        query = raw("@thread_id:{" + _MARK.sub(r"\\\1", thread_id) + "}")
+        answer = self._connection.find(
+            "FT.AGGREGATE",
+            self._name,
+            query,
+            *("LOAD", 1, "@__key", "TIMEOUT", 0, "WITHCURSOR", "COUNT", _AT_ONCE),
+        )
+        names: list[bytes] = []
+        while answer is not None:
+            rows, cursor = answer
+            names += [row[1] for row in rows[1:]]
+            if not cursor:
+                break
+            answer = self._connection.find("FT.CURSOR", "READ", self._name, cursor)
+        counted = self._connection.find("FT.SEARCH", self._name, query, "LIMIT", 0, 0)
+        # The server may be told to give no more than so many.
+        return names if answer is not None and counted and counted[0] == len(names) else None
+
+
+def index_of(connection: Connection, prefix: str) -> ThreadIndex | None:
+    """The index of all documents with this prefix; None where there is none that is complete."""
+    for name in connection.find("FT._LIST") or ():
+        about = _pairs(connection.find("FT.INFO", name))
+        definition = _pairs(about.get("index_definition"))
+        is_whole = (
+            definition.get("key_type") == b"JSON"
+            and definition.get("prefixes") == [raw(f"{prefix}:")]
+            and "filter" not in definition
+            and int(about.get("indexing", 1)) == 0
+            and int(about.get("hash_indexing_failures", 1)) == 0
+        )
+        fields = [_pairs(one) for one in about.get("attributes", ())]
+        if is_whole and any(
+            one.get("identifier") == b"$.thread_id"
+            and one.get("attribute") == b"thread_id"
+            and one.get("type") == b"TAG"
+            for one in fields
+        ):
+            return ThreadIndex(connection, name)
+    return None
+
+
+def _pairs(flat: Any) -> dict[str, Any]:
+    """A list of names and values, one after the other."""
+    if not isinstance(flat, list):
+        return {}
+    return {
+        text(name): value
+        for name, value in zip(flat[::2], flat[1::2], strict=False)
+        if isinstance(name, bytes)
+    }

@@ -1,0 +1,117 @@
+"""Names of keys, and what every layout in Redis tells of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, Usage, Write
+
+_SPECIAL = re.compile(rb"([*?\[\]\\^-])")
+
+
+def text(name: bytes) -> str:
+    """A key or a field as text; what is not UTF-8 survives a round trip."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def raw(name: str) -> bytes:
+    """Text as a key or a field."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def literally(name: str) -> bytes:
+    """A part of a pattern of SCAN that matches only this text."""
+    return _SPECIAL.sub(rb"\\\1", raw(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A stored checkpoint."""
+
+    key: CheckpointKey
+    name: bytes
+    """The key in Redis."""
+    parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlace:
+    """A stored write, as far as it is known from the index of its thread."""
+
+    name: bytes
+    checkpoint_id: str
+    """The checkpoint that its key names; the document has the last word."""
+
+
+@dataclass(slots=True)
+class Found:
+    """The keys of one thread, or some of the keys of all."""
+
+    places: dict[tuple[str, str], Place] = field(default_factory=dict)
+    """By namespace and checkpoint id."""
+    writes: list[WritePlace] = field(default_factory=list)
+    mixed: list[Place] = field(default_factory=list)
+    """Checkpoints of several threads."""
+
+    @property
+    def checkpoints(self) -> list[Place]:
+        """All of its checkpoints."""
+        return [*self.places.values(), *self.mixed]
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A write that a change adds."""
+
+    name: bytes
+    copied: bytes | None = None
+    """The write that it is a copy of, and of which checkpoint that is."""
+    source: CheckpointKey | None = None
+
+
+class Layout(Protocol):
+    """One way to keep checkpoints in Redis. Answers are of the moment they are given."""
+
+    name: str
+    saver: str
+    capabilities: Capability
+    tables: tuple[str, ...]
+
+    def places(self) -> Iterator[CheckpointKey]:
+        """Every checkpoint of the store, in no order; maybe twice."""
+        ...
+
+    def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
+        """The keys of some threads, at the price of one where there is no index."""
+        ...
+
+    def is_indexed(self) -> bool:
+        """Whether one thread is found without a pass over all names."""
+        ...
+
+    def pages(self) -> Iterator[Found]:
+        """All keys of the store, each once, some at a time."""
+        ...
+
+    def checkpoints(
+        self, places: Sequence[Place], *, body: bool, metadata: bool
+    ) -> Iterator[Checkpoint]:
+        """Checkpoints in the order of their places, without those that are gone by now."""
+        ...
+
+    def writes(
+        self, places: Sequence[WritePlace], values: bool | Collection[str]
+    ) -> Iterator[Write]:
+        """Writes, in no order, without those that are gone by now."""
+        ...
+
+    def usage(self, found: Found) -> Iterator[Usage]:
+        """What each of these values takes, one by one and in no order; `rows` is 1."""
+        ...
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        """Commands that show a checkpoint and its writes."""
+        ...

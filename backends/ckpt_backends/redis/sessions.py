@@ -1,0 +1,91 @@
+"""The context layer of an application beside the plain saver: a JSON text for each session.
+
+    PREFIX:USER:SESSION    {session_id, user_id, thread_id, created_at, updated_at, current_step,
+                            conversation_history: [...], shared_memory: {...}, ...}
+
+Source: `utils/context_manager.py` as a user of LangGraph quotes it: `json.dumps(asdict(state))`,
+kept for some days. Its prefix is not public, so what counts is the text: an object that names its
+session and its user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+from ckpt_backends.closing import Closing
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Value
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.keyspace import raw, text
+from ckpt_backends.sessions import AppSession
+from ckpt_backends.url import StoreUrl
+
+PATTERN = "*context*:*:*"
+"""Of the keys that are looked at, unless the URL names another one."""
+_MOST_BYTES = 64 << 20
+_AT_ONCE = 20
+
+
+class RedisSessions(Closing):
+    """The sessions of a database of a Redis server."""
+
+    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+        self._connection = connection
+        self._pattern = raw(url.params.get("pattern", PATTERN))
+
+    def sessions(self) -> Iterator[AppSession]:
+        seen: set[bytes] = set()
+        for names in self._connection.scan(self._pattern, "string"):
+            new = iter([one for one in dict.fromkeys(names) if one not in seen])
+            while some := list(islice(new, _AT_ONCE)):
+                seen.update(some)
+                yield from self._load(some)
+
+    def _load(self, names: list[bytes]) -> Iterator[AppSession]:
+        sizes = list(self._connection.ask_all(("STRLEN", name) for name in names))
+        small = [
+            name
+            for name, size in zip(names, sizes, strict=True)
+            if size is not None and 0 < size <= _MOST_BYTES
+        ]
+        values = self._connection.ask_all(("GET", name) for name in small)
+        left = self._connection.ask_all(("PTTL", name) for name in small)
+        now = datetime.now(UTC)
+        for name, value, milliseconds in zip(small, list(values), left, strict=True):
+            expires = None if milliseconds < 0 else now + timedelta(milliseconds=milliseconds)
+            found = _session(name, value or b"", expires)
+            if found is not None:
+                yield found
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _session(name: bytes, value: bytes, expires_at: datetime | None) -> AppSession | None:
+    """A session, if the text of a key is one."""
+    found = decode(TypedBytes("json", value))
+    if not isinstance(found, dict):
+        return None
+    fields = {key: item for key, item in found.items() if isinstance(key, str)}
+    session, user = _text(fields, "session_id"), _text(fields, "user_id")
+    if session is None or user is None:
+        return None
+    return AppSession(
+        text(name),
+        session,
+        user,
+        _text(fields, "thread_id") or None,
+        _text(fields, "created_at"),
+        _text(fields, "updated_at"),
+        len(value),
+        expires_at,
+        fields,
+    )
+
+
+def _text(fields: dict[str, Value], name: str) -> str | None:
+    found = fields.get(name)
+    return str(found) if isinstance(found, str | int) and not isinstance(found, bool) else None

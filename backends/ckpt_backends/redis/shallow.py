@@ -1,0 +1,43 @@
+"""The layout of ShallowRedisSaver: one RedisJSON document a namespace, its newest checkpoint.
+
+    checkpoint:THREAD:NS    {thread_id, checkpoint_ns, checkpoint_id, checkpoint, metadata: {...}}
+
+Writes are kept as in `documents`, those of checkpoints that are gone too. Source: `shallow.py` of
+langgraph-checkpoint-redis 0.1.0 to 0.5.2. The key has the namespace itself, the document the
+sentinel of an empty one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ckpt_backends.model import Capability, CheckpointKey
+from ckpt_backends.redis.documents import Documents, fields_of, meant_id, meant_ns, stored_id
+from ckpt_backends.redis.keyspace import Place, raw
+
+_FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
+
+
+class ShallowDocuments(Documents):
+    """The newest checkpoint of each namespace."""
+
+    name = "redis-shallow"
+    saver = "langgraph-checkpoint-redis, ShallowRedisSaver"
+    capabilities = Capability.INLINE_VALUES | Capability.TASK_PATH
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        parts = (self.prefixes.checkpoint, stored_id(key.thread_id), key.checkpoint_ns)
+        return raw(":".join(parts))
+
+    def places(self) -> Iterator[CheckpointKey]:
+        for found in self.pages():
+            yield from (place.key for place in found.mixed)
+
+    def _told(self, names: Sequence[bytes]) -> Iterator[Place]:
+        answers = self._connection.ask_all(("JSON.GET", name, *_FIELDS) for name in names)
+        for name, answer in zip(names, answers, strict=True):
+            match [fields_of(answer).get(path) for path in _FIELDS]:
+                case [str(thread), str(ns), str(own)]:
+                    key = CheckpointKey(meant_id(thread), meant_ns(ns), own)
+                    if self.checkpoint_name(key) == name:
+                        yield Place(key, name)

@@ -1,0 +1,335 @@
+"""Changing a thread in Redis: one transaction a change, seen by others whole or not at all.
+
+What the change was made for is watched: if a saver touches it before the transaction runs, nothing
+is written. A checkpoint that a saver adds where nothing is watched, since Redis cannot watch keys
+that are not there, is looked for at the last moment before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Protocol
+
+from redis import exceptions
+
+from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.closing import Closing
+from ckpt_backends.errors import CkptError, PartlyDone, StoreUnavailable, Unsupported
+from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write
+from ckpt_backends.redis.connect import Command, Connection, unavailable
+from ckpt_backends.redis.documents import Documents
+from ckpt_backends.redis.hashes import Hashes
+from ckpt_backends.redis.keyspace import Added, Found, Layout
+from ckpt_backends.redis.write_documents import DocumentWriter
+from ckpt_backends.redis.write_hashes import HashWriter
+from ckpt_backends.url import StoreUrl
+
+_NO_EXPIRY = -1
+
+
+class Writer(Protocol):
+    """The commands that change one layout. Keys that they name are watched by the caller."""
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        """The key of a checkpoint."""
+        ...
+
+    def write_name(self, key: CheckpointKey, task_id: str, idx: int) -> bytes:
+        """The key of a write."""
+        ...
+
+    def watched(self, thread_id: str, namespaces: Sequence[str]) -> list[bytes]:
+        """Keys that a saver touches whenever it adds a checkpoint."""
+        ...
+
+    def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:
+        """Add a checkpoint that is a copy of another one, or of none."""
+        ...
+
+    def add_write(self, write: Write) -> Iterator[Command]: ...
+
+    def change_copy(
+        self, key: CheckpointKey, metadata: TypedBytes | None, body: TypedBytes | None, writes: int
+    ) -> Iterator[Command]:
+        """What a checkpoint that was copied as it is has to say under its new key."""
+        ...
+
+    def change_copied_write(self, name: bytes, key: CheckpointKey) -> Iterator[Command]:
+        """The same for a write."""
+        ...
+
+    def register(
+        self, key: CheckpointKey, added: Sequence[Added], expiry: int
+    ) -> Iterator[Command]:
+        """Tell the saver of writes that were added to a checkpoint."""
+        ...
+
+    def remove(self, key: CheckpointKey, writes: Sequence[bytes]) -> Iterator[Command]: ...
+
+    def point(self, key: CheckpointKey, expiry: int, *, there: bool) -> Iterator[Command]:
+        """Make this the head of its namespace; or, if it is not there, leave that without one."""
+        ...
+
+
+class WritableRedisStore(Closing):
+    """A database of a Redis server, opened for changing."""
+
+    def __init__(self, connection: Connection, url: StoreUrl, layout: Layout) -> None:
+        self._connection = connection
+        self._url = url
+        self._layout = layout
+        if Capability.ADDING not in layout.capabilities:
+            raise Unsupported(f"'{url}' keeps no history, so nothing can be added to it")
+        self._writer = _writer(connection, layout)
+
+    def apply(self, change: Change) -> None:
+        try:
+            with self._connection.driver.pipeline(transaction=True) as pipe:
+                answers = self._transaction(pipe, change)
+        except exceptions.WatchError:
+            raise moved(change) from None
+        except (exceptions.RedisError, OSError) as error:
+            raise self._explained(error) from None
+        failed = [one for one in answers if isinstance(one, Exception)]
+        if failed:
+            raise PartlyDone(
+                f"a part of the change of thread '{change.thread_id}' was refused by the server",
+                hint="Redis keeps what it did of a transaction; look at the thread, then undo it",
+            )
+
+    def _transaction(self, pipe: Any, change: Change) -> Sequence[object]:
+        plan = _Plan(self._connection, self._layout, self._writer, change)
+        _watch(pipe, self._writer.watched(change.thread_id, sorted(change.heads)))
+        commands = list(plan.commands())
+        _watch(pipe, plan.touched)
+        plan.check()
+        pipe.multi()
+        for command in commands:
+            pipe.execute_command(*command)
+        found: Sequence[object] = pipe.execute(raise_on_error=False)
+        return found
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _explained(self, error: Exception) -> CkptError:
+        text = str(error)
+        reason, hint = None, None
+        if isinstance(error, exceptions.ReadOnlyError) or "READONLY" in text:
+            reason, hint = "the server is a replica, which only reads", "name its primary"
+        elif isinstance(error, exceptions.NoPermissionError):
+            reason = "its user may not do that"
+            hint = "a change needs +@write, +@transaction, and the module's commands for documents"
+        elif isinstance(error, exceptions.OutOfMemoryError) or "OOM" in text:
+            reason = "the server is out of memory"
+        elif "EXECABORT" in text or isinstance(error, exceptions.ExecAbortError):
+            reason = "the server refused the transaction"
+        if reason is not None:
+            return StoreUnavailable(
+                f"cannot write to '{self._url}': {reason}; nothing was written", hint=hint
+            )
+        found = unavailable(self._url, error)
+        with suppress(AttributeError):
+            found.message = f"{found.message}; it is not known whether anything was written"
+        return found
+
+
+def _watch(pipe: Any, names: Sequence[bytes]) -> None:
+    if names:
+        pipe.watch(*names)
+
+
+class _Plan:
+    """A change as commands, and what must hold when they run."""
+
+    def __init__(
+        self, connection: Connection, layout: Layout, writer: Writer, change: Change
+    ) -> None:
+        self._connection = connection
+        self._layout = layout
+        self._writer = writer
+        self._change = change
+        self._found = _keys(layout, change.thread_id)
+        self._sources: dict[str, Found] = {change.thread_id: self._found}
+        self._needed: set[bytes] = set()
+        self._made: dict[bytes, CheckpointKey] = {}
+        self._new: dict[CheckpointKey, list[Added]] = {}
+
+    @property
+    def touched(self) -> list[bytes]:
+        """Keys that are read or made."""
+        return sorted({*self._needed, *self._made})
+
+    def check(self) -> None:
+        """Raise `StoreChanged` unless the thread is as the change was made for."""
+        if _heads(_keys(self._layout, self._change.thread_id)) != dict(self._change.heads):
+            raise moved(self._change)
+        names = sorted(self._made)
+        if any(self._connection.ask_all(("EXISTS", name) for name in names)):
+            raise moved(self._change)
+        needed = sorted(self._needed)
+        there = self._connection.ask_all(("EXISTS", name) for name in needed)
+        if not all(there):
+            raise moved(self._change)
+
+    def commands(self) -> Iterator[Command]:
+        change, writer = self._change, self._writer
+        for key, number in (change.removed or {}).items():
+            names = self._writes_of(key)
+            if len(names) != number:
+                raise moved(change)
+            self._need(writer.checkpoint_name(key), key)
+            self._needed.update(names)
+            yield from writer.remove(key, names)
+        for copy in change.copies:
+            yield from self._copy(copy)
+        for one in change.checkpoints:
+            name = writer.checkpoint_name(one.key)
+            self._made[name] = one.key
+            origin = self._origin(one)
+            yield from writer.add(one, origin, self._writes_to_come(one.key))
+            if origin is not None and (expiry := self._expiry(origin)) >= 0:
+                yield ("PEXPIRE", name, expiry)
+        for write in change.writes:
+            name = writer.write_name(write.key, write.task_id, write.idx)
+            self._made[name] = write.key
+            yield from writer.add_write(write)
+            yield from self._as_long(name, write.key)
+            self._new.setdefault(write.key, []).append(Added(name))
+        for some in change.copies_of_writes:
+            for task_id, idx in some.tasks:
+                yield from self._copy_write(some.source, some.target, task_id, idx)
+        for key, added in self._new.items():
+            yield from writer.register(key, added, self._expiry_of_new(key))
+        yield from self._point()
+
+    def _copy(self, copy: CopyOfCheckpoint) -> Iterator[Command]:
+        source = copy.source
+        target = replace(source, thread_id=self._change.thread_id)
+        old, new = self._writer.checkpoint_name(source), self._writer.checkpoint_name(target)
+        self._need(old, source)
+        self._made[new] = target
+        yield ("COPY", old, new)
+        tasks = copy.writes
+        if tasks is None:
+            tasks = tuple((one.task_id, one.idx) for one in self._stored_writes(source))
+        yield from self._writer.change_copy(target, copy.metadata, copy.body, len(tasks))
+        for task_id, idx in tasks:
+            yield from self._copy_write(source, target, task_id, idx)
+
+    def _copy_write(
+        self, source: CheckpointKey, target: CheckpointKey, task_id: str, idx: int
+    ) -> Iterator[Command]:
+        old = self._writer.write_name(source, task_id, idx)
+        new = self._writer.write_name(target, task_id, idx)
+        self._need(old, source)
+        self._made[new] = target
+        yield ("COPY", old, new)
+        yield from self._writer.change_copied_write(new, target)
+        self._new.setdefault(target, []).append(Added(new, old, source))
+
+    def _need(self, name: bytes, key: CheckpointKey) -> None:
+        if not self._connection.ask("EXISTS", name):
+            raise gone(key)
+        self._needed.add(name)
+
+    def _origin(self, one: Checkpoint) -> bytes | None:
+        """The checkpoint that a new one is a copy of; else one of its thread, for its expiry."""
+        known = self._found.places
+        copied = _copied_from(one)
+        ns = one.key.checkpoint_ns
+        if copied is not None and (ns, copied) in known:
+            return known[ns, copied].name
+        return None
+
+    def _as_long(self, name: bytes, key: CheckpointKey) -> Iterator[Command]:
+        """A new write expires with its checkpoint."""
+        if (expiry := self._expiry_of_new(key)) >= 0:
+            yield ("PEXPIRE", name, expiry)
+
+    def _expiry_of_new(self, key: CheckpointKey) -> int:
+        for one in self._change.checkpoints:
+            if one.key == key and (origin := self._origin(one)) is not None:
+                return self._expiry(origin)
+        for copy in self._change.copies:
+            if copy.source.checkpoint_id == key.checkpoint_id and (
+                copy.source.checkpoint_ns == key.checkpoint_ns
+            ):
+                return self._expiry(self._writer.checkpoint_name(copy.source))
+        return _NO_EXPIRY
+
+    def _expiry(self, name: bytes) -> int:
+        """Milliseconds that a key has left; below zero where it stays."""
+        return int(self._connection.ask("PTTL", name))
+
+    def _writes_to_come(self, key: CheckpointKey) -> int:
+        copied = sum(len(one.tasks) for one in self._change.copies_of_writes if one.target == key)
+        return copied + sum(one.key == key for one in self._change.writes)
+
+    def _writes_of(self, key: CheckpointKey) -> list[bytes]:
+        return [
+            self._writer.write_name(key, one.task_id, one.idx) for one in self._stored_writes(key)
+        ]
+
+    def _stored_writes(self, key: CheckpointKey) -> list[Write]:
+        found = self._sources.get(key.thread_id)
+        if found is None:
+            found = self._sources[key.thread_id] = _keys(self._layout, key.thread_id)
+        places = [one for one in found.writes if one.checkpoint_id == key.checkpoint_id]
+        return [one for one in self._layout.writes(places, False) if one.key == key]
+
+    def _point(self) -> Iterator[Command]:
+        """Let each namespace's head be its greatest checkpoint after the change."""
+        left = {place.key for place in self._found.places.values()}
+        left -= (self._change.removed or {}).keys()
+        checkpoints = {self._writer.checkpoint_name(one): one for one in left}
+        new = [one.key for one in self._change.checkpoints]
+        new += [
+            CheckpointKey(
+                self._change.thread_id, one.source.checkpoint_ns, one.source.checkpoint_id
+            )
+            for one in self._change.copies
+        ]
+        touched = {key.checkpoint_ns: key for key in (*(self._change.removed or {}), *new)}
+        for ns, any_key in touched.items():
+            here = [key for key in (*checkpoints.values(), *new) if key.checkpoint_ns == ns]
+            if not here:
+                yield from self._writer.point(any_key, _NO_EXPIRY, there=False)
+                continue
+            head = max(here)
+            expiry = (
+                self._expiry_of_new(head)
+                if head in new
+                else self._expiry(self._writer.checkpoint_name(head))
+            )
+            yield from self._writer.point(head, expiry, there=True)
+
+
+def _keys(layout: Layout, thread_id: str) -> Found:
+    return layout.find([thread_id])[thread_id]
+
+
+def _heads(found: Found) -> dict[str, str]:
+    heads: dict[str, str] = {}
+    for ns, checkpoint_id in found.places:
+        heads[ns] = max(heads.get(ns, ""), checkpoint_id)
+    return heads
+
+
+def _copied_from(one: Checkpoint) -> str | None:
+    """The checkpoint that a copy names in its metadata."""
+    from ckpt_backends.codec import decode
+
+    fields = decode(one.metadata) if one.metadata is not None else None
+    name = fields.get("forked_from") if isinstance(fields, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _writer(connection: Connection, layout: Layout) -> Writer:
+    if isinstance(layout, Documents):
+        return DocumentWriter(connection, layout)
+    if isinstance(layout, Hashes):
+        return HashWriter(layout)
+    raise Unsupported(f"layout '{layout.name}' is only read")

@@ -1,0 +1,78 @@
+"""Commands that change the layout of `hashes`, as the saver itself would write it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
+from ckpt_backends.redis.connect import Command
+from ckpt_backends.redis.hashes import Hashes
+from ckpt_backends.redis.keyspace import Added, raw
+
+
+class HashWriter:
+    """Checkpoints and writes as hashes, and nothing beside them."""
+
+    def __init__(self, layout: Hashes) -> None:
+        self._layout = layout
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        return self._layout.checkpoint_name(key)
+
+    def write_name(self, key: CheckpointKey, task_id: str, idx: int) -> bytes:
+        return self._layout.write_name(key, task_id, idx)
+
+    def watched(self, thread_id: str, namespaces: Sequence[str]) -> list[bytes]:  # noqa: ARG002
+        return []
+
+    def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
+        name = self.checkpoint_name(one.key)
+        if origin is not None:
+            # So that what savers of other hands add to a hash stays in the copy.
+            yield ("COPY", origin, name)
+        fields: list[bytes | str] = ["checkpoint_id", raw(one.key.checkpoint_id)]
+        fields += ["parent_checkpoint_id", raw(one.parent_checkpoint_id or "")]
+        yield ("HSET", name, *fields, *_values(one.metadata, one.body))
+
+    def add_write(self, write: Write) -> Iterator[Command]:
+        value = write.value or TypedBytes("null", b"")
+        name = self.write_name(write.key, write.task_id, write.idx)
+        yield ("HSET", name, "channel", raw(write.channel), "type", value.type, "value", value.data)
+
+    def change_copy(
+        self,
+        key: CheckpointKey,
+        metadata: TypedBytes | None,
+        body: TypedBytes | None,
+        writes: int,  # noqa: ARG002
+    ) -> Iterator[Command]:
+        if values := _values(metadata, body):
+            yield ("HSET", self.checkpoint_name(key), *values)
+
+    def change_copied_write(self, name: bytes, key: CheckpointKey) -> Iterator[Command]:  # noqa: ARG002
+        yield from ()
+
+    def register(
+        self,
+        key: CheckpointKey,  # noqa: ARG002
+        added: Sequence[Added],  # noqa: ARG002
+        expiry: int,  # noqa: ARG002
+    ) -> Iterator[Command]:
+        yield from ()
+
+    def remove(self, key: CheckpointKey, writes: Sequence[bytes]) -> Iterator[Command]:
+        yield ("UNLINK", self.checkpoint_name(key), *writes)
+
+    def point(self, key: CheckpointKey, expiry: int, *, there: bool) -> Iterator[Command]:  # noqa: ARG002
+        yield from ()
+
+
+def _values(metadata: TypedBytes | None, body: TypedBytes | None) -> list[bytes | str]:
+    values: list[bytes | str] = []
+    if body is not None:
+        values += ["type", body.type, "checkpoint", body.data]
+    if metadata is not None:
+        values += ["metadata", metadata.data]
+        if metadata.type != "json":
+            values += ["metadata_type", metadata.type]
+    return values

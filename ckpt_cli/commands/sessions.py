@@ -1,0 +1,78 @@
+"""`ckpt sessions`: what an application keeps of its sessions, beside the checkpoints."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ckpt_backends.registry import open_sessions
+from ckpt_cli.lazy import CommandRef
+from ckpt_cli.reading.sessions import find_session, list_sessions, threads_beside
+from ckpt_cli.render.sessions import session_columns, session_lines, session_record
+from ckpt_cli.session import Session
+
+COMMANDS = {
+    "list": CommandRef(
+        "ckpt_cli.commands.sessions:list_",
+        "List an application's sessions, the last changed first.",
+        "Commands",
+    ),
+    "show": CommandRef(
+        "ckpt_cli.commands.sessions:show",
+        "Show one session of an application, and the thread that it talks in.",
+        "Commands",
+    ),
+}
+
+
+def list_(
+    ctx: typer.Context,
+    thread: Annotated[
+        str | None, typer.Option("--thread", metavar="THREAD", help="That talk in this thread.")
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="USER", help="Of this user.")
+    ] = None,
+) -> None:
+    """List an application's sessions, the last changed first.
+
+    Each with the thread that it names, and how that stands. Where the keys of sessions have a form
+    of their own, name it in the URL: ?pattern=app:session:*
+
+    \b
+      ckpt -s redis://localhost/0 sessions list
+      ckpt -s redis://localhost/0 sessions list --thread user-42
+    """
+    session: Session = ctx.obj
+    with open_sessions(session.store_url) as sessions:
+        threads = threads_beside(lambda: session.store)
+        found = list_sessions(sessions, threads, thread=thread, user=user)
+    session.output.records(map(session_record, found), session_columns(session.now))
+    if not found:
+        session.note("no session" + (" fits" if thread or user else " in this store"))
+
+
+def show(
+    ctx: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="SESSION", help="Its id, USER:ID, or the key in the store.")
+    ],
+) -> None:
+    """Show one session of an application, and the thread that it talks in.
+
+    \b
+      ckpt -s redis://localhost/0 sessions show 8d1f
+    """
+    session: Session = ctx.obj
+    redacted = bool(session.settings.get("redact"))
+    with open_sessions(session.store_url) as sessions:
+        threads = threads_beside(lambda: session.store)
+        found = find_session(sessions, threads, name, redacted=redacted)
+    record = session_record(found)
+    session.output.document(
+        lambda: record,
+        lambda: session_lines(found, session.now, session.zone, session.output.width),
+        rows=lambda: [record],
+        columns=session_columns(session.now),
+    )

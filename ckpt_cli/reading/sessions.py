@@ -1,0 +1,86 @@
+"""An application's sessions, with the threads that they talk in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import Ambiguous, NotFound, UnknownLayout
+from ckpt_backends.model import Status, Thread
+from ckpt_backends.protocol import Store
+from ckpt_backends.sessions import AppSession, SessionStore
+from ckpt_cli.core.redact import redact
+from ckpt_cli.reading.lessons import Lessons
+from ckpt_cli.reading.thread import ThreadReader
+
+FACTS = frozenset({"session_id", "user_id", "thread_id", "created_at", "updated_at"})
+"""Fields that are told apart from the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A session, and its thread as it stands."""
+
+    session: AppSession
+    thread: Thread | None
+    """None where the store has no such thread, or holds no checkpoints."""
+    status: Status | None
+
+
+def list_sessions(
+    sessions: SessionStore, threads: Store | None, *, thread: str | None, user: str | None
+) -> list[Joined]:
+    """The sessions wanted, that changed last first."""
+    found = [
+        replace(one, fields={})
+        for one in sessions.sessions()
+        if thread in (None, one.thread_id) and user in (None, one.user_id)
+    ]
+    found.sort(key=lambda one: (one.updated_at or "", one.key), reverse=True)
+    lessons = None if threads is None else Lessons(threads)
+    return [_joined(one, threads, lessons) for one in found]
+
+
+def find_session(
+    sessions: SessionStore, threads: Store | None, name: str, *, redacted: bool
+) -> Joined:
+    """A session by its id, by USER:SESSION, or by its key. Raises `NotFound` or `Ambiguous`."""
+    fits: Sequence[AppSession] = [
+        one
+        for one in sessions.sessions()
+        if name in (one.session_id, f"{one.user_id}:{one.session_id}", one.key)
+    ]
+    if not fits:
+        raise NotFound(f"no session '{name}'", hint="`ckpt sessions list` lists them")
+    if len(fits) > 1:
+        keys = ", ".join(sorted(one.key for one in fits))
+        raise Ambiguous(f"'{name}' fits {len(fits)} sessions", hint=f"name the key: {keys}")
+    (one,) = fits
+    if redacted:
+        one = replace(one, fields=_redacted(one.fields))
+    return _joined(one, threads, None if threads is None else Lessons(threads))
+
+
+def _redacted(fields: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: value if name in FACTS else redact(value) for name, value in fields.items()}
+
+
+def _joined(session: AppSession, threads: Store | None, lessons: Lessons | None) -> Joined:
+    if threads is None or session.thread_id is None:
+        return Joined(session, None, None)
+    thread = threads.thread(session.thread_id)
+    if thread is None:
+        return Joined(session, None, None)
+    if thread.head is None:
+        return Joined(session, thread, Status.EMPTY)
+    head = next(ThreadReader(threads, thread, lessons).moments("", [thread.head]), None)
+    return Joined(session, thread, Status.UNKNOWN if head is None else head.status)
+
+
+def threads_beside(opened: Callable[[], Store]) -> Store | None:
+    """The checkpoints in the same place; None where there are none."""
+    try:
+        return opened()
+    except UnknownLayout:
+        return None

@@ -1,0 +1,81 @@
+"""An application's sessions: a table, one of them as text, and as records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, Any
+
+from ckpt_cli.reading.sessions import FACTS
+from ckpt_cli.render.block import block
+from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.records import values_record
+from ckpt_cli.render.table import Column
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.thread import STATUS_STYLES, field, left
+from ckpt_cli.render.units import age, iso, size, when
+
+if TYPE_CHECKING:
+    from ckpt_cli.reading.sessions import Joined
+
+
+def session_record(found: Joined) -> dict[str, Any]:
+    """One session; its other fields only where they were read."""
+    one = found.session
+    record: dict[str, Any] = {
+        "session_id": one.session_id,
+        "user_id": one.user_id,
+        "thread_id": one.thread_id,
+        "created_at": one.created_at,
+        "updated_at": one.updated_at,
+        "bytes": one.size,
+        "key": one.key,
+    }
+    if one.expires_at is not None:
+        record["expires_at"] = iso(one.expires_at)
+    if found.thread is not None:
+        record |= {"status": found.status, "head": found.thread.head}
+    if one.fields:
+        rest = {name: value for name, value in one.fields.items() if name not in FACTS}
+        record["fields"] = values_record(rest)
+    return record
+
+
+def session_columns(now: datetime) -> Sequence[Column]:
+    """The columns of `sessions list`."""
+    return [
+        Column("SESSION", "session_id", style="head"),
+        Column("USER", "user_id"),
+        Column("THREAD", "thread_id", style="id"),
+        Column("STATUS", "status"),
+        Column("UPDATED", "updated_at", style="time", drop=2),
+        Column("EXPIRES", "expires_at", left(now), style="time", right=True, drop=1),
+        Column("SIZE", "bytes", size, right=True, drop=3),
+        Column("CREATED", "created_at", table=False),
+        Column("HEAD", "head", table=False),
+        Column("KEY", "key", table=False),
+    ]
+
+
+def session_lines(found: Joined, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
+    """One session as text."""
+    one = found.session
+    yield from field("session", one.session_id, width, "head")
+    yield from field("user", one.user_id, width)
+    yield from field("key", one.key, width)
+    if one.thread_id is not None:
+        there = "" if found.thread is not None else "  (not in this store)"
+        yield from field("thread", one.thread_id + there, width, "id")
+    if found.status is not None:
+        yield from field("status", found.status, width, STATUS_STYLES[found.status])
+    for name, text in (("created", one.created_at), ("updated", one.updated_at)):
+        if text is not None:
+            yield from field(name, text, width)
+    if one.expires_at is not None:
+        expires = f"{when(one.expires_at, now, zone)}  ({age(one.expires_at, now)})"
+        yield from field("expires", expires, width, "time")
+    for name, value in one.fields.items():
+        if name not in FACTS:
+            yield line("")
+            yield line((safe_text(name), "head"))
+            yield from map(line, block(value, 2, width))

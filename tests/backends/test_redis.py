@@ -1,0 +1,582 @@
+"""What only Redis has: layouts side by side, ids in names of keys, times to live, no snapshots."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from operator import add
+from typing import Annotated, Any, TypedDict
+from urllib.parse import quote
+
+import pytest
+import redis
+from langgraph.checkpoint.redis import RedisSaver
+from langgraph.types import Command, interrupt
+
+from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.redis.connect import READING
+from ckpt_backends.registry import open_store
+from tests.conftest import redis_of_its_own
+from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump
+from tests.servers import Server, free_port
+from tests.support import ckpt
+
+COMMANDS = [
+    ["threads", "list", "--long", "-o", "json"],
+    ["threads", "list", "--all", "-o", "json"],
+    ["threads", "show", "trip"],
+    ["show", "trip", "--writes", "--metadata"],
+    ["show", "trip", "--tree", "--all-ns", "--unfold"],
+    ["show", "trip", "--raw"],
+    ["show", "trip", "--where"],
+    ["history", "trip", "--all-ns"],
+    ["diff", "trip"],
+    ["interrupts"],
+    ["messages", "trip"],
+    ["grep", "from"],
+    ["blame", "trip", "items"],
+    ["du"],
+    ["du", "trip", "--by", "channel"],
+    ["stores"],
+]
+ODD = [
+    "a",
+    "a:b",
+    "a:b:c",
+    "A",
+    "a$b",
+    "a$",
+    "a*",
+    "a[bc]",
+    "a,b",
+    "ab",
+    "a?",
+    "a\\b",
+    "a:__empty__",
+]
+"""Thread ids of which a pattern, a split or an index might take one for another."""
+
+
+class State(TypedDict):
+    """What the graph of these tests knows."""
+
+    items: Annotated[list[str], add]
+    messages: Annotated[list[Any], add]
+
+
+def graph(saver: Any, *, asks: bool = False) -> Any:
+    from langgraph.graph import StateGraph
+
+    def b(state: State) -> dict[str, Any]:
+        said = interrupt("sure?") if asks else "from b"
+        return {"items": [said], "messages": [{"role": "assistant", "content": "from b"}]}
+
+    builder = StateGraph(State)
+    builder.add_node("a", lambda state: {"items": ["from a"]})
+    builder.add_node("b", b)
+    builder.add_edge("__start__", "a")
+    builder.add_edge("a", "b")
+    return builder.compile(checkpointer=saver)
+
+
+def run(saver: Any, *threads: str, asks: bool = False) -> None:
+    for thread in threads:
+        config = {"configurable": {"thread_id": thread}}
+        graph(saver, asks=asks).invoke({"items": [f"in {thread}"]}, config, durability="sync")
+
+
+def fill(url: str, *threads: str, asks: bool = False, **options: Any) -> None:
+    """Let the official saver write some threads."""
+    with SeeingRedisSaver.from_conn_string(url, **options) as saver:
+        saver.setup()
+        run(saver, *threads, asks=asks)
+
+
+def fill_plain(url: str, *threads: str, separator: str = "$", seconds: int = 0) -> None:
+    """Let the plain saver write some threads."""
+    with redis.Redis.from_url(url) as client:
+        run(PlainRedisSaver(client, separator, seconds), *threads)
+
+
+def client(url: str) -> Any:
+    return redis.Redis.from_url(url, protocol=2)
+
+
+FILLS: dict[str, Callable[..., None]] = {"redis": fill, "redis-hash": fill_plain}
+
+
+@pytest.fixture(params=["redis", "redis-hash"])
+def layout(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+# Layouts
+
+
+def test_the_layout_is_told_by_what_is_stored(redis_stack_url: str) -> None:
+    for name, make in FILLS.items():
+        client(redis_stack_url).flushall()
+        make(redis_stack_url, "trip")
+        (found,) = ckpt("-s", redis_stack_url, "stores", "-o", "json").json
+        assert found["layout"] == name
+        assert "inline_values" in found["capabilities"]
+
+
+def test_the_older_separator_is_a_layout_of_its_own(redis_url: str) -> None:
+    fill_plain(redis_url, "trip", "user:42", separator=":")
+    (found,) = ckpt("-s", redis_url, "stores", "-o", "json").json
+    assert found["layout"] == "redis-hash-colon"
+    listed = ckpt("-s", redis_url, "threads", "list", "-o", "json").json
+    assert {one["thread_id"] for one in listed} == {"trip", "user:42"}
+    assert ckpt("-s", redis_url, "show", "user:42", "-o", "json").json["values"]["items"] == [
+        *("in user:42", "from a", "from b")
+    ]
+
+
+def test_two_layouts_in_one_store_are_both_offered_and_one_is_pinned(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "documents")
+    fill_plain(redis_stack_url, "hashes")
+    refused = ckpt("-s", redis_stack_url, "threads", "list")
+    assert refused.code == 2
+    assert "redis, redis-hash" in refused.err
+    assert "?layout=redis" in refused.err
+    for name, thread in (("redis", "documents"), ("redis-hash", "hashes")):
+        listed = ckpt("-s", f"{redis_stack_url}?layout={name}", "threads", "list", "-o", "json")
+        assert [one["thread_id"] for one in listed.json] == [thread]
+    assert ckpt("-s", f"{redis_stack_url}?layout=hash", "threads", "list").code == 2
+
+
+def test_a_prefix_of_its_own_is_named_in_the_url(redis_stack_url: str) -> None:
+    own: Any = {"checkpoint_prefix": "app", "checkpoint_write_prefix": "app_write"}
+    with RedisSaver.from_conn_string(redis_stack_url, **own) as saver:
+        saver.setup()
+        run(saver, "trip")
+        missing = ckpt("-s", redis_stack_url, "threads", "list")
+        assert missing.code == 4
+        assert "?prefix=NAME" in missing.err
+        url = f"{redis_stack_url}?prefix=app&write_prefix=app_write"
+        shown = ckpt("-s", url, "show", "trip", "--writes", "-o", "json").json
+        assert shown["values"]["items"] == ["in trip", "from a", "from b"]
+        back = ckpt("-s", url, "rollback", "trip", "~1", "--yes", "-o", "json").json
+        head = saver.get_tuple({"configurable": {"thread_id": "trip", "checkpoint_ns": ""}})
+        assert head is not None
+        assert head.checkpoint["id"] == back["checkpoint_id"]
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda c: None, "is empty"),
+        (lambda c: c.set("cache:1", "x"), "found other keys, such as 'cache:1'"),
+        (
+            lambda c: c.hset("checkpoint:t:1", mapping={"checkpoint": "{}", "parent_ts": "0"}),
+            "early 2024",
+        ),
+        (lambda c: c.set("checkpoint:t", "x"), "no checkpoints"),
+    ],
+)
+def test_another_store_is_refused_with_what_was_found(redis_url: str, make: Any, says: str) -> None:
+    make(client(redis_url))
+    answer = ckpt("-s", redis_url, "threads", "list")
+    assert answer.code == 4
+    assert says in answer.err
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ({"metadata": {}, "has_writes": "false"}, "LangGraph.js"),
+        ({"metadata": "{}"}, "langgraph-checkpoint-redis 0.0"),
+    ],
+)
+def test_documents_of_other_savers_are_refused(
+    redis_stack_url: str, document: dict[str, Any], says: str
+) -> None:
+    stored = {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1", **document}
+    client(redis_stack_url).json().set("checkpoint:t::1", "$", stored)
+    answer = ckpt("-s", redis_stack_url, "threads", "list")
+    assert answer.code == 4
+    assert says in answer.err
+
+
+# Ids
+
+
+def test_threads_never_leak_into_one_another(redis_stack_url: str, layout: str) -> None:
+    FILLS[layout](redis_stack_url, *ODD)
+    with open_store(redis_stack_url) as store:
+        assert {one.thread_id for one in store.threads()} == set(ODD)
+        for thread_id in ODD:
+            found = store.thread(thread_id)
+            assert found is not None
+            assert (found.checkpoints, found.namespaces) == (4, 1), thread_id
+            assert {one.key.thread_id for one in store.writes(thread_id)} == {thread_id}
+            assert store.size(thread_id).checkpoints == 4
+            assert {one.thread_id for one in store.usage(thread_id)} == {thread_id}
+    for thread_id in ODD:
+        shown = ckpt("-s", redis_stack_url, "show", "-o", "json", "--", thread_id)
+        assert shown.json["values"]["items"] == [f"in {thread_id}", "from a", "from b"]
+
+
+def test_a_change_of_one_thread_leaves_all_others(redis_stack_url: str, layout: str) -> None:
+    FILLS[layout](redis_stack_url, *ODD)
+    before = dump(redis_stack_url)
+    for thread_id in ODD:
+        answer = ckpt("-s", redis_stack_url, "rollback", "--at", "~1", "--yes", "--", thread_id)
+        assert answer.code == 0, answer.err
+        after = dump(redis_stack_url)
+        changed = {name for name in after if after[name] != before.get(name)}
+        told = {json.loads(after[name][0])["thread_id"] for name in changed if _is_document(name)}
+        assert told == ({thread_id} if layout == "redis" else set())
+        assert len(changed) == (2 if layout == "redis" else 1), changed
+        assert ckpt("-s", redis_stack_url, "undo", "--yes", "--", thread_id).code == 0
+        assert dump(redis_stack_url) == before, thread_id
+
+
+def _is_document(name: bytes) -> bool:
+    return name.startswith(b"checkpoint:")
+
+
+# What a read may do
+
+
+def test_commands_send_only_what_reads(redis_stack_url: str, layout: str) -> None:
+    FILLS[layout](redis_stack_url, "trip", "other")
+    admin = client(redis_stack_url)
+    before = dump(redis_stack_url)
+    admin.config_resetstat()
+    for words in COMMANDS:
+        answer = ckpt("-s", redis_stack_url, *words)
+        assert answer.code == 0, (words, answer.err)
+    sent = {name.removeprefix("cmdstat_").upper() for name in admin.info("commandstats")}
+    ours = {"CLIENT|SETINFO", "CLIENT|SETNAME", "HELLO", "SELECT", "AUTH", "CONFIG|RESETSTAT"}
+    assert sent - ours - {"COMMAND"} <= READING
+    assert "KEYS" not in READING
+    assert dump(redis_stack_url) == before
+
+
+def test_a_user_that_may_only_read_can_run_every_command(redis_stack_url: str, layout: str) -> None:
+    FILLS[layout](redis_stack_url, "trip")
+    rights = ["+@read", "+@connection", "+info", "+json.get", "+json.mget", "+json.type"]
+    rights += ["+json.debug", "+ft._list", "+ft.info", "+ft.aggregate", "+ft.cursor", "-@write"]
+    client(redis_stack_url).execute_command("ACL", "SETUSER", "reader", "on", ">pw", "~*", *rights)
+    url = redis_stack_url.replace("redis://", "redis://reader:pw@")
+    for words in COMMANDS:
+        answer = ckpt("-s", url, *words)
+        assert answer.code == 0, (words, answer.err)
+    refused = ckpt("-s", url, "rollback", "trip", "~1", "--yes")
+    assert refused.code == 4, refused.err
+    assert "may not do that" in refused.err
+    assert "nothing was written" in refused.err
+
+
+def test_reading_leaves_times_to_live_as_they_are(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "trip", ttl={"default_ttl": 60, "refresh_on_read": True})
+    before = dump(redis_stack_url)
+    assert any(expires > 0 for name, (_, expires) in before.items() if name)
+    for words in COMMANDS:
+        assert ckpt("-s", redis_stack_url, *words).code == 0
+    assert dump(redis_stack_url) == before
+
+
+def test_documents_are_read_without_the_search_module(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "trip", "other", asks=True)
+    whole = ckpt("-s", redis_stack_url, "interrupts", "-o", "json").json
+    admin = client(redis_stack_url)
+    for name in admin.execute_command("FT._LIST"):
+        admin.execute_command("FT.DROPINDEX", name)
+    assert ckpt("-s", redis_stack_url, "interrupts", "-o", "json").json == whole
+    assert len(whole) == 2
+    assert ckpt("-s", redis_stack_url, "rollback", "trip", "~1", "--yes").code == 0
+
+
+# What the official saver reads wrongly
+
+
+def test_writes_that_the_saver_hides_are_shown(redis_stack_url: str) -> None:
+    """`put` may come after `put_writes` of the same checkpoint, and takes its flag back."""
+    fill(redis_stack_url, "trip", asks=True)
+    admin = client(redis_stack_url)
+    head = admin.get("checkpoint_latest:trip:__empty__")
+    admin.execute_command("JSON.SET", head, "$.has_writes", "false")
+    config: Any = {"configurable": {"thread_id": "trip", "checkpoint_ns": ""}}
+    with RedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        found = saver.get_tuple(config)
+        assert found is not None
+        assert not found.pending_writes
+        assert not graph(saver, asks=True).get_state(config).interrupts
+    (question,) = ckpt("-s", redis_stack_url, "interrupts", "-o", "json").json
+    assert question["value"] == "sure?"
+    assert ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json[0]["status"] == (
+        "interrupted"
+    )
+
+
+def test_the_root_is_listed_without_its_subgraphs_and_ids_with_their_case(
+    redis_stack_url: str,
+) -> None:
+    fill(redis_stack_url, "abc", "ABC")
+    with RedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        official = list(saver.list({"configurable": {"thread_id": "ABC", "checkpoint_ns": ""}}))
+    assert len(official) == 8
+    assert len(ckpt("-s", redis_stack_url, "history", "ABC", "-o", "json").json) == 4
+
+
+def test_what_a_saver_left_of_a_checkpoint_is_none(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "trip")
+    stub = "checkpoint:trip:__empty__:ffffffff-ffff-6fff-bfff-ffffffffffff"
+    client(redis_stack_url).json().set(stub, "$", {"has_writes": True})
+    with open_store(redis_stack_url) as store:
+        (thread,) = store.threads()
+        assert thread.checkpoints == 4
+        assert store.thread("trip") == thread
+
+
+def test_a_half_written_hash_is_left_out(redis_url: str) -> None:
+    fill_plain(redis_url, "trip")
+    admin = client(redis_url)
+    admin.hset("checkpoint$trip$$ffffffff-ffff-6fff-bfff-ffffffffffff", "checkpoint_id", "x")
+    admin.hset("checkpoint$nothing", "type", "msgpack")
+    with open_store(redis_url) as store:
+        before = list(store.writes("trip", values=True))
+        admin.hset("writes$trip$$1f$task$0", "channel", "items")
+        store.refresh()
+        assert list(store.writes("trip", values=True)) == before
+        assert store.thread("trip").checkpoints == 4  # type: ignore[union-attr]
+        assert [one.thread_id for one in store.threads()] == ["trip"]
+
+
+def test_keys_that_go_meanwhile_are_left_out(redis_stack_url: str, layout: str) -> None:
+    FILLS[layout](redis_stack_url, "trip")
+    with open_store(redis_stack_url) as store:
+        known = list(store.checkpoints("trip"))
+        client(redis_stack_url).flushall()
+        assert list(store.checkpoints("trip")) == known
+        assert list(store.checkpoints("trip", body=True, metadata=True)) == []
+        assert list(store.writes("trip", values=True)) == []
+
+
+# Changes
+
+
+def test_times_to_live_are_carried(redis_stack_url: str, layout: str) -> None:
+    if layout == "redis":
+        fill(redis_stack_url, "trip", ttl={"default_ttl": 60})
+    else:
+        fill_plain(redis_stack_url, "trip", seconds=3600)
+    before = dump(redis_stack_url)
+    answer = ckpt("-s", redis_stack_url, "rollback", "trip", "~2", "--yes")
+    assert answer.code == 0, answer.err
+    after = dump(redis_stack_url)
+    new = {name: expires for name, (_, expires) in after.items() if name and name not in before}
+    assert len(new) == 1
+    oldest = min(expires for name, (_, expires) in before.items() if name)
+    assert all(abs(expires - oldest) < 60_000 for expires in new.values())
+    assert ckpt("-s", redis_stack_url, "fork", "trip", "head", "--to", "copy", "--yes").code == 0
+    whole = dump(redis_stack_url)
+    assert all(expires > 0 for name, (_, expires) in whole.items() if name)
+    assert ckpt("-s", redis_stack_url, "undo", "copy", "--yes").code == 0
+    assert dump(redis_stack_url) == after
+    assert ckpt("-s", redis_stack_url, "undo", "trip", "--yes").code == 0
+    left = dump(redis_stack_url)
+    assert left.keys() == before.keys()
+    assert all(left[name][0] == before[name][0] for name in left if name)
+
+
+def test_times_to_live_are_shown_with_what_expires_first(redis_stack_url: str, layout: str) -> None:
+    FILLS[layout](redis_stack_url, "stays", "goes")
+    for words in (["threads", "list", "--long"], ["show", "stays"]):
+        assert "expires_at" not in ckpt("-s", redis_stack_url, *words, "-o", "json").out
+    admin = client(redis_stack_url)
+    names = [one for one in dump(redis_stack_url) if b"goes" in one]
+    for name in names:
+        admin.expire(name, 7200)
+    listed = ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json
+    told = {one["thread_id"]: one.get("expires_at") for one in listed}
+    assert told["stays"] is None
+    assert told["goes"] is not None
+    assert "in 1h" in ckpt("-s", redis_stack_url, "threads", "show", "goes").out
+    past = ckpt("-s", redis_stack_url, "show", "goes@~1")
+    assert "expires" in past.out
+    assert "first" not in past.out
+    ids = [
+        one["checkpoint_id"]
+        for one in ckpt("-s", redis_stack_url, "history", "goes", "-o", "json").json
+    ]
+    for name in names:
+        if ids[1].encode() in name and name.startswith((b"checkpoint_write:", b"writes")):
+            admin.expire(name, 60)
+        if ids[3].encode() in name:
+            admin.expire(name, 600)
+    past = ckpt("-s", redis_stack_url, "show", "goes@~1")
+    assert "its writes expire first" in past.out
+    assert f"its ancestor {ids[3]} expires first" in " ".join(past.out.split())
+    shown = ckpt("-s", redis_stack_url, "show", "goes@~1", "-o", "json").json
+    assert shown["writes_expire_at"] < shown["ancestor_expires_at"] < shown["expires_at"]
+    before = dump(redis_stack_url)
+    assert ckpt("-s", redis_stack_url, "threads", "list", "--long").code == 0
+    assert dump(redis_stack_url) == before
+
+
+def test_a_waiting_question_stays_and_is_answered_in_a_copy(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "trip", asks=True)
+    assert ckpt("-s", redis_stack_url, "fork", "trip", "head", "--to", "copy", "--yes").code == 0
+    with RedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        config: Any = {"configurable": {"thread_id": "copy"}}
+        asked = graph(saver, asks=True)
+        assert [one.value for one in asked.get_state(config).interrupts] == ["sure?"]
+        assert asked.invoke(Command(resume="yes"), config)["items"][-1] == "yes"
+        saver.delete_thread("copy")
+    assert not [name for name in dump(redis_stack_url) if b"copy" in name]
+
+
+def test_a_saver_that_writes_meanwhile_wins(
+    redis_stack_url: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ckpt_backends.redis import write
+
+    FILLS[layout](redis_stack_url, "trip")
+    original = write._Plan.commands
+
+    def late(self: Any) -> Iterator[Any]:
+        yield from original(self)
+        FILLS[layout](redis_stack_url, "trip")
+
+    monkeypatch.setattr(write._Plan, "commands", late)
+    answer = ckpt("-s", redis_stack_url, "rollback", "trip", "~1", "--yes")
+    assert answer.code == 6, answer.err
+    with open_store(redis_stack_url) as store:
+        assert store.thread("trip").checkpoints == 8  # type: ignore[union-attr]
+
+
+# Errors of a connection, and what they must not show.
+
+CANARY = "C4nary/@:?#&=%+ é"
+QUOTED = quote(CANARY, safe="")
+
+
+def _shows_nothing(text: str) -> None:
+    for form in (CANARY, QUOTED, "C4nary", CANARY[6:], QUOTED[6:]):
+        assert form not in text
+
+
+@pytest.fixture
+def guarded() -> Iterator[Server]:
+    """A server that asks for a password."""
+    with redis_of_its_own(modules=False) as server:
+        fill_plain(server.url, "trip")
+        client(server.url).config_set("requirepass", CANARY)
+        yield server
+
+
+def test_a_password_of_odd_characters_works(
+    guarded: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for user in ("", "default"):
+        url = guarded.url.replace("redis://", f"redis://{user}:{QUOTED}@")
+        answer = ckpt("-s", url, "stores", "-o", "json")
+        assert answer.code == 0, answer.err
+        assert "error" not in answer.json[0]
+        _shows_nothing(answer.out + answer.err)
+    monkeypatch.setenv("REDISCLI_AUTH", CANARY)
+    assert ckpt("-s", guarded.url, "threads", "list").code == 0
+
+
+def test_a_wrong_password_and_none(guarded: Server) -> None:
+    url = guarded.url.replace("redis://", f"redis://:{QUOTED}x@")
+    wrong = ckpt("-s", url, "threads", "list", "--debug")
+    assert wrong.code == 4
+    assert "wrong user or password" in wrong.err
+    assert "hint: " in wrong.err
+    _shows_nothing(wrong.out + wrong.err)
+    none = ckpt("-s", guarded.url, "threads", "list")
+    assert none.code == 4
+    assert "REDISCLI_AUTH" in none.err
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "says"),
+    [
+        ("redis://127.0.0.1:{port}/0", 4, "connection refused"),
+        ("redis://no-such-host.invalid/0", 4, "unknown host"),
+        ("{there}/x", 2, "no number of a database"),
+        ("{there}/99", 4, "no such database"),
+        ("{there}/0?ssl=1", 2, "unknown parameter 'ssl'"),
+        ("{there}/0?connect_timeout=soon", 2, "number of seconds"),
+        ("{tls}/0?socket_timeout=2", 4, "does not answer"),
+    ],
+)
+def test_a_server_that_cannot_be_had(redis_url: str, url: str, code: int, says: str) -> None:
+    there = redis_url.removesuffix("/0")
+    tls = there.replace("redis://", "rediss://")
+    answer = ckpt("-s", url.format(port=free_port(), there=there, tls=tls), "threads", "list")
+    assert answer.code == code, answer.err
+    assert says in answer.err
+    assert len(answer.err.splitlines()) <= 2
+
+
+def test_a_server_that_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0?connect_timeout=2&socket_timeout=2"
+        answer = ckpt("-s", url, "threads", "list")
+    assert answer.code == 4
+    assert "does not answer" in answer.err
+
+
+def test_a_server_that_goes_away_in_the_middle() -> None:
+    with redis_of_its_own(modules=False) as server:
+        fill_plain(server.url, "trip")
+        with open_store(server.url) as store:
+            server.stop()
+            with pytest.raises(StoreUnavailable):
+                list(store.threads())
+            store.close()
+
+
+PLACES = [
+    "redis://u:{}@127.0.0.1:1/0",
+    "redis://:{}@127.0.0.1:1/0",
+    "rediss://u:{}@127.0.0.1:1/0?ssl_cert_reqs=none",
+    "redis://127.0.0.1:1/0?password={}",
+    "redis://127.0.0.1:1/0?ssl_keyfile={}",
+    "redis://127.0.0.1:1/0?unknown={}",
+    "redis://u:{}@[::1]:1,127.0.0.1:1/0",
+    "redis://u:{}@",
+]
+
+
+@pytest.mark.parametrize(
+    "canary",
+    [QUOTED, "C4naryplain", "C4nary@x", "C4nary?x#y", "C4nary:5", "C4nary%zz", "C4nary/x"],
+)
+def test_no_secret_of_a_url_is_shown(canary: str) -> None:
+    for place in PLACES:
+        for words in (["threads", "list"], ["stores", "-o", "json"], ["stores", "--debug"]):
+            answer = ckpt("-s", place.format(canary), *words)
+            assert answer.code in {2, 4}, answer.err
+            assert "internal error" not in answer.err
+            assert "C4nary" not in answer.out + answer.err, place
+
+
+def test_an_unknown_parameter_is_refused() -> None:
+    with pytest.raises(UsageError) as caught:
+        open_store("redis://127.0.0.1:1/0?laiout=a")
+    assert "laiout" in caught.value.message
+
+
+def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(sys.modules):
+        if name == "redis" or name.startswith(("redis.", "ckpt_backends.redis")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "redis", None)
+    answer = ckpt("-s", "redis://u:C4nary@h/0", "threads", "list")
+    assert answer.code == 2
+    assert "pip install 'langgraph-ckpt[redis]'" in answer.err
+    assert not re.search("C4nary", answer.err)

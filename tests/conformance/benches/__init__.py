@@ -1,0 +1,20 @@
+"""The stores that the conformance suite runs on. A new layout adds one class to `BENCHES`."""
+
+from __future__ import annotations
+
+from tests.conformance.benches.bench import Bench
+from tests.conformance.benches.mongodb import MongoBench
+from tests.conformance.benches.postgres import PostgresBench, ShallowPostgresBench
+from tests.conformance.benches.redis import PlainRedisBench, RedisBench
+from tests.conformance.benches.sqlite import SqliteBench
+
+BENCHES: list[type[Bench]] = [
+    SqliteBench,
+    PostgresBench,
+    ShallowPostgresBench,
+    MongoBench,
+    RedisBench,
+    PlainRedisBench,
+]
+
+__all__ = ["BENCHES", "Bench"]

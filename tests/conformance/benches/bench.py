@@ -1,0 +1,57 @@
+"""What a store must offer to be run through the conformance suite."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from tests.servers import Server
+
+
+class Bench(Protocol):
+    """A place where an official saver can write and `ckpt` can read."""
+
+    name: ClassVar[str]
+    server: ClassVar[str | None]
+    """The kind of server that it needs."""
+    has_history: ClassVar[bool] = True
+    """Whether the layout keeps more than a namespace's newest checkpoint."""
+    refused: ClassVar[frozenset[str]] = frozenset()
+    """Scenarios whose values the saver itself cannot store; their threads end before them."""
+    refusal: ClassVar[type[Exception]] = Exception
+    """What the saver raises then."""
+    mangled: ClassVar[frozenset[str]] = frozenset()
+    """Scenarios with values that the saver stores without a part of them, so that no truth is left
+    to compare with."""
+    parsed: ClassVar[bool] = False
+    """Whether the engine keeps values parsed, so that they take more room than their text."""
+    sparse: ClassVar[bool] = False
+    """Whether objects are stored under an old path of their class, and without their defaults."""
+
+    def __init__(self, folder: Path, server: Server | None) -> None: ...
+
+    @property
+    def url(self) -> str:
+        """What `ckpt -s` opens it with."""
+        ...
+
+    def saver(self) -> AbstractContextManager[Any]:
+        """The official saver of the layout, ready to use."""
+        ...
+
+    def truthful(self, saver: Any) -> Any:
+        """The saver for reading, with what it is known to read wrongly put right."""
+        return saver
+
+    def forget(self, saver: Any, thread_id: str) -> None:
+        """Remove a thread."""
+        ...
+
+    def fingerprint(self) -> object:
+        """Equal before and after as long as nothing in the store changed."""
+        ...
+
+    def close(self) -> None:
+        """Remove what was made."""
+        ...

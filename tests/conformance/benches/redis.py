@@ -1,0 +1,99 @@
+"""Redis servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import redis
+
+from tests.conformance.benches.bench import Bench
+from tests.conformance.benches.postgres import ShallowPostgresBench
+from tests.redis_savers import PlainRedisSaver, dump
+from tests.servers import Server
+
+
+class RedisBench(Bench):
+    """langgraph-checkpoint-redis on a server of its own."""
+
+    name: ClassVar[str] = "redis"
+    server: ClassVar[str | None] = "redis_full_bench"
+    refused: ClassVar[frozenset[str]] = frozenset({"zoo-time"})
+    """A time with a zone is no JSON."""
+    refusal: ClassVar[type[Exception]] = TypeError
+    mangled: ClassVar[frozenset[str]] = frozenset(
+        {"zoo-pydantic", "zoo-times", "zoo-uuid-decimal", "zoo-path-regex", "zoo-numpy"}
+    )
+
+    def __init__(self, folder: Path, server: Server | None) -> None:
+        assert server is not None
+        self._url = server.url
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from tests.redis_savers import SeeingRedisSaver
+
+        with SeeingRedisSaver.from_conn_string(self._url) as saver:
+            saver.setup()
+            yield saver
+
+    def forget(self, saver: Any, thread_id: str) -> None:
+        saver.delete_thread(thread_id)
+
+    def fingerprint(self) -> object:
+        return dump(self._url)
+
+    def close(self) -> None:
+        """The server goes with its fixture."""
+
+
+class ShallowRedisBench(RedisBench):
+    """The saver that keeps a namespace's newest checkpoint only."""
+
+    name: ClassVar[str] = "redis-shallow"
+    server: ClassVar[str | None] = "redis_shallow_bench"
+    refused: ClassVar[frozenset[str]] = ShallowPostgresBench.refused | {"zoo-time"}
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.redis.shallow import ShallowRedisSaver
+
+        with ShallowRedisSaver.from_conn_string(self._url) as saver:
+            saver.setup()
+            yield saver
+
+
+class PlainRedisBench(Bench):
+    """The saver of hashes, with nothing but Redis itself."""
+
+    name: ClassVar[str] = "redis-hash"
+    server: ClassVar[str | None] = "redis_plain_bench"
+    separator: ClassVar[str] = "$"
+
+    def __init__(self, folder: Path, server: Server | None) -> None:
+        assert server is not None
+        self._url = server.url
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        with redis.Redis.from_url(self._url) as client:
+            yield PlainRedisSaver(client, self.separator)
+
+    def forget(self, saver: Any, thread_id: str) -> None:
+        saver.delete_thread(thread_id)
+
+    def fingerprint(self) -> object:
+        return dump(self._url)
+
+    def close(self) -> None:
+        """The server goes with its fixture."""

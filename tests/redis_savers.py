@@ -1,0 +1,223 @@
+"""Savers for Redis as the tests use them, and what a whole server holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import redis
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    CheckpointTuple,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.redis import RedisSaver
+
+
+class SeeingRedisSaver(RedisSaver):
+    """The official saver, which writes as it does and reads all that is stored.
+
+    As released it hides writes whose flag its own `put` has overwritten and gives the others in the
+    order of their arrival, which changes what DeltaChannels hold; and its `list` gives values as
+    they are stored, those of all namespaces for the root.
+    """
+
+    def _load_pending_writes_with_registry_check(
+        self,
+        thread_id: str,
+        checkpoint_ns: str,
+        checkpoint_id: str,
+        checkpoint_has_writes: bool,
+        registry_has_writes: bool,
+    ) -> Any:
+        registry: Any = self._key_registry
+        registered = registry.get_write_keys(thread_id, checkpoint_ns, checkpoint_id)
+        stored: list[Any] = [self._redis.json().get(name) for name in registered]
+        stored.sort(key=lambda one: (one["task_path"], one["task_id"], one["idx"]))
+        return [
+            (
+                one["task_id"],
+                one["channel"],
+                self.serde.loads_typed((one["type"], self._decode_blob(one["blob"]))),
+            )
+            for one in stored
+        ]
+
+    def list(
+        self,
+        config: Any,
+        *,
+        filter: Any = None,  # noqa: A002
+        before: Any = None,
+        limit: int | None = None,
+    ) -> Iterator[Any]:
+        asked = (config or {}).get("configurable", {})
+        places = []
+        for name in self._redis.scan_iter("checkpoint:*", count=1000):
+            paths = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
+            stored: Any = self._redis.json().get(name, *paths)
+            thread, ns, own = (stored[path] for path in paths)
+            if thread and thread[0] == asked.get("thread_id", thread[0]):
+                places.append((own[0], "" if ns[0] == "__empty__" else ns[0], thread[0]))
+        last = (before or {}).get("configurable", {}).get("checkpoint_id")
+        given = 0
+        for own, ns, thread in sorted(places, reverse=True):
+            if ns != asked.get("checkpoint_ns", ns) or (last and own >= last):
+                continue
+            found = self.get_tuple(
+                {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": own}}
+            )
+            assert found is not None
+            if all(found.metadata.get(name) == value for name, value in (filter or {}).items()):
+                if given == limit:
+                    return
+                given += 1
+                yield found
+
+
+class PlainRedisSaver(BaseCheckpointSaver[int]):
+    """The saver of hashes that a user of LangGraph quotes, after LangGraph's own guide.
+
+    Two things differ: writes are read in the order of their numbers, not of their digits, and
+    `list` gives all namespaces where none is asked for.
+    """
+
+    def __init__(self, client: redis.Redis, separator: str = "$", seconds: int = 0) -> None:
+        super().__init__()
+        self.client: Any = client
+        self.separator = separator
+        self.seconds = seconds
+
+    def name(self, *parts: str) -> str:
+        return self.separator.join(parts)
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        place = config["configurable"]
+        thread, ns, own = place["thread_id"], place["checkpoint_ns"], checkpoint["id"]
+        name = self.name("checkpoint", thread, ns, own)
+        kind, data = self.serde.dumps_typed(checkpoint)
+        fields = {
+            "checkpoint": data,
+            "type": kind,
+            "checkpoint_id": own,
+            "metadata": json.dumps(get_checkpoint_metadata(config, metadata)).encode(),
+            "parent_checkpoint_id": place.get("checkpoint_id") or "",
+        }
+        self.client.hset(name, mapping=fields)
+        self._expire(name)
+        return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": own}}
+
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        place = config["configurable"]
+        at = (place["thread_id"], place["checkpoint_ns"], place["checkpoint_id"])
+        is_special = all(channel in WRITES_IDX_MAP for channel, _ in writes)
+        for number, (channel, value) in enumerate(writes):
+            name = self.name("writes", *at, task_id, str(WRITES_IDX_MAP.get(channel, number)))
+            kind, data = self.serde.dumps_typed(value)
+            fields = {"channel": channel, "type": kind, "value": data}
+            if is_special:
+                self.client.hset(name, mapping=fields)
+            else:
+                for field, stored in fields.items():
+                    self.client.hsetnx(name, field, stored)
+            self._expire(name)
+
+    def _expire(self, name: str) -> None:
+        if self.seconds:
+            self.client.expire(name, self.seconds)
+
+    def get_tuple(self, config: Any) -> Any:
+        place = config["configurable"]
+        own = place.get("checkpoint_id")
+        known = self._places(place["thread_id"], place.get("checkpoint_ns", ""))
+        found = [one for one in known if own in (None, one[2])]
+        return self._tuple(*max(found, key=lambda one: one[2])) if found else None
+
+    def list(
+        self,
+        config: Any,
+        *,
+        filter: Any = None,  # noqa: A002
+        before: Any = None,
+        limit: int | None = None,
+    ) -> Iterator[Any]:
+        place = (config or {}).get("configurable", {})
+        last = (before or {}).get("configurable", {}).get("checkpoint_id")
+        known = self._places(place.get("thread_id"), place.get("checkpoint_ns"))
+        given = 0
+        for thread, ns, own in sorted(known, key=lambda one: one[2], reverse=True):
+            if (last and own >= last) or place.get("checkpoint_id", own) != own:
+                continue
+            found = self._tuple(thread, ns, own)
+            if all(found.metadata.get(name) == value for name, value in (filter or {}).items()):
+                if given == limit:
+                    return
+                given += 1
+                yield found
+
+    def delete_thread(self, thread_id: str) -> None:
+        for kind, parts in (("checkpoint", 2), ("writes", 4)):
+            for name in self.client.scan_iter(f"{kind}{self.separator}*", count=1000):
+                rest = name.decode().removeprefix(kind + self.separator)
+                if rest.rsplit(self.separator, parts)[0] == thread_id:
+                    self.client.delete(name)
+
+    def _places(self, thread: str | None, ns: str | None) -> set[tuple[str, str, str]]:
+        start = f"checkpoint{self.separator}"
+        names = self.client.scan_iter(f"{start}*", count=1000)
+        found = {tuple(one.decode().removeprefix(start).rsplit(self.separator, 2)) for one in names}
+        return {one for one in found if thread in (None, one[0]) and ns in (None, one[1])}
+
+    def _tuple(self, thread: str, ns: str, own: str) -> CheckpointTuple:
+        stored = self.client.hgetall(self.name("checkpoint", thread, ns, own))
+        place = {"thread_id": thread, "checkpoint_ns": ns}
+        parent = stored[b"parent_checkpoint_id"].decode()
+        start = self.name("writes", thread, ns, own, "")
+        writes = {}
+        for name in self.client.scan_iter(f"*{self.separator}{own}{self.separator}*", count=1000):
+            if name.decode().startswith(start):
+                task, number = name.decode().removeprefix(start).split(self.separator)
+                writes[task, int(number)] = self.client.hgetall(name)
+        return CheckpointTuple(
+            {"configurable": {**place, "checkpoint_id": own}},
+            self.serde.loads_typed((stored[b"type"].decode(), stored[b"checkpoint"])),
+            json.loads(stored[b"metadata"]),
+            {"configurable": {**place, "checkpoint_id": parent}} if parent else None,
+            [
+                (
+                    task,
+                    one[b"channel"].decode(),
+                    self.serde.loads_typed((one[b"type"].decode(), one[b"value"])),
+                )
+                for (task, _), one in sorted(writes.items())
+            ],
+        )
+
+
+def dump(url: str) -> dict[bytes, Any]:
+    """All that a server holds, with the moment each key expires, and the names of its indexes."""
+    found: dict[bytes, Any] = {}
+    with redis.Redis.from_url(url, protocol=2) as connected:
+        client: Any = connected
+        for name in client.scan_iter(count=1000):
+            found[name] = (_value(client, name), client.execute_command("PEXPIRETIME", name))
+        try:
+            found[b""] = (sorted(client.execute_command("FT._LIST")), -1)
+        except redis.ResponseError:
+            found[b""] = ([], -1)
+    return found
+
+
+def _value(client: Any, name: bytes) -> Any:
+    match client.type(name):
+        case b"ReJSON-RL":
+            return client.execute_command("JSON.GET", name)
+        case b"hash":
+            return client.hgetall(name)
+        case b"zset":
+            return client.zrange(name, 0, -1, withscores=True)
+        case b"string":
+            return client.get(name)
+    raise AssertionError(f"an unexpected kind of key: {name!r}")

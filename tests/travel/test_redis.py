@@ -1,0 +1,62 @@
+"""The same in Redis, as documents and as hashes: a part of the checkpoints, all with `-m slow`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import ckpt
+from tests.travel.conftest import NAMES, SAMPLE, Filled
+from tests.travel.places.redis import PlainRedisPlace
+from tests.travel.trials import check_clone, check_rollback
+
+MANGLED = {
+    *("zoo-time", "zoo-pydantic", "zoo-times", "zoo-uuid-decimal", "zoo-path-regex", "zoo-numpy"),
+}
+"""Values that the official saver cannot store, or not whole."""
+
+
+@pytest.fixture(params=["redis", "plain_redis"])
+def filled(request: pytest.FixtureRequest) -> Filled:
+    found: Filled = request.getfixturevalue(f"{request.param}_filled")
+    return found
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_some_checkpoints_of_a_thread(filled: Filled, name: str) -> None:
+    if name.startswith("delta") and isinstance(filled.place, PlainRedisPlace):
+        # It stores no task paths, and so gives parallel writes in the order of their tasks' ids,
+        # which differ in each copy.
+        return
+    thread, ids = filled.thread(name), filled.ids(name)
+    check_rollback(filled, thread, ids[len(ids) // 2])
+    check_clone(filled, thread, ids[0], is_head=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in MANGLED])
+def test_every_checkpoint_of_a_thread(filled: Filled, name: str) -> None:
+    thread = filled.thread(name)
+    for place, target in enumerate(filled.ids(name)):
+        check_rollback(filled, thread, target)
+        check_clone(filled, thread, target, is_head=place == 0)
+
+
+@pytest.mark.parametrize("name", ["linear", "subgraph-stateful", "command-input"])
+def test_an_undone_change_leaves_every_key_as_it_was(filled: Filled, name: str) -> None:
+    place = filled.place
+    filled.thread(name)
+    place.copy(name, "ours")
+    before = place.rows("ours")
+    try:
+        for target in filled.ids(name)[::3]:
+            back = ckpt("-s", place.url, "rollback", "ours", target, "--yes", "-o", "json")
+            assert back.code == 0, back.err
+            assert place.rows("ours") != before
+            assert ckpt("-s", place.url, "undo", "ours", "--yes").code == 0
+            assert place.rows("ours") == before
+        assert ckpt("-s", place.url, "fork", name, "head", "--to", "copy", "--yes").code == 0
+        assert any(place.rows("copy").values())
+        assert ckpt("-s", place.url, "undo", "copy", "--yes").code == 0
+        assert not any(place.rows("copy").values())
+    finally:
+        place.forget("ours")
