@@ -33,6 +33,7 @@ parents up), step:N, tip:N, or a time such as 2h or 2026-04-07T10:00.
 LOOK = "Look"
 PROVE = "Prove"
 CHANGE = "Change"
+CLEAN = "Clean up"
 STORES = "Stores"
 
 COMMANDS = {
@@ -80,6 +81,9 @@ COMMANDS = {
     ),
     "undo": CommandRef(
         "ckpt_cli.commands.undo:undo", "Take back the last rollback or fork of a thread.", CHANGE
+    ),
+    "purge": CommandRef(
+        "ckpt_cli.commands.purge:purge", "Remove threads, or what is old inside them.", CLEAN
     ),
     "du": CommandRef("ckpt_cli.commands.du:du", "Say what takes how much room.", STORES),
     "stores": CommandRef(

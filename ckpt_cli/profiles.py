@@ -4,6 +4,7 @@
 
     [stores.prod]
     url = "postgresql://reader:${PGPASSWORD}@db/agents"
+    retention = "90d"
 
     [stores.prod.reducers]
     notes = "append"
@@ -23,6 +24,8 @@ from urllib.parse import quote
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import is_almost_url
 
+_OWN = frozenset({"url", "reducers", "retention"})
+"""Keys of a profile that are not for its layout."""
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -37,6 +40,8 @@ class Profile:
     """What the layout needs to be told; joined to the URL's query."""
     reducers: Mapping[str, str] = field(default_factory=dict)
     """Channel to the reducer that its graph has."""
+    retention: str | None = None
+    """How long threads are kept after their last activity, such as `90d`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,5 +173,11 @@ def _profile(path: Path, name: str, table: object) -> Profile:
             f"'{path}': the reducers of profile '{name}' are not names",
             hint=f'write [stores.{name}.reducers] and messages = "add_messages"',
         )
-    params = {k: _param(value) for k, value in table.items() if k not in {"url", "reducers"}}
-    return Profile(name, table["url"], params, reducers)
+    retention = table.get("retention")
+    if not (retention is None or isinstance(retention, str)):
+        raise UsageError(
+            f"'{path}': the retention of profile '{name}' is no length of time",
+            hint='write retention = "90d"',
+        )
+    params = {k: _param(value) for k, value in table.items() if k not in _OWN}
+    return Profile(name, table["url"], params, reducers, retention)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ckpt_backends.protocol import Store
     from ckpt_backends.url import StoreUrl
     from ckpt_cli.output import Output
-    from ckpt_cli.profiles import Profiles
+    from ckpt_cli.profiles import Profile, Profiles
     from ckpt_cli.reading.opening import Opening
 
 
@@ -79,9 +79,17 @@ class Session:
     @property
     def reducers(self) -> Mapping[str, str]:
         """Channel to reducer, as the profile of this run's store tells."""
+        return {} if self._profile is None else self._profile.reducers
+
+    @property
+    def retention(self) -> str | None:
+        """How long threads are kept, as the profile of this run's store tells."""
+        return None if self._profile is None else self._profile.retention
+
+    @property
+    def _profile(self) -> Profile | None:
         name = self.store_name or self.profiles.default
-        profile = None if name is None or "://" in name else self.profiles.stores.get(name)
-        return {} if profile is None else profile.reducers
+        return None if name is None or "://" in name else self.profiles.stores.get(name)
 
     def url_of(self, name: str) -> StoreUrl:
         """The URL of a file, a store URL or a profile."""

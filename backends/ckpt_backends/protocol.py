@@ -9,7 +9,7 @@ Driver exceptions never leave an adapter; they are raised as `ckpt_backends.erro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
@@ -23,6 +23,8 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
+from ckpt_backends.removal import Removal, Removed
+from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
 
 
@@ -105,6 +107,13 @@ class Store(Protocol):
         """
         ...
 
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        """All rows of a thread as they are stored, whatever their size, one in memory at a time.
+
+        Those that other rows need come first, checkpoints last.
+        """
+        ...
+
     def sources(self, key: CheckpointKey) -> list[str]:
         """Where a checkpoint and its writes are kept, as queries or keys that a person can run."""
         ...
@@ -132,7 +141,7 @@ class Store(Protocol):
 
 
 class WritableStore(Protocol):
-    """A checkpoint store, opened for changing one thread at a time."""
+    """A checkpoint store, opened for changing."""
 
     def apply(self, change: Change) -> None:
         """Carry out a change in one transaction: whole, or not at all.
@@ -140,6 +149,27 @@ class WritableStore(Protocol):
         Raises `StoreChanged` where the thread is not as the change was made for, and
         `StoreUnavailable` where a lock is not had within some seconds; nothing is written then.
         """
+        ...
+
+    def remove(self, removals: Sequence[Removal]) -> list[Removed]:
+        """Remove what is named of each of some threads, in one transaction.
+
+        A thread that is not as its removal says is skipped. Where the engine has no transactions,
+        each thread by itself, so that what a broken run leaves is removed by the next one.
+        Raises `StoreUnavailable`; nothing is removed then, where there are transactions.
+        """
+        ...
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        """Put back rows of one thread, all of them or none; rows that are there stay.
+
+        Raises `StoreChanged` where one is there with other contents, and `Unsupported` where the
+        layout has no place for it.
+        """
+        ...
+
+    def vacuum(self) -> None:
+        """Give the room of removed rows back, as the engine does it; may take long."""
         ...
 
     def close(self) -> None:

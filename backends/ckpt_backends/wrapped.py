@@ -15,6 +15,7 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.protocol import Store
+from ckpt_backends.rows import Row
 
 
 class WrappedStore(Closing):
@@ -79,6 +80,9 @@ class WrappedStore(Closing):
             channels=channels,
             values=values,
         )
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        return self.inner.rows(thread_id)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         return self.inner.sources(key)

@@ -65,7 +65,7 @@ def _store_words(session: Session) -> list[str]:
 def write(session: Session, change: Change, question: str, *, yes: bool) -> None:
     """Ask, and carry a change out. Raises `Refused`, and what `apply` raises."""
     if not yes:
-        _confirm(question)
+        confirm(question)
     # A reader of a file that is not in WAL mode would stand in the way of its own writer.
     for reading in (session.store, session.rows):
         reading.refresh()
@@ -73,7 +73,8 @@ def write(session: Session, change: Change, question: str, *, yes: bool) -> None
         writable.apply(change)
 
 
-def _confirm(question: str) -> None:
+def confirm(question: str) -> None:
+    """Ask a person. Raises `Refused` where there is none, or the answer is no."""
     answer = diagnostics.ask(question)
     if answer is None:
         raise Refused(

@@ -19,6 +19,7 @@ from ckpt_cli.reading.threads import (
     Selection,
     first,
     list_threads,
+    parse_status,
     parse_where,
     summarize,
 )
@@ -86,7 +87,7 @@ def list_(
         match=match,
         since=None if since is None else parse_time(since, session.now, session.zone),
         until=None if until is None else parse_time(until, session.now, session.zone),
-        status=frozenset(map(_status, status or ())),
+        status=frozenset(map(parse_status, status or ())),
         user=user,
         where=tuple(map(parse_where, where or ())),
     )
@@ -151,10 +152,3 @@ def show(
         rows=lambda: record["in_namespaces"],
         columns=namespace_columns(),
     )
-
-
-def _status(text: str) -> Status:
-    try:
-        return Status(text)
-    except ValueError:
-        raise UsageError(f"no status '{text}'", hint=f"known: {', '.join(Status)}") from None

@@ -91,6 +91,14 @@ def parse_where(text: str) -> tuple[tuple[str, ...], str]:
     return path[1:], wanted
 
 
+def parse_status(text: str) -> Status:
+    """A status by its name. Raises `UsageError`."""
+    try:
+        return Status(text)
+    except ValueError:
+        raise UsageError(f"no status '{text}'", hint=f"known: {', '.join(Status)}") from None
+
+
 def list_threads(
     store: Store,
     wanted: Selection,

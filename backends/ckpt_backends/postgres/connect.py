@@ -97,6 +97,15 @@ class Connection:
             cursor.execute(sql, values)
             return cursor.rowcount
 
+    def alone(self, sql: str) -> None:
+        """Run a statement that no transaction may hold; its errors are the driver's own."""
+        self._driver.rollback()
+        self._driver.autocommit = True
+        try:
+            self._driver.execute(sql)
+        finally:
+            self._driver.autocommit = False
+
     def restart_quietly(self) -> None:
         """End the transaction after an error, whatever became of the connection."""
         with suppress(psycopg.Error):

@@ -52,7 +52,7 @@ class Table:
     @property
     def sql(self) -> str:
         """The table's name for a query."""
-        return f"{_quoted(self.schema)}.{_quoted(self.name)}"
+        return f"{quoted_name(self.schema)}.{quoted_name(self.name)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,5 +160,14 @@ def _list(schemas: Sequence[str]) -> str:
     return f"schema{'s' if len(schemas) > 1 else ''} " + ", ".join(f"'{one}'" for one in schemas)
 
 
-def _quoted(name: str) -> str:
+def quoted_name(name: str) -> str:
+    """A table, column or type for a query."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def storable(text: str) -> bool:
+    """Whether PostgreSQL can hold a text, so that it makes sense to look for it."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False

@@ -29,7 +29,15 @@ from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.catalog import begin, find_layout
 from ckpt_backends.postgres.connect import Connection
-from ckpt_backends.postgres.layout import PostgresLayout
+from ckpt_backends.postgres.layout import (
+    BLOBS,
+    CHECKPOINTS,
+    WRITES,
+    PostgresLayout,
+    quoted_name,
+    storable,
+)
+from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
 _FEW = 500
@@ -102,20 +110,20 @@ class PostgresStore(Closing):
         return bool(found) and (found[0][0] or 0) >= _LONG
 
     def thread(self, thread_id: str) -> Thread | None:
-        if not _storable(thread_id):
+        if not storable(thread_id):
             return None
         query = sql.GROUPED.format(**self._names, where="WHERE thread_id = %(thread)s")
         rows = self._rows(query, thread=thread_id, limit=1)
         return _thread(rows[0]) if rows else None
 
     def size(self, thread_id: str) -> ThreadSize:
-        if not _storable(thread_id):
+        if not storable(thread_id):
             return ThreadSize(0, 0, 0)
         (found,) = self._rows(sql.SIZE.format(**self._names), thread=thread_id)
         return ThreadSize(*found)
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
-        if not _storable(thread_id or ""):
+        if not storable(thread_id or ""):
             return
         where = "" if thread_id is None else "WHERE thread_id = %(thread)s"
         query = sql.USAGE.format(**self._names, where=where)
@@ -126,7 +134,7 @@ class PostgresStore(Closing):
             yield Usage(table, column, thread, ns, channel, tag, rows, size)
 
     def namespaces(self, thread_id: str) -> list[str]:
-        if not _storable(thread_id):
+        if not storable(thread_id):
             return []
         rows = self._rows(sql.NAMESPACES.format(**self._names), thread=thread_id)
         return [ns for (ns,) in rows]
@@ -225,7 +233,7 @@ class PostgresStore(Closing):
         **bound: object,
     ) -> Iterator[tuple[Any, ...]]:
         """Rows of a thread: at once where a few checkpoints are asked for, else by a cursor."""
-        if not _storable(thread_id) or not _storable(checkpoint_ns or ""):
+        if not storable(thread_id) or not storable(checkpoint_ns or ""):
             return
         where = f"{table}thread_id = %(thread)s"
         if checkpoint_ns is not None:
@@ -239,6 +247,23 @@ class PostgresStore(Closing):
             yield from self._rows(query, **bound)
         else:
             yield from self._stream(query, at_once, **bound)
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        if not storable(thread_id):
+            return
+        layout = self._layout
+        for name, table in (
+            (BLOBS, layout.blobs),
+            (WRITES, layout.writes),
+            (CHECKPOINTS, layout.checkpoints),
+        ):
+            listed = ", ".join(_as_stored(column, kind) for column, kind in table.columns.items())
+            query = f"SELECT {listed} FROM {table.sql}".replace("%", "%%")
+            found = self._stream(
+                f"{query} WHERE thread_id = %(thread)s", _STATES_AT_ONCE, thread=thread_id
+            )
+            for row in found:
+                yield Row(name, dict(zip(table.columns, row, strict=True)))
 
     def sources(self, key: CheckpointKey) -> list[str]:
         places = {"thread_id": key.thread_id, "checkpoint_ns": key.checkpoint_ns}
@@ -281,6 +306,12 @@ class PostgresStore(Closing):
         return self._connection.stream(query, values, at_once)
 
 
+def _as_stored(column: str, kind: str) -> str:
+    """A column for an archive: bytes as they are, anything else but numbers as its text."""
+    name = quoted_name(column)
+    return name if kind in {"bytea", "int2", "int4", "int8"} else f"{name}::text"
+
+
 def _wanted(values: bool | Collection[str]) -> str:
     """The condition on a blob for being read."""
     if values is True:
@@ -319,16 +350,8 @@ def _thread(row: tuple[Any, ...]) -> Thread:
     )
 
 
-def _storable(text: str) -> bool:
-    """Whether PostgreSQL can hold a text, so that it makes sense to look for it."""
-    try:
-        return b"\0" not in text.encode()
-    except UnicodeEncodeError:
-        return False
-
-
 def _storable_of(texts: Collection[str]) -> list[str]:
-    return sorted({text for text in texts if _storable(text)})
+    return sorted({text for text in texts if storable(text)})
 
 
 def _literal(text: str) -> str:

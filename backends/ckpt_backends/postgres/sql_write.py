@@ -90,3 +90,48 @@ REMOVE_BLOBS_OF_NOBODY = """
         SELECT FROM {checkpoints} WHERE thread_id = %(thread)s)
 """
 """When the last checkpoint of a thread goes, its values go too."""
+
+LOCK_TABLES = "LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE"
+
+STATE_OF_THREADS = """
+    SELECT t.thread_id, of_thread.newest, of_thread.n,
+           (SELECT count(*) FROM {writes} w WHERE w.thread_id = t.thread_id)
+    FROM unnest(%(threads)s::text[]) t(thread_id), LATERAL (
+        SELECT max(c.checkpoint_id COLLATE "C") AS newest, count(*) AS n
+        FROM {heads} c WHERE c.thread_id = t.thread_id
+    ) of_thread
+"""
+
+REMOVE_THREADS = """
+    WITH gone AS (
+        DELETE FROM {table} WHERE thread_id = ANY(%(threads)s::text[]) RETURNING thread_id
+    )
+    SELECT thread_id, count(*) FROM gone GROUP BY thread_id
+"""
+
+REMOVE_KEYS = """
+    WITH gone AS (
+        DELETE FROM {table} c
+        USING unnest(%(threads)s::text[], %(ns)s::text[], %(ids)s::text[]) k(thread, ns, id)
+        WHERE c.thread_id = k.thread AND c.checkpoint_ns = k.ns AND c.checkpoint_id = k.id
+        RETURNING c.thread_id
+    )
+    SELECT thread_id, count(*) FROM gone GROUP BY thread_id
+"""
+
+REMOVE_VALUES = """
+    WITH gone AS (
+        DELETE FROM {table} b
+        USING unnest(%(threads)s::text[], %(ns)s::text[], %(channels)s::text[],
+                     %(versions)s::text[]) k(thread, ns, channel, version)
+        WHERE b.thread_id = k.thread AND b.checkpoint_ns = k.ns AND b.channel = k.channel
+              AND b.version = k.version
+        RETURNING b.thread_id
+    )
+    SELECT thread_id, count(*) FROM gone GROUP BY thread_id
+"""
+
+ADD_ROW = """
+    INSERT INTO {table} ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING
+"""
+IS_THERE = "SELECT count(*) FROM {table} WHERE {same}"

@@ -6,7 +6,7 @@ apart; what a saver adds meanwhile is looked for at the very end, just before th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
@@ -18,9 +18,15 @@ from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
+from ckpt_backends.postgres import sql as read
 from ckpt_backends.postgres import sql_write as sql
 from ckpt_backends.postgres.catalog import begin, find_layout
-from ckpt_backends.postgres.connect import Connection, unavailable
+from ckpt_backends.postgres.connect import Connection, explained, unavailable
+from ckpt_backends.postgres.layout import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.postgres.removing import remove_threads
+from ckpt_backends.postgres.restoring import restore_rows
+from ckpt_backends.removal import Removal, Removed
+from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
 
 
@@ -33,8 +39,6 @@ class WritablePostgresStore(Closing):
         try:
             layout = find_layout(connection, url)
             connection.restart()
-            if layout.shallow:
-                raise Unsupported(f"'{url}' keeps no history, so nothing can be added to it")
             if layout.unknown:
                 raise UnknownLayout(
                     f"'{url}' was made by a saver that is not known here, so nothing is written",
@@ -43,10 +47,14 @@ class WritablePostgresStore(Closing):
         except BaseException:
             self.close()
             raise
+        self._layout = layout
+        rows = layout.checkpoints.sql
         names = {
-            "checkpoints": layout.checkpoints.sql,
+            "checkpoints": rows,
             "blobs": layout.blobs.sql,
             "writes": layout.writes.sql,
+            "heads": read.SHALLOW.format(checkpoints=rows) if layout.shallow else rows,
+            "tables": f"{layout.blobs.sql}, {rows}, {layout.writes.sql}",
         }
         self._names = {
             # In a query with bound values a percent sign stands for one.
@@ -56,6 +64,8 @@ class WritablePostgresStore(Closing):
         }
 
     def apply(self, change: Change) -> None:
+        if self._layout.shallow:
+            raise Unsupported(f"'{self._url}' keeps no history, so nothing can be added to it")
         with self._transaction() as connection:
             connection.change(sql.LOCK, {"number": lock_number(change.thread_id)})
             heads = self._heads(change.thread_id)
@@ -85,6 +95,24 @@ class WritablePostgresStore(Closing):
             number += len(change.checkpoints) + len(change.copies) - len(change.removed or {})
             if sum(count for _, count in self._heads(change.thread_id).values()) != number:
                 raise moved(change)
+
+    def remove(self, removals: Sequence[Removal]) -> list[Removed]:
+        with self._transaction() as connection:
+            return remove_threads(connection, self._names, removals)
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        tables = {
+            BLOBS: self._layout.blobs,
+            WRITES: self._layout.writes,
+            CHECKPOINTS: self._layout.checkpoints,
+        }
+        with self._transaction() as connection:
+            return restore_rows(connection, tables, rows)
+
+    def vacuum(self) -> None:
+        with explained(self._url):
+            for table in self._layout.tables:
+                self._connection.alone(f"VACUUM (ANALYZE) {table.sql}")
 
     def _heads(self, thread_id: str) -> dict[str, tuple[str, int]]:
         """The newest checkpoint of each namespace, and how many it has."""

@@ -32,3 +32,8 @@ def text(value: object) -> str:
 def stored_bytes(value: object) -> bytes:
     """A column that should hold bytes."""
     return value if isinstance(value, bytes) else bind(text(value))
+
+
+def quoted_name(name: str) -> str:
+    """A table or column for a query."""
+    return '"' + name.replace('"', '""') + '"'

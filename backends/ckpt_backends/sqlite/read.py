@@ -30,7 +30,15 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.sqlite.binding import TEXT, bind, decode_text, stored_bytes, text
+from ckpt_backends.rows import Row
+from ckpt_backends.sqlite.binding import (
+    TEXT,
+    bind,
+    decode_text,
+    quoted_name,
+    stored_bytes,
+    text,
+)
 from ckpt_backends.sqlite.layout import SqliteLayout, detect, tables_of
 from ckpt_backends.sqlite.open import Opened
 from ckpt_backends.url import StoreUrl
@@ -274,6 +282,15 @@ class SqliteStore(Closing):
         for ids in _chunks(sorted(set(checkpoint_ids), reverse=query.newest_first), _IDS_PER_QUERY):
             sql = f"{query.select} WHERE {where} AND checkpoint_id IN ({_texts(ids)}){query.rest}"
             yield from self._query(sql, [*bound, *map(bind, ids), *query.after])
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        for table in ("writes", "checkpoints"):
+            columns = self._query(f"SELECT name FROM pragma_table_info('{table}')")
+            names = [text(name) for (name,) in columns]
+            listed = ", ".join(map(quoted_name, names))
+            where = f"WHERE thread_id = {TEXT}"
+            for row in self._query(f"SELECT {listed} FROM {table} {where}", [bind(thread_id)]):
+                yield Row(table, dict(zip(names, row, strict=True)))
 
     def sources(self, key: CheckpointKey) -> list[str]:
         where = " AND ".join(

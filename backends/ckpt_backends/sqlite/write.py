@@ -7,15 +7,19 @@ rows go in. Columns are always named, since their order differs between savers.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout
 from ckpt_backends.model import Checkpoint, CheckpointKey, Write
+from ckpt_backends.removal import Removal, Removed
+from ckpt_backends.rows import Restored, Row
 from ckpt_backends.sqlite.binding import TEXT, bind, decode_text
 from ckpt_backends.sqlite.layout import detect, tables_of
+from ckpt_backends.sqlite.removing import remove_thread
+from ckpt_backends.sqlite.restoring import restore_rows
 from ckpt_backends.url import StoreUrl
 
 _KEY = f"thread_id = {TEXT} AND checkpoint_ns = {TEXT} AND checkpoint_id = {TEXT}"
@@ -58,6 +62,18 @@ class WritableSqliteStore(Closing):
                         connection, writes.source, [*target, writes.target.checkpoint_id], task
                     )
 
+    def remove(self, removals: Sequence[Removal]) -> list[Removed]:
+        with self._errors(), self._transaction() as connection:
+            return [remove_thread(connection, one) for one in removals]
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        with self._errors(), self._transaction() as connection:
+            return restore_rows(connection, rows)
+
+    def vacuum(self) -> None:
+        with self._errors():
+            self._alive().execute("VACUUM")
+
     def _copy(self, connection: sqlite3.Connection, copy: CopyOfCheckpoint, thread: str) -> None:
         metadata = None if copy.metadata is None else copy.metadata.data
         body = None if copy.body is None else copy.body.data
@@ -97,17 +113,21 @@ class WritableSqliteStore(Closing):
             self._connection.close()
             self._connection = None
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _alive(self) -> sqlite3.Connection:
         if self._connection is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
-        self._connection.execute("BEGIN IMMEDIATE")
+        return self._connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        connection = self._alive()
+        connection.execute("BEGIN IMMEDIATE")
         try:
-            yield self._connection
-            self._connection.execute("COMMIT")
+            yield connection
+            connection.execute("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
+                connection.execute("ROLLBACK")
             raise
 
     @contextmanager

@@ -1,0 +1,228 @@
+"""Bundles: one thread's rows in a file, from which they can be put back row for row.
+
+A bundle is gzip over lines of JSON, so that `zcat` and `jq` read it: a header, a line a row, and
+an end that counts the rows and has the SHA-256 of all lines before it.
+
+    {"ckpt_bundle": 1, "layout": "sqlite", "thread_id": "user-42", "made_at": "...", ...}
+    {"table": "checkpoints", "row": {"thread_id": "user-42", "checkpoint": {"$bytes": "..."}, ...}}
+    {"rows": {"checkpoints": 12, "writes": 40}, "sha256": "..."}
+
+Numbers, text and NULL are as in JSON; bytes are `{"$bytes": BASE64}`, and text that is not
+UTF-8 is `{"$text": BASE64}`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any
+from zlib import error as ZlibError
+
+from ckpt_backends.errors import StoreUnavailable, Unreadable
+from ckpt_backends.rows import Cell, Row
+
+FORMAT = 1
+SUFFIX = ".ckpt.gz"
+_LONGEST_LINE = 2 << 30
+"""A row of PostgreSQL has at most 1 GiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a bundle says of itself."""
+
+    thread_id: str
+    layout: str
+    saver: str
+    store: str
+    """Where the rows were, without a password."""
+    made_at: str
+    """ISO 8601, UTC."""
+
+
+def write_bundle(path: Path, header: Header, rows: Iterable[Row]) -> Mapping[str, int]:
+    """Write a bundle. Gives the number of rows by table.
+
+    It is there only when it is whole and on disk: it is written beside its place, synced and
+    moved. Raises `StoreUnavailable` where that fails.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with beside.open("wb") as file:
+            counts = write_to(file, header, rows)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"cannot write the archive '{path}': {(error.strerror or str(error)).lower()}",
+            hint="name a folder that can be written and has room",
+        ) from error
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+    return counts
+
+
+def write_to(file: IO[bytes], header: Header, rows: Iterable[Row]) -> Mapping[str, int]:
+    """Write a bundle to a stream. Gives the number of rows by table."""
+    digest = sha256()
+    counts: Counter[str] = Counter()
+    with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+
+        def put(record: object) -> None:
+            line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+            digest.update(line)
+            packed.write(line)
+
+        put(
+            {
+                "ckpt_bundle": FORMAT,
+                "layout": header.layout,
+                "saver": header.saver,
+                "store": header.store,
+                "thread_id": _to_json(header.thread_id),
+                "made_at": header.made_at,
+            }
+        )
+        for row in rows:
+            cells = {name: _to_json(cell) for name, cell in row.cells.items()}
+            put({"table": row.table, "row": cells})
+            counts[row.table] += 1
+        put({"rows": dict(counts), "sha256": digest.hexdigest()})
+    return counts
+
+
+def read_header(path: Path) -> Header:
+    """The header of a bundle, unchecked. Raises `Unreadable` and `StoreUnavailable`."""
+    for line in _lines(path):
+        return _header(path, line)
+    raise _damaged(path, "it is empty")
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The rows of a bundle. Raises as `check_bundle` does, but after the rows before a fault."""
+    for number, line in enumerate(_lines(path)):
+        found = _record(path, line)
+        if number and "table" in found:
+            yield Row(found["table"], {k: _from_json(path, v) for k, v in found["row"].items()})
+
+
+def check_bundle(path: Path) -> tuple[Header, Mapping[str, int]]:
+    """The header of a bundle that is whole, and its number of rows by table.
+
+    Raises `Unreadable` where it is damaged or no bundle, and `StoreUnavailable`.
+    """
+    digest = sha256()
+    counts: Counter[str] = Counter()
+    header: Header | None = None
+    end: dict[str, Any] | None = None
+    for line in _lines(path):
+        if end is not None:
+            raise _damaged(path, "something follows its end")
+        if header is None:
+            header = _header(path, line)
+        else:
+            record = _record(path, line)
+            if "table" in record and isinstance(record.get("row"), dict):
+                counts[str(record["table"])] += 1
+            elif "sha256" in record:
+                end = record
+            else:
+                raise _damaged(path, "a line is no row")
+        if end is None:
+            digest.update(line)
+    if header is None or end is None:
+        raise _damaged(path, "its end is missing")
+    if end.get("sha256") != digest.hexdigest() or end.get("rows") != dict(counts):
+        raise _damaged(path, "its checksum does not fit")
+    return header, counts
+
+
+def _header(path: Path, line: bytes) -> Header:
+    record = _record(path, line)
+    if "ckpt_bundle" not in record:
+        raise _damaged(path, "it is no bundle of ckpt")
+    if record["ckpt_bundle"] != FORMAT:
+        raise Unreadable(
+            f"cannot read '{path}': it is a bundle of format {record['ckpt_bundle']}",
+            hint="a later ckpt wrote it; use that one",
+        )
+    thread_id = _from_json(path, record.get("thread_id"))
+    if not isinstance(thread_id, str):
+        raise _damaged(path, "it names no thread")
+    text = {name: str(record.get(name, "")) for name in ("layout", "saver", "store", "made_at")}
+    return Header(thread_id, **text)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with gzip.open(path, "rb") as packed:
+            while line := packed.readline(_LONGEST_LINE):
+                if not line.endswith(b"\n"):
+                    raise _damaged(path, "a line has no end")
+                yield line
+    except (gzip.BadGzipFile, EOFError, ZlibError) as error:
+        raise _damaged(path, str(error).lower()) from error
+    except OSError as error:
+        raise StoreUnavailable(
+            f"cannot read '{path}': {(error.strerror or str(error)).lower()}"
+        ) from error
+
+
+def _record(path: Path, line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, "a line is not JSON") from error
+    if not isinstance(found, dict):
+        raise _damaged(path, "a line is no object")
+    return found
+
+
+def _to_json(cell: Cell) -> object:
+    if isinstance(cell, bytes):
+        return {"$bytes": b64encode(cell).decode()}
+    if isinstance(cell, str):
+        try:
+            cell.encode()
+        except UnicodeEncodeError:
+            return {"$text": b64encode(cell.encode("utf-8", "surrogateescape")).decode()}
+    return cell
+
+
+def _from_json(path: Path, value: object) -> Cell:
+    match value:
+        case None | int() | float() | str():
+            return value
+        case {"$bytes": str(text)}:
+            return b64decode(text)
+        case {"$text": str(text)}:
+            return b64decode(text).decode("utf-8", "surrogateescape")
+    raise _damaged(path, "a cell is of an unknown kind")
+
+
+def _damaged(path: Path, why: str) -> Unreadable:
+    return Unreadable(
+        f"cannot read the archive '{path}': {why}",
+        hint="nothing of it was restored; take another copy of it",
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name in a folder last, on systems that can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,92 @@
+"""Removing rows of LangGraph's PostgreSQL layouts, inside a transaction.
+
+A saver stores a checkpoint without looking whether what it names is still there. So no saver may
+write between the look at a thread and its removal: the tables are locked against writers for that
+long, in the order in which a saver's own `put` locks them, so that neither waits for the other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from ckpt_backends.ids import time_of
+from ckpt_backends.postgres import sql_write as sql
+from ckpt_backends.postgres.connect import Connection
+from ckpt_backends.postgres.layout import BLOBS, CHECKPOINTS, WRITES, storable
+from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
+
+_TABLES = {"writes": WRITES, "blobs": BLOBS, "checkpoints": CHECKPOINTS}
+
+
+def remove_threads(
+    connection: Connection, names: Mapping[str, str], removals: Sequence[Removal]
+) -> list[Removed]:
+    """Remove what is planned of each thread that is still as it was."""
+    connection.change(sql.LOCK_TABLES.format(**names))
+    skipped = _changed(connection, names, removals)
+    planned = [one for one in removals if one.thread_id not in skipped]
+    rows: dict[str, Counter[str]] = {one.thread_id: Counter() for one in planned}
+    whole = [one.thread_id for one in planned if one.inside is None]
+    inside = {one.thread_id: one.inside for one in planned if one.inside is not None}
+    for name, table in _TABLES.items():
+        found = connection.rows(sql.REMOVE_THREADS.format(table=names[name]), {"threads": whole})
+        if inside:
+            where = _values(inside) if name == "blobs" else _keys(inside)
+            query = sql.REMOVE_VALUES if name == "blobs" else sql.REMOVE_KEYS
+            found += connection.rows(query.format(table=names[name]), where)
+        for thread_id, number in found:
+            rows[thread_id][table] += number
+    return [
+        Removed(one.thread_id, skipped=skipped[one.thread_id])
+        if one.thread_id in skipped
+        else Removed(one.thread_id, rows[one.thread_id])
+        for one in removals
+    ]
+
+
+def _changed(
+    connection: Connection, names: Mapping[str, str], removals: Sequence[Removal]
+) -> dict[str, str]:
+    """Threads that are not as their removal says, and why."""
+    ids = [one.thread_id for one in removals if storable(one.thread_id)]
+    found = {
+        thread_id: (time_of(newest or ""), checkpoints, writes)
+        for thread_id, newest, checkpoints, writes in connection.rows(
+            sql.STATE_OF_THREADS.format(**names), {"threads": ids}
+        )
+    }
+    skipped = {}
+    for one in removals:
+        state = found.get(one.thread_id, (None, 0, 0))
+        if not state[1]:
+            skipped[one.thread_id] = GONE
+        elif state != (one.last_at, one.checkpoints, one.writes):
+            skipped[one.thread_id] = MOVED
+    return skipped
+
+
+def _keys(inside: Mapping[str, Inside]) -> dict[str, list[str]]:
+    """The checkpoints that go, as columns."""
+    return _columns(
+        ("threads", "ns", "ids"),
+        (
+            (thread_id, ns, checkpoint_id)
+            for thread_id, one in inside.items()
+            for ns, ids in one.checkpoints.items()
+            for checkpoint_id in ids
+        ),
+    )
+
+
+def _values(inside: Mapping[str, Inside]) -> dict[str, list[str]]:
+    """The values that go, as columns."""
+    return _columns(
+        ("threads", "ns", "channels", "versions"),
+        ((thread_id, *blob) for thread_id, one in inside.items() for blob in one.blobs),
+    )
+
+
+def _columns(names: Sequence[str], rows: Iterator[tuple[str, ...]]) -> dict[str, list[str]]:
+    kept = [row for row in rows if all(map(storable, row))]
+    return {name: [row[place] for row in kept] for place, name in enumerate(names)}

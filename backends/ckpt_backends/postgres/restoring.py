@@ -1,0 +1,59 @@
+"""Putting rows back into LangGraph's PostgreSQL layouts, inside a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ckpt_backends.errors import StoreChanged, Unsupported
+from ckpt_backends.postgres import sql_write as sql
+from ckpt_backends.postgres.connect import Connection
+from ckpt_backends.postgres.layout import Table, quoted_name
+from ckpt_backends.rows import Cell, Restored, Row
+
+
+def restore_rows(
+    connection: Connection, tables: Mapping[str, Table], rows: Iterable[Row]
+) -> Restored:
+    """Add the rows that are not there. Raises `StoreChanged` and `Unsupported`."""
+    added = there = 0
+    for row in rows:
+        table = tables.get(row.table)
+        missing = row.cells.keys() - (table.columns.keys() if table else set())
+        if table is None or missing:
+            raise Unsupported(
+                f"table '{row.table}' has no column '{min(missing)}' here",
+                hint="the archive is of a newer saver; let that one's setup() run once",
+            )
+        name = table.sql.replace("%", "%%")
+        cast = {
+            column: f"%({mark})s::{_written(cell, table.columns[column])}"
+            for mark, (column, cell) in _marked(row.cells)
+        }
+        bound = {mark: cell for mark, (_, cell) in _marked(row.cells)}
+        columns = ", ".join(quoted_name(column).replace("%", "%%") for column in cast)
+        values = ", ".join(cast.values())
+        if connection.change(sql.ADD_ROW.format(table=name, columns=columns, values=values), bound):
+            added += 1
+            continue
+        same = " AND ".join(
+            f"{quoted_name(column).replace('%', '%%')} IS NOT DISTINCT FROM {value}"
+            for column, value in cast.items()
+        )
+        ((found,),) = connection.rows(sql.IS_THERE.format(table=name, same=same), bound)
+        if not found:
+            raise StoreChanged(
+                f"a row of '{row.table}' is there with other contents, so nothing was restored",
+                hint="the thread was used since; remove it first, or import with --to NEW",
+            )
+        there += 1
+    return Restored(added, there)
+
+
+def _marked(cells: Mapping[str, Cell]) -> Iterable[tuple[str, tuple[str, Cell]]]:
+    """Each cell with a name that can be bound, whatever the column is called."""
+    return [(f"v{place}", item) for place, item in enumerate(cells.items())]
+
+
+def _written(cell: Cell, kind: str) -> str:
+    """How a cell becomes a value of its column."""
+    return f"text::{quoted_name(kind)}" if isinstance(cell, str) else quoted_name(kind)

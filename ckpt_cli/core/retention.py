@@ -1,0 +1,140 @@
+"""Which checkpoints of a thread stay, by a policy and by what the rest of the thread needs.
+
+What a saver reads of a checkpoint that stays must be what it read before. Beside the row itself
+that is: what DeltaChannels are rebuilt from, the Sends that a checkpoint of format 1 to 3 has
+among its parent's writes, and what subgraphs knew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """How much of a thread is kept. What any of these keeps stays, and the newest always."""
+
+    last: int | None = None
+    """So many of the newest checkpoints of the root namespace."""
+    within: timedelta | None = None
+    """Those that are not older than this."""
+    tips: bool = False
+    """The ends of all branches."""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.last is None and self.within is None and not self.tips
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What the choice needs to know of a checkpoint."""
+
+    checkpoint_ns: str
+    checkpoint_id: str
+    parent: str | None
+    at: datetime | None
+    root: str | None = None
+    """The root checkpoint whose step called this subgraph; None where that is not stored."""
+    unfinished: bool = False
+    """Its tasks stored something, and nothing follows it."""
+    needs_sends: bool = False
+    """Its Sends are among its parent's writes."""
+    missing: frozenset[str] = frozenset()
+    """DeltaChannels that have a version here and no stored value."""
+    stored: frozenset[str] = frozenset()
+    """Channels that have a stored value here."""
+
+
+Key = tuple[str, str]
+"""Namespace and checkpoint id."""
+
+
+def choose(items: Sequence[Item], keep: Keep, now: datetime) -> dict[Key, list[str]]:
+    """The checkpoints that stay, each with the reasons for it.
+
+    `items` are all checkpoints of a thread, newest first within each namespace.
+    """
+    chosen = _Chosen({(one.checkpoint_ns, one.checkpoint_id): one for one in items})
+    root = [one for one in items if one.checkpoint_ns == ""]
+    for one, reason in _by_policy(root, keep, now):
+        chosen.add(one, reason)
+    for one in _by_root(items, root, {one.checkpoint_id for one in root if one in chosen}):
+        chosen.add(one, "a subgraph of one that stays")
+    return chosen.reasons
+
+
+@dataclass(slots=True)
+class _Chosen:
+    items: Mapping[Key, Item]
+    reasons: dict[Key, list[str]] = field(default_factory=dict)
+
+    def __contains__(self, one: Item) -> bool:
+        return (one.checkpoint_ns, one.checkpoint_id) in self.reasons
+
+    def add(self, one: Item, reason: str) -> None:
+        """Keep a checkpoint, and what it cannot be read without."""
+        waiting = [(one, reason)]
+        while waiting:
+            here, why = waiting.pop()
+            known = self.reasons.setdefault((here.checkpoint_ns, here.checkpoint_id), [])
+            if why not in known:
+                known.append(why)
+                waiting += self._needed(here)
+
+    def _needed(self, one: Item) -> Iterator[tuple[Item, str]]:
+        parent = self._parent(one)
+        if one.needs_sends and parent is not None:
+            yield parent, "it holds the Sends of one that stays"
+        missing, passed = set(one.missing), {one.checkpoint_id}
+        while missing and parent is not None and parent.checkpoint_id not in passed:
+            passed.add(parent.checkpoint_id)
+            yield parent, f"DeltaChannel {', '.join(sorted(missing))} is rebuilt from it"
+            missing -= parent.stored
+            parent = self._parent(parent)
+
+    def _parent(self, one: Item) -> Item | None:
+        return self.items.get((one.checkpoint_ns, one.parent)) if one.parent else None
+
+
+def _by_policy(root: Sequence[Item], keep: Keep, now: datetime) -> Iterator[tuple[Item, str]]:
+    parents = {one.parent for one in root}
+    for place, one in enumerate(root):
+        if keep.last is not None and place < keep.last:
+            yield one, f"one of the last {keep.last}"
+        if one.at is None:
+            yield one, "its age cannot be told"
+        elif keep.within is not None and now - one.at <= keep.within:
+            yield one, "young enough"
+        if keep.tips and one.checkpoint_id not in parents:
+            yield one, "the end of a branch"
+        if one.unfinished:
+            yield one, "its step is not finished"
+        if place == 0:
+            yield one, "the newest"
+
+
+def _by_root(
+    items: Iterable[Item], root: Collection[Item], kept: Collection[str]
+) -> Iterator[Item]:
+    """Checkpoints of subgraphs whose caller stays, or is not there (yet).
+
+    A subgraph that keeps its state across calls goes on, after a return to a checkpoint, from what
+    it knew then: its newest one that is older.
+    """
+    there = {one.checkpoint_id for one in root}
+    older: dict[str, list[Item]] = {}
+    for one in items:
+        if not one.checkpoint_ns:
+            continue
+        if one.root is None or one.root not in there or one.root in kept:
+            yield one
+        if ":" not in one.checkpoint_ns:
+            older.setdefault(one.checkpoint_ns, []).append(one)
+    for known in older.values():
+        for checkpoint_id in kept:
+            found = next((one for one in known if one.checkpoint_id < checkpoint_id), None)
+            if found is not None:
+                yield found

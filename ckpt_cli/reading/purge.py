@@ -1,0 +1,246 @@
+"""Plans of what to remove: whole threads, or what a policy does not keep inside them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Opaque
+from ckpt_backends.errors import CkptError
+from ckpt_backends.model import Checkpoint, Status, Thread
+from ckpt_backends.protocol import Store
+from ckpt_backends.removal import Inside, Removal
+from ckpt_cli.core.purge import Action, Doomed
+from ckpt_cli.core.retention import Item, Keep, choose
+from ckpt_cli.core.state import Body, read_body, read_metadata
+from ckpt_cli.core.triggers import SENDS
+from ckpt_cli.reading.lessons import Lessons
+from ckpt_cli.reading.thread import ThreadReader, moment_time, unreadable
+from ckpt_cli.reading.threads import Selection, list_threads
+
+_WAITS = {
+    Status.INTERRUPTED: ("a question waits in it", "--include-interrupted"),
+    Status.PENDING: ("something runs next in it", "--include-pending"),
+    Status.UNKNOWN: ("what runs next cannot be told", "--include-pending"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Which threads are looked at, and what of them goes."""
+
+    selection: Selection = field(default_factory=Selection)
+    older_than: datetime | None = None
+    """Only threads whose last activity is before this."""
+    protect: tuple[str, ...] = ()
+    """Shell patterns of thread ids that are never touched."""
+    keep: Keep = field(default_factory=Keep)
+    """What stays inside a thread; if empty, threads go whole."""
+    include_interrupted: bool = False
+    include_pending: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing, so that it would mean all threads."""
+        return self.older_than is None and self.selection == Selection() and self.keep.is_empty
+
+    @property
+    def reads_heads(self) -> bool:
+        """Whether it depends on what a thread waits for."""
+        return self.keep.is_empty and not (self.include_interrupted and self.include_pending)
+
+
+def plan_purge(
+    store: Store,
+    policy: Policy,
+    now: datetime,
+    watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
+) -> Iterator[Doomed]:
+    """What becomes of each thread that the policy speaks of, the newest first.
+
+    Threads of which nothing would go are left out, but for those that a rule keeps.
+    """
+    lessons = Lessons(store)
+    for row in list_threads(store, policy.selection, watch=watch):
+        thread = row.thread
+        if _is_young(thread, policy):
+            continue
+        try:
+            found = _plan_thread(store, thread, policy, now, lessons)
+        except CkptError as error:
+            found = _kept(thread, error.message)
+        if found is not None:
+            yield found
+
+
+def _is_young(thread: Thread, policy: Policy) -> bool:
+    if policy.older_than is None or thread.last_at is None:
+        return False
+    return thread.last_at >= policy.older_than
+
+
+def _plan_thread(
+    store: Store, thread: Thread, policy: Policy, now: datetime, lessons: Lessons
+) -> Doomed | None:
+    if any(fnmatchcase(thread.thread_id, pattern) for pattern in policy.protect):
+        return _kept(thread, "protected")
+    if policy.older_than is not None and thread.last_at is None:
+        return _kept(thread, "its age cannot be told")
+    reader = ThreadReader(store, thread, lessons)
+    if not policy.keep.is_empty:
+        return plan_inside(reader, policy.keep, now)
+    if policy.reads_heads:
+        status = _status(reader)
+        if status in _WAITS and not _included(status, policy):
+            why, option = _WAITS[status]
+            return _kept(thread, f"{why}; {option} removes it too")
+    return plan_whole(reader, _reason(thread, policy))
+
+
+def _included(status: Status, policy: Policy) -> bool:
+    if status is Status.INTERRUPTED:
+        return policy.include_interrupted
+    return policy.include_pending
+
+
+def _reason(thread: Thread, policy: Policy) -> str:
+    if policy.older_than is not None and thread.last_at is not None:
+        return f"last active {thread.last_at:%Y-%m-%d %H:%M} UTC"
+    return "as selected"
+
+
+def plan_whole(reader: ThreadReader, reason: str) -> Doomed:
+    """Remove a thread with all that it has."""
+    thread = reader.thread
+    size = reader.store.size(thread.thread_id)
+    return Doomed(
+        action="remove",
+        reason=reason,
+        checkpoints=thread.checkpoints,
+        writes=size.writes,
+        bytes=size.bytes,
+        removal=Removal(thread.thread_id, thread.last_at, thread.checkpoints, size.writes),
+    )
+
+
+def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> Doomed | None:
+    """Remove what a policy does not keep; None where it keeps everything."""
+    facts = _Facts(reader)
+    stays = choose(facts.items, keep, now)
+    goes = [key for key in facts.sizes if key not in stays]
+    if not goes:
+        return None
+    named = {blob for key in stays for blob in facts.blobs[key]}
+    blobs = {blob: size for key in goes for blob, size in facts.blobs[key].items()}
+    left = {blob: size for blob, size in blobs.items() if blob not in named}
+    inside: dict[str, list[str]] = {}
+    for ns, checkpoint_id in goes:
+        inside.setdefault(ns, []).append(checkpoint_id)
+    thread = reader.thread
+    why = Counter(reasons[0] for reasons in stays.values())
+    return Doomed(
+        action="prune",
+        reason="keeps " + ", ".join(f"{n} ({reason})" for reason, n in why.most_common()),
+        checkpoints=len(goes),
+        writes=sum(facts.writes[key] for key in goes),
+        blobs=len(left),
+        bytes=sum(facts.sizes[key] for key in goes) + sum(left.values()),
+        removal=Removal(
+            thread.thread_id,
+            thread.last_at,
+            thread.checkpoints,
+            facts.writes.total(),
+            Inside({ns: tuple(ids) for ns, ids in inside.items()}, tuple(sorted(left))),
+        ),
+        keeps={
+            ns: {one: tuple(reasons) for (space, one), reasons in stays.items() if space == ns}
+            for ns in reader.namespaces
+        },
+    )
+
+
+def _kept(thread: Thread, why: str) -> Doomed:
+    removal = Removal(thread.thread_id, thread.last_at, thread.checkpoints, 0)
+    action: Action = "keep"
+    return Doomed(action, why, 0, 0, removal, bytes=0)
+
+
+def _status(reader: ThreadReader) -> Status:
+    if reader.thread.head is None:
+        return Status.EMPTY
+    head = next(reader.moments("", [reader.thread.head]), None)
+    return Status.UNKNOWN if head is None else head.status
+
+
+class _Facts:
+    """What the choice needs to know of a thread; of its values, only their sizes."""
+
+    def __init__(self, reader: ThreadReader) -> None:
+        self.items: list[Item] = []
+        self.sizes: Counter[tuple[str, str]] = Counter()
+        """Bytes of a checkpoint and its writes, without values that are kept apart."""
+        self.writes: Counter[tuple[str, str]] = Counter()
+        self.blobs: dict[tuple[str, str], dict[tuple[str, str, str], int]] = {}
+        """The values kept apart that a checkpoint names: namespace, channel and version."""
+        sends = set()
+        for write in reader.store.writes(reader.thread_id):
+            key = (write.key.checkpoint_ns, write.key.checkpoint_id)
+            self.writes[key] += 1
+            self.sizes[key] += write.size
+            if write.channel == SENDS:
+                sends.add(key)
+        # Writes of checkpoints that are not there (yet) are no one's to remove.
+        in_writes = dict(self.sizes)
+        self.sizes.clear()
+        for ns in reader.namespaces:
+            delta = reader.delta_channels(ns)
+            followed = {one.parent_checkpoint_id for one in reader.index(ns)}
+            for one in reader.store.checkpoints(
+                reader.thread_id, checkpoint_ns=ns, body=True, metadata=True
+            ):
+                key = (ns, one.key.checkpoint_id)
+                body, metadata = read_body(one), decode(one.metadata) if one.metadata else None
+                for part in (body.problem, metadata):
+                    if isinstance(part, Opaque):
+                        raise unreadable(f"checkpoint '{one.key.checkpoint_id}'", part)
+                self.sizes[key] = in_writes.get(key, 0) + _size(one)
+                self.blobs[key] = _named(ns, one, body)
+                self.items.append(
+                    Item(
+                        *key,
+                        parent=one.parent_checkpoint_id,
+                        at=moment_time(one.key.checkpoint_id, body),
+                        root=_root(one) if ns else None,
+                        unfinished=key in self.writes and one.key.checkpoint_id not in followed,
+                        needs_sends=body.v < 4 and (ns, one.parent_checkpoint_id) in sends,
+                        missing=frozenset(delta & (body.versions.keys() - body.values.keys())),
+                        stored=frozenset(delta & body.values.keys()),
+                    )
+                )
+
+
+def _size(one: Checkpoint) -> int:
+    return sum(len(part.data) for part in (one.body, one.metadata) if part is not None)
+
+
+def _named(ns: str, one: Checkpoint, body: Body) -> dict[tuple[str, str, str], int]:
+    """The values that a checkpoint names where they are kept apart, with their sizes.
+
+    Also those that stand for a channel without a value.
+    """
+    if one.blobs is None:
+        return {}
+    return {
+        (ns, channel, str(version)): one.blobs[channel].size if channel in one.blobs else 0
+        for channel, version in body.versions.items()
+    }
+
+
+def _root(one: Checkpoint) -> str | None:
+    parents = read_metadata(one).get("parents")
+    root = parents.get("") if isinstance(parents, dict) else None
+    return root if isinstance(root, str) else None

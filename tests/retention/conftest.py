@@ -1,0 +1,7 @@
+"""The stores of the tests of time travel, to remove from."""
+
+from __future__ import annotations
+
+from tests.travel.conftest import postgres_filled, quiet, sqlite_filled
+
+__all__ = ["postgres_filled", "quiet", "sqlite_filled"]

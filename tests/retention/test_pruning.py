@@ -1,0 +1,48 @@
+"""Pruning inside threads: what the official library reads of what stays is what it read before."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.retention.trials import POLICIES, check_pruned
+from tests.travel.conftest import NAMES, PLAIN, SAMPLE, Filled
+from tests.travel.test_generated import GRAPHS, generate
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", SAMPLE)
+def test_each_kind_of_thread(sqlite_filled: Filled, name: str, policy: str) -> None:
+    check_pruned(sqlite_filled, sqlite_filled.thread(name), POLICIES[policy])
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_each_kind_of_thread_on_postgres(postgres_filled: Filled, name: str) -> None:
+    check_pruned(postgres_filled, postgres_filled.thread(name), POLICIES["last-2-tips"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in PLAIN])
+def test_every_thread(sqlite_filled: Filled, name: str, policy: str) -> None:
+    check_pruned(sqlite_filled, sqlite_filled.thread(name), POLICIES[policy])
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", ["fanout_asking", "delta_rarely"])
+def test_threads_of_random_calls(sqlite_filled: Filled, name: str, policy: str) -> None:
+    _check_generated(sqlite_filled, name, 1, policy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 8))
+@pytest.mark.parametrize("name", GRAPHS)
+def test_many_threads_of_random_calls(sqlite_filled: Filled, name: str, seed: int) -> None:
+    _check_generated(sqlite_filled, name, seed, list(POLICIES)[seed % len(POLICIES)])
+
+
+def _check_generated(filled: Filled, name: str, seed: int, policy: str) -> None:
+    thread = generate(filled, name, seed)
+    try:
+        check_pruned(filled, thread, POLICIES[policy])
+    finally:
+        filled.place.forget(thread.thread_id)

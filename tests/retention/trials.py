@@ -1,0 +1,126 @@
+"""One trial: a purge of a copy of a thread, and what the library reads before and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support import ckpt
+from tests.travel.conftest import Filled
+from tests.travel.official import Thread, config_of, ending, memory, outcome, plain
+
+POLICIES: dict[str, list[str]] = {
+    "last-1": ["--keep-last", "1"],
+    "last-3": ["--keep-last", "3"],
+    "tips": ["--keep-tips"],
+    "last-2-tips": ["--keep-last", "2", "--keep-tips"],
+}
+
+
+def check_pruned(filled: Filled, thread: Thread, policy: list[str]) -> int:
+    """What stays reads as before, nothing is left over, and a second run finds nothing.
+
+    Gives how many checkpoints went.
+    """
+    place, saver, graph = filled.place, filled.saver, thread.graph(filled.saver)
+    ours, theirs = f"ours {thread.thread_id}", f"theirs {thread.thread_id}"
+    for copy in (ours, theirs):
+        place.copy(thread.thread_id, copy)
+    words = ["-s", place.url, "purge", "--match", _glob(ours), *policy]
+    try:
+        rows, read = place.rows(ours), _read(saver, graph, ours)
+        planned = ckpt(*words, "--dry-run", "-o", "json").json
+        assert place.rows(ours) == rows
+        done = ckpt(*words, "--yes", "-o", "json")
+        assert done.code == 0, done.err
+        assert done.json["threads"] == planned["threads"]
+        assert done.json["skipped"] == planned["skipped"] == []
+        left, after = place.rows(ours), _read(saver, graph, ours)
+        assert after.keys() <= read.keys()
+        for key, found in after.items():
+            assert found == read[key], key
+        _check_counts(rows, left, planned)
+        _check_no_orphans(filled, rows, left, ours)
+        again = ckpt(*words, "--yes", "-o", "json").json
+        assert again["threads"] == []
+        assert place.rows(ours) == left
+        _check_goes_on(filled, thread, (ours, theirs))
+        return len(read) - len(after)
+    finally:
+        for copy in (ours, theirs):
+            place.forget(copy)
+
+
+def _glob(text: str) -> str:
+    """A pattern that only this text fits."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in text)
+
+
+def _read(saver: Any, graph: Any, thread_id: str) -> dict[tuple[str, str], Any]:
+    """What the saver reads of each checkpoint, and what the graph makes of those of the root."""
+    found = {}
+    for row in list(saver.list({"configurable": {"thread_id": thread_id}})):
+        at = row.config["configurable"]
+        key = at["checkpoint_ns"], at["checkpoint_id"]
+        one = saver.get_tuple(row.config)
+        found[key] = [
+            plain(part)
+            for part in (one.checkpoint, one.metadata, one.parent_config, one.pending_writes)
+        ]
+        if not key[0]:
+            found[key] += [_state(graph.get_state(config_of(thread_id, key[1]), subgraphs=True))]
+    return found
+
+
+def _state(found: Any) -> Any:
+    """A state with those of the subgraphs that its tasks are in."""
+    tasks = [
+        [
+            task.name,
+            *map(plain, task.interrupts),
+            None if task.state is None else _state(task.state),
+        ]
+        for task in found.tasks
+    ]
+    return [plain(found.values), sorted(found.next), sorted(tasks, key=str)]
+
+
+def _check_counts(before: Any, after: Any, planned: dict[str, Any]) -> None:
+    """As many rows went as the plan said."""
+    gone = {table: len(rows) - len(after[table]) for table, rows in before.items()}
+    said = planned["threads"][0] if planned["threads"] else {}
+    assert gone["checkpoints"] == said.get("checkpoints", 0)
+    assert gone[next(name for name in gone if "writes" in name)] == said.get("writes", 0)
+    for table, rows in after.items():
+        left = list(before[table])
+        for row in rows:
+            left.remove(row)
+
+
+def _check_no_orphans(filled: Filled, before: Any, after: Any, thread_id: str) -> None:
+    """Rows that belong to no checkpoint are those that did before."""
+    kept = {row[:2] for row in after["checkpoints"]}
+    there = {row[:2] for row in before["checkpoints"]}
+    for row in after[next(name for name in after if "writes" in name)]:
+        assert row[:2] in kept or row[:2] not in there
+    if "checkpoint_blobs" in after:
+        named = {
+            (at["checkpoint_ns"], channel, str(version))
+            for one in filled.saver.list({"configurable": {"thread_id": thread_id}})
+            for at in [one.config["configurable"]]
+            for channel, version in one.checkpoint["channel_versions"].items()
+        }
+        assert {tuple(map(_text, row[:3])) for row in after["checkpoint_blobs"]} <= named
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _check_goes_on(filled: Filled, thread: Thread, copies: tuple[str, str]) -> None:
+    """A resume ends as that of the thread of which nothing went."""
+    ended = []
+    for copy in copies:
+        graph = thread.graph(filled.saver)
+        told = outcome(graph, None, config_of(copy))
+        ended.append((told, ending(graph, copy), memory(filled.saver, copy)))
+    assert ended[0] == ended[1]
