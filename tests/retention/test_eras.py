@@ -64,3 +64,12 @@ def tell(store: Path) -> dict[tuple[str, ...], Any]:
             key = (one["thread_id"], one["checkpoint_ns"], one["checkpoint_id"])
             told[key] = (one["next"], one["waiting"], one["status"])
     return told
+
+
+def test_sends_that_stand_on_the_parent_stay(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    shutil.copy(FIXTURES / "lg-0.2.70" / "store.db", store)
+    words = ["show", "fanout-send", "--at", "step:1", "-o", "json"]
+    before = ckpt("-s", str(store), *words).json
+    assert ckpt("-s", str(store), "purge", "--keep-last", "3", "--yes").code == 0
+    assert ckpt("-s", str(store), *words).json["next"] == before["next"] != []
