@@ -153,6 +153,10 @@ class Output:
         else:
             self._page(self._painted(text()))
 
+    def lines(self, rows: Iterable[Record]) -> None:
+        """Print a line of JSON a record, whatever format was chosen."""
+        self._print(map(_json_line, rows))
+
     def raw(self, data: bytes) -> None:
         """Write bytes as they are. Refused on a terminal, which would obey them."""
         if self.terminal:

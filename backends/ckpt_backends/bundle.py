@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import quote
 from zlib import error as ZlibError
 
 from ckpt_backends.errors import StoreUnavailable, Unreadable
@@ -46,6 +47,14 @@ class Header:
     """Where the rows were, without a password."""
     made_at: str
     """ISO 8601, UTC."""
+
+
+def bundle_name(thread_id: str, made_at: str) -> str:
+    """A file name that tells the thread, and that no other thread has."""
+    raw = thread_id.encode("utf-8", "surrogatepass")
+    readable = quote(raw, safe="@+= ")[:80].lstrip(".")
+    stamp = made_at.replace("-", "").replace(":", "")
+    return f"{readable}-{sha256(raw).hexdigest()[:12]}-{stamp}{SUFFIX}"
 
 
 def write_bundle(path: Path, header: Header, rows: Iterable[Row]) -> Mapping[str, int]:
@@ -196,7 +205,7 @@ def _to_json(cell: Cell) -> object:
         try:
             cell.encode()
         except UnicodeEncodeError:
-            return {"$text": b64encode(cell.encode("utf-8", "surrogateescape")).decode()}
+            return {"$text": b64encode(cell.encode("utf-8", "surrogatepass")).decode()}
     return cell
 
 
@@ -207,7 +216,7 @@ def _from_json(path: Path, value: object) -> Cell:
         case {"$bytes": str(text)}:
             return b64decode(text)
         case {"$text": str(text)}:
-            return b64decode(text).decode("utf-8", "surrogateescape")
+            return b64decode(text).decode("utf-8", "surrogatepass")
     raise _damaged(path, "a cell is of an unknown kind")
 
 

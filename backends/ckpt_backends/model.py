@@ -46,6 +46,15 @@ class Blob:
     value: TypedBytes | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class BlobKey:
+    """The address of a value that is kept apart, within its thread."""
+
+    checkpoint_ns: str
+    channel: str
+    version: str
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class CheckpointKey:
     """The address of one checkpoint."""

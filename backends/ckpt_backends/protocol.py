@@ -15,6 +15,7 @@ from typing import ClassVar, Protocol, Self
 
 from ckpt_backends.change import Change
 from ckpt_backends.model import (
+    BlobKey,
     Checkpoint,
     CheckpointKey,
     StoreInfo,
@@ -104,6 +105,13 @@ class Store(Protocol):
 
         In the order (namespace, checkpoint id, task path, task id, idx). `values` tells whether
         values are read, or names the channels whose values are.
+        """
+        ...
+
+    def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
+        """The values of a thread that are kept apart from bodies, with their sizes.
+
+        Whether a checkpoint names them or not; none where values stand in the bodies.
         """
         ...
 

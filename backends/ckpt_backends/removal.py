@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from ckpt_backends.model import BlobKey
+
 MOVED = "it changed since the plan was made"
 GONE = "it is gone"
 
@@ -20,8 +22,8 @@ class Inside:
 
     checkpoints: Mapping[str, tuple[str, ...]]
     """Namespace to the ids of checkpoints that go, with all of their writes."""
-    blobs: tuple[tuple[str, str, str], ...] = ()
-    """Namespace, channel and version of values that no checkpoint that stays names."""
+    blobs: tuple[BlobKey, ...] = ()
+    """Values that no checkpoint that stays names."""
 
 
 @dataclass(frozen=True, slots=True)

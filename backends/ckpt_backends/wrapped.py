@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.model import (
+    BlobKey,
     Checkpoint,
     CheckpointKey,
     StoreInfo,
@@ -80,6 +81,9 @@ class WrappedStore(Closing):
             channels=channels,
             values=values,
         )
+
+    def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
+        return self.inner.blobs(thread_id)
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         return self.inner.rows(thread_id)

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import time
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.errors import PartlyDone, Refused, UsageError
+from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
-from ckpt_backends.registry import open_writable
-from ckpt_cli.commands.carrying_out import confirm
-from ckpt_cli.commands.purging import Archive, Pace, run_purge
-from ckpt_cli.core.purge import Report
+from ckpt_cli.commands.purging import Pace, Terms, carry_out_plan, check_terms
 from ckpt_cli.core.retention import Keep
 from ckpt_cli.core.times import parse_duration, parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes
-from ckpt_cli.reading.plan_file import PlanFile, read_plan, write_plan
+from ckpt_cli.reading.plan_file import read_plan, write_plan
 from ckpt_cli.reading.purge import Policy, plan_purge
 from ckpt_cli.reading.threads import Selection, parse_status, parse_where
-from ckpt_cli.render.purge import (
-    done,
-    plan_lines,
-    plan_rows,
-    purge_columns,
-    purge_record,
-    report_lines,
-)
-from ckpt_cli.render.units import iso
 from ckpt_cli.session import Session
 
 
@@ -136,15 +122,14 @@ def purge(
         include_interrupted,
         include_pending,
     )
-    if session.settings.get("copy") and not dry_run:
-        raise UsageError("a private copy is not what is to be purged", hint="leave out --copy")
     until = None if max_duration is None else time.monotonic() + _seconds(max_duration)
-    _check_folder(archive)
+    terms = Terms(Pace(batch, sleep, until), archive, vacuum, dry_run or plan_out is not None, yes)
+    check_terms(session, terms)
     if plan is not None:
         _check_alone(policy, plan_out)
         found = read_plan(plan)
         found.check_store(session.store.describe())
-        _carry_out(session, found, Pace(batch, sleep, until), archive, vacuum, dry_run, yes)
+        carry_out_plan(session, found, terms)
         return
     _check_policy(policy)
     with TemporaryDirectory(prefix="ckpt-") as folder:
@@ -155,79 +140,7 @@ def purge(
         found = write_plan(path, session.store.describe(), session.now, seen)
         if plan_out is not None:
             session.note(f"the plan is in '{plan_out}'; carry it out with --plan")
-        is_dry = dry_run or plan_out is not None
-        _carry_out(session, found, Pace(batch, sleep, until), archive, vacuum, is_dry, yes)
-
-
-def _carry_out(
-    session: Session,
-    plan: PlanFile,
-    pace: Pace,
-    archive: Path | None,
-    vacuum: bool,
-    dry_run: bool,
-    yes: bool,
-) -> None:
-    output = session.output
-    if dry_run:
-        record = partial(purge_record, plan, Report(), archive, dry_run=True)
-        output.document(
-            record,
-            lambda: plan_lines(plan.threads(), output.width),
-            rows=lambda: plan_rows(plan.threads()),
-            columns=purge_columns(),
-        )
-        session.note("a dry run: nothing was removed")
-        return
-    planned = sum(one.action != "keep" for one in plan.threads())
-    if planned and not yes:
-        if not output.machine:
-            output.document(
-                dict, lambda: plan_lines(plan.threads(), output.width), rows=tuple, columns=()
-            )
-        confirm(f"Remove this of {planned} thread{'s' * (planned != 1)}?")
-    report = Report()
-    if planned:
-        report = _run(session, plan, planned, pace, archive, vacuum)
-    if not planned:
-        session.note("nothing to remove")
-    output.document(
-        partial(purge_record, plan, report, archive, dry_run=False),
-        lambda: report_lines(plan, report, output.width),
-        rows=lambda: plan_rows(done(plan, report)),
-        columns=purge_columns(),
-    )
-    if report.signal is not None and report.signal == 2:
-        raise typer.Exit(130)
-    if report.stopped:
-        raise PartlyDone(
-            f"{report.stopped}: {report.left} threads are left", hint="run the same command again"
-        )
-
-
-def _run(
-    session: Session,
-    plan: PlanFile,
-    planned: int,
-    pace: Pace,
-    archive: Path | None,
-    vacuum: bool,
-) -> Report:
-    info = session.store.describe()
-    kept = None
-    if archive is not None:
-        archive.mkdir(parents=True, exist_ok=True)
-        kept = Archive(archive, info, iso(session.now))
-    # A reader of a file that is not in WAL mode would stand in the way of its own writer.
-    session.store.refresh()
-    going = (one for one in plan.threads() if one.action != "keep")
-    with open_writable(session.store_url) as writable:
-        report = run_purge(
-            session, writable, progress(going, total=planned, label="purging"), pace, kept
-        )
-        if vacuum and not report.stopped:
-            writable.vacuum()
-    return report
+        carry_out_plan(session, found, terms)
 
 
 def _oldest(session: Session, older_than: str | None, *, expired: bool) -> Any:
@@ -261,12 +174,3 @@ def _check_alone(policy: Policy, plan_out: Path | None) -> None:
             "--plan carries out what was planned, and takes no other selection",
             hint="leave out the options that select; take out lines of the plan to spare threads",
         )
-
-
-def _check_folder(archive: Path | None) -> None:
-    if (
-        archive is not None
-        and archive.exists()
-        and not (archive.is_dir() and os.access(archive, os.W_OK | os.X_OK))
-    ):
-        raise Refused(f"'{archive}' is not a folder that can be written", hint="name another one")

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
+from functools import partial
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any
 
-from ckpt_backends.bundle import SUFFIX, Header, write_bundle
+from typer import Exit
+
+from ckpt_backends.bundle import Header, bundle_name, write_bundle
+from ckpt_backends.errors import CkptError, PartlyDone, Refused, UsageError
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.registry import open_writable
+from ckpt_cli.commands.carrying_out import confirm
 from ckpt_cli.core.purge import Doomed, Report
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.reading.plan_file import PlanFile
+from ckpt_cli.render.purge import (
+    done,
+    plan_lines,
+    plan_rows,
+    purge_columns,
+    purge_record,
+    removed_sizes,
+    report_lines,
+    sum_record,
+)
+from ckpt_cli.render.units import iso
 from ckpt_cli.session import Session
 
 _ROWS_AT_ONCE = 5000
@@ -34,6 +53,18 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """How a plan is carried out."""
+
+    pace: Pace = Pace()
+    archive: Path | None = None
+    """Where bundles go, before anything is removed."""
+    vacuum: bool = False
+    dry_run: bool = False
+    yes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Archive:
     """A folder that gets a bundle of each thread before anything of it goes."""
 
@@ -47,6 +78,91 @@ class Archive:
         header = Header(thread_id, info.layout, info.saver, info.url, self.made_at)
         path = self.folder / bundle_name(thread_id, self.made_at)
         write_bundle(path, header, store.rows(thread_id))
+
+
+def check_terms(session: Session, terms: Terms) -> None:
+    """Raise `UsageError` or `Refused` for what would only show when all is planned."""
+    if session.settings.get("copy") and not terms.dry_run:
+        raise UsageError("a private copy is not what is to be purged", hint="leave out --copy")
+    folder = terms.archive
+    if folder is None or not folder.exists():
+        return
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        raise Refused(f"'{folder}' is not a folder that can be written", hint="name another one")
+
+
+def carry_out_plan(
+    session: Session, plan: PlanFile, terms: Terms, *, receipt: bool = False
+) -> None:
+    """Show a plan, ask, remove and report. Raises `PartlyDone` after a stop.
+
+    With `receipt`, the record tells of each thread what was there before and is there now.
+    """
+    output = session.output
+    if terms.dry_run:
+        output.document(
+            partial(purge_record, plan, Report(), terms.archive, dry_run=True),
+            lambda: plan_lines(plan.threads(), output.width),
+            rows=lambda: plan_rows(plan.threads()),
+            columns=purge_columns(),
+        )
+        session.note("a dry run: nothing was removed")
+        return
+    planned = sum(one.action != "keep" for one in plan.threads())
+    report = Report()
+    if planned:
+        if not terms.yes:
+            _show_and_ask(session, plan, planned)
+        report = _remove(session, plan, planned, terms)
+    else:
+        session.note("nothing to remove")
+
+    def record() -> dict[str, Any]:
+        found = purge_record(plan, report, terms.archive, dry_run=False)
+        if receipt:
+            session.store.refresh()
+            found["before"] = sum_record(removed_sizes(plan, report))
+            found["after"] = sum_record(
+                session.store.size(one.thread_id) for one in done(plan, report)
+            )
+        return found
+
+    output.document(
+        record,
+        lambda: report_lines(plan, report, output.width),
+        rows=lambda: plan_rows(done(plan, report)),
+        columns=purge_columns(),
+    )
+    if report.signal == signal.SIGINT:
+        raise Exit(130)
+    if report.stopped:
+        raise PartlyDone(
+            f"{report.stopped}: {report.left} threads are left", hint="run the same command again"
+        )
+
+
+def _show_and_ask(session: Session, plan: PlanFile, planned: int) -> None:
+    output = session.output
+    if not output.machine:
+        lines = partial(plan_lines, plan.threads(), output.width)
+        output.document(dict, lines, rows=tuple, columns=())
+    confirm(f"Remove this of {planned} thread{'s' * (planned != 1)}?")
+
+
+def _remove(session: Session, plan: PlanFile, planned: int, terms: Terms) -> Report:
+    kept = None
+    if terms.archive is not None:
+        terms.archive.mkdir(parents=True, exist_ok=True)
+        kept = Archive(terms.archive, session.store.describe(), iso(session.now))
+    # A reader of a file that is not in WAL mode would stand in the way of its own writer.
+    session.store.refresh()
+    going = (one for one in plan.threads() if one.action != "keep")
+    with open_writable(session.store_url) as writable:
+        seen = progress(going, total=planned, label="purging")
+        report = run_purge(session, writable, seen, terms.pace, kept)
+        if terms.vacuum and not report.stopped:
+            writable.vacuum()
+    return report
 
 
 def run_purge(
@@ -67,7 +183,13 @@ def run_purge(
                 continue
             if number and pace.sleep:
                 time.sleep(pace.sleep)
-            _run_batch(session, writable, batch, archive, report)
+            try:
+                _run_batch(session, writable, batch, archive, report)
+            except CkptError as error:
+                if not report.done:
+                    raise
+                report.stopped = error.message
+                report.left += len(batch)
     return report
 
 
@@ -92,14 +214,6 @@ def _run_batch(
         report.pruned += one.action == "prune"
         report.rows.update(what.rows)
         report.bytes += one.bytes
-
-
-def bundle_name(thread_id: str, made_at: str) -> str:
-    """A file name that tells the thread, and that no other thread has."""
-    raw = thread_id.encode("utf-8", "surrogatepass")
-    readable = quote(raw, safe="@+= ")[:80].lstrip(".")
-    stamp = made_at.replace("-", "").replace(":", "")
-    return f"{readable}-{sha256(raw).hexdigest()[:12]}-{stamp}{SUFFIX}"
 
 
 def _batches(threads: Iterable[Doomed], most: int) -> Iterator[list[Doomed]]:

@@ -32,6 +32,12 @@ COMMANDS = {
         "ckpt_cli.commands.threads:list_", "List threads, the most recent first.", "Commands"
     ),
     "show": CommandRef("ckpt_cli.commands.threads:show", "Show one thread as a whole.", "Commands"),
+    "copy": CommandRef(
+        "ckpt_cli.commands.copy:copy", "Copy a thread with all its history.", "Commands"
+    ),
+    "delete": CommandRef(
+        "ckpt_cli.commands.delete:delete", "Remove threads by their names.", "Commands"
+    ),
 }
 
 

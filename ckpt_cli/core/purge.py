@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from ckpt_backends.model import BlobKey
 from ckpt_backends.removal import Inside, Removal
 
 Action = Literal["remove", "prune", "keep"]
@@ -80,7 +81,9 @@ def to_plan(one: Doomed) -> dict[str, Any]:
     if removal.inside is not None:
         record["removes"] = {
             "checkpoints": {ns: list(ids) for ns, ids in removal.inside.checkpoints.items()},
-            "blobs": [list(blob) for blob in removal.inside.blobs],
+            "blobs": [
+                [blob.checkpoint_ns, blob.channel, blob.version] for blob in removal.inside.blobs
+            ],
         }
         record["keeps"] = {
             ns: {one: list(reasons) for one, reasons in kept.items()}
@@ -96,7 +99,7 @@ def from_plan(record: Any) -> Doomed:
     if removes is not None:
         inside = Inside(
             {str(ns): tuple(map(str, ids)) for ns, ids in removes["checkpoints"].items()},
-            tuple((str(ns), str(name), str(number)) for ns, name, number in removes["blobs"]),
+            tuple(BlobKey(str(ns), str(name), str(at)) for ns, name, at in removes["blobs"]),
         )
     if record["action"] not in {"remove", "prune", "keep"}:
         raise ValueError(record["action"])

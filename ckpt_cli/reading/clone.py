@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from ckpt_backends.change import Change, CopyOfCheckpoint
 from ckpt_backends.codec.splice import splice
-from ckpt_backends.errors import Refused
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.changes import diff_channels
@@ -16,6 +15,7 @@ from ckpt_cli.core.forking import check_body, mark_clone
 from ckpt_cli.core.plan import Plan, Touched
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.reading.copies import edit_copy_of, null_writes, whole
+from ckpt_cli.reading.copy import check_free
 from ckpt_cli.reading.edits import edges_of, known_channels, nodes_behind, previewed
 from ckpt_cli.reading.rollback import (
     Wishes,
@@ -38,16 +38,7 @@ def plan_clone(
     Raises `Refused` where the thread is there already, and `Unsupported`.
     """
     check_store(rows)
-    if rows.thread(thread_id) is not None:
-        raise Refused(
-            f"thread '{thread_id}' is there already",
-            hint="give --to the name of a thread that is not; `ckpt rollback` stays in the thread",
-        )
-    if any(True for _ in rows.usage(thread_id)):
-        raise Refused(
-            f"rows of a thread '{thread_id}' are left over, without its checkpoints",
-            hint="give --to another name, or remove them",
-        )
+    check_free(rows, thread_id)
     target = reader.moment("", checkpoint_id, state=True)
     check_body(target.key, target.body)
     head_id = reader.head("") or checkpoint_id

@@ -11,10 +11,10 @@ from fnmatch import fnmatchcase
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque
 from ckpt_backends.errors import CkptError
-from ckpt_backends.model import Checkpoint, Status, Thread
+from ckpt_backends.model import BlobKey, Checkpoint, Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.removal import Inside, Removal
-from ckpt_cli.core.purge import Action, Doomed
+from ckpt_cli.core.purge import Doomed
 from ckpt_cli.core.retention import Item, Keep, choose
 from ckpt_cli.core.state import Body, read_body, read_metadata
 from ckpt_cli.core.triggers import SENDS
@@ -113,6 +113,16 @@ def _reason(thread: Thread, policy: Policy) -> str:
     return "as selected"
 
 
+def plan_named(store: Store, names: Iterable[str]) -> Iterator[Doomed]:
+    """Remove these threads; one that is not there is kept, which says so."""
+    for name in names:
+        thread = store.thread(name)
+        if thread is None:
+            yield Doomed("keep", "no such thread", 0, 0, Removal(name, None, 0, 0))
+        else:
+            yield plan_whole(ThreadReader(store, thread), "as named")
+
+
 def plan_whole(reader: ThreadReader, reason: str) -> Doomed:
     """Remove a thread with all that it has."""
     thread = reader.thread
@@ -154,7 +164,7 @@ def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> Doomed | Non
             thread.last_at,
             thread.checkpoints,
             facts.writes.total(),
-            Inside({ns: tuple(ids) for ns, ids in inside.items()}, tuple(sorted(left))),
+            Inside({ns: tuple(ids) for ns, ids in inside.items()}, tuple(left)),
         ),
         keeps={
             ns: {one: tuple(reasons) for (space, one), reasons in stays.items() if space == ns}
@@ -165,8 +175,7 @@ def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> Doomed | Non
 
 def _kept(thread: Thread, why: str) -> Doomed:
     removal = Removal(thread.thread_id, thread.last_at, thread.checkpoints, 0)
-    action: Action = "keep"
-    return Doomed(action, why, 0, 0, removal, bytes=0)
+    return Doomed("keep", why, 0, 0, removal)
 
 
 def _status(reader: ThreadReader) -> Status:
@@ -184,8 +193,8 @@ class _Facts:
         self.sizes: Counter[tuple[str, str]] = Counter()
         """Bytes of a checkpoint and its writes, without values that are kept apart."""
         self.writes: Counter[tuple[str, str]] = Counter()
-        self.blobs: dict[tuple[str, str], dict[tuple[str, str, str], int]] = {}
-        """The values kept apart that a checkpoint names: namespace, channel and version."""
+        self.blobs: dict[tuple[str, str], dict[BlobKey, int]] = {}
+        """The values kept apart that a checkpoint names, with their sizes."""
         sends = set()
         for write in reader.store.writes(reader.thread_id):
             key = (write.key.checkpoint_ns, write.key.checkpoint_id)
@@ -208,13 +217,13 @@ class _Facts:
                     if isinstance(part, Opaque):
                         raise unreadable(f"checkpoint '{one.key.checkpoint_id}'", part)
                 self.sizes[key] = in_writes.get(key, 0) + _size(one)
-                self.blobs[key] = _named(ns, one, body)
+                self.blobs[key] = named_blobs(ns, one, body)
                 self.items.append(
                     Item(
                         *key,
                         parent=one.parent_checkpoint_id,
                         at=moment_time(one.key.checkpoint_id, body),
-                        root=_root(one) if ns else None,
+                        root=root_of(one) if ns else None,
                         unfinished=key in self.writes and one.key.checkpoint_id not in followed,
                         needs_sends=body.v < 4 and (ns, one.parent_checkpoint_id) in sends,
                         missing=frozenset(delta & (body.versions.keys() - body.values.keys())),
@@ -227,7 +236,7 @@ def _size(one: Checkpoint) -> int:
     return sum(len(part.data) for part in (one.body, one.metadata) if part is not None)
 
 
-def _named(ns: str, one: Checkpoint, body: Body) -> dict[tuple[str, str, str], int]:
+def named_blobs(ns: str, one: Checkpoint, body: Body) -> dict[BlobKey, int]:
     """The values that a checkpoint names where they are kept apart, with their sizes.
 
     Also those that stand for a channel without a value.
@@ -235,12 +244,13 @@ def _named(ns: str, one: Checkpoint, body: Body) -> dict[tuple[str, str, str], i
     if one.blobs is None:
         return {}
     return {
-        (ns, channel, str(version)): one.blobs[channel].size if channel in one.blobs else 0
+        BlobKey(ns, channel, str(version)): one.blobs[channel].size if channel in one.blobs else 0
         for channel, version in body.versions.items()
     }
 
 
-def _root(one: Checkpoint) -> str | None:
+def root_of(one: Checkpoint) -> str | None:
+    """The root checkpoint whose step called a subgraph; None where that is not stored."""
     parents = read_metadata(one).get("parents")
     root = parents.get("") if isinstance(parents, dict) else None
     return root if isinstance(root, str) else None

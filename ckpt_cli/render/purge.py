@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ckpt_backends.model import ThreadSize
 from ckpt_cli.core.purge import Doomed, Report, doomed_record
 from ckpt_cli.reading.plan_file import PlanFile
 from ckpt_cli.render.lines import Line, line
@@ -109,6 +110,21 @@ def removed_record(report: Report) -> dict[str, Any]:
         "bytes": report.bytes,
         "rows": dict(sorted(report.rows.items())),
     }
+
+
+def removed_sizes(plan: PlanFile, report: Report) -> Iterator[ThreadSize]:
+    """What the threads had of which something went."""
+    for one in done(plan, report):
+        yield ThreadSize(one.checkpoints, one.writes, one.bytes)
+
+
+def sum_record(sizes: Iterable[ThreadSize]) -> dict[str, int]:
+    """Sizes of threads, summed up."""
+    total = {"checkpoints": 0, "writes": 0, "bytes": 0}
+    for one in sizes:
+        for name in total:
+            total[name] += getattr(one, name)
+    return total
 
 
 def _threads(number: int) -> str:

@@ -57,7 +57,7 @@ def read(store: Path) -> dict[tuple[str, ...], Any]:
 
 def tell(store: Path) -> dict[tuple[str, ...], Any]:
     """What is next at each checkpoint: of an earlier format its parent may have to tell."""
-    told = {}
+    told: dict[tuple[str, ...], Any] = {}
     for thread in ckpt("-s", str(store), "threads", "list", "--all", "-o", "json").json:
         words = ["history", "--all-ns", "-o", "json", "--", thread["thread_id"]]
         for one in ckpt("-s", str(store), *words).json:

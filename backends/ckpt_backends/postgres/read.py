@@ -15,6 +15,7 @@ from ckpt_backends.ids import time_of
 from ckpt_backends.model import (
     USERS,
     Blob,
+    BlobKey,
     Capability,
     Checkpoint,
     CheckpointKey,
@@ -247,6 +248,13 @@ class PostgresStore(Closing):
             yield from self._rows(query, **bound)
         else:
             yield from self._stream(query, at_once, **bound)
+
+    def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
+        if not storable(thread_id) or self._layout.shallow:
+            return
+        query = sql.BLOB_KEYS.format(**self._names)
+        for ns, channel, version, size in self._stream(query, _KEYS_AT_ONCE, thread=thread_id):
+            yield BlobKey(ns, channel, version), size
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         if not storable(thread_id):

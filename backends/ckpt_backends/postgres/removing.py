@@ -59,7 +59,7 @@ def _changed(
     skipped = {}
     for one in removals:
         state = found.get(one.thread_id, (None, 0, 0))
-        if not state[1]:
+        if one.checkpoints and not state[1]:
             skipped[one.thread_id] = GONE
         elif state != (one.last_at, one.checkpoints, one.writes):
             skipped[one.thread_id] = MOVED
@@ -83,7 +83,11 @@ def _values(inside: Mapping[str, Inside]) -> dict[str, list[str]]:
     """The values that go, as columns."""
     return _columns(
         ("threads", "ns", "channels", "versions"),
-        ((thread_id, *blob) for thread_id, one in inside.items() for blob in one.blobs),
+        (
+            (thread_id, blob.checkpoint_ns, blob.channel, blob.version)
+            for thread_id, one in inside.items()
+            for blob in one.blobs
+        ),
     )
 
 

@@ -43,7 +43,7 @@ def restore_rows(
         if not found:
             raise StoreChanged(
                 f"a row of '{row.table}' is there with other contents, so nothing was restored",
-                hint="the thread was used since; remove it first, or import with --to NEW",
+                hint="the thread was used since; `ckpt threads copy` it and delete it first",
             )
         there += 1
     return Restored(added, there)

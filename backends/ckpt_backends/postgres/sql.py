@@ -113,6 +113,11 @@ NAMESPACES = """
     ) found ORDER BY checkpoint_ns COLLATE "C"
 """
 
+BLOB_KEYS = """
+    SELECT checkpoint_ns, channel, version, coalesce(octet_length(blob), 0) FROM {blobs}
+    WHERE thread_id = %(thread)s
+"""
+
 SIZE = """
     SELECT c.n, w.n, c.bytes + w.bytes + b.bytes
     FROM (SELECT count(*) AS n, coalesce(

@@ -19,6 +19,7 @@ from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable, Unsupported
 from ckpt_backends.ids import time_of
 from ckpt_backends.model import (
+    BlobKey,
     Capability,
     Checkpoint,
     CheckpointKey,
@@ -282,6 +283,9 @@ class SqliteStore(Closing):
         for ids in _chunks(sorted(set(checkpoint_ids), reverse=query.newest_first), _IDS_PER_QUERY):
             sql = f"{query.select} WHERE {where} AND checkpoint_id IN ({_texts(ids)}){query.rest}"
             yield from self._query(sql, [*bound, *map(bind, ids), *query.after])
+
+    def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:  # noqa: ARG002
+        return iter(())
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         for table in ("writes", "checkpoints"):

@@ -43,7 +43,7 @@ def _changed(connection: sqlite3.Connection, thread: bytes, removal: Removal) ->
     ((newest, checkpoints),) = connection.execute(
         f"SELECT max(checkpoint_id), count(*) FROM checkpoints WHERE {_THREAD}", [thread]
     ).fetchall()
-    if not checkpoints:
+    if removal.checkpoints and not checkpoints:
         return GONE
     ((writes,),) = connection.execute(
         f"SELECT count(*) FROM writes WHERE {_THREAD}", [thread]

@@ -35,7 +35,7 @@ def restore_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> Restore
         else:
             raise StoreChanged(
                 f"a row of '{row.table}' is there with other contents, so nothing was restored",
-                hint="the thread was used since; remove it first, or import with --to NEW",
+                hint="the thread was used since; `ckpt threads copy` it and delete it first",
             )
     return Restored(added, there)
 

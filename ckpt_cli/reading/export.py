@@ -1,0 +1,16 @@
+"""A thread as a whole, checkpoint by checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.reading.view import View, view
+
+
+def views(reader: ThreadReader) -> Iterator[View]:
+    """All checkpoints of a thread with state and writes: by namespace, oldest first."""
+    for ns in reader.namespaces:
+        for one in reversed(reader.index(ns)):
+            yield view(Target(reader, ns, one.key.checkpoint_id, chosen=False), None, writes=True)
