@@ -1,0 +1,277 @@
+"""Removing, archiving and bringing back, on every store: the official saver is the judge."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.graph import StateGraph
+from langgraph.types import Command, interrupt
+
+from ckpt_backends.registry import open_store
+from tests.conformance.benches import BENCHES, Bench
+from tests.support import ckpt
+
+NEIGHBOURS = ["user", "user-1", "User", "user:1", "us*r", "user%", "user$1", "user,1", "u[s]er"]
+"""Thread ids that a careless pattern would take for one another."""
+
+
+class State(TypedDict):
+    items: Annotated[list[str], lambda old, new: old + new]
+
+
+def graph_of(saver: Any, *, asks: bool = False) -> Any:
+    """Two nodes, the first of which may ask a question."""
+
+    def first(state: State) -> Any:
+        return {"items": [f"first {interrupt('which?') if asks else len(state['items'])}"]}
+
+    builder = StateGraph(State)
+    builder.add_node("first", first)
+    builder.add_node("second", lambda state: {"items": ["second"]})
+    builder.add_edge("__start__", "first")
+    builder.add_edge("first", "second")
+    return builder.compile(checkpointer=saver)
+
+
+def config_of(thread_id: str) -> dict[str, Any]:
+    return {"configurable": {"thread_id": thread_id}}
+
+
+class Emptied:
+    """A store of its own, in which each test makes its threads and removes them."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.url = bench.url
+        self._made: list[str] = []
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        with warnings.catch_warnings(), self.bench.saver() as saver:
+            warnings.simplefilter("ignore")
+            yield saver
+
+    def fill(self, *threads: str, asks: bool = False) -> None:
+        with self.saver() as saver:
+            for thread_id in threads:
+                graph_of(saver, asks=asks).invoke({"items": ["in"]}, config_of(thread_id))
+                self._made.append(thread_id)
+
+    def read(self, thread_id: str) -> list[Any]:
+        """What the official saver has of a thread."""
+        with self.saver() as saver:
+            found = [
+                (row.config["configurable"]["checkpoint_id"], row.checkpoint, row.metadata)
+                for row in saver.list(config_of(thread_id))
+            ]
+            head = saver.get_tuple(config_of(thread_id))
+            assert (head is None) == (not found)
+            return found if head is None else [*found, sorted(map(repr, head.pending_writes))]
+
+    def rows(self, thread_id: str) -> list[Any]:
+        with open_store(self.url) as store:
+            return sorted(
+                repr((row.table, sorted(row.cells.items()))) for row in store.rows(thread_id)
+            )
+
+    def ckpt(self, *words: str | Path) -> Any:
+        return ckpt("-s", self.url, *words)
+
+    def clear(self) -> None:
+        with self.saver() as saver:
+            for thread_id in self._made:
+                self.bench.forget(saver, thread_id)
+        self._made.clear()
+
+
+@pytest.fixture(scope="module", params=BENCHES, ids=[bench.name for bench in BENCHES])
+def its_store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Emptied]:
+    kind: type[Bench] = request.param
+    server = None if kind.server is None else request.getfixturevalue(f"{kind.server}_server")
+    bench = kind(tmp_path_factory.mktemp(f"removal-{kind.name}"), server)
+    yield Emptied(bench)
+    bench.close()
+
+
+@pytest.fixture
+def emptied(its_store: Emptied) -> Iterator[Emptied]:
+    logging.disable(logging.WARNING)
+    yield its_store
+    its_store.clear()
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_delete_takes_a_thread_and_no_neighbour(emptied: Emptied, name: str) -> None:
+    emptied.fill(*NEIGHBOURS)
+    others = {one: emptied.rows(one) for one in NEIGHBOURS if one != name}
+    receipt = emptied.ckpt("threads", "delete", name, "--yes", "-o", "json").json
+    assert receipt["removed"]["threads"] == 1
+    assert receipt["before"]["checkpoints"] > 0
+    assert receipt["after"] == {"checkpoints": 0, "writes": 0, "bytes": 0}
+    assert emptied.read(name) == []
+    assert emptied.rows(name) == []
+    for one, rows in others.items():
+        assert emptied.rows(one) == rows, one
+    listed = emptied.ckpt("threads", "list", "--all", "-o", "json").json
+    assert {row["thread_id"] for row in listed} == set(others)
+
+
+def test_purge_takes_what_is_old_enough_and_waits_for_nothing(emptied: Emptied) -> None:
+    emptied.fill("done-1", "done-2")
+    emptied.fill("asking", asks=True)
+    assert emptied.ckpt("purge", "--older-than", "1h", "--yes", "-o", "json").json["threads"] == []
+    found = emptied.ckpt("purge", "--older-than", "0s", "--yes", "-o", "json").json
+    assert {one["thread_id"] for one in found["threads"]} == {"done-1", "done-2"}
+    assert [one["thread_id"] for one in found["skipped"]] == ["asking"]
+    assert "question" in found["skipped"][0]["reason"]
+    assert emptied.read("done-1") == []
+    assert emptied.read("asking") != []
+    words = ["purge", "--older-than", "0s", "--include-interrupted", "--include-pending", "--yes"]
+    assert emptied.ckpt(*words, "-o", "json").json["removed"]["threads"] == 1
+    assert emptied.read("asking") == []
+
+
+def test_a_dry_run_changes_nothing_and_lists_what_the_run_removes(emptied: Emptied) -> None:
+    emptied.fill("a", "b", "c")
+    before = emptied.bench.fingerprint()
+    words = ["purge", "--match", "[ab]", "-o", "json"]
+    planned = emptied.ckpt(*words, "--dry-run").json
+    assert emptied.bench.fingerprint() == before
+    assert planned["dry_run"] is True
+    assert planned["removed"]["threads"] == 0
+    done = emptied.ckpt(*words, "--yes").json
+    assert done["threads"] == planned["threads"]
+    assert {one["thread_id"] for one in done["threads"]} == {"a", "b"}
+    again = emptied.ckpt(*words, "--yes").json
+    assert again["threads"] == []
+
+
+def test_nothing_is_removed_where_nobody_can_be_asked(emptied: Emptied) -> None:
+    emptied.fill("a")
+    before = emptied.rows("a")
+    for words in (["purge", "--match", "a"], ["threads", "delete", "a"]):
+        refused = emptied.ckpt(*words)
+        assert (refused.code, "--yes" in refused.err) == (5, True)
+    assert emptied.rows("a") == before
+
+
+def test_an_archived_thread_comes_back_row_for_row(emptied: Emptied, tmp_path: Path) -> None:
+    emptied.fill("back", "stays")
+    emptied.fill("asking", asks=True)
+    names = ("back", "asking")
+    before = {name: (emptied.rows(name), emptied.read(name)) for name in names}
+    words = ["threads", "delete", *names, "--archive", tmp_path, "--yes"]
+    assert emptied.ckpt(*words).code == 0
+    assert emptied.rows("back") == emptied.read("asking") == []
+    bundles = sorted(tmp_path.iterdir())
+    assert len(bundles) == 2
+    done = emptied.ckpt("import", *bundles, "--yes", "-o", "json").json
+    assert all(one["added"] == one["rows"] > 0 for one in done)
+    for name in names:
+        assert (emptied.rows(name), emptied.read(name)) == before[name]
+    again = emptied.ckpt("import", *bundles, "--yes", "-o", "json").json
+    assert all(one["there"] == one["rows"] and not one["added"] for one in again)
+    with emptied.saver() as saver:
+        graph = graph_of(saver, asks=True)
+        ended = graph.invoke(Command(resume="this"), config_of("asking"))
+    assert ended["items"] == ["in", "first this", "second"]
+
+
+def test_a_thread_that_went_on_is_not_overwritten_by_its_archive(
+    emptied: Emptied, tmp_path: Path
+) -> None:
+    emptied.fill("a")
+    assert emptied.ckpt("export", "a", "--to", tmp_path).code == 0
+    (bundle,) = tmp_path.iterdir()
+    text = gzip.decompress(bundle.read_bytes()).decode()
+    changed = _changed(text)
+    damaged = tmp_path / "damaged.ckpt.gz"
+    damaged.write_bytes(gzip.compress(changed.encode()))
+    before = emptied.rows("a")
+    refused = emptied.ckpt("import", damaged, "--yes")
+    assert refused.code == 4
+    assert "checksum" in refused.err
+    cut = tmp_path / "cut.ckpt.gz"
+    cut.write_bytes(bundle.read_bytes()[:-40])
+    assert emptied.ckpt("import", cut, "--yes").code == 4
+    assert emptied.rows("a") == before
+
+
+def _changed(text: str) -> str:
+    """A bundle with one row changed, and its old checksum."""
+    lines = text.splitlines(keepends=True)
+    record = json.loads(lines[1])
+    record["row"]["thread_id"] = "b"
+    lines[1] = json.dumps(record, separators=(",", ":")) + "\n"
+    return "".join(lines)
+
+
+def test_a_plan_that_was_reviewed_is_carried_out(emptied: Emptied, tmp_path: Path) -> None:
+    emptied.fill("a", "b", "c")
+    plan = tmp_path / "plan.ndjson"
+    words = ["purge", "--match", "[abc]", "--plan-out", plan]
+    assert emptied.ckpt(*words).code == 0
+    assert emptied.read("a") != []
+    kept = [text for text in plan.read_text().splitlines() if '"thread_id":"b"' not in text]
+    plan.write_text("\n".join(kept) + "\n")
+    with emptied.saver() as saver:
+        graph_of(saver).invoke({"items": ["more"]}, config_of("c"))
+    went_on = emptied.rows("c")
+    done = emptied.ckpt("purge", "--plan", plan, "--yes", "-o", "json").json
+    assert [one["thread_id"] for one in done["threads"]] == ["a"]
+    assert [one["thread_id"] for one in done["skipped"]] == ["c"]
+    assert emptied.read("a") == []
+    assert emptied.read("b") != []
+    assert emptied.rows("c") == went_on
+
+
+def test_two_purges_at_once_share_the_work(emptied: Emptied) -> None:
+    names = [f"t{number}" for number in range(24)]
+    emptied.fill(*names, "other")
+    words = ["-s", emptied.url, "purge", "--match", "t*", "--batch", "3", "--yes", "-o", "json"]
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-m", "ckpt_cli", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for _ in range(2)
+    ]
+    ended = [(one.communicate(), one.returncode) for one in both]
+    removed = 0
+    for (out, err), code in ended:
+        assert code in {0, 5}, err
+        if code == 0:
+            removed += json.loads(out)["removed"]["threads"]
+    assert removed == len(names)
+    assert emptied.read("other") != []
+    assert all(emptied.read(name) == [] for name in names)
+
+
+def test_copy_is_a_thread_of_its_own(emptied: Emptied) -> None:
+    emptied.fill("a", asks=True)
+    done = emptied.ckpt("threads", "copy", "a", "copy of a", "--yes", "-o", "json")
+    if not emptied.bench.has_history:
+        assert (done.code, "hint" in done.err) == (4, True)
+        return
+    emptied._made.append("copy of a")
+    assert done.code == 0, done.err
+    assert emptied.read("copy of a") == emptied.read("a")
+    assert emptied.ckpt("threads", "copy", "a", "copy of a", "--yes").code == 5
+    with emptied.saver() as saver:
+        ended = graph_of(saver, asks=True).invoke(Command(resume="it"), config_of("copy of a"))
+        assert ended["items"] == ["in", "first it", "second"]
+        assert graph_of(saver, asks=True).get_state(config_of("a")).next == ("first",)
