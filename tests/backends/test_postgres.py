@@ -1,25 +1,20 @@
-"""What only PostgreSQL has: roles, schemas, time limits, poolers, and errors of a network."""
+"""What only PostgreSQL has: roles, schemas, time limits, poolers, values kept apart."""
 
 from __future__ import annotations
 
-import re
-import socket
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from operator import add
-from typing import Annotated, Any, TypedDict
-from urllib.parse import quote, urlsplit
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from ckpt_backends.codec import decode
-from ckpt_backends.errors import StoreUnavailable, UnknownLayout, UsageError
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout
 from ckpt_backends.model import Capability
 from ckpt_backends.registry import open_store
-from tests.servers import ASKED_FOR_PASSWORD, Server, free_port, postgres_database
+from tests.backends.agent import SAID, fill, graph_of, role, saver_of
+from tests.servers import Server, postgres_database
 from tests.support import ckpt
 
 COMMANDS = [
@@ -39,82 +34,22 @@ COMMANDS = [
     ["blame", "trip", "n"],
     ["du"],
     ["du", "trip", "--by", "channel"],
+    ["diff", "trip", "--writes"],
+    ["replay", "trip"],
+    ["replay", "--all", "--verify", "--jobs", "2"],
+    ["stats"],
     ["stores"],
 ]
-READERS_RIGHTS = """
-    CREATE ROLE {role} LOGIN;
-    GRANT USAGE ON SCHEMA public TO {role};
-    GRANT SELECT ON checkpoints, checkpoint_blobs, checkpoint_writes TO {role};
-"""
-
-
-SAID = {"role": "assistant", "content": "from a friend"}
-
-
-class State(TypedDict):
-    """What the graph of these tests knows."""
-
-    items: Annotated[list[str], add]
-    n: int
-    messages: Annotated[list[Any], add]
-
-
-def _saver(url: str) -> Any:
-    from langgraph.checkpoint.postgres import PostgresSaver
-
-    return PostgresSaver.from_conn_string(url)
-
-
-def _graph(saver: Any, first: Any = None) -> Any:
-    from langgraph.graph import StateGraph
-
-    builder = StateGraph(State)
-    usual = lambda state: {"items": ["from a"], "n": len(state["items"])}  # noqa: E731
-    builder.add_node("a", first or usual)
-    builder.add_node("b", lambda state: {"items": ["from b"], "messages": [SAID]})
-    builder.add_edge("__start__", "a")
-    builder.add_edge("a", "b")
-    return builder.compile(checkpointer=saver)
-
-
-def fill(url: str, *threads: str) -> None:
-    """Let the official saver write some threads."""
-    with _saver(url) as saver:
-        saver.setup()
-        for thread in threads:
-            _graph(saver).invoke({"items": ["in"]}, {"configurable": {"thread_id": thread}})
-
-
-@pytest.fixture(scope="module")
-def filled_url(postgres_server: Server) -> Iterator[str]:
-    """A database that these tests only read."""
-    with postgres_database(postgres_server) as url:
-        fill(url, "trip", "other")
-        yield url
-
-
-@contextmanager
-def role(url: str, statements: str = READERS_RIGHTS, settings: str = "") -> Iterator[str]:
-    """The URL of a new role with these rights."""
-    name = f"reader_{free_port()}"
-    with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute((statements + settings).format(role=name).encode())
-    try:
-        yield _with_user(url, name)
-    finally:
-        with psycopg.connect(url, autocommit=True) as admin:
-            admin.execute(f"DROP OWNED BY {name}; DROP ROLE {name}".encode())
-
-
-def _with_user(url: str, user: str, password: str | None = None) -> str:
-    parts = urlsplit(url)
-    secret = "" if password is None else f":{password}"
-    return parts._replace(netloc=f"{user}{secret}@{parts.hostname}:{parts.port}").geturl()
+CHANGES = [
+    ["replay", "trip", "--repair", "--dry-run"],
+    ["rollback", "trip", "head", "--force", "--dry-run"],
+    ["fork", "trip", "head", "--to", "new", "--dry-run"],
+]
 
 
 def test_a_role_that_may_only_select_can_run_every_command(filled_url: str) -> None:
     with role(filled_url) as url:
-        for words in COMMANDS:
+        for words in [*COMMANDS, *CHANGES]:
             answer = ckpt("-s", url, *words)
             assert answer.code == 0, (words, answer.err)
 
@@ -275,7 +210,7 @@ def test_the_shallow_layout_has_one_checkpoint_a_namespace(postgres_url: str) ->
     with ShallowPostgresSaver.from_conn_string(postgres_url) as saver:
         saver.setup()
         config: Any = {"configurable": {"thread_id": "trip"}}
-        _graph(saver).invoke({"items": ["in"]}, config)
+        graph_of(saver).invoke({"items": ["in"]}, config)
         head = saver.get_tuple(config)
     assert head is not None
     with open_store(postgres_url) as store:
@@ -292,6 +227,10 @@ def test_the_shallow_layout_has_one_checkpoint_a_namespace(postgres_url: str) ->
     assert shown["next"] == []
     for words in COMMANDS:
         assert ckpt("-s", postgres_url, *words).code == 0, words
+    for words in CHANGES:
+        refused = ckpt("-s", postgres_url, *words)
+        assert (refused.code, refused.out) == (4, ""), words
+        assert "hint: " in refused.err
 
 
 def test_a_collation_that_is_not_of_code_points(postgres_server: Server) -> None:
@@ -408,161 +347,6 @@ def test_an_answer_in_json_of_what_a_state_holds(filled_url: str) -> None:
     assert decode(value) == ["in", "from a", "from b"]
 
 
-# Errors of a connection, and what they must not show.
-
-CANARY = "C4nary/@:?#&=%+ é"
-QUOTED = quote(CANARY, safe="")
-
-
-def _shows_nothing(text: str) -> None:
-    for form in (CANARY, QUOTED, "C4nary", CANARY[6:], QUOTED[6:]):
-        assert form not in text
-
-
-@pytest.fixture
-def guarded(postgres_server: Server, filled_url: str) -> Iterator[str]:
-    """A URL without its password, for a role that the server asks for one."""
-    secret = sql.Literal(CANARY)
-    with psycopg.connect(postgres_server.url, autocommit=True) as admin:
-        made = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
-        admin.execute(made.format(sql.Identifier(ASKED_FOR_PASSWORD), secret))
-        admin.execute(f"GRANT pg_read_all_data TO {ASKED_FOR_PASSWORD}".encode())
-    yield _with_user(filled_url, ASKED_FOR_PASSWORD)
-    with psycopg.connect(postgres_server.url, autocommit=True) as admin:
-        admin.execute(f"DROP ROLE {ASKED_FOR_PASSWORD}".encode())
-
-
-def test_a_password_of_odd_characters_works_in_each_place(
-    guarded: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    urls = [_with_user(guarded, ASKED_FOR_PASSWORD, QUOTED), f"{guarded}?password={QUOTED}"]
-    for url in urls:
-        answer = ckpt("-s", url, "stores", "-o", "json")
-        assert answer.code == 0, answer.err
-        _shows_nothing(answer.out + answer.err)
-    monkeypatch.setenv("PGPASSWORD", CANARY)
-    assert ckpt("-s", guarded, "threads", "list").code == 0
-
-
-def test_a_wrong_password(guarded: str) -> None:
-    answer = ckpt(
-        "-s", _with_user(guarded, ASKED_FOR_PASSWORD, QUOTED + "x"), "threads", "list", "--debug"
-    )
-    assert answer.code == 4
-    assert "wrong user or password" in answer.err
-    assert "hint: " in answer.err
-    _shows_nothing(answer.out + answer.err)
-
-
-def test_no_password(guarded: str) -> None:
-    answer = ckpt("-s", guarded, "threads", "list")
-    assert answer.code == 4
-    assert "PGPASSWORD" in answer.err
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda url: f"postgresql://u@127.0.0.1:{free_port()}/x", "connection refused"),
-        (lambda url: "postgresql://u@no-such-host.invalid/x", "unknown host"),
-        (lambda url: url + "_no", "no such database"),
-        (lambda url: _with_user(url, "nobody_here"), "no such role"),
-        (lambda url: f"{url}?target_session_attrs=read-only", "target_session_attrs"),
-        (lambda url: f"{url}?sslmode=require", "TLS failed"),
-        (lambda url: "postgresql:///x?host=/nowhere", "no server listens"),
-    ],
-)
-def test_a_server_that_cannot_be_had(
-    filled_url: str, change: Callable[[str], str], says: str
-) -> None:
-    answer = ckpt("-s", change(filled_url), "threads", "list")
-    assert answer.code == 4, answer.err
-    assert says in answer.err
-    assert len(answer.err.splitlines()) <= 2
-
-
-def test_a_server_that_does_not_answer() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"postgresql://u@127.0.0.1:{silent.getsockname()[1]}/x?connect_timeout=2"
-        answer = ckpt("-s", url, "threads", "list")
-    assert answer.code == 4
-    assert "does not answer" in answer.err
-
-
-def test_a_server_that_goes_away_in_the_middle(postgres_url: str) -> None:
-    fill(postgres_url, "trip")
-    with open_store(postgres_url) as store:
-        with psycopg.connect(postgres_url, autocommit=True) as admin:
-            admin.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE application_name = 'ckpt' AND datname = current_database()"
-            )
-        with pytest.raises(StoreUnavailable) as caught:
-            list(store.threads())
-        assert "connection" in caught.value.message
-        store.close()
-
-
-PLACES = [
-    "postgresql://u:{}@127.0.0.1:1/db",
-    "postgresql://u:{}@127.0.0.1:1/db?sslmode=disable",
-    "postgresql://127.0.0.1:1/db?password={}",
-    "postgresql://127.0.0.1:1/db?sslpassword={}",
-    "postgresql://127.0.0.1:1/db?passfile={}",
-    "postgresql://127.0.0.1:1/db?options=-csearch_path%3D{}",
-    "postgresql://127.0.0.1:1/db?application_name={}",
-    "postgresql://127.0.0.1:1/db?sslcert={}",
-    "postgresql://127.0.0.1:1/db?keepalives={}",
-    "postgresql://127.0.0.1:1/db?require_auth={}",
-    "postgresql://127.0.0.1:1/db?load_balance_hosts={}",
-    "postgresql://127.0.0.1:1/db?service={}",
-    "postgresql://127.0.0.1:1/db?gssencmode={}",
-    "postgresql://127.0.0.1:1/db?unknown={}",
-    "postgresql://u:{}@[::1]:1,127.0.0.1:1/db",
-    "postgresql://u:{}@",
-    "postgres://u:{}@127.0.0.1:1",
-]
-
-
-@pytest.mark.parametrize(
-    "canary",
-    [
-        QUOTED,
-        "C4naryplain",
-        "C4nary@x",
-        "C4nary?x#y",
-        "C4nary:5",
-        "C4nary%zz",
-        "C4nary/x",
-        "5?C4nary",
-    ],
-)
-def test_no_secret_of_a_url_is_shown(canary: str) -> None:
-    for place in PLACES:
-        for words in (["threads", "list"], ["stores", "-o", "json"], ["stores", "--debug"]):
-            answer = ckpt("-s", place.format(canary), *words)
-            assert answer.code in {2, 4}, answer.err
-            assert "internal error" not in answer.err
-            assert "C4nary" not in answer.out + answer.err
-
-
-def test_an_unknown_parameter_is_refused() -> None:
-    with pytest.raises(UsageError) as caught:
-        open_store("postgresql://127.0.0.1:1/x?shema=a")
-    assert "shema" in caught.value.message
-
-
-def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(sys.modules):
-        if name.startswith(("psycopg", "ckpt_backends.postgres")):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    answer = ckpt("-s", "postgresql://u:C4nary@h/db", "threads", "list")
-    assert answer.code == 2
-    assert "pip install 'langgraph-ckpt[postgres]'" in answer.err
-    assert not re.search("C4nary", answer.err)
-
-
 def test_encrypted_values(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values are encrypted, but for small ones, which the saver keeps in the body."""
     from langgraph.checkpoint.postgres import PostgresSaver
@@ -574,8 +358,8 @@ def test_encrypted_values(postgres_url: str, monkeypatch: pytest.MonkeyPatch) ->
     with psycopg.connect(postgres_url, autocommit=True, row_factory=psycopg.rows.dict_row) as own:
         saver = PostgresSaver(own, serde=serde)
         saver.setup()
-        _graph(saver).invoke({"items": ["in"]}, config)
-        truth = _graph(saver).get_state(config).values
+        graph_of(saver).invoke({"items": ["in"]}, config)
+        truth = graph_of(saver).get_state(config).values
     closed = ckpt("-s", postgres_url, "messages", "trip")
     assert closed.code == 4
     assert "LANGGRAPH_AES_KEY" in closed.err
@@ -598,33 +382,6 @@ def test_encrypted_values(postgres_url: str, monkeypatch: pytest.MonkeyPatch) ->
     assert history.err.startswith("warning: 1 checkpoint stored unencrypted")
 
 
-@pytest.mark.parametrize(
-    ("query", "says"),
-    [
-        ("options=-cstatement_timeout%3D60sek", "a setting of `options`"),
-        ("options=-cwork_mem%3DCANARYinpart", "a setting of `options`"),
-        ("options=-cCANARY%3D1", "a setting of `options`"),
-        ("options=--CANARY", "a setting of `options`"),
-        ("sslmode=CANARY", "a value that libpq does not take"),
-        ("require_auth=CAN", "a value that libpq does not take"),
-        ("dbname=user%3Dx%20password%3DCANARY", "does not exist"),
-        ("replication=database", "unknown parameter 'replication'"),
-    ],
-)
-def test_a_parameter_that_is_not_taken_is_told_apart(
-    filled_url: str, query: str, says: str
-) -> None:
-    answer = ckpt("-s", f"{filled_url}?{query}", "threads", "list")
-    assert answer.code in {2, 4}
-    assert says in answer.err or "no such database" in answer.err
-    assert "CAN" not in answer.err
-
-
-def test_the_encoding_of_a_url_does_not_matter(filled_url: str) -> None:
-    answer = ckpt("-s", f"{filled_url}?client_encoding=latin1", "threads", "list")
-    assert answer.code == 0, answer.err
-
-
 def test_a_server_without_connections_for_more_jobs(filled_url: str) -> None:
     with role(filled_url, settings="ALTER ROLE {role} CONNECTION LIMIT 1;") as url:
         answer = ckpt("-s", url, "grep", "--jobs", "2", "from")
@@ -637,9 +394,9 @@ def test_grep_finds_what_the_caller_wrote_since_the_last_step(postgres_url: str)
     from langgraph.types import Command, interrupt
 
     config: Any = {"configurable": {"thread_id": "waiting"}}
-    with _saver(postgres_url) as saver:
+    with saver_of(postgres_url) as saver:
         saver.setup()
-        graph = _graph(saver, lambda state: {"items": [interrupt("go on?")]})
+        graph = graph_of(saver, lambda state: {"items": [interrupt("go on?")]})
         graph.invoke({"items": ["in"]}, config)
         graph.invoke(Command(update={"items": ["by hand"]}), config)
         assert "by hand" in graph.get_state(config).values["items"]

@@ -1,0 +1,75 @@
+"""A small graph on PostgreSQL, and roles that may read what it stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from operator import add
+from typing import Annotated, Any, TypedDict
+from urllib.parse import urlsplit
+
+import psycopg
+
+from tests.servers import free_port
+
+READERS_RIGHTS = """
+    CREATE ROLE {role} LOGIN;
+    GRANT USAGE ON SCHEMA public TO {role};
+    GRANT SELECT ON checkpoints, checkpoint_blobs, checkpoint_writes TO {role};
+"""
+
+
+SAID = {"role": "assistant", "content": "from a friend"}
+
+
+class State(TypedDict):
+    """What the graph of these tests knows."""
+
+    items: Annotated[list[str], add]
+    n: int
+    messages: Annotated[list[Any], add]
+
+
+def saver_of(url: str) -> Any:
+    from langgraph.checkpoint.postgres import PostgresSaver
+
+    return PostgresSaver.from_conn_string(url)
+
+
+def graph_of(saver: Any, first: Any = None) -> Any:
+    from langgraph.graph import StateGraph
+
+    builder = StateGraph(State)
+    usual = lambda state: {"items": ["from a"], "n": len(state["items"])}  # noqa: E731
+    builder.add_node("a", first or usual)
+    builder.add_node("b", lambda state: {"items": ["from b"], "messages": [SAID]})
+    builder.add_edge("__start__", "a")
+    builder.add_edge("a", "b")
+    return builder.compile(checkpointer=saver)
+
+
+def fill(url: str, *threads: str) -> None:
+    """Let the official saver write some threads."""
+    with saver_of(url) as saver:
+        saver.setup()
+        for thread in threads:
+            graph_of(saver).invoke({"items": ["in"]}, {"configurable": {"thread_id": thread}})
+
+
+@contextmanager
+def role(url: str, statements: str = READERS_RIGHTS, settings: str = "") -> Iterator[str]:
+    """The URL of a new role with these rights."""
+    name = f"reader_{free_port()}"
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute((statements + settings).format(role=name).encode())
+    try:
+        yield with_user(url, name)
+    finally:
+        with psycopg.connect(url, autocommit=True) as admin:
+            admin.execute(f"DROP OWNED BY {name}; DROP ROLE {name}".encode())
+
+
+def with_user(url: str, user: str, password: str | None = None) -> str:
+    parts = urlsplit(url)
+    secret = "" if password is None else f":{password}"
+    return parts._replace(netloc=f"{user}{secret}@{parts.hostname}:{parts.port}").geturl()
