@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.backends.agent import fill, graph_of, saver_of
 
+from tests.backends.agent import fill, graph_of, saver_of
 from tests.servers import Server, postgres_database
 from tests.support import SAMPLE, ckpt, copy_store
 
@@ -58,17 +58,17 @@ def test_writes_without_their_checkpoint_go_when_they_are_old(store: Path) -> No
 
 def test_calls_without_their_caller_go(store: Path) -> None:
     with sqlite3.connect(store) as connection:
-        found = connection.execute(
-            "SELECT thread_id, count(*) FROM checkpoints WHERE checkpoint_ns LIKE '%:%'"
-        ).fetchone()
-        thread, number = found
         connection.execute(
-            "DELETE FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ''", [thread]
+            "DELETE FROM checkpoints WHERE thread_id = 'research-agent' AND checkpoint_ns = ''"
         )
+        ((number,),) = connection.execute(
+            "SELECT count(*) FROM checkpoints WHERE thread_id = 'research-agent'"
+            " AND checkpoint_ns LIKE '%:%'"
+        ).fetchall()
     connection.close()
     words = ["-s", store, "gc", "--scope", "calls", "--grace", "0s", "-o", "json"]
     (one,) = ckpt(*words, "--yes").json["threads"]
-    assert (one["thread_id"], one["checkpoints"]) == (thread, number)
+    assert (one["thread_id"], one["checkpoints"]) == ("research-agent", number)
     assert ckpt(*words, "--yes").json["threads"] == []
 
 

@@ -1,0 +1,37 @@
+"""A `ckpt` process that is killed at a random moment."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def run_and_kill(words: list[str | Path], dice: random.Random, longest: float) -> bool:
+    """Run a command line, and kill it after at most so many seconds. Whether it had ended."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ckpt_cli", *map(str, words)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        process.wait(dice.uniform(0, longest))
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        return False
+    return True
+
+
+def seconds_of(words: list[str | Path]) -> float:
+    """How long a command line takes when nobody kills it."""
+    start = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-m", "ckpt_cli", *map(str, words)],
+        check=True,
+        capture_output=True,
+    )
+    return time.monotonic() - start

@@ -1,0 +1,125 @@
+"""Bundles give back the very rows that they were made of, or say that they cannot."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckpt_backends.bundle import (
+    Header,
+    bundle_name,
+    check_bundle,
+    read_header,
+    read_rows,
+    write_bundle,
+)
+from ckpt_backends.errors import StoreUnavailable, Unreadable
+from ckpt_backends.rows import Row
+
+HEADER = Header("user-42", "sqlite", "a saver", "agent.db", "2026-11-01T00:00:00Z")
+CELLS = (
+    st.none()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+    | st.text(st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF), max_size=3)
+    | st.binary()
+)
+ROWS = st.lists(
+    st.builds(Row, st.sampled_from(["writes", "checkpoints"]), st.dictionaries(st.text(), CELLS))
+)
+
+
+@given(ROWS, st.text())
+def test_rows_come_back_as_they_were(rows: list[Row], thread_id: str) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / bundle_name(thread_id, HEADER.made_at)
+        header = Header(thread_id, *(HEADER.layout, HEADER.saver, HEADER.store, HEADER.made_at))
+        counts = write_bundle(path, header, iter(rows))
+        assert check_bundle(path) == (header, counts)
+        assert sum(counts.values()) == len(rows)
+        assert list(read_rows(path)) == rows
+        assert [one.name for one in Path(folder).iterdir()] == [path.name]
+
+
+@given(st.data())
+def test_no_byte_can_change_unnoticed(data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.ckpt.gz"
+        write_bundle(path, HEADER, [Row("writes", {"value": b"some bytes", "n": 7})])
+        text = gzip.decompress(path.read_bytes())
+        place = data.draw(st.integers(0, len(text) - 1))
+        other = data.draw(st.integers(0, 255).filter(lambda byte: byte != text[place]))
+        changed = text[:place] + bytes([other]) + text[place + 1 :]
+        path.write_bytes(gzip.compress(changed))
+        with pytest.raises(Unreadable):
+            check_bundle(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no gzip",
+        gzip.compress(b""),
+        gzip.compress(b"not json\n"),
+        gzip.compress(b"[]\n"),
+        gzip.compress(b'{"a": 1}\n'),
+        gzip.compress(b'{"ckpt_bundle": 2}\n'),
+        gzip.compress(b'{"ckpt_bundle": 1, "thread_id": 5}\n'),
+        gzip.compress(b'{"ckpt_bundle": 1, "thread_id": "a"}\n'),
+        gzip.compress(b'{"ckpt_bundle": 1, "thread_id": "a"}'),
+    ],
+)
+def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.ckpt.gz"
+    path.write_bytes(content)
+    with pytest.raises(Unreadable):
+        check_bundle(path)
+
+
+def test_a_broken_writer_leaves_nothing(tmp_path: Path) -> None:
+    def rows() -> object:
+        yield Row("writes", {})
+        raise StoreUnavailable("the server went away")
+
+    with pytest.raises(StoreUnavailable, match="went away"):
+        write_bundle(tmp_path / "a.ckpt.gz", HEADER, rows())  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="cannot write the archive"):
+        write_bundle(tmp_path / "none" / "a.ckpt.gz", HEADER, [])
+
+
+def test_names_of_files_are_safe_and_tell_threads_apart(tmp_path: Path) -> None:
+    names = [
+        "../../etc/passwd",
+        ".hidden",
+        "a/b",
+        "a\0b",
+        "",
+        "x" * 500,
+        "X" * 500,
+        "会话",
+        "\ud800",
+    ]
+    files = [bundle_name(name, HEADER.made_at) for name in names]
+    assert len(set(files)) == len(files)
+    for file in files:
+        assert "/" not in file
+        assert "\0" not in file
+        assert not file.startswith(".")
+        (tmp_path / file).touch()
+
+
+def test_the_header_tells_the_thread(tmp_path: Path) -> None:
+    path = tmp_path / "a.ckpt.gz"
+    write_bundle(path, HEADER, [])
+    assert read_header(path) == HEADER
