@@ -57,6 +57,14 @@ def bundle_name(thread_id: str, made_at: str) -> str:
     return f"{readable}-{sha256(raw).hexdigest()[:12]}-{stamp}{SUFFIX}"
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder for bundles, unless it is there. Raises `StoreUnavailable`."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
 def write_bundle(path: Path, header: Header, rows: Iterable[Row]) -> Mapping[str, int]:
     """Write a bundle. Gives the number of rows by table.
 
@@ -72,10 +80,7 @@ def write_bundle(path: Path, header: Header, rows: Iterable[Row]) -> Mapping[str
         beside.replace(path)
         _sync_folder(path.parent)
     except OSError as error:
-        raise StoreUnavailable(
-            f"cannot write the archive '{path}': {(error.strerror or str(error)).lower()}",
-            hint="name a folder that can be written and has room",
-        ) from error
+        raise _unwritable(path, error) from error
     finally:
         with suppress(OSError):
             beside.unlink()
@@ -218,6 +223,13 @@ def _from_json(path: Path, value: object) -> Cell:
         case {"$text": str(text)}:
             return b64decode(text).decode("utf-8", "surrogatepass")
     raise _damaged(path, "a cell is of an unknown kind")
+
+
+def _unwritable(path: Path, error: OSError) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"cannot write the archive '{path}': {(error.strerror or str(error)).lower()}",
+        hint="name a folder that can be written and has room",
+    )
 
 
 def _damaged(path: Path, why: str) -> Unreadable:

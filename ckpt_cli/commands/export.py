@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.bundle import Header, bundle_name, write_bundle
+from ckpt_backends.bundle import Header, bundle_name, make_folder, write_bundle
 from ckpt_backends.errors import UsageError
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.reading import redacted
@@ -50,7 +50,7 @@ def export(
         session.output.lines(show_record(one) for reader in readers for one in views(reader))
         return
     redacted.refuse_raw(session.store)
-    to.mkdir(parents=True, exist_ok=True)
+    make_folder(to)
     seen = progress(readers, total=len(readers), label="exporting")
     columns = [Column(name.upper(), name) for name in ("thread_id", "file", "rows", "bytes")]
     session.output.records(_written(session, seen, to), columns)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,8 +13,8 @@ from typing import Any
 
 from typer import Exit
 
-from ckpt_backends.bundle import Header, bundle_name, write_bundle
-from ckpt_backends.errors import CkptError, PartlyDone, Refused, UsageError
+from ckpt_backends.bundle import Header, bundle_name, make_folder, write_bundle
+from ckpt_backends.errors import CkptError, PartlyDone, UsageError
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.registry import open_writable
@@ -81,14 +80,11 @@ class Archive:
 
 
 def check_terms(session: Session, terms: Terms) -> None:
-    """Raise `UsageError` or `Refused` for what would only show when all is planned."""
+    """Raise `UsageError` or `StoreUnavailable` for what would only show when all is planned."""
     if session.settings.get("copy") and not terms.dry_run:
         raise UsageError("a private copy is not what is to be purged", hint="leave out --copy")
-    folder = terms.archive
-    if folder is None or not folder.exists():
-        return
-    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-        raise Refused(f"'{folder}' is not a folder that can be written", hint="name another one")
+    if terms.archive is not None and not terms.dry_run:
+        make_folder(terms.archive)
 
 
 def carry_out_plan(
@@ -152,7 +148,6 @@ def _show_and_ask(session: Session, plan: PlanFile, planned: int) -> None:
 def _remove(session: Session, plan: PlanFile, planned: int, terms: Terms) -> Report:
     kept = None
     if terms.archive is not None:
-        terms.archive.mkdir(parents=True, exist_ok=True)
         kept = Archive(terms.archive, session.store.describe(), iso(session.now))
     # A reader of a file that is not in WAL mode would stand in the way of its own writer.
     session.store.refresh()
