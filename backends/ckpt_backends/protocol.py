@@ -55,6 +55,10 @@ class Store(Protocol):
         """How much the thread takes; all zero for a thread that is not there."""
         ...
 
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        """The same of some hundred threads at once, in the order given."""
+        ...
+
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         """What each thread, or one of them, takes: in the order of the thread ids.
 

@@ -40,6 +40,9 @@ class WrappedStore(Closing):
     def size(self, thread_id: str) -> ThreadSize:
         return self.inner.size(thread_id)
 
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        return self.inner.sizes(thread_ids)
+
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         return self.inner.usage(thread_id)
 

@@ -98,18 +98,17 @@ def carry_out_plan(
     if terms.dry_run:
         output.document(
             partial(purge_record, plan, Report(), terms.archive, dry_run=True),
-            lambda: plan_lines(plan.threads(), output.width),
+            lambda: plan_lines(plan, output.width),
             rows=lambda: plan_rows(plan.threads()),
             columns=purge_columns(),
         )
         session.note("a dry run: nothing was removed")
         return
-    planned = sum(one.action != "keep" for one in plan.threads())
     report = Report()
-    if planned:
+    if plan.going:
         if not terms.yes:
-            _show_and_ask(session, plan, planned)
-        report = _remove(session, plan, planned, terms)
+            _show_and_ask(session, plan)
+        report = _remove(session, plan, terms)
     else:
         session.note("nothing to remove")
 
@@ -137,23 +136,22 @@ def carry_out_plan(
         )
 
 
-def _show_and_ask(session: Session, plan: PlanFile, planned: int) -> None:
+def _show_and_ask(session: Session, plan: PlanFile) -> None:
     output = session.output
     if not output.machine:
-        lines = partial(plan_lines, plan.threads(), output.width)
+        lines = partial(plan_lines, plan, output.width)
         output.document(dict, lines, rows=tuple, columns=())
-    confirm(f"Remove this of {planned} thread{'s' * (planned != 1)}?")
+    confirm(f"Remove this of {plan.going} thread{'s' * (plan.going != 1)}?")
 
 
-def _remove(session: Session, plan: PlanFile, planned: int, terms: Terms) -> Report:
+def _remove(session: Session, plan: PlanFile, terms: Terms) -> Report:
     kept = None
     if terms.archive is not None:
         kept = Archive(terms.archive, session.store.describe(), iso(session.now))
     # A reader of a file that is not in WAL mode would stand in the way of its own writer.
     session.store.refresh()
-    going = (one for one in plan.threads() if one.action != "keep")
     with open_writable(session.store_url) as writable:
-        seen = progress(going, total=planned, label="purging")
+        seen = progress(plan.threads(), total=plan.going, label="purging")
         report = run_purge(session, writable, seen, terms.pace, kept)
         if terms.vacuum and not report.stopped:
             writable.vacuum()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,25 +23,19 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class PlanFile:
-    """A plan on disk; its threads are read one by one, as often as need be."""
+    """A plan on disk; the threads that go are read one by one, as often as need be."""
 
     path: Path
     store: str
     layout: str
-    made_at: str
+    going: int
+    """How many of its threads go, whole or in part."""
+    kept: Sequence[tuple[str, str]]
+    """The threads that a rule keeps, and why."""
 
     def threads(self) -> Iterator[Doomed]:
-        """The threads of the plan. Raises `UsageError` at a line that is none."""
-        for number, record in enumerate(_records(self.path), 1):
-            if number == 1:
-                continue
-            try:
-                yield from_plan(record)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise UsageError(
-                    f"line {number} of the plan '{self.path}' cannot be read",
-                    hint="make the plan anew with --plan-out",
-                ) from error
+        """The threads that go. Raises `UsageError` at a line that is none."""
+        return (one for one in _threads(self.path) if one.action != "keep")
 
     def check_store(self, info: StoreInfo) -> None:
         """Raise `UsageError` where the plan is of another store."""
@@ -61,9 +55,10 @@ def write_plan(path: Path, info: StoreInfo, now: datetime, threads: Iterable[Doo
         "made_at": now.isoformat(),
     }
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    counted = _Count()
     try:
         with beside.open("w", encoding="utf-8") as file:
-            for record in _all(head, threads):
+            for record in _all(head, map(counted.see, threads)):
                 file.write(json.dumps(record, separators=(",", ":")) + "\n")
         beside.replace(path)
     except OSError as error:
@@ -71,7 +66,7 @@ def write_plan(path: Path, info: StoreInfo, now: datetime, threads: Iterable[Doo
     finally:
         with suppress(OSError):
             beside.unlink()
-    return read_plan(path)
+    return PlanFile(path, info.url, info.layout, counted.going, counted.kept)
 
 
 def read_plan(path: Path) -> PlanFile:
@@ -81,7 +76,39 @@ def read_plan(path: Path) -> PlanFile:
         raise UsageError(
             f"'{path}' is no plan of a purge", hint="`ckpt purge ... --plan-out FILE` makes one"
         )
-    return PlanFile(path, *(str(head.get(name, "")) for name in ("store", "layout", "made_at")))
+    counted = _Count()
+    for one in _threads(path):
+        counted.see(one)
+    store, layout = (str(head.get(name, "")) for name in ("store", "layout"))
+    return PlanFile(path, store, layout, counted.going, counted.kept)
+
+
+class _Count:
+    """What is known of a plan when all of it was seen once."""
+
+    def __init__(self) -> None:
+        self.going = 0
+        self.kept: list[tuple[str, str]] = []
+
+    def see(self, one: Doomed) -> Doomed:
+        if one.action == "keep":
+            self.kept.append((one.thread_id, one.reason))
+        else:
+            self.going += 1
+        return one
+
+
+def _threads(path: Path) -> Iterator[Doomed]:
+    for number, record in enumerate(_records(path), 1):
+        if number == 1:
+            continue
+        try:
+            yield from_plan(record)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UsageError(
+                f"line {number} of the plan '{path}' cannot be read",
+                hint="make the plan anew with --plan-out",
+            ) from error
 
 
 def _all(head: dict[str, Any], threads: Iterable[Doomed]) -> Iterator[dict[str, Any]]:

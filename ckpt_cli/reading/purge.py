@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
+from itertools import islice
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque
@@ -27,6 +28,8 @@ _WAITS = {
     Status.PENDING: ("something runs next in it", "--include-pending"),
     Status.UNKNOWN: ("what runs next cannot be told", "--include-pending"),
 }
+_AT_ONCE = 500
+"""Threads whose sizes are asked for together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +68,11 @@ def plan_purge(
     Threads of which nothing would go are left out, but for those that a rule keeps.
     """
     lessons = Lessons(store)
-    for row in list_threads(store, policy.selection, watch=watch):
-        thread = row.thread
-        if _is_young(thread, policy):
-            continue
-        try:
-            found = _plan_thread(store, thread, policy, now, lessons)
-        except CkptError as error:
-            found = _kept(thread, error.message)
-        if found is not None:
-            yield found
+    threads = (row.thread for row in list_threads(store, policy.selection, watch=watch))
+    chosen = (thread for thread in threads if not _is_young(thread, policy))
+    while some := list(islice(chosen, _AT_ONCE)):
+        found = [_plan_thread(store, thread, policy, now, lessons) for thread in some]
+        yield from _sized(store, [one for one in found if one is not None])
 
 
 def _is_young(thread: Thread, policy: Policy) -> bool:
@@ -91,14 +89,17 @@ def _plan_thread(
     if policy.older_than is not None and thread.last_at is None:
         return _kept(thread, "its age cannot be told")
     reader = ThreadReader(store, thread, lessons)
-    if not policy.keep.is_empty:
-        return plan_inside(reader, policy.keep, now)
-    if policy.reads_heads:
-        status = _status(reader)
-        if status in _WAITS and not _included(status, policy):
-            why, option = _WAITS[status]
-            return _kept(thread, f"{why}; {option} removes it too")
-    return plan_whole(reader, _reason(thread, policy))
+    try:
+        if not policy.keep.is_empty:
+            return plan_inside(reader, policy.keep, now)
+        if policy.reads_heads:
+            status = _status(reader)
+            if status in _WAITS and not _included(status, policy):
+                why, option = _WAITS[status]
+                return _kept(thread, f"{why}; {option} removes it too")
+    except CkptError as error:
+        return _kept(thread, error.message)
+    return _whole(thread, _reason(thread, policy))
 
 
 def _included(status: Status, policy: Policy) -> bool:
@@ -115,26 +116,34 @@ def _reason(thread: Thread, policy: Policy) -> str:
 
 def plan_named(store: Store, names: Iterable[str]) -> Iterator[Doomed]:
     """Remove these threads; one that is not there is kept, which says so."""
-    for name in names:
-        thread = store.thread(name)
-        if thread is None:
-            yield Doomed("keep", "no such thread", 0, 0, Removal(name, None, 0, 0))
+    remaining = iter(names)
+    while some := list(islice(remaining, _AT_ONCE)):
+        yield from _sized(store, [_named(name, store.thread(name)) for name in some])
+
+
+def _named(name: str, thread: Thread | None) -> Doomed:
+    if thread is None:
+        return Doomed("keep", "no such thread", 0, 0, Removal(name, None, 0, 0))
+    return _whole(thread, "as named")
+
+
+def _whole(thread: Thread, reason: str) -> Doomed:
+    """A thread that goes with all that it has; its writes are not counted yet."""
+    removal = Removal(thread.thread_id, thread.last_at, thread.checkpoints, 0)
+    return Doomed("remove", reason, thread.checkpoints, 0, removal)
+
+
+def _sized(store: Store, threads: Sequence[Doomed]) -> Iterator[Doomed]:
+    """The same, with the sizes of those that go whole."""
+    whole = [one.thread_id for one in threads if one.action == "remove"]
+    sizes = dict(zip(whole, store.sizes(whole), strict=True))
+    for one in threads:
+        size = sizes.get(one.thread_id)
+        if size is None:
+            yield one
         else:
-            yield plan_whole(ThreadReader(store, thread), "as named")
-
-
-def plan_whole(reader: ThreadReader, reason: str) -> Doomed:
-    """Remove a thread with all that it has."""
-    thread = reader.thread
-    size = reader.store.size(thread.thread_id)
-    return Doomed(
-        action="remove",
-        reason=reason,
-        checkpoints=thread.checkpoints,
-        writes=size.writes,
-        bytes=size.bytes,
-        removal=Removal(thread.thread_id, thread.last_at, thread.checkpoints, size.writes),
-    )
+            removal = replace(one.removal, writes=size.writes)
+            yield replace(one, writes=size.writes, bytes=size.bytes, removal=removal)
 
 
 def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> Doomed | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,32 +32,24 @@ def purge_columns() -> Sequence[Column]:
 
 def plan_rows(threads: Iterable[Doomed]) -> Iterator[dict[str, Any]]:
     """What goes, one row a thread."""
-    return (doomed_record(one) for one in threads if one.action != "keep")
+    return map(doomed_record, threads)
 
 
-def plan_lines(threads: Iterable[Doomed], width: int) -> Iterator[Line]:
+def plan_lines(plan: PlanFile, width: int) -> Iterator[Line]:
     """A table of what goes, and below it what is kept by a rule."""
-    kept: list[Doomed] = []
-    gone = [0, 0, 0]
+    gone = [0, 0]
 
     def rows() -> Iterator[dict[str, Any]]:
-        for one in threads:
-            if one.action == "keep":
-                kept.append(one)
-                continue
-            gone[0] += 1
-            gone[1] += one.checkpoints
-            gone[2] += one.bytes
+        for one in plan.threads():
+            gone[0] += one.checkpoints
+            gone[1] += one.bytes
             yield doomed_record(one)
 
     yield from table_lines(rows(), purge_columns(), width)
     yield line("")
-    yield from field(
-        "removes", f"{_threads(gone[0])}, {gone[1]} checkpoints, {size(gone[2])}", width
-    )
-    for one in kept:
-        text = f"{safe_text(one.thread_id)}: {one.reason}"
-        yield from field("keeps", text, width, "question")
+    text = f"{_threads(plan.going)}, {gone[0]} checkpoints, {size(gone[1])}"
+    yield from field("removes", text, width)
+    yield from _kept_lines(plan.kept, width)
 
 
 def report_lines(plan: PlanFile, report: Report, width: int) -> Iterator[Line]:
@@ -66,16 +59,18 @@ def report_lines(plan: PlanFile, report: Report, width: int) -> Iterator[Line]:
         parts.append(f"parts of {report.pruned}")
     parts += [f"{number} {table}" for table, number in sorted(report.rows.items())]
     yield from field("removed", ", ".join([*parts, size(report.bytes)]), width)
-    kept = [(one.thread_id, one.reason) for one in plan.threads() if one.action == "keep"]
-    for name, why in [*kept, *report.skipped.items()]:
-        yield from field("keeps", f"{safe_text(name)}: {why}", width, "question")
+    yield from _kept_lines([*plan.kept, *report.skipped.items()], width)
+
+
+def _kept_lines(kept: Iterable[tuple[str, str]], width: int) -> Iterator[Line]:
+    for thread_id, why in kept:
+        yield from field("keeps", f"{safe_text(thread_id)}: {why}", width, "question")
 
 
 def done(plan: PlanFile, report: Report) -> Iterator[Doomed]:
     """The threads of which something went."""
-    going = (one for one in plan.threads() if one.action != "keep")
-    for number, one in enumerate(going):
-        if number < report.done and one.thread_id not in report.skipped:
+    for one in islice(plan.threads(), report.done):
+        if one.thread_id not in report.skipped:
             yield one
 
 
@@ -83,20 +78,13 @@ def purge_record(
     plan: PlanFile, report: Report, archive: Path | None, *, dry_run: bool
 ) -> dict[str, Any]:
     """The answer of `purge`."""
-    threads = plan.threads() if dry_run else done(plan, report)
+    kept = [*plan.kept, *report.skipped.items()]
     return {
         "dry_run": dry_run,
-        "threads": [doomed_record(one) for one in threads if one.action != "keep"],
+        "threads": list(map(doomed_record, plan.threads() if dry_run else done(plan, report))),
         "removed": removed_record(report),
-        "kept": sum(one.action == "keep" for one in plan.threads()) + len(report.skipped),
-        "skipped": [
-            *(
-                {"thread_id": one.thread_id, "reason": one.reason}
-                for one in plan.threads()
-                if one.action == "keep"
-            ),
-            *({"thread_id": name, "reason": why} for name, why in report.skipped.items()),
-        ],
+        "kept": len(kept),
+        "skipped": [{"thread_id": thread_id, "reason": why} for thread_id, why in kept],
         "left": report.left,
         "archive": None if archive is None else str(archive),
     }

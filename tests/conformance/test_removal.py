@@ -173,7 +173,7 @@ def test_an_archived_thread_comes_back_row_for_row(emptied: Emptied, tmp_path: P
     emptied.fill("asking", asks=True)
     names = ("back", "asking")
     before = {name: (emptied.rows(name), emptied.read(name)) for name in names}
-    words = ["threads", "delete", *names, "--archive", tmp_path, "--yes"]
+    words = ["threads", "delete", *names, "--archive", str(tmp_path), "--yes"]
     assert emptied.ckpt(*words).code == 0
     assert emptied.rows("back") == emptied.read("asking") == []
     bundles = sorted(tmp_path.iterdir())
@@ -222,7 +222,7 @@ def _changed(text: str) -> str:
 def test_a_plan_that_was_reviewed_is_carried_out(emptied: Emptied, tmp_path: Path) -> None:
     emptied.fill("a", "b", "c")
     plan = tmp_path / "plan.ndjson"
-    words = ["purge", "--match", "[abc]", "--plan-out", plan]
+    words = ["purge", "--match", "[abc]", "--plan-out", str(plan)]
     assert emptied.ckpt(*words).code == 0
     assert emptied.read("a") != []
     kept = [text for text in plan.read_text().splitlines() if '"thread_id":"b"' not in text]

@@ -43,7 +43,7 @@ def test_an_empty_policy_is_refused(store: Path) -> None:
 
 
 def test_conditions_join(store: Path) -> None:
-    words = ["-s", store, "purge", "--dry-run", "-o", "json", "--older-than", "1m"]
+    words = ["-s", str(store), "purge", "--dry-run", "-o", "json", "--older-than", "1m"]
     every = {one["thread_id"] for one in ckpt(*words).json["threads"]}
     assert "weekly-digest" in every
     some = {one["thread_id"] for one in ckpt(*words, "--match", "*-report").json["threads"]}
@@ -101,7 +101,7 @@ def test_an_archive_that_cannot_be_written_keeps_everything(store: Path, tmp_pat
 
 def test_a_time_limit_leaves_the_rest_for_the_next_run(store: Path) -> None:
     before = ids(store)
-    words = ["-s", store, "purge", "--match", "*", "--yes", "-o", "json"]
+    words = ["-s", str(store), "purge", "--match", "*", "--yes", "-o", "json"]
     stopped = ckpt(*words, "--max-duration", "0s")
     assert stopped.code == 7
     assert "--max-duration is over" in stopped.err

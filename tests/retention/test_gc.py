@@ -41,7 +41,7 @@ def test_writes_without_their_checkpoint_go_when_they_are_old(store: Path) -> No
     for thread in ("trip-to-kyoto", "nobody"):
         writes_of_nobody(store, thread, OLD)
         writes_of_nobody(store, thread, YOUNG)
-    words = ["-s", store, "gc", "-o", "json", "--scope"]
+    words = ["-s", str(store), "gc", "-o", "json", "--scope"]
     assert ckpt(*words, "calls", "--yes").json["threads"] == []
     planned = ckpt(*words, "writes", "--dry-run").json["threads"]
     assert {one["thread_id"]: one["writes"] for one in planned} == {"trip-to-kyoto": 1, "nobody": 1}
@@ -66,7 +66,7 @@ def test_calls_without_their_caller_go(store: Path) -> None:
             " AND checkpoint_ns LIKE '%:%'"
         ).fetchall()
     connection.close()
-    words = ["-s", store, "gc", "--scope", "calls", "--grace", "0s", "-o", "json"]
+    words = ["-s", str(store), "gc", "--scope", "calls", "--grace", "0s", "-o", "json"]
     (one,) = ckpt(*words, "--yes").json["threads"]
     assert (one["thread_id"], one["checkpoints"]) == ("research-agent", number)
     assert ckpt(*words, "--yes").json["threads"] == []

@@ -118,10 +118,15 @@ class PostgresStore(Closing):
         return _thread(rows[0]) if rows else None
 
     def size(self, thread_id: str) -> ThreadSize:
-        if not storable(thread_id):
-            return ThreadSize(0, 0, 0)
-        (found,) = self._rows(sql.SIZE.format(**self._names), thread=thread_id)
-        return ThreadSize(*found)
+        return self.sizes([thread_id])[0]
+
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        query = sql.SIZES.format(**self._names)
+        found = {
+            thread_id: ThreadSize(*size)
+            for thread_id, *size in self._rows(query, threads=_storable_of(thread_ids))
+        }
+        return [found.get(one, ThreadSize(0, 0, 0)) for one in thread_ids]
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         if not storable(thread_id or ""):

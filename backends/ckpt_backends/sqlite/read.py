@@ -144,15 +144,25 @@ class SqliteStore(Closing):
         return None if row is None else _thread(row)
 
     def size(self, thread_id: str) -> ThreadSize:
-        of_thread = f"WHERE thread_id = {TEXT}"
-        sql = (
-            f"SELECT count(*), total(length(checkpoint)) + total(length(metadata))"
-            f" FROM checkpoints {of_thread}"
-            f" UNION ALL SELECT count(*), total(length(value)) FROM writes {of_thread}"
-        )
-        rows = self._query(sql, [bind(thread_id)] * 2)
-        (checkpoints, in_checkpoints), (writes, in_writes) = rows
-        return ThreadSize(checkpoints, writes, int(in_checkpoints + in_writes))
+        return self.sizes([thread_id])[0]
+
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        found: dict[str, list[tuple[int, float]]] = {one: [(0, 0), (0, 0)] for one in thread_ids}
+        for ids in _chunks(list(found), _IDS_PER_QUERY):
+            of_threads = f"WHERE thread_id IN ({_texts(ids)}) GROUP BY thread_id"
+            sql = (
+                "SELECT 0, thread_id, count(*), total(length(checkpoint)) + total(length(metadata))"
+                f" FROM checkpoints {of_threads} UNION ALL"
+                f" SELECT 1, thread_id, count(*), total(length(value)) FROM writes {of_threads}"
+            )
+            for table, thread, rows, size in self._query(sql, [bind(one) for one in ids] * 2):
+                found[text(thread)][table] = (rows, size)
+        return [
+            ThreadSize(checkpoints, writes, int(in_checkpoints + in_writes))
+            for (checkpoints, in_checkpoints), (writes, in_writes) in (
+                found[one] for one in thread_ids
+            )
+        ]
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         where = "" if thread_id is None else f"WHERE thread_id = {TEXT}"

@@ -4,49 +4,82 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import islice
 
 from ckpt_backends.ids import time_of
 from ckpt_backends.removal import GONE, MOVED, Removal, Removed
 from ckpt_backends.sqlite.binding import TEXT, bind, text
 
-_THREAD = f"thread_id = {TEXT}"
 _TABLES = ("writes", "checkpoints")
 """The head goes last."""
+_AT_ONCE = 500
+"""Below SQLite's oldest limit of 999 bound values."""
 
 
-def remove_thread(connection: sqlite3.Connection, removal: Removal) -> Removed:
-    """Remove what is planned of a thread; nothing where it changed since."""
-    thread = bind(removal.thread_id)
-    why = _changed(connection, thread, removal)
-    if why:
-        return Removed(removal.thread_id, skipped=why)
+def remove_threads(connection: sqlite3.Connection, removals: Sequence[Removal]) -> list[Removed]:
+    """Remove what is planned of each thread that is still as it was."""
+    found: list[Removed] = []
+    remaining = iter(removals)
+    while some := list(islice(remaining, _AT_ONCE)):
+        found += _remove(connection, some)
+    return found
+
+
+def _remove(connection: sqlite3.Connection, removals: Sequence[Removal]) -> Iterator[Removed]:
+    states = _states(connection, [one.thread_id for one in removals])
+    whole: list[bytes] = []
+    for one in removals:
+        state = states.get(one.thread_id, (None, 0, 0))
+        if one.checkpoints and not state[1]:
+            yield Removed(one.thread_id, skipped=GONE)
+        elif state != (one.last_at, one.checkpoints, one.writes):
+            yield Removed(one.thread_id, skipped=MOVED)
+        elif one.inside is None:
+            whole.append(bind(one.thread_id))
+            yield Removed(one.thread_id, {"checkpoints": state[1], "writes": state[2]})
+        else:
+            yield Removed(one.thread_id, _remove_inside(connection, one))
+    marks = ", ".join([TEXT] * len(whole))
+    for table in _TABLES:
+        connection.execute(f"DELETE FROM {table} WHERE thread_id IN ({marks})", whole)
+
+
+def _remove_inside(connection: sqlite3.Connection, removal: Removal) -> Counter[str]:
     rows: Counter[str] = Counter()
-    if removal.inside is None:
-        for table in _TABLES:
-            done = connection.execute(f"DELETE FROM {table} WHERE {_THREAD}", [thread])
-            rows[table] += done.rowcount
-    else:
-        for ns, ids in removal.inside.checkpoints.items():
-            for checkpoint_id in ids:
-                for table in _TABLES:
-                    done = connection.execute(
-                        f"DELETE FROM {table} WHERE {_THREAD} AND checkpoint_ns = {TEXT}"
-                        f" AND checkpoint_id = {TEXT}",
-                        [thread, bind(ns), bind(checkpoint_id)],
-                    )
-                    rows[table] += done.rowcount
-    return Removed(removal.thread_id, rows)
+    assert removal.inside is not None  # noqa: S101
+    for ns, ids in removal.inside.checkpoints.items():
+        for checkpoint_id in ids:
+            for table in _TABLES:
+                done = connection.execute(
+                    f"DELETE FROM {table} WHERE thread_id = {TEXT} AND checkpoint_ns = {TEXT}"
+                    f" AND checkpoint_id = {TEXT}",
+                    [bind(removal.thread_id), bind(ns), bind(checkpoint_id)],
+                )
+                rows[table] += done.rowcount
+    return rows
 
 
-def _changed(connection: sqlite3.Connection, thread: bytes, removal: Removal) -> str:
-    """Why a thread is not as it was; `''` if it is."""
-    ((newest, checkpoints),) = connection.execute(
-        f"SELECT max(checkpoint_id), count(*) FROM checkpoints WHERE {_THREAD}", [thread]
-    ).fetchall()
-    if removal.checkpoints and not checkpoints:
-        return GONE
-    ((writes,),) = connection.execute(
-        f"SELECT count(*) FROM writes WHERE {_THREAD}", [thread]
-    ).fetchall()
-    found = (time_of(text(newest)), checkpoints, writes)
-    return "" if found == (removal.last_at, removal.checkpoints, removal.writes) else MOVED
+def _states(
+    connection: sqlite3.Connection, thread_ids: Sequence[str]
+) -> dict[str, tuple[datetime | None, int, int]]:
+    """Last activity and numbers of checkpoints and writes of threads that have rows."""
+    marks = ", ".join([TEXT] * len(thread_ids))
+    where = f"WHERE thread_id IN ({marks}) GROUP BY thread_id"
+    bound = list(map(bind, thread_ids))
+    writes = {
+        text(thread): number
+        for thread, number in connection.execute(
+            f"SELECT thread_id, count(*) FROM writes {where}", bound
+        )
+    }
+    found: dict[str, tuple[datetime | None, int, int]] = {
+        thread: (None, 0, number) for thread, number in writes.items()
+    }
+    for thread, newest, number in connection.execute(
+        f"SELECT thread_id, max(checkpoint_id), count(*) FROM checkpoints {where}", bound
+    ):
+        name = text(thread)
+        found[name] = (time_of(text(newest)), number, writes.get(name, 0))
+    return found

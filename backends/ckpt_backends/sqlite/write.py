@@ -18,7 +18,7 @@ from ckpt_backends.removal import Removal, Removed
 from ckpt_backends.rows import Restored, Row
 from ckpt_backends.sqlite.binding import TEXT, bind, decode_text
 from ckpt_backends.sqlite.layout import detect, tables_of
-from ckpt_backends.sqlite.removing import remove_thread
+from ckpt_backends.sqlite.removing import remove_threads
 from ckpt_backends.sqlite.restoring import restore_rows
 from ckpt_backends.url import StoreUrl
 
@@ -64,7 +64,7 @@ class WritableSqliteStore(Closing):
 
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         with self._errors(), self._transaction() as connection:
-            return [remove_thread(connection, one) for one in removals]
+            return remove_threads(connection, removals)
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         with self._errors(), self._transaction() as connection:
