@@ -77,7 +77,7 @@ FOUND_POSTGRES = RAW_POSTGRES.replace(
     'names = [f"old-{n}" for n in range(int(sys.argv[2]))]\n', ""
 ).replace(
     "    for start",
-    """    query = "SELECT thread_id, max(checkpoint_id), count(*) FROM checkpoints GROUP BY thread_id"
+    """    query = "SELECT thread_id, max(checkpoint_id) FROM checkpoints GROUP BY thread_id"
     names = [row[0] for row in connection.execute(query) if row[0].startswith("old-")]
     for start""",
     1,
