@@ -86,8 +86,12 @@ COMMANDS = {
         "ckpt_cli.commands.purge:purge", "Remove threads, or what is old inside them.", CLEAN
     ),
     "gc": CommandRef("ckpt_cli.commands.gc:gc", "Remove what belongs to nothing.", CLEAN),
-    "export": CommandRef("ckpt_cli.commands.export:export", "Write threads to files.", CLEAN),
-    "import": CommandRef("ckpt_cli.commands.import_:import_", "Put archived threads back.", CLEAN),
+    "export": CommandRef(
+        "ckpt_cli.commands.export:export", "Write threads to files, or print them.", CLEAN
+    ),
+    "import": CommandRef(
+        "ckpt_cli.commands.import_:import_", "Put archived threads back, row for row.", CLEAN
+    ),
     "du": CommandRef("ckpt_cli.commands.du:du", "Say what takes how much room.", STORES),
     "stores": CommandRef(
         "ckpt_cli.commands.stores:stores", "Say which stores are here and what they are.", STORES

@@ -36,7 +36,9 @@ COMMANDS = {
         "ckpt_cli.commands.copy:copy", "Copy a thread with all its history.", "Commands"
     ),
     "delete": CommandRef(
-        "ckpt_cli.commands.delete:delete", "Remove threads by their names.", "Commands"
+        "ckpt_cli.commands.delete:delete",
+        "Remove threads by their names, whatever they wait for.",
+        "Commands",
     ),
 }
 

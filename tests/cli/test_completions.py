@@ -66,7 +66,7 @@ def bash(line: str) -> list[str]:
     ("line", "offers"),
     [
         ("ckpt sh", ["show"]),
-        ("ckpt threads ", ["list", "show"]),
+        ("ckpt threads ", ["copy", "delete", "list", "show"]),
         ("ckpt -o n", ["ndjson"]),
         ("ckpt threads list --sort b", ["bytes"]),
         ("ckpt show --as", ["--ascii", "--as-of"]),
