@@ -26,6 +26,8 @@ class RedisBench(Bench):
     mangled: ClassVar[frozenset[str]] = frozenset(
         {"zoo-pydantic", "zoo-times", "zoo-uuid-decimal", "zoo-path-regex", "zoo-numpy"}
     )
+    parsed: ClassVar[bool] = True
+    sparse: ClassVar[bool] = True
 
     def __init__(self, folder: Path, server: Server | None) -> None:
         assert server is not None
