@@ -27,8 +27,8 @@ OWN_PARAMS = frozenset({"layout", "prefix", "write_prefix", "pattern"})
 _SECONDS = 10.0
 _LONGEST = 60.0
 """Seconds that one answer may take; TLS is agreed on within them too."""
-_SCAN_COUNT = 2000
-"""Keys that the server looks at in one turn; others wait a fraction of a millisecond for it."""
+_SCAN_COUNT = 5000
+"""Keys that the server looks at in one turn; others wait two or three milliseconds for it."""
 _AT_ONCE = 500
 READING = frozenset(
     {"EXISTS", "GET", "HGET", "HMGET", "HSTRLEN", "INFO", "MGET", "PING", "PTTL", "SCAN", "TYPE"}

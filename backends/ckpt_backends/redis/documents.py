@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,8 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.redis.connect import Connection, in_growing_chunks
 from ckpt_backends.redis.index import ThreadIndex, index_of
-from ckpt_backends.redis.keyspace import Found, Place, WritePlace, literally, raw, text
+from ckpt_backends.redis.keyspace import Found, Line, Place, WritePlace, literally, raw, text
+from ckpt_backends.redis.lines import lines_by_name
 
 EMPTY_NS, EMPTY_ID = "__empty__", "00000000-0000-0000-0000-000000000000"
 JSON_TYPE = "ReJSON-RL"
@@ -40,7 +41,6 @@ DIALECT = "redis-json"
 """Tag of JSON with this saver's own marks in it, such as `__interrupt__`; stored as `json`."""
 _FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id"]'
 """One path, since a command for several documents takes one; in the order that documents have."""
-_PLACE = '$["thread_id","checkpoint_ns"]'
 _DOCUMENTS_AT_ONCE = 500
 _WRITE: tuple[str, ...] = (
     "$.thread_id",
@@ -101,26 +101,11 @@ class Documents:
         parts = (stored_id(key.thread_id), stored_ns(key.checkpoint_ns), key.checkpoint_id)
         return raw(":".join((self.prefixes.checkpoint, *parts)))
 
-    def places(self) -> Iterator[CheckpointKey]:
-        known: dict[bytes | None, tuple[str, str, bytes]] = {}
-        for names in self._connection.scan(raw(f"{self.prefixes.checkpoint}:*"), JSON_TYPE):
-            answers = self._connection.ask("JSON.MGET", *names, _PLACE)
-            for name, answer in zip(names, answers, strict=True):
-                # Most documents of a thread say the same, which is read once.
-                place = known.get(answer)
-                if place is None:
-                    place = known[answer] = self._place(answer)
-                thread_id, ns, start = place
-                if start and name.startswith(start):
-                    yield CheckpointKey(thread_id, ns, text(name[len(start) :]))
+    def lines(self) -> Iterator[Line]:
+        return lines_by_name(self._names, self.told, b":")
 
-    def _place(self, answer: bytes | None) -> tuple[str, str, bytes]:
-        """Thread, namespace and how the keys of their checkpoints begin; that is empty for none."""
-        match json.loads(answer or b"[]"):
-            case [str(thread), str(ns)]:
-                key = CheckpointKey(meant_id(thread), meant_ns(ns), "")
-                return key.thread_id, key.checkpoint_ns, self.checkpoint_name(key)
-        return "", "", b""
+    def _names(self) -> Iterator[list[bytes]]:
+        return self._connection.scan(raw(f"{self.prefixes.checkpoint}:*"), JSON_TYPE)
 
     def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
         names: dict[str, set[bytes]] = {}
@@ -131,6 +116,29 @@ class Documents:
         rest = [one for one in thread_ids if one not in names]
         names |= self._scanned(rest) if rest else {}
         return {thread_id: self._found(thread_id, names[thread_id]) for thread_id in thread_ids}
+
+    def writes_at(self, ids: Mapping[str, str]) -> dict[str, list[WritePlace]]:
+        found: dict[str, list[WritePlace]] = {}
+        index = self._known_indexes()[1]
+        for thread_id, own in ids.items():
+            names = None if index is None else index.names(stored_id(thread_id), own)
+            if names is not None:
+                found[thread_id] = list(map(_write_place, names))
+        rest = {thread_id: own for thread_id, own in ids.items() if thread_id not in found}
+        return found | (self._scanned_writes(rest) if rest else {})
+
+    def _scanned_writes(self, ids: Mapping[str, str]) -> dict[str, list[WritePlace]]:
+        starts: dict[str, list[tuple[bytes, str]]] = {}
+        for thread_id, own in ids.items():
+            start = raw(f"{self.prefixes.write}:{stored_id(thread_id)}:")
+            starts.setdefault(own, []).append((start, thread_id))
+        found: dict[str, dict[bytes, WritePlace]] = {one: {} for one in ids}
+        for names in self._connection.scan(raw(f"{self.prefixes.write}:*"), JSON_TYPE):
+            for place in map(_write_place, names):
+                for start, thread_id in starts.get(place.checkpoint_id, ()):
+                    if place.name.startswith(start):
+                        found[thread_id][place.name] = place
+        return {one: list(places.values()) for one, places in found.items()}
 
     def is_indexed(self) -> bool:
         return None not in self._known_indexes()
@@ -178,7 +186,7 @@ class Documents:
         checkpoint, write = (
             raw(prefix + start) for prefix in (self.prefixes.checkpoint, self.prefixes.write)
         )
-        for place in self._told(sorted(one for one in names if one.startswith(checkpoint))):
+        for place in self.told(sorted(one for one in names if one.startswith(checkpoint))):
             if place.key.thread_id == thread_id:
                 found.places[place.key.checkpoint_ns, place.key.checkpoint_id] = place
         found.writes += map(_write_place, sorted(one for one in names if one.startswith(write)))
@@ -191,11 +199,11 @@ class Documents:
                 new = [one for one in dict.fromkeys(names) if one not in seen]
                 seen.update(new)
                 if prefix == self.prefixes.checkpoint:
-                    yield Found(mixed=list(self._told(new)))
+                    yield Found(mixed=list(self.told(new)))
                 else:
                     yield Found(writes=list(map(_write_place, new)))
 
-    def _told(self, names: Sequence[bytes]) -> Iterator[Place]:
+    def told(self, names: Sequence[bytes]) -> Iterator[Place]:
         """Checkpoints by what their documents say; other documents are left out.
 
         Such as what `put_writes` leaves where no `put` comes: `{"has_writes": true}`.

@@ -27,7 +27,8 @@ from ckpt_backends.model import (
 from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.redis.connect import Connection, in_growing_chunks
 from ckpt_backends.redis.documents import quoted
-from ckpt_backends.redis.keyspace import Found, Place, WritePlace, literally, raw, text
+from ckpt_backends.redis.keyspace import Found, Line, Place, WritePlace, literally, raw, text
+from ckpt_backends.redis.lines import lines_by_name
 
 DOLLAR, COLON = "$", ":"
 _CHECKPOINT, _WRITES = "checkpoint", "writes"
@@ -35,6 +36,8 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _CALLS = re.compile(rf"(.*?):([^:|]+:{_UUID}(?:\|[^:|]+:{_UUID})*)", re.DOTALL)
 """A thread, a colon, and the namespace of a subgraph's call, which has colons itself."""
 _AT_ONCE = 1000
+_PARTS_OF_WRITE = 3
+"""Checkpoint id, task id and idx at the end of a write's key; none of them has a separator."""
 
 
 class Hashes:
@@ -59,10 +62,11 @@ class Hashes:
         place = (_WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
         return raw(self.separator.join((*place, task_id, str(idx))))
 
-    def places(self) -> Iterator[CheckpointKey]:
-        for names in self._connection.scan(self._pattern(_CHECKPOINT), "hash"):
-            for place in self._told(names):
-                yield place.key
+    def lines(self) -> Iterator[Line]:
+        return lines_by_name(self._names, self.told, raw(self.separator))
+
+    def _names(self) -> Iterator[list[bytes]]:
+        return self._connection.scan(self._pattern(_CHECKPOINT), "hash")
 
     def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
         start = literally(self.separator)
@@ -85,7 +89,7 @@ class Hashes:
     def _found(self, names: Collection[bytes], writes: Mapping[bytes, WritePlace]) -> Found:
         places = {
             (place.key.checkpoint_ns, place.key.checkpoint_id): place
-            for place in self._told(sorted(names))
+            for place in self.told(sorted(names))
         }
         return Found(places, [writes[name] for name in sorted(writes)])
 
@@ -95,6 +99,18 @@ class Hashes:
             return self._parse(name)
         parsed = self._parse_write(name) if name.startswith(self._start(_WRITES)) else None
         return None if parsed is None else parsed[0]
+
+    def writes_at(self, ids: Mapping[str, str]) -> dict[str, list[WritePlace]]:
+        found: dict[str, dict[bytes, WritePlace]] = {one: {} for one in ids}
+        mark, wanted = raw(self.separator), {raw(own) for own in ids.values()}
+        for names in self._connection.scan(self._pattern(_WRITES), "hash"):
+            for name in names:
+                if wanted.isdisjoint(name.rsplit(mark, _PARTS_OF_WRITE)[1:2]):
+                    continue
+                key = self._key_of(name)
+                if key is not None and ids.get(key.thread_id) == key.checkpoint_id:
+                    found[key.thread_id][name] = WritePlace(name, key.checkpoint_id)
+        return {one: list(places.values()) for one, places in found.items()}
 
     def is_indexed(self) -> bool:
         return False
@@ -106,7 +122,7 @@ class Hashes:
                 new = [one for one in dict.fromkeys(names) if one not in seen]
                 seen.update(new)
                 if kind == _CHECKPOINT:
-                    yield Found(mixed=list(self._told(new)))
+                    yield Found(mixed=list(self.told(new)))
                 else:
                     yield Found(writes=[WritePlace(one, "") for one in new])
 
@@ -116,7 +132,7 @@ class Hashes:
     def _pattern(self, kind: str) -> bytes:
         return literally(kind + self.separator) + b"*"
 
-    def _told(self, names: Sequence[bytes]) -> Iterator[Place]:
+    def told(self, names: Sequence[bytes]) -> Iterator[Place]:
         """Checkpoints by their keys; hashes that hold no checkpoint are left out."""
         fields = ("parent_checkpoint_id", "type")
         answers = self._connection.ask_all((("HMGET", one, *fields) for one in names), _AT_ONCE)
