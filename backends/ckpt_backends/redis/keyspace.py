@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, Usage, Write
 
-_SPECIAL = re.compile(rb"([*?\[\]\\^-])")
+_SPECIAL = re.compile(rb"([*?\[\]\\])")
 
 
 def text(name: bytes) -> str:

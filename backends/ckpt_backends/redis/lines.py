@@ -49,9 +49,10 @@ def lines_by_name(names: Names, told: Told, separator: bytes) -> Iterator[Line]:
     """The namespaces of a store, whose checkpoints' `names` end in a separator and an id.
 
     `told` says what a key holds, if it is a checkpoint. Where the newest of a namespace is none,
-    such as what a crash left of one, or a key of another layout, all of its keys are asked. What is
-    held does not grow with the number of checkpoints. A name that SCAN gives twice counts twice: it
-    does so where most keys of the server go away meanwhile.
+    such as what a crash left of one, or a key of another layout, all of its keys are asked; an
+    older one of that kind is counted. What is held does not grow with the number of checkpoints. A
+    name that SCAN gives twice counts twice: it does so where most keys of the server go away
+    meanwhile.
     """
     sums: _Sums[bytes] = _Sums()
     for some in names():

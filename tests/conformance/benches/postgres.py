@@ -63,6 +63,7 @@ class ShallowPostgresBench(PostgresBench):
     """The saver that keeps a namespace's newest checkpoint only."""
 
     name: ClassVar[str] = "postgres-shallow"
+    has_history: ClassVar[bool] = False
     refused: ClassVar[frozenset[str]] = frozenset(
         {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
         | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely"}
