@@ -13,12 +13,13 @@ from urllib.parse import quote
 
 import pytest
 import redis
-from langgraph.checkpoint.redis import RedisSaver
+from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 from langgraph.types import Command, interrupt
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.redis.connect import READING
 from ckpt_backends.registry import open_store
+from tests.cli.test_tail import tailing, take
 from tests.conftest import redis_of_its_own
 from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump
 from tests.servers import Server, free_port
@@ -40,6 +41,10 @@ COMMANDS = [
     ["blame", "trip", "items"],
     ["du"],
     ["du", "trip", "--by", "channel"],
+    ["diff", "trip", "--writes"],
+    ["replay", "trip", "--verify"],
+    ["replay", "--all", "--verify"],
+    ["stats"],
     ["stores"],
 ]
 ODD = [
@@ -274,6 +279,31 @@ def test_a_user_that_may_only_read_can_run_every_command(redis_stack_url: str, l
     assert "nothing was written" in refused.err
 
 
+def test_a_plain_list_asks_for_no_sizes_and_reads_heads_alone(
+    redis_stack_url: str, layout: str
+) -> None:
+    """Commands by their number: each of these threads has four checkpoints and six writes."""
+    threads = [f"thread-{n}" for n in range(20)]
+    FILLS[layout](redis_stack_url, *threads)
+    admin = client(redis_stack_url)
+
+    def sent(*words: str) -> dict[str, int]:
+        admin.config_resetstat()
+        listed = ckpt("-s", redis_stack_url, "threads", "list", *words, "-o", "json").json
+        assert {one["thread_id"] for one in listed} == set(threads)
+        assert all(("bytes" in one) == ("--long" in words) for one in listed)
+        stats = admin.info("commandstats").items()
+        return {name.removeprefix("cmdstat_"): int(one["calls"]) for name, one in stats}
+
+    of_heads, body = sent(), {"redis": "json.get", "redis-hash": "hmget"}[layout]
+    whole, long = sent("--all"), sent("--long")
+    assert not {"json.debug", "hstrlen"} & whole.keys()
+    assert "json.debug" not in of_heads
+    assert whole[body] < 2 * len(threads) + 30
+    assert of_heads[body] < 8 * len(threads)
+    assert long[body] > of_heads[body]
+
+
 def test_reading_leaves_times_to_live_as_they_are(redis_stack_url: str) -> None:
     fill(redis_stack_url, "trip", ttl={"default_ttl": 60, "refresh_on_read": True})
     before = dump(redis_stack_url)
@@ -292,6 +322,14 @@ def test_documents_are_read_without_the_search_module(redis_stack_url: str) -> N
     assert ckpt("-s", redis_stack_url, "interrupts", "-o", "json").json == whole
     assert len(whole) == 2
     assert ckpt("-s", redis_stack_url, "rollback", "trip", "~1", "--yes").code == 0
+
+
+def test_tail_sees_what_a_saver_adds(redis_stack_url: str, layout: str) -> None:
+    FILLS[layout](redis_stack_url, "live")
+    with tailing(redis_stack_url, "-n", "2", "-o", "ndjson") as process:
+        assert [one["step"] for one in take(process.stdout, 2)] == [1, 2]
+        FILLS[layout](redis_stack_url, "live")
+        assert [one["step"] for one in take(process.stdout, 4)] == [3, 4, 5, 6]
 
 
 # What the official saver reads wrongly
@@ -360,6 +398,62 @@ def test_keys_that_go_meanwhile_are_left_out(redis_stack_url: str, layout: str) 
         assert list(store.checkpoints("trip")) == known
         assert list(store.checkpoints("trip", body=True, metadata=True)) == []
         assert list(store.writes("trip", values=True)) == []
+
+
+# The shallow saver
+
+
+def fill_shallow(url: str, *threads: str, asks: bool = False) -> None:
+    """Let the official saver that keeps the newest checkpoints write some threads."""
+    with ShallowRedisSaver.from_conn_string(url) as saver:
+        saver.setup()
+        run(saver, *threads, asks=asks)
+
+
+def test_a_shallow_store_has_one_checkpoint_a_namespace(redis_stack_url: str) -> None:
+    fill_shallow(redis_stack_url, *ODD)
+    before = dump(redis_stack_url)
+    (found,) = ckpt("-s", redis_stack_url, "stores", "-o", "json").json
+    assert found["layout"] == "redis-shallow"
+    assert not {"history", "adding"} & set(found["capabilities"])
+    listed = ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json
+    assert {(one["thread_id"], one["checkpoints"]) for one in listed} == {(one, 1) for one in ODD}
+    for thread_id in ODD:
+        shown = ckpt("-s", redis_stack_url, "show", "-o", "json", "--", thread_id).json
+        assert shown["values"]["items"] == [f"in {thread_id}", "from a", "from b"]
+    assert dump(redis_stack_url) == before
+
+
+def test_a_shallow_store_takes_no_changes(redis_stack_url: str) -> None:
+    fill_shallow(redis_stack_url, "trip")
+    before = dump(redis_stack_url)
+    for words in (["rollback", "trip", "head"], ["fork", "trip", "head", "--to", "copy"]):
+        refused = ckpt("-s", redis_stack_url, *words, "--yes")
+        assert refused.code == 4
+        assert "keeps no history" in refused.err
+    assert dump(redis_stack_url) == before
+
+
+def test_what_a_shallow_saver_takes_for_pending_is_of_checkpoints_that_are_gone(
+    redis_stack_url: str,
+) -> None:
+    """Its list of writes is never cleared, and it does not look at which checkpoint they are of."""
+    fill_shallow(redis_stack_url, "trip")
+    with ShallowRedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        found = saver.get_tuple({"configurable": {"thread_id": "trip", "checkpoint_ns": ""}})
+    assert found is not None
+    assert {channel for _, channel, _ in found.pending_writes or ()} > {"items", "messages"}
+    shown = ckpt("-s", redis_stack_url, "show", "trip", "--writes", "-o", "json").json
+    assert (shown["writes"], shown["next"]) == ([], [])
+    (listed,) = ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json
+    assert listed["status"] == "done"
+
+
+def test_a_question_in_a_shallow_store_waits(redis_stack_url: str) -> None:
+    fill_shallow(redis_stack_url, "trip", asks=True)
+    (question,) = ckpt("-s", redis_stack_url, "interrupts", "-o", "json").json
+    assert question["value"] == "sure?"
 
 
 # Changes

@@ -18,7 +18,7 @@ import pytest
 import redis
 
 from tests.bench.make_redis import STEPS, fill_documents, fill_hashes, name_of
-from tests.bench.measure import Figure, Runs, compared, interleaved, memory, run
+from tests.bench.measure import Command, Figure, Runs, compared, interleaved, memory, run
 from tests.conftest import redis_of_its_own
 
 pytestmark = pytest.mark.bench
@@ -90,7 +90,7 @@ def test_listing(
         "start-up + SCAN of checkpoints": python(SCAN, store, CHECKPOINTS[layout]),
         OTHERS[layout][0]: python(SCAN, store, OTHERS[layout][1]),
     }
-    ours = {
+    ours: dict[str, Command] = {
         "threads list": [CKPT, "-s", store, "threads", "list", "-o", "json"],
         "threads list --all": [CKPT, "-s", store, "threads", "list", "--all", "-o", "json"],
     }
@@ -110,7 +110,7 @@ def test_listing(
 
 def test_one_thread_of_many(store: str, layout: str, figures: list[Figure]) -> None:
     thread = name_of(0)
-    shown = [CKPT, "-s", store, "show", thread, "-o", "json"]
+    shown: Command = [CKPT, "-s", store, "show", thread, "-o", "json"]
     found = interleaved({"ours": shown, "raw": python(SCAN, store, CHECKPOINTS[layout])}, ROUNDS)
     figures.append(
         compared("show THREAD", found["ours"], "start-up + SCAN of checkpoints", found["raw"])
