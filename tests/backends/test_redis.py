@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from operator import add
 from typing import Annotated, Any, TypedDict
@@ -15,6 +16,7 @@ import pytest
 import redis
 from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 from langgraph.types import Command, interrupt
+from ormsgpack import packb, unpackb
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.redis.connect import READING
@@ -24,6 +26,7 @@ from tests.conftest import redis_of_its_own
 from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump
 from tests.servers import Server, free_port
 from tests.support import ckpt
+from tests.travel.official import drive, scenarios
 
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
@@ -47,6 +50,14 @@ COMMANDS = [
     ["stats"],
     ["stores"],
 ]
+ALONE = {
+    "list": ["threads", "list", "--long"],
+    "show": ["show", "trip", "--writes"],
+    "history": ["history", "trip"],
+    "interrupts": ["interrupts"],
+    "grep": ["grep", "from"],
+}
+"""Answers that must not depend on an index."""
 ODD = [
     "a",
     "a:b",
@@ -225,6 +236,14 @@ def test_threads_never_leak_into_one_another(redis_stack_url: str, layout: str) 
     for thread_id in ODD:
         shown = ckpt("-s", redis_stack_url, "show", "-o", "json", "--", thread_id)
         assert shown.json["values"]["items"] == [f"in {thread_id}", "from a", "from b"]
+    found = ckpt("-s", redis_stack_url, "grep", "-F", "in a", "-o", "json").json
+    assert {(one["thread_id"], one["line"]) for one in found} == {
+        (one, f"in {one}") for one in ODD if one.startswith("a")
+    }
+    counted = ckpt("-s", redis_stack_url, "du", "--by", "thread", "-o", "json").json
+    assert {one["thread_id"]: one["rows"] for one in counted} == dict.fromkeys(
+        ODD, counted[0]["rows"]
+    )
 
 
 def test_a_change_of_one_thread_leaves_all_others(redis_stack_url: str, layout: str) -> None:
@@ -259,7 +278,7 @@ def test_commands_send_only_what_reads(redis_stack_url: str, layout: str) -> Non
         assert answer.code == 0, (words, answer.err)
     sent = {name.removeprefix("cmdstat_").upper() for name in admin.info("commandstats")}
     ours = {"CLIENT|SETINFO", "CLIENT|SETNAME", "HELLO", "SELECT", "AUTH", "CONFIG|RESETSTAT"}
-    assert sent - ours - {"COMMAND"} <= READING
+    assert {one.replace("|", " ") for one in sent - ours - {"COMMAND"}} <= READING
     assert "KEYS" not in READING
     assert dump(redis_stack_url) == before
 
@@ -304,8 +323,11 @@ def test_a_plain_list_asks_for_no_sizes_and_reads_heads_alone(
     assert long[body] > of_heads[body]
 
 
-def test_reading_leaves_times_to_live_as_they_are(redis_stack_url: str) -> None:
-    fill(redis_stack_url, "trip", ttl={"default_ttl": 60, "refresh_on_read": True})
+def test_reading_leaves_times_to_live_as_they_are(redis_stack_url: str, layout: str) -> None:
+    if layout == "redis":
+        fill(redis_stack_url, "trip", ttl={"default_ttl": 60, "refresh_on_read": True})
+    else:
+        fill_plain(redis_stack_url, "trip", seconds=3600)
     before = dump(redis_stack_url)
     assert any(expires > 0 for name, (_, expires) in before.items() if name)
     for words in COMMANDS:
@@ -314,6 +336,28 @@ def test_reading_leaves_times_to_live_as_they_are(redis_stack_url: str) -> None:
 
 
 def test_documents_are_read_without_the_search_module(redis_stack_url: str) -> None:
+    """As where they were restored into a server that has RedisJSON alone."""
+    fill(redis_stack_url, "trip", "other", asks=True)
+    whole = {
+        name: ckpt("-s", redis_stack_url, *words, "-o", "json").json
+        for name, words in ALONE.items()
+    }
+    with redis_of_its_own(modules=True, search=False) as server:
+        there, here = client(redis_stack_url), client(server.url)
+        for name in there.scan_iter(count=1000):
+            here.restore(name, 0, there.dump(name))
+        with pytest.raises(redis.ResponseError, match="unknown command"):
+            here.execute_command("FT._LIST")
+        for name, words in ALONE.items():
+            assert ckpt("-s", server.url, *words, "-o", "json").json == whole[name], name
+        before = dump(server.url)
+        assert ckpt("-s", server.url, "rollback", "trip", "~1", "--yes").code == 0
+        assert dump(server.url) != before
+        assert ckpt("-s", server.url, "undo", "trip", "--yes").code == 0
+        assert dump(server.url) == before
+
+
+def test_documents_are_read_without_an_index(redis_stack_url: str) -> None:
     fill(redis_stack_url, "trip", "other", asks=True)
     whole = ckpt("-s", redis_stack_url, "interrupts", "-o", "json").json
     admin = client(redis_stack_url)
@@ -330,6 +374,70 @@ def test_tail_sees_what_a_saver_adds(redis_stack_url: str, layout: str) -> None:
         assert [one["step"] for one in take(process.stdout, 2)] == [1, 2]
         FILLS[layout](redis_stack_url, "live")
         assert [one["step"] for one in take(process.stdout, 4)] == [3, 4, 5, 6]
+
+
+# Values that are large
+
+
+def grow(url: str, layout: str, size: int) -> tuple[str, int]:
+    """Let the head of a thread hold a text of so many bytes, and its parent a write of as many."""
+    FILLS[layout](url, "trip")
+    head, parent = (
+        one["checkpoint_id"] for one in ckpt("-s", url, "history", "trip", "-o", "json").json[:2]
+    )
+    admin = client(url)
+    text = "x" * size
+    if layout == "redis":
+        name = f"checkpoint:trip:__empty__:{head}"
+        path = "$.checkpoint.channel_values.big"
+        admin.execute_command("JSON.SET", name, path, json.dumps(text))
+        (name, *_) = admin.keys(f"checkpoint_write:trip:*:{parent}:*")
+        stored = b64encode(json.dumps(text).encode()).decode()
+        admin.execute_command("JSON.SET", name, "$.blob", json.dumps(stored))
+    else:
+        name = f"checkpoint$trip$${head}"
+        body = unpackb(admin.hget(name, "checkpoint"))
+        body["channel_values"]["big"] = text
+        admin.hset(name, "checkpoint", packb(body))
+        (name, *_) = admin.keys(f"writes$trip$*${parent}$*")
+        admin.hset(name, "value", packb(text))
+    return parent, size
+
+
+def test_a_value_of_50_megabytes_is_shown(redis_stack_url: str, layout: str) -> None:
+    parent, size = grow(redis_stack_url, layout, 50_000_000)
+    shown = ckpt("-s", redis_stack_url, "show", "trip", "-o", "json")
+    assert shown.code == 0, shown.err
+    assert shown.json["values"]["items"] == ["in trip", "from a", "from b"]
+    writes = ckpt("-s", redis_stack_url, "show", f"trip@{parent}", "--writes", "-o", "json").json
+    assert max(one["bytes"] for one in writes["writes"]) > size
+    for words in (["show", "trip"], ["diff", "trip"], ["grep", "from b"], ["threads", "list"]):
+        assert ckpt("-s", redis_stack_url, *words).code == 0
+
+
+def test_a_value_over_the_limit_is_named_and_not_read(
+    redis_stack_url: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent, size = grow(redis_stack_url, layout, 3_000_000)
+    for module in ("connect", "documents", "hashes"):
+        monkeypatch.setattr(f"ckpt_backends.redis.{module}.MOST_BYTES", 1_000_000)
+    admin = client(redis_stack_url)
+    before = admin.info("stats")["total_net_output_bytes"]
+    shown = ckpt("-s", redis_stack_url, "show", "trip")
+    assert shown.code == 0, shown.err
+    assert "not read" in shown.out
+    past = ckpt("-s", redis_stack_url, "show", f"trip@{parent}", "--writes", "-o", "json").json
+    assert max(one["bytes"] for one in past["writes"]) >= size
+    assert past["values"]["items"] == ["in trip", "from a"]
+    for words, code in (
+        (["threads", "list", "--long"], 0),
+        (["history", "trip"], 0),
+        (["du"], 0),
+        (["grep", "from b"], 7),
+        (["show", "trip", "--raw"], 4),
+    ):
+        assert ckpt("-s", redis_stack_url, *words).code == code, words
+    assert admin.info("stats")["total_net_output_bytes"] - before < 1_000_000
 
 
 # What the official saver reads wrongly
@@ -355,15 +463,26 @@ def test_writes_that_the_saver_hides_are_shown(redis_stack_url: str) -> None:
     )
 
 
-def test_the_root_is_listed_without_its_subgraphs_and_ids_with_their_case(
-    redis_stack_url: str,
-) -> None:
+def test_ids_that_differ_in_case_are_listed_apart(redis_stack_url: str) -> None:
     fill(redis_stack_url, "abc", "ABC")
     with RedisSaver.from_conn_string(redis_stack_url) as saver:
         saver.setup()
         official = list(saver.list({"configurable": {"thread_id": "ABC", "checkpoint_ns": ""}}))
     assert len(official) == 8
     assert len(ckpt("-s", redis_stack_url, "history", "ABC", "-o", "json").json) == 4
+
+
+def test_the_root_is_listed_without_its_subgraphs(redis_stack_url: str) -> None:
+    with RedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        drive(saver, scenarios.SCENARIOS["subgraph"])
+        root: Any = {"configurable": {"thread_id": "subgraph", "checkpoint_ns": ""}}
+        official = {one.checkpoint["id"] for one in saver.list(root)}
+    ours = ckpt("-s", redis_stack_url, "history", "subgraph", "-o", "json").json
+    everywhere = ckpt("-s", redis_stack_url, "history", "subgraph", "--all-ns", "-o", "json").json
+    assert {one["checkpoint_id"] for one in ours} < official
+    assert {one["checkpoint_id"] for one in everywhere} == official
+    assert {one["checkpoint_ns"] for one in ours} == {""}
 
 
 def test_what_a_saver_left_of_a_checkpoint_is_none(redis_stack_url: str) -> None:

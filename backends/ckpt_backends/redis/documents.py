@@ -30,7 +30,8 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.redis.connect import Connection, in_growing_chunks
+from ckpt_backends.oversize import MOST_BYTES, unread
+from ckpt_backends.redis.connect import Connection, in_chunks
 from ckpt_backends.redis.index import ThreadIndex, index_of
 from ckpt_backends.redis.keyspace import Found, Line, Place, WritePlace, literally, raw, text
 from ckpt_backends.redis.lines import lines_by_name
@@ -222,40 +223,53 @@ class Documents:
         self, places: Sequence[Place], *, body: bool, metadata: bool
     ) -> Iterator[Checkpoint]:
         paths = (["$.checkpoint"] if body else []) + (["$.metadata"] if metadata else [])
+        for some in in_chunks(places, self._sizes):
+            answers = self._members(some, paths)
+            for place, _ in some:
+                mine = {path: next(answers) for path in paths}
+                if None not in mine.values():  # deleted or expired since
+                    yield Checkpoint(
+                        place.key, place.parent, mine.get("$.checkpoint"), mine.get("$.metadata")
+                    )
 
-        def load(some: Sequence[Place]) -> list[tuple[Checkpoint | None, int]]:
-            commands = [("JSON.GET", place.name, path) for place in some for path in paths]
-            answers = list(self._connection.ask_all(commands))
-            found: list[tuple[Checkpoint | None, int]] = []
-            for place in some:
-                mine = [answers.pop(0) for _ in paths]
-                if None in mine:
-                    found.append((None, 0))  # deleted or expired since
-                    continue
-                parts = iter(mine)
-                one = Checkpoint(
-                    place.key,
-                    place.parent,
-                    _member(next(parts)) if body else None,
-                    _metadata(next(parts)) if metadata else None,
-                )
-                found.append((one, sum(map(len, mine))))
-            return found
+    def _sizes(self, places: Sequence[Place] | Sequence[WritePlace]) -> Iterator[Any]:
+        """What documents take in the server, which is about what they take when they are sent."""
+        return self._connection.ask_all(("MEMORY USAGE", one.name) for one in places)
 
-        for one in in_growing_chunks(load, places):
-            if one is not None:
-                yield one
+    def _members(
+        self, some: Sequence[tuple[Place, int]], paths: Sequence[str]
+    ) -> Iterator[TypedBytes | None]:
+        """What stands at some paths of each document, one after the other; None for none."""
+        wanted = [(place.name, path) for place, _ in some for path in paths]
+        large = {place.name for place, size in some if size > MOST_BYTES}
+        closer = [one for one in wanted if one[0] in large]
+        sizes = self._connection.ask_all(("JSON.DEBUG", "MEMORY", *one) for one in closer)
+        too_large = {
+            one: int(size[0])
+            for one, size in zip(closer, sizes, strict=True)
+            if size and int(size[0]) > MOST_BYTES
+        }
+        answers = self._connection.ask_all(
+            ("JSON.GET", *one) for one in wanted if one not in too_large
+        )
+        for one in wanted:
+            if one in too_large:
+                yield unread(DIALECT, too_large[one])
+            else:
+                answer = next(answers)
+                yield None if answer is None else _member(answer)
 
     def writes(
         self, places: Sequence[WritePlace], values: bool | Collection[str]
     ) -> Iterator[Write]:
-        def load(some: Sequence[WritePlace]) -> list[tuple[Write | None, int]]:
-            answers = self._connection.ask_all(("JSON.GET", one.name, *_WRITE) for one in some)
-            return [(_write(answer, values), len(answer or b"")) for answer in answers]
-
-        for one in in_growing_chunks(load, places):
-            if one is not None:
-                yield one
+        for some in in_chunks(places, self._sizes):
+            answers = self._connection.ask_all(
+                ("JSON.GET", place.name, *(_WRITE if size <= MOST_BYTES else _WRITE[:-1]))
+                for place, size in some
+            )
+            for (_, size), answer in zip(some, answers, strict=True):
+                if (one := _write(answer, values, size)) is not None:
+                    yield one
 
     def usage(self, found: Found) -> Iterator[Usage]:
         yield from self._usage_of_checkpoints(found.checkpoints)
@@ -319,25 +333,21 @@ def fields_of(answer: Any) -> dict[str, Any]:
 
 
 def _member(answer: bytes) -> TypedBytes:
-    """The one value at a path, byte for byte as the server writes it."""
-    return TypedBytes(DIALECT, answer[1:-1])
+    """The one value at a path, byte for byte as the server writes it.
+
+    Metadata is JSON in a text, and empty where a document has none.
+    """
+    if answer.startswith(b'["'):
+        return TypedBytes(DIALECT, json.loads(answer)[0].encode("utf-8", "surrogatepass"))
+    return TypedBytes(DIALECT, answer[1:-1] or b"{}")
 
 
-def _metadata(answer: bytes) -> TypedBytes:
-    """Metadata, which is JSON in a text."""
-    values = json.loads(answer)
-    inner = values[0] if values else "{}"
-    if isinstance(inner, str):
-        return TypedBytes(DIALECT, inner.encode("utf-8", "surrogatepass"))
-    return TypedBytes(DIALECT, answer[1:-1])
-
-
-def _write(answer: Any, values: bool | Collection[str]) -> Write | None:
+def _write(answer: Any, values: bool | Collection[str], size: int) -> Write | None:
     fields = fields_of(answer)
     thread, ns, own, task, path, idx, channel, tag, blob = (fields.get(one) for one in _WRITE)
     if not isinstance(thread, str) or not isinstance(channel, str):
         return None
-    value = _value(str(tag or ""), blob)
+    value = unread(str(tag), size) if size > MOST_BYTES else _value(str(tag or ""), blob)
     read = values if isinstance(values, bool) else channel in values
     return Write(
         CheckpointKey(meant_id(thread), meant_ns(str(ns or "")), str(own or "")),
@@ -345,7 +355,7 @@ def _write(answer: Any, values: bool | Collection[str]) -> Write | None:
         str(path or ""),
         idx if isinstance(idx, int) else 0,
         channel,
-        len(value.data),
+        len(value.data) if value.whole is None else value.whole,
         value if read else None,
     )
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from ckpt_backends.model import (
     Capability,
@@ -25,7 +27,7 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.redis.connect import Connection, in_growing_chunks
+from ckpt_backends.redis.connect import Connection, in_chunks
 from ckpt_backends.redis.documents import quoted
 from ckpt_backends.redis.keyspace import Found, Line, Place, WritePlace, literally, raw, text
 from ckpt_backends.redis.lines import lines_by_name
@@ -165,81 +167,64 @@ class Hashes:
     def checkpoints(
         self, places: Sequence[Place], *, body: bool, metadata: bool
     ) -> Iterator[Checkpoint]:
-        def load(some: Sequence[Place]) -> list[tuple[Checkpoint | None, int]]:
-            sizes = self._connection.ask_all(("HSTRLEN", one.name, "checkpoint") for one in some)
-            lengths = [int(size or 0) for size in sizes]
+        for some in in_chunks(places, partial(self._lengths, "checkpoint")):
             fields = [
                 [
-                    *(("type", "checkpoint") if body and length <= MOST_BYTES else ("type",)),
+                    *(("type", "checkpoint") if body and size <= MOST_BYTES else ("type",)),
                     *(("metadata", "metadata_type") if metadata else ()),
                 ]
-                for length in lengths
+                for _, size in some
             ]
             answers = self._connection.ask_all(
-                ("HMGET", one.name, *names) for one, names in zip(some, fields, strict=True)
+                ("HMGET", place.name, *names)
+                for (place, _), names in zip(some, fields, strict=True)
             )
-            found: list[tuple[Checkpoint | None, int]] = []
-            for one, length, names, answer in zip(some, lengths, fields, answers, strict=True):
+            for (place, size), names, answer in zip(some, fields, answers, strict=True):
                 stored = dict(zip(names, answer or (), strict=False))
-                if stored.get("type") is None:
-                    found.append((None, 0))  # expired or deleted since
-                    continue
-                found.append((_checkpoint(one, stored, length, body, metadata), length))
-            return found
+                if stored.get("type") is not None:  # expired or deleted since
+                    yield _checkpoint(place, stored, size, body, metadata)
 
-        for one in in_growing_chunks(load, places):
-            if one is not None:
-                yield one
+    def _lengths(self, field: str, places: Sequence[Place] | Sequence[WritePlace]) -> Iterator[Any]:
+        return self._connection.ask_all(("HSTRLEN", one.name, field) for one in places)
 
     def writes(
         self, places: Sequence[WritePlace], values: bool | Collection[str]
     ) -> Iterator[Write]:
-        for start in range(0, len(places), _AT_ONCE):
-            some = places[start : start + _AT_ONCE]
-            told = list(
-                self._connection.ask_all(("HMGET", one.name, "channel", "type") for one in some)
+        for some in in_chunks(places, partial(self._lengths, "value")):
+            told = self._connection.ask_all(
+                ("HMGET", place.name, "channel", "type") for place, _ in some
             )
-            sizes = list(self._connection.ask_all(("HSTRLEN", one.name, "value") for one in some))
+            # Fields come one by one, so that a write may be half there.
             whole = [
-                (place, text(about[0]), text(about[1]), int(size))
-                for place, about, size in zip(some, told, sizes, strict=True)
-                # Fields come one by one, so that a write may be half there.
-                if about is not None and None not in about and size is not None
+                (place, text(about[0]), text(about[1]), size)
+                for (place, size), about in zip(some, told, strict=True)
+                if about is not None and None not in about
             ]
-
-            def load(
-                items: Sequence[tuple[WritePlace, str, str, int]],
-            ) -> list[tuple[Write | None, int]]:
-                return self._load_writes(items, values)
-
-            for one in in_growing_chunks(load, whole):
-                if one is not None:
-                    yield one
+            yield from self._load_writes(whole, values)
 
     def _load_writes(
         self, items: Sequence[tuple[WritePlace, str, str, int]], values: bool | Collection[str]
-    ) -> list[tuple[Write | None, int]]:
-        def is_read(channel: str, size: int) -> bool:
-            wanted = values if isinstance(values, bool) else channel in values
-            return wanted and size <= MOST_BYTES
+    ) -> Iterator[Write]:
+        def is_wanted(channel: str) -> bool:
+            return values if isinstance(values, bool) else channel in values
 
         answers = self._connection.ask_all(
             ("HGET", place.name, "value")
             for place, channel, _, size in items
-            if is_read(channel, size)
+            if is_wanted(channel) and size <= MOST_BYTES
         )
-        found: list[tuple[Write | None, int]] = []
         for place, channel, tag, size in items:
             value: TypedBytes | None = None
-            if is_read(channel, size):
-                value = TypedBytes(tag, next(answers) or b"")
-            elif values is True or (not isinstance(values, bool) and channel in values):
-                value = unread(tag, size)
+            if is_wanted(channel):
+                value = (
+                    unread(tag, size)
+                    if size > MOST_BYTES
+                    else TypedBytes(tag, next(answers) or b"")
+                )
             parsed = self._parse_write(place.name)
             if parsed is not None:
                 key, task_id, idx = parsed
-                found.append((Write(key, task_id, "", idx, channel, size, value), size))
-        return found
+                yield Write(key, task_id, "", idx, channel, size, value)
 
     def usage(self, found: Found) -> Iterator[Usage]:
         yield from self._usage_of_checkpoints(found.checkpoints)
