@@ -21,7 +21,7 @@ UNVERIFIABLE = {
     "lg-0.2.14": {"update_state"},
     "lg-0.2.70": {"update_state", "share the rows", "before it is not stored"},
     "lg-0.6.11": {"update_state", "durability", "its tasks wrote"},
-    "lg-1.0.3": {"update_state", "durability"},
+    "lg-1.0.3": {"update_state", "durability", "its tasks wrote", "share the rows"},
     "lg-1.0.10": {"update_state", "durability", "its tasks wrote", "share the rows"},
     "lg-1.2.22": {"update_state", "durability"},
     "js-0.2.74": {"update_state", "share the rows"},
@@ -37,10 +37,11 @@ DAMAGED_ON_REDIS: dict[str, set[tuple[str, int | None, str]]] = {
         ("fork-chat", 1, "messages"),
         ("fork-update", 2, "items"),
         ("fork-update-open", 2, "items"),
+        ("zoo-bytes", 3, "value"),
     },
 }
 """langgraph-checkpoint-redis 0.1.3 lets what `update_state` wrote replace what the task of the same
-id had written before."""
+id had written before, and a bytearray be bytes in a write."""
 DAMAGED: dict[str, set[tuple[str, int | None, str]]] = {
     "js-0.2.74": {("fork-update", 2, "items"), ("fork-chat", 1, "messages")},
     "js-1.7.3": {("fork-asking", 3, "items")},

@@ -363,7 +363,8 @@ def _write(answer: Any, values: bool | Collection[str], size: int) -> Write | No
 def _value(tag: str, blob: Any) -> TypedBytes:
     """A write's value. Since 0.2 it is base64, before that it was JSON text.
 
-    A JSON text that is base64 too, such as `true`, does not decode to JSON.
+    A JSON text that is base64 too, such as `true`, does not decode to JSON. What had the type
+    `base64` then were bytes.
     """
     stored = blob if isinstance(blob, str) else ""
     data = stored.encode("utf-8", "surrogatepass")
@@ -373,7 +374,7 @@ def _value(tag: str, blob: Any) -> TypedBytes:
             json.loads(decoded)
     except ValueError:
         decoded = data
-    return TypedBytes(DIALECT if tag == "json" else tag, decoded)
+    return TypedBytes({"json": DIALECT, "base64": "bytes"}.get(tag, tag), decoded)
 
 
 def quoted(name: bytes) -> str:
