@@ -493,6 +493,13 @@ def test_what_a_saver_left_of_a_checkpoint_is_none(redis_stack_url: str) -> None
         (thread,) = store.threads()
         assert thread.checkpoints == 4
         assert store.thread("trip") == thread
+        head = thread.head
+    # Behind the head, a listing counts it, which is the price of reading names alone.
+    client(redis_stack_url).rename(stub, stub.replace("ffffffff", "00000000"))
+    with open_store(redis_stack_url) as store:
+        (thread,) = store.threads()
+        assert (thread.head, thread.checkpoints) == (head, 5)
+        assert store.thread("trip").checkpoints == 4  # type: ignore[union-attr]
 
 
 def test_a_half_written_hash_is_left_out(redis_url: str) -> None:

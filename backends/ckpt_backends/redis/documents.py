@@ -212,8 +212,10 @@ class Documents:
         for start in range(0, len(names), _DOCUMENTS_AT_ONCE):
             some = names[start : start + _DOCUMENTS_AT_ONCE]
             answers = self._connection.ask("JSON.MGET", *some, _FIELDS)
-            for name, answer in zip(some, answers, strict=True):
-                match json.loads(answer or b"[]"):
+            # Read as one list, which takes a fraction of the time.
+            told = json.loads(b"[" + b",".join(one or b"[]" for one in answers) + b"]")
+            for name, fields in zip(some, told, strict=True):
+                match fields:
                     case [str(thread), str(ns), str(own), str(parent)]:
                         key = CheckpointKey(meant_id(thread), meant_ns(ns), own)
                         if self.checkpoint_name(key) == name:

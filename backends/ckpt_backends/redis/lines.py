@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Generic, TypeVar
 
 from ckpt_backends.model import CheckpointKey
@@ -60,8 +59,9 @@ def lines_by_name(names: Names, told: Told, separator: bytes) -> Iterator[Line]:
             start, _, own = name.rpartition(separator)
             sums.add(start, own)
     unsure: set[bytes] = set()
-    stream = iter(sums.items())
-    while part := list(islice(stream, _AT_ONCE)):
+    while sums:
+        # What is told is given up, so that it is not held twice.
+        part = [sums.popitem() for _ in range(min(_AT_ONCE, len(sums)))]
         newest = {start + separator + found.newest: start for start, found in part}
         keys = {newest[place.name]: place.key for place in told(list(newest))}
         for start, found in part:

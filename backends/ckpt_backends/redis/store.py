@@ -44,7 +44,7 @@ class RedisStore(Closing):
         self._connection = connection
         self._url = url
         self._layout = layout
-        self._threads: list[Thread] | None = None
+        self._threads: list[_Listed] | None = None
         self._order: dict[str, int] = {}
         self._found: dict[str, Found] = {}
         self._of_heads: dict[str, list[WritePlace]] = {}
@@ -71,11 +71,12 @@ class RedisStore(Closing):
             self._threads = _listed(self._layout.lines())
         listed = self._threads[:limit]
         self._order = {one.thread_id: n for n, one in enumerate(listed)}
-        yield from listed
+        for one in listed:
+            yield one.thread()
 
     def thread(self, thread_id: str) -> Thread | None:
         found = _listed(lines_of(one.key for one in self._find(thread_id).places.values()))
-        return found[0] if found else None
+        return found[0].thread() if found else None
 
     def size(self, thread_id: str) -> ThreadSize:
         checkpoints = writes = size = 0
@@ -197,7 +198,7 @@ class RedisStore(Closing):
             self._found |= self._layout.find(wanted)
         return self._found[thread_id]
 
-    def _after(self, thread_id: str) -> Sequence[Thread]:
+    def _after(self, thread_id: str) -> Sequence[_Listed]:
         """Threads that were listed after this one."""
         at = self._order.get(thread_id)
         if at is None or self._threads is None:
@@ -235,11 +236,11 @@ class RedisStore(Closing):
             if wanted is None or place.checkpoint_id in wanted or place.checkpoint_id not in known
         ]
 
-    def _listed_as(self, thread_id: str) -> Thread | None:
+    def _listed_as(self, thread_id: str) -> _Listed | None:
         at = self._order.get(thread_id)
         return None if at is None or self._threads is None else self._threads[at]
 
-    def _writes_of_head(self, thread: Thread) -> list[WritePlace]:
+    def _writes_of_head(self, thread: _Listed) -> list[WritePlace]:
         """What a head's tasks have written; with it, the same of the threads listed after it."""
         if thread.thread_id not in self._of_heads:
             some = [thread, *self._after(thread.thread_id)]
@@ -262,38 +263,39 @@ def _engine(server: dict[str, Any]) -> str:
 
 
 @dataclass(slots=True)
-class _Lines:
-    """What is known of a thread."""
+class _Listed:
+    """What a listing knows of a thread."""
 
+    thread_id: str
     oldest: str
     newest: str
     head: str | None = None
     checkpoints: int = 0
     namespaces: int = 0
 
+    def thread(self) -> Thread:
+        return Thread(
+            self.thread_id,
+            self.head,
+            time_of(self.oldest),
+            time_of(self.newest),
+            self.checkpoints,
+            self.namespaces,
+        )
 
-def _listed(lines: Iterable[Line]) -> list[Thread]:
+
+def _listed(lines: Iterable[Line]) -> list[_Listed]:
     """The threads of some namespaces, the one with the newest checkpoint first."""
-    known: dict[str, _Lines] = {}
+    known: dict[str, _Listed] = {}
     for line in lines:
         found = known.get(line.thread_id)
         if found is None:
-            found = known[line.thread_id] = _Lines(line.oldest, line.newest)
+            found = known[line.thread_id] = _Listed(line.thread_id, line.oldest, line.newest)
         found.oldest, found.newest = min(found.oldest, line.oldest), max(found.newest, line.newest)
         found.checkpoints += line.checkpoints
         found.namespaces += 1
         if line.checkpoint_ns == "":
             found.head = line.newest
-    ordered = sorted(known.items())
-    ordered.sort(key=lambda item: item[1].newest, reverse=True)
-    return [
-        Thread(
-            thread_id,
-            found.head,
-            time_of(found.oldest),
-            time_of(found.newest),
-            found.checkpoints,
-            found.namespaces,
-        )
-        for thread_id, found in ordered
-    ]
+    ordered = sorted(known.values(), key=lambda one: one.thread_id)
+    ordered.sort(key=lambda one: one.newest, reverse=True)
+    return ordered
