@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import pytest
 import redis
+from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 from langgraph.types import Command, interrupt
 from ormsgpack import packb, unpackb
@@ -461,6 +462,27 @@ def test_writes_that_the_saver_hides_are_shown(redis_stack_url: str) -> None:
     assert ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json[0]["status"] == (
         "interrupted"
     )
+
+
+def test_writes_that_come_before_their_checkpoint_are_shown(redis_stack_url: str) -> None:
+    """As LangGraph stores them, which does not wait for a checkpoint before it runs tasks."""
+    fill(redis_stack_url, "trip")
+    root: Any = {"configurable": {"thread_id": "trip", "checkpoint_ns": ""}}
+    with RedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        head = saver.get_tuple(root)
+        assert head is not None
+        new: Any = {**head.checkpoint, "id": str(uuid6(clock_seq=3))}
+        at: Any = {"configurable": {**root["configurable"], "checkpoint_id": new["id"]}}
+        saver.put_writes(at, [("items", ["early"])], "task")
+        saver.put(head.config, new, head.metadata, {})
+        found = saver.get_tuple(root)
+        assert found is not None
+        assert found.checkpoint["id"] == new["id"]
+        assert not found.pending_writes
+    shown = ckpt("-s", redis_stack_url, "show", "trip", "--writes", "-o", "json").json
+    assert shown["checkpoint_id"] == new["id"]
+    assert [(one["channel"], one["value"]) for one in shown["writes"]] == [("items", ["early"])]
 
 
 def test_ids_that_differ_in_case_are_listed_apart(redis_stack_url: str) -> None:
