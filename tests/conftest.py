@@ -54,10 +54,10 @@ def postgres_server() -> Iterator[servers.Server]:
 
 
 @contextmanager
-def redis_of_its_own(*, modules: bool) -> Iterator[servers.Server]:
+def redis_of_its_own(*, modules: bool, search: bool = True) -> Iterator[servers.Server]:
     """An empty Redis, for as long as it is needed."""
     try:
-        server = servers.start_redis(modules=modules)
+        server = servers.start_redis(modules=modules, search=search)
     except servers.Unavailable as error:
         if "redis" in servers.REQUIRED:
             pytest.fail(str(error))

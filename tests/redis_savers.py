@@ -13,7 +13,7 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     get_checkpoint_metadata,
 )
-from langgraph.checkpoint.redis import RedisSaver
+from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 
 
 class SeeingRedisSaver(RedisSaver):
@@ -35,15 +35,7 @@ class SeeingRedisSaver(RedisSaver):
         registry: Any = self._key_registry
         registered = registry.get_write_keys(thread_id, checkpoint_ns, checkpoint_id)
         stored: list[Any] = [self._redis.json().get(name) for name in registered]
-        stored.sort(key=lambda one: (one["task_path"], one["task_id"], one["idx"]))
-        return [
-            (
-                one["task_id"],
-                one["channel"],
-                self.serde.loads_typed((one["type"], self._decode_blob(one["blob"]))),
-            )
-            for one in stored
-        ]
+        return _pending(self, stored)
 
     def list(
         self,
@@ -53,28 +45,72 @@ class SeeingRedisSaver(RedisSaver):
         before: Any = None,
         limit: int | None = None,
     ) -> Iterator[Any]:
-        asked = (config or {}).get("configurable", {})
-        places = []
-        for name in self._redis.scan_iter("checkpoint:*", count=1000):
-            paths = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
-            stored: Any = self._redis.json().get(name, *paths)
-            thread, ns, own = (stored[path] for path in paths)
-            if thread and thread[0] == asked.get("thread_id", thread[0]):
-                places.append((own[0], "" if ns[0] == "__empty__" else ns[0], thread[0]))
-        last = (before or {}).get("configurable", {}).get("checkpoint_id")
-        given = 0
-        for own, ns, thread in sorted(places, reverse=True):
-            if ns != asked.get("checkpoint_ns", ns) or (last and own >= last):
-                continue
-            found = self.get_tuple(
-                {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": own}}
-            )
-            assert found is not None
-            if all(found.metadata.get(name) == value for name, value in (filter or {}).items()):
-                if given == limit:
-                    return
-                given += 1
-                yield found
+        return _list(self, config, filter, before, limit)
+
+
+class SeeingShallowRedisSaver(ShallowRedisSaver):
+    """The official shallow saver, for reading what it has stored.
+
+    As released it takes the writes of all checkpoints that ever were for those of the newest one;
+    and its `list` gives the root another name.
+    """
+
+    def _load_pending_writes(
+        self, thread_id: str, checkpoint_ns: str, checkpoint_id: str
+    ) -> list[Any]:
+        registry = f"write_registry:{thread_id}:{checkpoint_ns or '__empty__'}:shallow"
+        names: Any = self._redis.zrange(registry, 0, -1)
+        stored: list[Any] = [self._redis.json().get(name) for name in names]
+        return _pending(self, [one for one in stored if one["checkpoint_id"] == checkpoint_id])
+
+    def list(
+        self,
+        config: Any,
+        *,
+        filter: Any = None,  # noqa: A002
+        before: Any = None,
+        limit: int | None = None,
+    ) -> Iterator[Any]:
+        return _list(self, config, filter, before, limit)
+
+
+def _pending(saver: Any, stored: list[Any]) -> list[Any]:
+    """Writes in the order in which LangGraph applies them."""
+    ordered = sorted(stored, key=lambda one: (one["task_path"], one["task_id"], one["idx"]))
+    return [
+        (
+            one["task_id"],
+            one["channel"],
+            saver.serde.loads_typed((one["type"], saver._decode_blob(one["blob"]))),
+        )
+        for one in ordered
+    ]
+
+
+def _list(saver: Any, config: Any, wanted: Any, before: Any, limit: int | None) -> Iterator[Any]:
+    """What `list` promises, by the documents themselves."""
+    asked = (config or {}).get("configurable", {})
+    places = []
+    for name in saver._redis.scan_iter("checkpoint:*", count=1000):
+        paths = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
+        stored: Any = saver._redis.json().get(name, *paths)
+        thread, ns, own = (stored[path] for path in paths)
+        if thread and thread[0] == asked.get("thread_id", thread[0]):
+            places.append((own[0], "" if ns[0] == "__empty__" else ns[0], thread[0]))
+    last = (before or {}).get("configurable", {}).get("checkpoint_id")
+    given = 0
+    for own, ns, thread in sorted(places, reverse=True):
+        if ns != asked.get("checkpoint_ns", ns) or (last and own >= last):
+            continue
+        found = saver.get_tuple(
+            {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": own}}
+        )
+        assert found is not None
+        if all(found.metadata.get(name) == value for name, value in (wanted or {}).items()):
+            if given == limit:
+                return
+            given += 1
+            yield found
 
 
 class PlainRedisSaver(BaseCheckpointSaver[int]):

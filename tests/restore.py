@@ -1,4 +1,4 @@
-"""Puts the PostgreSQL stores of the fixtures into an empty database."""
+"""Puts the stores of the fixtures that need a server into an empty one."""
 
 from __future__ import annotations
 
@@ -64,3 +64,23 @@ def restore_documents(path: Path, url: str) -> None:
     for one in decode_all(gzip.decompress(path.read_bytes())):
         database["checkpoint_writes" if "task_id" in one else "checkpoints"].insert_one(one)
     client.close()
+
+
+def restore_keys(path: Path, url: str) -> None:
+    """Put the keys of a Redis fixture into an empty server, with the newest saver's indexes."""
+    import redis
+    from langgraph.checkpoint.redis import RedisSaver
+
+    with RedisSaver.from_conn_string(url) as saver:
+        saver.setup()
+    with redis.Redis.from_url(url) as client, client.pipeline(transaction=False) as pipe:
+        for line in gzip.decompress(path.read_bytes()).splitlines():
+            one = json.loads(line)
+            match one["kind"]:
+                case "json":
+                    pipe.execute_command("JSON.SET", one["key"], "$", one["value"])
+                case "zset":
+                    pipe.zadd(one["key"], one["value"])
+                case "string":
+                    pipe.set(one["key"], one["value"])
+        pipe.execute()

@@ -80,12 +80,14 @@ def free_port() -> int:
         return port
 
 
-def start_redis(*, modules: bool) -> Server:
-    """A Redis of its own, empty and in memory; with `modules`, RediSearch and RedisJSON in it.
+def start_redis(*, modules: bool, search: bool = True) -> Server:
+    """A Redis of its own, empty and in memory; with `modules`, RedisJSON and RediSearch in it.
+
+    The latter unless `search` is false.
 
     Indexes exist in database 0 only, so that tests cannot share a server.
     """
-    loaded = _redis_modules() if modules else []
+    loaded = [one for one in _redis_modules() if search or one.name != _SEARCH] if modules else []
     binary = _redis_binary()
     _sweep()
     folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
@@ -115,7 +117,8 @@ def start_redis(*, modules: bool) -> Server:
                     raise
             else:
                 names = "".join(f" + {module.stem}" for module in loaded)
-                USED["redis_stack" if modules else "redis"] = f"{version}{names} of {binary}"
+                if search:
+                    USED["redis_stack" if modules else "redis"] = f"{version}{names} of {binary}"
                 return server
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -182,7 +185,8 @@ def _package(name: str) -> list[Path]:
     return [Path(one) for one in (found.submodule_search_locations or [])] if found else []
 
 
-_MODULES = ("redisearch.so", "rejson.so")
+_SEARCH = "redisearch.so"
+_MODULES = (_SEARCH, "rejson.so")
 
 
 def start_postgres() -> Server:

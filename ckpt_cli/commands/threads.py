@@ -10,6 +10,7 @@ import typer
 from ckpt_backends.errors import UsageError
 from ckpt_backends.expiry import expiring
 from ckpt_backends.model import Status
+from ckpt_backends.sizing import is_summed_up
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
@@ -100,11 +101,13 @@ def list_(
         where=tuple(map(parse_where, where or ())),
     )
     details = long or not everything
+    sizes = long or sort == "bytes" or is_summed_up(session.store)
     rows = list_threads(
         session.store,
         wanted,
         sort=sort,
         details=details,
+        sizes=sizes,
         first_messages=first_message,
         skip=0 if everything else (page - 1) * limit,
         limit=None if everything else limit,
@@ -125,6 +128,7 @@ def list_(
     columns = thread_columns(
         session.now,
         details=details,
+        sizes=sizes,
         first_message=first_message,
         expires=details and expiring(session.store) is not None,
     )

@@ -45,7 +45,8 @@ class Details:
 
     status: Status
     head: Head | None
-    bytes: int
+    bytes: int | None
+    """None where it was not asked for."""
     expires_at: datetime | None = None
     """When the head goes by itself; None where it stays."""
 
@@ -105,6 +106,7 @@ def list_threads(
     *,
     sort: Sort = "last",
     details: bool = False,
+    sizes: bool = True,
     first_messages: bool = False,
     skip: int = 0,
     limit: int | None = None,
@@ -113,7 +115,7 @@ def list_threads(
     """The threads wanted, in the order asked for; a stream where that order is the store's own.
 
     After the first `skip` of them; with `limit`, no more than one beyond it, where the store
-    itself can stop there.
+    itself can stop there. Details come with the thread's size unless `sizes` is false.
     `watch` sees each thread whose head is about to be read, to show progress.
     """
     as_stored = wanted == Selection() and sort == "last"
@@ -122,7 +124,7 @@ def list_threads(
     lessons = Lessons(store)
     rows: Iterator[Row]
     if wanted.needs_heads or sort in {"step", "bytes"}:
-        rows = (Row(thread, _details(store, thread, lessons)) for thread in watch(threads))
+        rows = (Row(one, _details(store, one, lessons, sizes=sizes)) for one in watch(threads))
         rows = (row for row in rows if row.details and _fits(row.details, wanted))
     else:
         rows = (Row(thread) for thread in threads)
@@ -131,7 +133,7 @@ def list_threads(
     for row in islice(rows, skip, None):
         found = row
         if details and not row.details:
-            found = replace(row, details=_details(store, row.thread, lessons))
+            found = replace(row, details=_details(store, row.thread, lessons, sizes=sizes))
         if first_messages:
             found = replace(found, first_message=first_message(store, row.thread))
         yield _shown(store, found)
@@ -182,8 +184,8 @@ def _index_filter(wanted: Selection) -> Callable[[Thread], bool]:
     return fits
 
 
-def _details(store: Store, thread: Thread, lessons: Lessons) -> Details:
-    size = store.size(thread.thread_id).bytes
+def _details(store: Store, thread: Thread, lessons: Lessons, *, sizes: bool) -> Details:
+    size = store.size(thread.thread_id).bytes if sizes else None
     if thread.head is None:
         return Details(Status.EMPTY, None, size)
     head = next(ThreadReader(store, thread, lessons).moments("", [thread.head]), None)
@@ -231,7 +233,7 @@ def _order(row: Row, sort: Sort) -> tuple[Any, ...]:
         "checkpoints": -thread.checkpoints,
         "namespaces": -thread.namespaces,
         "step": -((details.head.step if details and details.head else None) or 0),
-        "bytes": -(details.bytes if details else 0),
+        "bytes": -((details.bytes if details else None) or 0),
     }
     return keys[sort], thread.thread_id
 
@@ -265,7 +267,7 @@ def summarize(store: Store, thread_id: str) -> Summary:
     """Everything that the index and the head tell of a thread. Raises `NotFound`."""
     reader = ThreadReader(store, thread_id)
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
-    row = Row(reader.thread, _details(store, reader.thread, Lessons(store)))
+    row = Row(reader.thread, _details(store, reader.thread, Lessons(store), sizes=True))
     return Summary(
         row=_shown(store, row),
         head=redacted.moment(head) if head and redacted.is_redacted(store) else head,

@@ -64,7 +64,8 @@ def thread_record(row: Row) -> dict[str, Any]:
         return record
     head = row.details.head
     record["status"] = row.details.status
-    record["bytes"] = row.details.bytes
+    if row.details.bytes is not None:
+        record["bytes"] = row.details.bytes
     if row.details.expires_at is not None:
         record["expires_at"] = _time(row.details.expires_at)
     if head is not None:

@@ -48,10 +48,16 @@ def left(now: datetime) -> Callable[[str], str]:
 
 
 def thread_columns(
-    now: datetime, *, details: bool, first_message: bool = False, expires: bool = False
+    now: datetime,
+    *,
+    details: bool,
+    sizes: bool = True,
+    first_message: bool = False,
+    expires: bool = False,
 ) -> Sequence[Column]:
     """The columns of `threads list`; those of the head only where heads are read.
 
+    `sizes` tells that the details come with the thread's size.
     `expires` tells that threads of the store may.
     """
     columns = [
@@ -67,10 +73,9 @@ def thread_columns(
         columns += [Column("EXPIRES", "expires_at", left(now), style="time", right=True)]
     if details:
         columns[1:1] = [Column("STATUS", "status", style=lambda text: STATUS_STYLES[Status(text)])]
-        columns += [
-            Column("SIZE", "bytes", size, right=True, drop=1),
-            Column("SOURCE", "source", table=False),
-        ]
+        if sizes:
+            columns += [Column("SIZE", "bytes", size, right=True, drop=1)]
+        columns += [Column("SOURCE", "source", table=False)]
     if first_message:
         columns += [Column("FIRST MESSAGE", "first_message", cut=True)]
     return columns

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from operator import add
 from typing import Annotated, Any, TypedDict
@@ -13,16 +14,20 @@ from urllib.parse import quote
 
 import pytest
 import redis
-from langgraph.checkpoint.redis import RedisSaver
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 from langgraph.types import Command, interrupt
+from ormsgpack import packb, unpackb
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.redis.connect import READING
 from ckpt_backends.registry import open_store
+from tests.cli.test_tail import tailing, take
 from tests.conftest import redis_of_its_own
 from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump
 from tests.servers import Server, free_port
 from tests.support import ckpt
+from tests.travel.official import drive, scenarios
 
 COMMANDS = [
     ["threads", "list", "--long", "-o", "json"],
@@ -40,8 +45,20 @@ COMMANDS = [
     ["blame", "trip", "items"],
     ["du"],
     ["du", "trip", "--by", "channel"],
+    ["diff", "trip", "--writes"],
+    ["replay", "trip", "--verify"],
+    ["replay", "--all", "--verify"],
+    ["stats"],
     ["stores"],
 ]
+ALONE = {
+    "list": ["threads", "list", "--long"],
+    "show": ["show", "trip", "--writes"],
+    "history": ["history", "trip"],
+    "interrupts": ["interrupts"],
+    "grep": ["grep", "from"],
+}
+"""Answers that must not depend on an index."""
 ODD = [
     "a",
     "a:b",
@@ -220,6 +237,14 @@ def test_threads_never_leak_into_one_another(redis_stack_url: str, layout: str) 
     for thread_id in ODD:
         shown = ckpt("-s", redis_stack_url, "show", "-o", "json", "--", thread_id)
         assert shown.json["values"]["items"] == [f"in {thread_id}", "from a", "from b"]
+    found = ckpt("-s", redis_stack_url, "grep", "-F", "in a", "-o", "json").json
+    assert {(one["thread_id"], one["line"]) for one in found} == {
+        (one, f"in {one}") for one in ODD if one.startswith("a")
+    }
+    counted = ckpt("-s", redis_stack_url, "du", "--by", "thread", "-o", "json").json
+    assert {one["thread_id"]: one["rows"] for one in counted} == dict.fromkeys(
+        ODD, counted[0]["rows"]
+    )
 
 
 def test_a_change_of_one_thread_leaves_all_others(redis_stack_url: str, layout: str) -> None:
@@ -254,7 +279,7 @@ def test_commands_send_only_what_reads(redis_stack_url: str, layout: str) -> Non
         assert answer.code == 0, (words, answer.err)
     sent = {name.removeprefix("cmdstat_").upper() for name in admin.info("commandstats")}
     ours = {"CLIENT|SETINFO", "CLIENT|SETNAME", "HELLO", "SELECT", "AUTH", "CONFIG|RESETSTAT"}
-    assert sent - ours - {"COMMAND"} <= READING
+    assert {one.replace("|", " ") for one in sent - ours - {"COMMAND"}} <= READING
     assert "KEYS" not in READING
     assert dump(redis_stack_url) == before
 
@@ -274,8 +299,36 @@ def test_a_user_that_may_only_read_can_run_every_command(redis_stack_url: str, l
     assert "nothing was written" in refused.err
 
 
-def test_reading_leaves_times_to_live_as_they_are(redis_stack_url: str) -> None:
-    fill(redis_stack_url, "trip", ttl={"default_ttl": 60, "refresh_on_read": True})
+def test_a_plain_list_asks_for_no_sizes_and_reads_heads_alone(
+    redis_stack_url: str, layout: str
+) -> None:
+    """Commands by their number: each of these threads has four checkpoints and six writes."""
+    threads = [f"thread-{n}" for n in range(20)]
+    FILLS[layout](redis_stack_url, *threads)
+    admin = client(redis_stack_url)
+
+    def sent(*words: str) -> dict[str, int]:
+        admin.config_resetstat()
+        listed = ckpt("-s", redis_stack_url, "threads", "list", *words, "-o", "json").json
+        assert {one["thread_id"] for one in listed} == set(threads)
+        assert all(("bytes" in one) == ("--long" in words) for one in listed)
+        stats = admin.info("commandstats").items()
+        return {name.removeprefix("cmdstat_"): int(one["calls"]) for name, one in stats}
+
+    of_heads, body = sent(), {"redis": "json.get", "redis-hash": "hmget"}[layout]
+    whole, long = sent("--all"), sent("--long")
+    assert not {"json.debug", "hstrlen"} & whole.keys()
+    assert "json.debug" not in of_heads
+    assert whole[body] < 2 * len(threads) + 30
+    assert of_heads[body] < 8 * len(threads)
+    assert long[body] > of_heads[body]
+
+
+def test_reading_leaves_times_to_live_as_they_are(redis_stack_url: str, layout: str) -> None:
+    if layout == "redis":
+        fill(redis_stack_url, "trip", ttl={"default_ttl": 60, "refresh_on_read": True})
+    else:
+        fill_plain(redis_stack_url, "trip", seconds=3600)
     before = dump(redis_stack_url)
     assert any(expires > 0 for name, (_, expires) in before.items() if name)
     for words in COMMANDS:
@@ -284,6 +337,28 @@ def test_reading_leaves_times_to_live_as_they_are(redis_stack_url: str) -> None:
 
 
 def test_documents_are_read_without_the_search_module(redis_stack_url: str) -> None:
+    """As where they were restored into a server that has RedisJSON alone."""
+    fill(redis_stack_url, "trip", "other", asks=True)
+    whole = {
+        name: ckpt("-s", redis_stack_url, *words, "-o", "json").json
+        for name, words in ALONE.items()
+    }
+    with redis_of_its_own(modules=True, search=False) as server:
+        there, here = client(redis_stack_url), client(server.url)
+        for name in there.scan_iter(count=1000):
+            here.restore(name, 0, there.dump(name))
+        with pytest.raises(redis.ResponseError, match="unknown command"):
+            here.execute_command("FT._LIST")
+        for name, words in ALONE.items():
+            assert ckpt("-s", server.url, *words, "-o", "json").json == whole[name], name
+        before = dump(server.url)
+        assert ckpt("-s", server.url, "rollback", "trip", "~1", "--yes").code == 0
+        assert dump(server.url) != before
+        assert ckpt("-s", server.url, "undo", "trip", "--yes").code == 0
+        assert dump(server.url) == before
+
+
+def test_documents_are_read_without_an_index(redis_stack_url: str) -> None:
     fill(redis_stack_url, "trip", "other", asks=True)
     whole = ckpt("-s", redis_stack_url, "interrupts", "-o", "json").json
     admin = client(redis_stack_url)
@@ -292,6 +367,78 @@ def test_documents_are_read_without_the_search_module(redis_stack_url: str) -> N
     assert ckpt("-s", redis_stack_url, "interrupts", "-o", "json").json == whole
     assert len(whole) == 2
     assert ckpt("-s", redis_stack_url, "rollback", "trip", "~1", "--yes").code == 0
+
+
+def test_tail_sees_what_a_saver_adds(redis_stack_url: str, layout: str) -> None:
+    FILLS[layout](redis_stack_url, "live")
+    with tailing(redis_stack_url, "-n", "2", "-o", "ndjson") as process:
+        assert [one["step"] for one in take(process.stdout, 2)] == [1, 2]
+        FILLS[layout](redis_stack_url, "live")
+        assert [one["step"] for one in take(process.stdout, 4)] == [3, 4, 5, 6]
+
+
+# Values that are large
+
+
+def grow(url: str, layout: str, size: int) -> tuple[str, int]:
+    """Let the head of a thread hold a text of so many bytes, and its parent a write of as many."""
+    FILLS[layout](url, "trip")
+    head, parent = (
+        one["checkpoint_id"] for one in ckpt("-s", url, "history", "trip", "-o", "json").json[:2]
+    )
+    admin = client(url)
+    text = "x" * size
+    if layout == "redis":
+        name = f"checkpoint:trip:__empty__:{head}"
+        path = "$.checkpoint.channel_values.big"
+        admin.execute_command("JSON.SET", name, path, json.dumps(text))
+        (name, *_) = admin.keys(f"checkpoint_write:trip:*:{parent}:*")
+        stored = b64encode(json.dumps(text).encode()).decode()
+        admin.execute_command("JSON.SET", name, "$.blob", json.dumps(stored))
+    else:
+        name = f"checkpoint$trip$${head}"
+        body = unpackb(admin.hget(name, "checkpoint"))
+        body["channel_values"]["big"] = text
+        admin.hset(name, "checkpoint", packb(body))
+        (name, *_) = admin.keys(f"writes$trip$*${parent}$*")
+        admin.hset(name, "value", packb(text))
+    return parent, size
+
+
+def test_a_value_of_50_megabytes_is_shown(redis_stack_url: str, layout: str) -> None:
+    parent, size = grow(redis_stack_url, layout, 50_000_000)
+    shown = ckpt("-s", redis_stack_url, "show", "trip", "-o", "json")
+    assert shown.code == 0, shown.err
+    assert shown.json["values"]["items"] == ["in trip", "from a", "from b"]
+    writes = ckpt("-s", redis_stack_url, "show", f"trip@{parent}", "--writes", "-o", "json").json
+    assert max(one["bytes"] for one in writes["writes"]) > size
+    for words in (["show", "trip"], ["diff", "trip"], ["grep", "from b"], ["threads", "list"]):
+        assert ckpt("-s", redis_stack_url, *words).code == 0
+
+
+def test_a_value_over_the_limit_is_named_and_not_read(
+    redis_stack_url: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent, size = grow(redis_stack_url, layout, 3_000_000)
+    for module in ("connect", "documents", "hashes"):
+        monkeypatch.setattr(f"ckpt_backends.redis.{module}.MOST_BYTES", 1_000_000)
+    admin = client(redis_stack_url)
+    before = admin.info("stats")["total_net_output_bytes"]
+    shown = ckpt("-s", redis_stack_url, "show", "trip")
+    assert shown.code == 0, shown.err
+    assert "not read" in shown.out
+    past = ckpt("-s", redis_stack_url, "show", f"trip@{parent}", "--writes", "-o", "json").json
+    assert max(one["bytes"] for one in past["writes"]) >= size
+    assert past["values"]["items"] == ["in trip", "from a"]
+    for words, code in (
+        (["threads", "list", "--long"], 0),
+        (["history", "trip"], 0),
+        (["du"], 0),
+        (["grep", "from b"], 7),
+        (["show", "trip", "--raw"], 4),
+    ):
+        assert ckpt("-s", redis_stack_url, *words).code == code, words
+    assert admin.info("stats")["total_net_output_bytes"] - before < 1_000_000
 
 
 # What the official saver reads wrongly
@@ -317,15 +464,47 @@ def test_writes_that_the_saver_hides_are_shown(redis_stack_url: str) -> None:
     )
 
 
-def test_the_root_is_listed_without_its_subgraphs_and_ids_with_their_case(
-    redis_stack_url: str,
-) -> None:
+def test_writes_that_come_before_their_checkpoint_are_shown(redis_stack_url: str) -> None:
+    """As LangGraph stores them, which does not wait for a checkpoint before it runs tasks."""
+    fill(redis_stack_url, "trip")
+    root: Any = {"configurable": {"thread_id": "trip", "checkpoint_ns": ""}}
+    with RedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        head = saver.get_tuple(root)
+        assert head is not None
+        new: Any = {**head.checkpoint, "id": str(uuid6(clock_seq=3))}
+        at: Any = {"configurable": {**root["configurable"], "checkpoint_id": new["id"]}}
+        saver.put_writes(at, [("items", ["early"])], "task")
+        saver.put(head.config, new, head.metadata, {})
+        found = saver.get_tuple(root)
+        assert found is not None
+        assert found.checkpoint["id"] == new["id"]
+        assert not found.pending_writes
+    shown = ckpt("-s", redis_stack_url, "show", "trip", "--writes", "-o", "json").json
+    assert shown["checkpoint_id"] == new["id"]
+    assert [(one["channel"], one["value"]) for one in shown["writes"]] == [("items", ["early"])]
+
+
+def test_ids_that_differ_in_case_are_listed_apart(redis_stack_url: str) -> None:
     fill(redis_stack_url, "abc", "ABC")
     with RedisSaver.from_conn_string(redis_stack_url) as saver:
         saver.setup()
         official = list(saver.list({"configurable": {"thread_id": "ABC", "checkpoint_ns": ""}}))
     assert len(official) == 8
     assert len(ckpt("-s", redis_stack_url, "history", "ABC", "-o", "json").json) == 4
+
+
+def test_the_root_is_listed_without_its_subgraphs(redis_stack_url: str) -> None:
+    with RedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        drive(saver, scenarios.SCENARIOS["subgraph"])
+        root: Any = {"configurable": {"thread_id": "subgraph", "checkpoint_ns": ""}}
+        official = {one.checkpoint["id"] for one in saver.list(root)}
+    ours = ckpt("-s", redis_stack_url, "history", "subgraph", "-o", "json").json
+    everywhere = ckpt("-s", redis_stack_url, "history", "subgraph", "--all-ns", "-o", "json").json
+    assert {one["checkpoint_id"] for one in ours} < official
+    assert {one["checkpoint_id"] for one in everywhere} == official
+    assert {one["checkpoint_ns"] for one in ours} == {""}
 
 
 def test_what_a_saver_left_of_a_checkpoint_is_none(redis_stack_url: str) -> None:
@@ -336,6 +515,13 @@ def test_what_a_saver_left_of_a_checkpoint_is_none(redis_stack_url: str) -> None
         (thread,) = store.threads()
         assert thread.checkpoints == 4
         assert store.thread("trip") == thread
+        head = thread.head
+    # Behind the head, a listing counts it, which is the price of reading names alone.
+    client(redis_stack_url).rename(stub, stub.replace("ffffffff", "00000000"))
+    with open_store(redis_stack_url) as store:
+        (thread,) = store.threads()
+        assert (thread.head, thread.checkpoints) == (head, 5)
+        assert store.thread("trip").checkpoints == 4  # type: ignore[union-attr]
 
 
 def test_a_half_written_hash_is_left_out(redis_url: str) -> None:
@@ -360,6 +546,62 @@ def test_keys_that_go_meanwhile_are_left_out(redis_stack_url: str, layout: str) 
         assert list(store.checkpoints("trip")) == known
         assert list(store.checkpoints("trip", body=True, metadata=True)) == []
         assert list(store.writes("trip", values=True)) == []
+
+
+# The shallow saver
+
+
+def fill_shallow(url: str, *threads: str, asks: bool = False) -> None:
+    """Let the official saver that keeps the newest checkpoints write some threads."""
+    with ShallowRedisSaver.from_conn_string(url) as saver:
+        saver.setup()
+        run(saver, *threads, asks=asks)
+
+
+def test_a_shallow_store_has_one_checkpoint_a_namespace(redis_stack_url: str) -> None:
+    fill_shallow(redis_stack_url, *ODD)
+    before = dump(redis_stack_url)
+    (found,) = ckpt("-s", redis_stack_url, "stores", "-o", "json").json
+    assert found["layout"] == "redis-shallow"
+    assert not {"history", "adding"} & set(found["capabilities"])
+    listed = ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json
+    assert {(one["thread_id"], one["checkpoints"]) for one in listed} == {(one, 1) for one in ODD}
+    for thread_id in ODD:
+        shown = ckpt("-s", redis_stack_url, "show", "-o", "json", "--", thread_id).json
+        assert shown["values"]["items"] == [f"in {thread_id}", "from a", "from b"]
+    assert dump(redis_stack_url) == before
+
+
+def test_a_shallow_store_takes_no_changes(redis_stack_url: str) -> None:
+    fill_shallow(redis_stack_url, "trip")
+    before = dump(redis_stack_url)
+    for words in (["rollback", "trip", "head"], ["fork", "trip", "head", "--to", "copy"]):
+        refused = ckpt("-s", redis_stack_url, *words, "--yes")
+        assert refused.code == 4
+        assert "keeps no history" in refused.err
+    assert dump(redis_stack_url) == before
+
+
+def test_what_a_shallow_saver_takes_for_pending_is_of_checkpoints_that_are_gone(
+    redis_stack_url: str,
+) -> None:
+    """Its list of writes is never cleared, and it does not look at which checkpoint they are of."""
+    fill_shallow(redis_stack_url, "trip")
+    with ShallowRedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        found = saver.get_tuple({"configurable": {"thread_id": "trip", "checkpoint_ns": ""}})
+    assert found is not None
+    assert {channel for _, channel, _ in found.pending_writes or ()} > {"items", "messages"}
+    shown = ckpt("-s", redis_stack_url, "show", "trip", "--writes", "-o", "json").json
+    assert (shown["writes"], shown["next"]) == ([], [])
+    (listed,) = ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json
+    assert listed["status"] == "done"
+
+
+def test_a_question_in_a_shallow_store_waits(redis_stack_url: str) -> None:
+    fill_shallow(redis_stack_url, "trip", asks=True)
+    (question,) = ckpt("-s", redis_stack_url, "interrupts", "-o", "json").json
+    assert question["value"] == "sure?"
 
 
 # Changes

@@ -54,7 +54,7 @@ def live(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def tailing(store: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+def tailing(store: Path | str, *words: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", PROGRAM, "-s", str(store), "tail", "live"]
     process = subprocess.Popen(
         [*command, "--interval", "0.1", *words],

@@ -12,7 +12,7 @@ from ckpt_cli.core.elimination import Verdict
 from ckpt_cli.core.replay import Report
 from tests.conformance.conftest import Filled
 from tests.conformance.replaying import replay_store, wrong_reducers
-from tests.restore import restore, restore_rows
+from tests.restore import restore, restore_keys, restore_rows
 from tests.support import FIXTURES, copy_store, eras
 
 KEY = b"0123456789abcdef"
@@ -21,6 +21,7 @@ UNVERIFIABLE = {
     "lg-0.2.14": {"update_state"},
     "lg-0.2.70": {"update_state", "share the rows", "before it is not stored"},
     "lg-0.6.11": {"update_state", "durability", "its tasks wrote"},
+    "lg-1.0.3": {"update_state", "durability", "its tasks wrote", "share the rows"},
     "lg-1.0.10": {"update_state", "durability", "its tasks wrote", "share the rows"},
     "lg-1.2.22": {"update_state", "durability"},
     "js-0.2.74": {"update_state", "share the rows"},
@@ -31,6 +32,16 @@ UNVERIFIABLE = {
 ALWAYS = {"parent is not stored", "the reducer of the other steps", "no reducer that is known"}
 MOST = {"lg-1.2.22-serde": 0}
 """So many transitions may be unverifiable; a twenty-fifth elsewhere."""
+DAMAGED_ON_REDIS: dict[str, set[tuple[str, int | None, str]]] = {
+    "lg-0.6.11": {
+        ("fork-chat", 1, "messages"),
+        ("fork-update", 2, "items"),
+        ("fork-update-open", 2, "items"),
+        ("zoo-bytes", 3, "value"),
+    },
+}
+"""langgraph-checkpoint-redis 0.1.3 lets what `update_state` wrote replace what the task of the same
+id had written before, and a bytearray be bytes in a write."""
 DAMAGED: dict[str, set[tuple[str, int | None, str]]] = {
     "js-0.2.74": {("fork-update", 2, "items"), ("fork-chat", 1, "messages")},
     "js-1.7.3": {("fork-asking", 3, "items")},
@@ -75,6 +86,13 @@ def test_every_transition_on_postgresql_is_explained(folder: Path, postgres_url:
         assert not any(one.verdicts.get(Verdict.MISMATCH) for one in reports.values())
     else:
         check(reports, folder.name)
+
+
+@pytest.mark.parametrize("folder", sorted((FIXTURES / "redis").iterdir()), ids=lambda p: p.name)
+def test_every_transition_on_redis_is_explained(folder: Path, redis_stack_url: str) -> None:
+    restore_keys(folder / "store.jsonl.gz", redis_stack_url)
+    with open_store(redis_stack_url) as store:
+        check(replay_store(store), folder.name, DAMAGED_ON_REDIS.get(folder.name))
 
 
 @pytest.mark.parametrize("era", ["js-0.2.74", "js-1.7.3"])

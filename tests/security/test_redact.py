@@ -56,6 +56,8 @@ LINES: dict[str, list[list[str]]] = {
         [THREAD, "--mermaid"],
     ],
     "history": [[THREAD], [THREAD, "--all-ns"]],
+    # Refused here; those of Redis are held to the same in `tests/backends`.
+    "sessions": [["list"], ["show", THREAD]],
     "diff": [
         [THREAD],
         [THREAD, "--stat"],

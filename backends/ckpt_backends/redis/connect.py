@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import redis
@@ -20,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.oversize import MOST_BYTES
 from ckpt_backends.url import StoreUrl, masked, split_url
 
 OWN_PARAMS = frozenset({"layout", "prefix", "write_prefix", "pattern"})
@@ -27,17 +28,18 @@ OWN_PARAMS = frozenset({"layout", "prefix", "write_prefix", "pattern"})
 _SECONDS = 10.0
 _LONGEST = 60.0
 """Seconds that one answer may take; TLS is agreed on within them too."""
-_SCAN_COUNT = 2000
-"""Keys that the server looks at in one turn; others wait a fraction of a millisecond for it."""
-_AT_ONCE = 500
+_SCAN_COUNT = 5000
+"""Keys that the server looks at in one turn; others wait two or three milliseconds for it."""
+_AT_ONCE, _BYTES_AT_ONCE = 500, 4 << 20
 READING = frozenset(
     {"EXISTS", "GET", "HGET", "HMGET", "HSTRLEN", "INFO", "MGET", "PING", "PTTL", "SCAN", "TYPE"}
-    | {"STRLEN"}
+    | {"MEMORY USAGE", "STRLEN"}
     | {"ZRANGE", "JSON.DEBUG", "JSON.GET", "JSON.MGET", "JSON.TYPE"}
     | {"FT._LIST", "FT.INFO", "FT.AGGREGATE", "FT.CURSOR", "FT.SEARCH"}
 )
 """All commands that a store opened for reading sends, beside those that log in."""
 Command = Sequence[bytes | str | int]
+_Item = TypeVar("_Item")
 
 
 class Connection:
@@ -263,19 +265,24 @@ def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
     return StoreUnavailable(f"cannot read '{url}': {said}")
 
 
-def in_growing_chunks(
-    load: Callable[[Sequence[Any]], Sequence[tuple[Any, int]]], items: Sequence[Any]
-) -> Iterator[Any]:
-    """What `load` gives for each item, some at a time: more where they are small, with their sizes.
+def in_chunks(
+    items: Sequence[_Item], measure: Callable[[Sequence[_Item]], Iterable[Any]]
+) -> Iterator[list[tuple[_Item, int]]]:
+    """Items with the size of each, in their order: of so many that some megabytes are read at once.
 
-    At most some megabytes beside the largest item are in memory.
+    A single one may be larger. What is too large to be read counts nothing; a size of None is 0.
     """
-    number, at = 4, 0
-    while at < len(items):
-        found = load(items[at : at + number])
-        at += number
-        average = sum(size for _, size in found) // max(1, len(found)) + 1
-        number = max(1, min(4 * number, _AT_ONCE, (4 << 20) // average))
-        for one, _ in found:
-            yield one
-        del found
+    for start in range(0, len(items), _AT_ONCE):
+        part = items[start : start + _AT_ONCE]
+        some: list[tuple[_Item, int]] = []
+        total = 0
+        for item, told in zip(part, measure(part), strict=True):
+            size = int(told or 0)
+            read = size if size <= MOST_BYTES else 0
+            if some and total + read > _BYTES_AT_ONCE:
+                yield some
+                some, total = [], 0
+            some.append((item, size))
+            total += read
+        if some:
+            yield some

@@ -104,18 +104,12 @@ def _kinds(connection: Connection, names: Sequence[bytes]) -> Iterator[str]:
         name for name, kind in zip(names, kinds, strict=True) if text(kind or b"") == JSON_TYPE
     ]
     hashes = [name for name, kind in zip(names, kinds, strict=True) if kind == b"hash"]
-    paths = ("$.thread_id", "$.has_writes", "$.metadata")
-    for name, answer in zip(
-        documents,
-        connection.ask_all(
-            [("JSON.GET", name, *paths[:2]) for name in documents],
-        ),
-        strict=True,
-    ):
+    told = connection.ask_all(("JSON.GET", one, "$.thread_id", "$.has_writes") for one in documents)
+    types = connection.ask_all([("JSON.TYPE", name, "$.metadata") for name in documents])
+    for name, answer, kind in zip(documents, list(told), types, strict=True):
         about = json.loads(answer) if isinstance(answer, bytes) else {}
-        if not about.get("$.thread_id"):
-            continue
-        yield _document(name, about, connection.find("JSON.TYPE", name, "$.metadata"))
+        if about.get("$.thread_id"):
+            yield _document(name, about, kind)
     for name, told in zip(
         hashes,
         connection.ask_all(("HMGET", name, "type", "parent_ts") for name in hashes),

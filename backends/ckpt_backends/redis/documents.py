@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,9 +30,11 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.redis.connect import Connection, in_growing_chunks
+from ckpt_backends.oversize import MOST_BYTES, unread
+from ckpt_backends.redis.connect import Connection, in_chunks
 from ckpt_backends.redis.index import ThreadIndex, index_of
-from ckpt_backends.redis.keyspace import Found, Place, WritePlace, literally, raw, text
+from ckpt_backends.redis.keyspace import Found, Line, Place, WritePlace, literally, raw, text
+from ckpt_backends.redis.lines import lines_by_name
 
 EMPTY_NS, EMPTY_ID = "__empty__", "00000000-0000-0000-0000-000000000000"
 JSON_TYPE = "ReJSON-RL"
@@ -40,7 +42,6 @@ DIALECT = "redis-json"
 """Tag of JSON with this saver's own marks in it, such as `__interrupt__`; stored as `json`."""
 _FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id"]'
 """One path, since a command for several documents takes one; in the order that documents have."""
-_PLACE = '$["thread_id","checkpoint_ns"]'
 _DOCUMENTS_AT_ONCE = 500
 _WRITE: tuple[str, ...] = (
     "$.thread_id",
@@ -101,26 +102,11 @@ class Documents:
         parts = (stored_id(key.thread_id), stored_ns(key.checkpoint_ns), key.checkpoint_id)
         return raw(":".join((self.prefixes.checkpoint, *parts)))
 
-    def places(self) -> Iterator[CheckpointKey]:
-        known: dict[bytes | None, tuple[str, str, bytes]] = {}
-        for names in self._connection.scan(raw(f"{self.prefixes.checkpoint}:*"), JSON_TYPE):
-            answers = self._connection.ask("JSON.MGET", *names, _PLACE)
-            for name, answer in zip(names, answers, strict=True):
-                # Most documents of a thread say the same, which is read once.
-                place = known.get(answer)
-                if place is None:
-                    place = known[answer] = self._place(answer)
-                thread_id, ns, start = place
-                if start and name.startswith(start):
-                    yield CheckpointKey(thread_id, ns, text(name[len(start) :]))
+    def lines(self) -> Iterator[Line]:
+        return lines_by_name(self._names, self.told, b":")
 
-    def _place(self, answer: bytes | None) -> tuple[str, str, bytes]:
-        """Thread, namespace and how the keys of their checkpoints begin; that is empty for none."""
-        match json.loads(answer or b"[]"):
-            case [str(thread), str(ns)]:
-                key = CheckpointKey(meant_id(thread), meant_ns(ns), "")
-                return key.thread_id, key.checkpoint_ns, self.checkpoint_name(key)
-        return "", "", b""
+    def _names(self) -> Iterator[list[bytes]]:
+        return self._connection.scan(raw(f"{self.prefixes.checkpoint}:*"), JSON_TYPE)
 
     def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
         names: dict[str, set[bytes]] = {}
@@ -131,6 +117,29 @@ class Documents:
         rest = [one for one in thread_ids if one not in names]
         names |= self._scanned(rest) if rest else {}
         return {thread_id: self._found(thread_id, names[thread_id]) for thread_id in thread_ids}
+
+    def writes_at(self, ids: Mapping[str, str]) -> dict[str, list[WritePlace]]:
+        found: dict[str, list[WritePlace]] = {}
+        index = self._known_indexes()[1]
+        for thread_id, own in ids.items():
+            names = None if index is None else index.names(stored_id(thread_id), own)
+            if names is not None:
+                found[thread_id] = list(map(_write_place, names))
+        rest = {thread_id: own for thread_id, own in ids.items() if thread_id not in found}
+        return found | (self._scanned_writes(rest) if rest else {})
+
+    def _scanned_writes(self, ids: Mapping[str, str]) -> dict[str, list[WritePlace]]:
+        starts: dict[str, list[tuple[bytes, str]]] = {}
+        for thread_id, own in ids.items():
+            start = raw(f"{self.prefixes.write}:{stored_id(thread_id)}:")
+            starts.setdefault(own, []).append((start, thread_id))
+        found: dict[str, dict[bytes, WritePlace]] = {one: {} for one in ids}
+        for names in self._connection.scan(raw(f"{self.prefixes.write}:*"), JSON_TYPE):
+            for place in map(_write_place, names):
+                for start, thread_id in starts.get(place.checkpoint_id, ()):
+                    if place.name.startswith(start):
+                        found[thread_id][place.name] = place
+        return {one: list(places.values()) for one, places in found.items()}
 
     def is_indexed(self) -> bool:
         return None not in self._known_indexes()
@@ -178,7 +187,7 @@ class Documents:
         checkpoint, write = (
             raw(prefix + start) for prefix in (self.prefixes.checkpoint, self.prefixes.write)
         )
-        for place in self._told(sorted(one for one in names if one.startswith(checkpoint))):
+        for place in self.told(sorted(one for one in names if one.startswith(checkpoint))):
             if place.key.thread_id == thread_id:
                 found.places[place.key.checkpoint_ns, place.key.checkpoint_id] = place
         found.writes += map(_write_place, sorted(one for one in names if one.startswith(write)))
@@ -191,11 +200,11 @@ class Documents:
                 new = [one for one in dict.fromkeys(names) if one not in seen]
                 seen.update(new)
                 if prefix == self.prefixes.checkpoint:
-                    yield Found(mixed=list(self._told(new)))
+                    yield Found(mixed=list(self.told(new)))
                 else:
                     yield Found(writes=list(map(_write_place, new)))
 
-    def _told(self, names: Sequence[bytes]) -> Iterator[Place]:
+    def told(self, names: Sequence[bytes]) -> Iterator[Place]:
         """Checkpoints by what their documents say; other documents are left out.
 
         Such as what `put_writes` leaves where no `put` comes: `{"has_writes": true}`.
@@ -203,8 +212,10 @@ class Documents:
         for start in range(0, len(names), _DOCUMENTS_AT_ONCE):
             some = names[start : start + _DOCUMENTS_AT_ONCE]
             answers = self._connection.ask("JSON.MGET", *some, _FIELDS)
-            for name, answer in zip(some, answers, strict=True):
-                match json.loads(answer or b"[]"):
+            # Read as one list, which takes a fraction of the time.
+            told = json.loads(b"[" + b",".join(one or b"[]" for one in answers) + b"]")
+            for name, fields in zip(some, told, strict=True):
+                match fields:
                     case [str(thread), str(ns), str(own), str(parent)]:
                         key = CheckpointKey(meant_id(thread), meant_ns(ns), own)
                         if self.checkpoint_name(key) == name:
@@ -214,40 +225,53 @@ class Documents:
         self, places: Sequence[Place], *, body: bool, metadata: bool
     ) -> Iterator[Checkpoint]:
         paths = (["$.checkpoint"] if body else []) + (["$.metadata"] if metadata else [])
+        for some in in_chunks(places, self._sizes):
+            answers = self._members(some, paths)
+            for place, _ in some:
+                mine = {path: next(answers) for path in paths}
+                if None not in mine.values():  # deleted or expired since
+                    yield Checkpoint(
+                        place.key, place.parent, mine.get("$.checkpoint"), mine.get("$.metadata")
+                    )
 
-        def load(some: Sequence[Place]) -> list[tuple[Checkpoint | None, int]]:
-            commands = [("JSON.GET", place.name, path) for place in some for path in paths]
-            answers = list(self._connection.ask_all(commands))
-            found: list[tuple[Checkpoint | None, int]] = []
-            for place in some:
-                mine = [answers.pop(0) for _ in paths]
-                if None in mine:
-                    found.append((None, 0))  # deleted or expired since
-                    continue
-                parts = iter(mine)
-                one = Checkpoint(
-                    place.key,
-                    place.parent,
-                    _member(next(parts)) if body else None,
-                    _metadata(next(parts)) if metadata else None,
-                )
-                found.append((one, sum(map(len, mine))))
-            return found
+    def _sizes(self, places: Sequence[Place] | Sequence[WritePlace]) -> Iterator[Any]:
+        """What documents take in the server, which is about what they take when they are sent."""
+        return self._connection.ask_all(("MEMORY USAGE", one.name) for one in places)
 
-        for one in in_growing_chunks(load, places):
-            if one is not None:
-                yield one
+    def _members(
+        self, some: Sequence[tuple[Place, int]], paths: Sequence[str]
+    ) -> Iterator[TypedBytes | None]:
+        """What stands at some paths of each document, one after the other; None for none."""
+        wanted = [(place.name, path) for place, _ in some for path in paths]
+        large = {place.name for place, size in some if size > MOST_BYTES}
+        closer = [one for one in wanted if one[0] in large]
+        sizes = self._connection.ask_all(("JSON.DEBUG", "MEMORY", *one) for one in closer)
+        too_large = {
+            one: int(size[0])
+            for one, size in zip(closer, sizes, strict=True)
+            if size and int(size[0]) > MOST_BYTES
+        }
+        answers = self._connection.ask_all(
+            ("JSON.GET", *one) for one in wanted if one not in too_large
+        )
+        for one in wanted:
+            if one in too_large:
+                yield unread(DIALECT, too_large[one])
+            else:
+                answer = next(answers)
+                yield None if answer is None else _member(answer)
 
     def writes(
         self, places: Sequence[WritePlace], values: bool | Collection[str]
     ) -> Iterator[Write]:
-        def load(some: Sequence[WritePlace]) -> list[tuple[Write | None, int]]:
-            answers = self._connection.ask_all(("JSON.GET", one.name, *_WRITE) for one in some)
-            return [(_write(answer, values), len(answer or b"")) for answer in answers]
-
-        for one in in_growing_chunks(load, places):
-            if one is not None:
-                yield one
+        for some in in_chunks(places, self._sizes):
+            answers = self._connection.ask_all(
+                ("JSON.GET", place.name, *(_WRITE if size <= MOST_BYTES else _WRITE[:-1]))
+                for place, size in some
+            )
+            for (_, size), answer in zip(some, answers, strict=True):
+                if (one := _write(answer, values, size)) is not None:
+                    yield one
 
     def usage(self, found: Found) -> Iterator[Usage]:
         yield from self._usage_of_checkpoints(found.checkpoints)
@@ -311,25 +335,21 @@ def fields_of(answer: Any) -> dict[str, Any]:
 
 
 def _member(answer: bytes) -> TypedBytes:
-    """The one value at a path, byte for byte as the server writes it."""
-    return TypedBytes(DIALECT, answer[1:-1])
+    """The one value at a path, byte for byte as the server writes it.
+
+    Metadata is JSON in a text, and empty where a document has none.
+    """
+    if answer.startswith(b'["'):
+        return TypedBytes(DIALECT, json.loads(answer)[0].encode("utf-8", "surrogatepass"))
+    return TypedBytes(DIALECT, answer[1:-1] or b"{}")
 
 
-def _metadata(answer: bytes) -> TypedBytes:
-    """Metadata, which is JSON in a text."""
-    values = json.loads(answer)
-    inner = values[0] if values else "{}"
-    if isinstance(inner, str):
-        return TypedBytes(DIALECT, inner.encode("utf-8", "surrogatepass"))
-    return TypedBytes(DIALECT, answer[1:-1])
-
-
-def _write(answer: Any, values: bool | Collection[str]) -> Write | None:
+def _write(answer: Any, values: bool | Collection[str], size: int) -> Write | None:
     fields = fields_of(answer)
     thread, ns, own, task, path, idx, channel, tag, blob = (fields.get(one) for one in _WRITE)
     if not isinstance(thread, str) or not isinstance(channel, str):
         return None
-    value = _value(str(tag or ""), blob)
+    value = unread(str(tag), size) if size > MOST_BYTES else _value(str(tag or ""), blob)
     read = values if isinstance(values, bool) else channel in values
     return Write(
         CheckpointKey(meant_id(thread), meant_ns(str(ns or "")), str(own or "")),
@@ -337,7 +357,7 @@ def _write(answer: Any, values: bool | Collection[str]) -> Write | None:
         str(path or ""),
         idx if isinstance(idx, int) else 0,
         channel,
-        len(value.data),
+        len(value.data) if value.whole is None else value.whole,
         value if read else None,
     )
 
@@ -345,7 +365,8 @@ def _write(answer: Any, values: bool | Collection[str]) -> Write | None:
 def _value(tag: str, blob: Any) -> TypedBytes:
     """A write's value. Since 0.2 it is base64, before that it was JSON text.
 
-    A JSON text that is base64 too, such as `true`, does not decode to JSON.
+    A JSON text that is base64 too, such as `true`, does not decode to JSON. What had the type
+    `base64` then were bytes.
     """
     stored = blob if isinstance(blob, str) else ""
     data = stored.encode("utf-8", "surrogatepass")
@@ -355,7 +376,7 @@ def _value(tag: str, blob: Any) -> TypedBytes:
             json.loads(decoded)
     except ValueError:
         decoded = data
-    return TypedBytes(DIALECT if tag == "json" else tag, decoded)
+    return TypedBytes({"json": DIALECT, "base64": "bytes"}.get(tag, tag), decoded)
 
 
 def quoted(name: bytes) -> str:

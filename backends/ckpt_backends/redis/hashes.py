@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from ckpt_backends.model import (
     Capability,
@@ -25,9 +27,10 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.redis.connect import Connection, in_growing_chunks
+from ckpt_backends.redis.connect import Connection, in_chunks
 from ckpt_backends.redis.documents import quoted
-from ckpt_backends.redis.keyspace import Found, Place, WritePlace, literally, raw, text
+from ckpt_backends.redis.keyspace import Found, Line, Place, WritePlace, literally, raw, text
+from ckpt_backends.redis.lines import lines_by_name
 
 DOLLAR, COLON = "$", ":"
 _CHECKPOINT, _WRITES = "checkpoint", "writes"
@@ -35,6 +38,8 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _CALLS = re.compile(rf"(.*?):([^:|]+:{_UUID}(?:\|[^:|]+:{_UUID})*)", re.DOTALL)
 """A thread, a colon, and the namespace of a subgraph's call, which has colons itself."""
 _AT_ONCE = 1000
+_PARTS_OF_WRITE = 3
+"""Checkpoint id, task id and idx at the end of a write's key; none of them has a separator."""
 
 
 class Hashes:
@@ -59,10 +64,11 @@ class Hashes:
         place = (_WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
         return raw(self.separator.join((*place, task_id, str(idx))))
 
-    def places(self) -> Iterator[CheckpointKey]:
-        for names in self._connection.scan(self._pattern(_CHECKPOINT), "hash"):
-            for place in self._told(names):
-                yield place.key
+    def lines(self) -> Iterator[Line]:
+        return lines_by_name(self._names, self.told, raw(self.separator))
+
+    def _names(self) -> Iterator[list[bytes]]:
+        return self._connection.scan(self._pattern(_CHECKPOINT), "hash")
 
     def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
         start = literally(self.separator)
@@ -85,7 +91,7 @@ class Hashes:
     def _found(self, names: Collection[bytes], writes: Mapping[bytes, WritePlace]) -> Found:
         places = {
             (place.key.checkpoint_ns, place.key.checkpoint_id): place
-            for place in self._told(sorted(names))
+            for place in self.told(sorted(names))
         }
         return Found(places, [writes[name] for name in sorted(writes)])
 
@@ -95,6 +101,18 @@ class Hashes:
             return self._parse(name)
         parsed = self._parse_write(name) if name.startswith(self._start(_WRITES)) else None
         return None if parsed is None else parsed[0]
+
+    def writes_at(self, ids: Mapping[str, str]) -> dict[str, list[WritePlace]]:
+        found: dict[str, dict[bytes, WritePlace]] = {one: {} for one in ids}
+        mark, wanted = raw(self.separator), {raw(own) for own in ids.values()}
+        for names in self._connection.scan(self._pattern(_WRITES), "hash"):
+            for name in names:
+                if wanted.isdisjoint(name.rsplit(mark, _PARTS_OF_WRITE)[1:2]):
+                    continue
+                key = self._key_of(name)
+                if key is not None and ids.get(key.thread_id) == key.checkpoint_id:
+                    found[key.thread_id][name] = WritePlace(name, key.checkpoint_id)
+        return {one: list(places.values()) for one, places in found.items()}
 
     def is_indexed(self) -> bool:
         return False
@@ -106,7 +124,7 @@ class Hashes:
                 new = [one for one in dict.fromkeys(names) if one not in seen]
                 seen.update(new)
                 if kind == _CHECKPOINT:
-                    yield Found(mixed=list(self._told(new)))
+                    yield Found(mixed=list(self.told(new)))
                 else:
                     yield Found(writes=[WritePlace(one, "") for one in new])
 
@@ -116,7 +134,7 @@ class Hashes:
     def _pattern(self, kind: str) -> bytes:
         return literally(kind + self.separator) + b"*"
 
-    def _told(self, names: Sequence[bytes]) -> Iterator[Place]:
+    def told(self, names: Sequence[bytes]) -> Iterator[Place]:
         """Checkpoints by their keys; hashes that hold no checkpoint are left out."""
         fields = ("parent_checkpoint_id", "type")
         answers = self._connection.ask_all((("HMGET", one, *fields) for one in names), _AT_ONCE)
@@ -149,81 +167,64 @@ class Hashes:
     def checkpoints(
         self, places: Sequence[Place], *, body: bool, metadata: bool
     ) -> Iterator[Checkpoint]:
-        def load(some: Sequence[Place]) -> list[tuple[Checkpoint | None, int]]:
-            sizes = self._connection.ask_all(("HSTRLEN", one.name, "checkpoint") for one in some)
-            lengths = [int(size or 0) for size in sizes]
+        for some in in_chunks(places, partial(self._lengths, "checkpoint")):
             fields = [
                 [
-                    *(("type", "checkpoint") if body and length <= MOST_BYTES else ("type",)),
+                    *(("type", "checkpoint") if body and size <= MOST_BYTES else ("type",)),
                     *(("metadata", "metadata_type") if metadata else ()),
                 ]
-                for length in lengths
+                for _, size in some
             ]
             answers = self._connection.ask_all(
-                ("HMGET", one.name, *names) for one, names in zip(some, fields, strict=True)
+                ("HMGET", place.name, *names)
+                for (place, _), names in zip(some, fields, strict=True)
             )
-            found: list[tuple[Checkpoint | None, int]] = []
-            for one, length, names, answer in zip(some, lengths, fields, answers, strict=True):
+            for (place, size), names, answer in zip(some, fields, answers, strict=True):
                 stored = dict(zip(names, answer or (), strict=False))
-                if stored.get("type") is None:
-                    found.append((None, 0))  # expired or deleted since
-                    continue
-                found.append((_checkpoint(one, stored, length, body, metadata), length))
-            return found
+                if stored.get("type") is not None:  # expired or deleted since
+                    yield _checkpoint(place, stored, size, body, metadata)
 
-        for one in in_growing_chunks(load, places):
-            if one is not None:
-                yield one
+    def _lengths(self, field: str, places: Sequence[Place] | Sequence[WritePlace]) -> Iterator[Any]:
+        return self._connection.ask_all(("HSTRLEN", one.name, field) for one in places)
 
     def writes(
         self, places: Sequence[WritePlace], values: bool | Collection[str]
     ) -> Iterator[Write]:
-        for start in range(0, len(places), _AT_ONCE):
-            some = places[start : start + _AT_ONCE]
-            told = list(
-                self._connection.ask_all(("HMGET", one.name, "channel", "type") for one in some)
+        for some in in_chunks(places, partial(self._lengths, "value")):
+            told = self._connection.ask_all(
+                ("HMGET", place.name, "channel", "type") for place, _ in some
             )
-            sizes = list(self._connection.ask_all(("HSTRLEN", one.name, "value") for one in some))
+            # Fields come one by one, so that a write may be half there.
             whole = [
-                (place, text(about[0]), text(about[1]), int(size))
-                for place, about, size in zip(some, told, sizes, strict=True)
-                # Fields come one by one, so that a write may be half there.
-                if about is not None and None not in about and size is not None
+                (place, text(about[0]), text(about[1]), size)
+                for (place, size), about in zip(some, told, strict=True)
+                if about is not None and None not in about
             ]
-
-            def load(
-                items: Sequence[tuple[WritePlace, str, str, int]],
-            ) -> list[tuple[Write | None, int]]:
-                return self._load_writes(items, values)
-
-            for one in in_growing_chunks(load, whole):
-                if one is not None:
-                    yield one
+            yield from self._load_writes(whole, values)
 
     def _load_writes(
         self, items: Sequence[tuple[WritePlace, str, str, int]], values: bool | Collection[str]
-    ) -> list[tuple[Write | None, int]]:
-        def is_read(channel: str, size: int) -> bool:
-            wanted = values if isinstance(values, bool) else channel in values
-            return wanted and size <= MOST_BYTES
+    ) -> Iterator[Write]:
+        def is_wanted(channel: str) -> bool:
+            return values if isinstance(values, bool) else channel in values
 
         answers = self._connection.ask_all(
             ("HGET", place.name, "value")
             for place, channel, _, size in items
-            if is_read(channel, size)
+            if is_wanted(channel) and size <= MOST_BYTES
         )
-        found: list[tuple[Write | None, int]] = []
         for place, channel, tag, size in items:
             value: TypedBytes | None = None
-            if is_read(channel, size):
-                value = TypedBytes(tag, next(answers) or b"")
-            elif values is True or (not isinstance(values, bool) and channel in values):
-                value = unread(tag, size)
+            if is_wanted(channel):
+                value = (
+                    unread(tag, size)
+                    if size > MOST_BYTES
+                    else TypedBytes(tag, next(answers) or b"")
+                )
             parsed = self._parse_write(place.name)
             if parsed is not None:
                 key, task_id, idx = parsed
-                found.append((Write(key, task_id, "", idx, channel, size, value), size))
-        return found
+                yield Write(key, task_id, "", idx, channel, size, value)
 
     def usage(self, found: Found) -> Iterator[Usage]:
         yield from self._usage_of_checkpoints(found.checkpoints)

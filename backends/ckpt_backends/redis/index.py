@@ -26,11 +26,16 @@ class ThreadIndex:
         self._connection = connection
         self._name = name
 
-    def names(self, thread_id: str) -> list[bytes] | None:
-        """Keys of all documents of a thread, perhaps with others; None where that is unsure."""
-        if _PLAIN.fullmatch(thread_id) is None:
+    def names(self, thread_id: str, checkpoint_id: str | None = None) -> list[bytes] | None:
+        """Keys of all documents of a thread, or of one of its checkpoints; perhaps with others.
+
+        None where that is unsure.
+        """
+        wanted = {"thread_id": thread_id, "checkpoint_id": checkpoint_id}
+        given = {name: one for name, one in wanted.items() if one is not None}
+        if not all(map(_PLAIN.fullmatch, given.values())):
             return None
-        query = raw("@thread_id:{" + _MARK.sub(r"\\\1", thread_id) + "}")
+        query = raw(" ".join(f"@{name}:{{{_escaped(one)}}}" for name, one in given.items()))
         answer = self._connection.find(
             "FT.AGGREGATE",
             self._name,
@@ -62,14 +67,18 @@ def index_of(connection: Connection, prefix: str) -> ThreadIndex | None:
             and int(about.get("hash_indexing_failures", 1)) == 0
         )
         fields = [_pairs(one) for one in about.get("attributes", ())]
-        if is_whole and any(
-            one.get("identifier") == b"$.thread_id"
-            and one.get("attribute") == b"thread_id"
-            and one.get("type") == b"TAG"
+        tags = {
+            text(one["attribute"])
             for one in fields
-        ):
+            if one.get("type") == b"TAG" and one.get("identifier") == b"$." + one["attribute"]
+        }
+        if is_whole and tags >= {"thread_id", "checkpoint_id"}:
             return ThreadIndex(connection, name)
     return None
+
+
+def _escaped(name: str) -> str:
+    return _MARK.sub(r"\\\1", name)
 
 
 def _pairs(flat: Any) -> dict[str, Any]:

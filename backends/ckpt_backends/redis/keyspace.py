@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, Usage, Write
 
-_SPECIAL = re.compile(rb"([*?\[\]\\^-])")
+_SPECIAL = re.compile(rb"([*?\[\]\\])")
 
 
 def text(name: bytes) -> str:
@@ -35,6 +35,17 @@ class Place:
     name: bytes
     """The key in Redis."""
     parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A namespace of a thread, as a listing tells of it."""
+
+    thread_id: str
+    checkpoint_ns: str
+    oldest: str
+    newest: str
+    checkpoints: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +91,24 @@ class Layout(Protocol):
     capabilities: Capability
     tables: tuple[str, ...]
 
-    def places(self) -> Iterator[CheckpointKey]:
-        """Every checkpoint of the store, in no order; maybe twice."""
+    def lines(self) -> Iterator[Line]:
+        """Every namespace of the store, in no order."""
+        ...
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        """The key of a checkpoint."""
+        ...
+
+    def told(self, names: Sequence[bytes]) -> Iterator[Place]:
+        """Which of these keys are checkpoints, by what they hold; in the same order."""
         ...
 
     def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
         """The keys of some threads, at the price of one where there is no index."""
+        ...
+
+    def writes_at(self, ids: Mapping[str, str]) -> dict[str, list[WritePlace]]:
+        """The writes of one checkpoint of each of these threads, at the price of `find`."""
         ...
 
     def is_indexed(self) -> bool:

@@ -12,8 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ckpt_backends.model import Capability, CheckpointKey
-from ckpt_backends.redis.documents import Documents, fields_of, meant_id, meant_ns, stored_id
-from ckpt_backends.redis.keyspace import Place, raw
+from ckpt_backends.redis.documents import (
+    Documents,
+    fields_of,
+    meant_id,
+    meant_ns,
+    quoted,
+    stored_id,
+    stored_ns,
+)
+from ckpt_backends.redis.keyspace import Line, Place, literally, raw
+from ckpt_backends.redis.lines import lines_of
 
 _FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
 
@@ -29,11 +38,19 @@ class ShallowDocuments(Documents):
         parts = (self.prefixes.checkpoint, stored_id(key.thread_id), key.checkpoint_ns)
         return raw(":".join(parts))
 
-    def places(self) -> Iterator[CheckpointKey]:
-        for found in self.pages():
-            yield from (place.key for place in found.mixed)
+    def sources(self, key: CheckpointKey) -> list[str]:
+        place = f"{stored_id(key.thread_id)}:{stored_ns(key.checkpoint_ns)}"
+        start = literally(f"{self.prefixes.write}:{place}:{key.checkpoint_id}:")
+        return [
+            f"JSON.GET {quoted(self.checkpoint_name(key))}",
+            f"ZRANGE {quoted(raw(f'write_registry:{place}:shallow'))} 0 -1",
+            f"SCAN 0 MATCH {quoted(start + b'*')}",
+        ]
 
-    def _told(self, names: Sequence[bytes]) -> Iterator[Place]:
+    def lines(self) -> Iterator[Line]:
+        return lines_of(place.key for names in self._names() for place in self.told(names))
+
+    def told(self, names: Sequence[bytes]) -> Iterator[Place]:
         answers = self._connection.ask_all(("JSON.GET", name, *_FIELDS) for name in names)
         for name, answer in zip(names, answers, strict=True):
             match [fields_of(answer).get(path) for path in _FIELDS]:

@@ -7,9 +7,9 @@ is not seen, and one that goes meanwhile is left out.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.expiry import Expiry
@@ -24,7 +24,8 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.redis.connect import Connection
-from ckpt_backends.redis.keyspace import Found, Layout, Place, raw
+from ckpt_backends.redis.keyspace import Found, Layout, Line, Place, WritePlace, raw
+from ckpt_backends.redis.lines import lines_of
 from ckpt_backends.url import StoreUrl
 
 _STAYS, _GONE = -1, -2
@@ -37,13 +38,16 @@ other, in the order in which they were listed."""
 class RedisStore(Closing):
     """A database of a Redis server, opened for reading."""
 
+    measures_each_value: ClassVar[bool] = True
+
     def __init__(self, connection: Connection, url: StoreUrl, layout: Layout) -> None:
         self._connection = connection
         self._url = url
         self._layout = layout
-        self._threads: list[Thread] | None = None
+        self._threads: list[_Listed] | None = None
         self._order: dict[str, int] = {}
         self._found: dict[str, Found] = {}
+        self._of_heads: dict[str, list[WritePlace]] = {}
 
     def describe(self) -> StoreInfo:
         server = self._connection.ask("INFO", "server")
@@ -64,13 +68,15 @@ class RedisStore(Closing):
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         if self._threads is None:
-            self._threads = _listed(self._layout.places())
-            self._order = {one.thread_id: n for n, one in enumerate(self._threads)}
-        yield from self._threads[:limit]
+            self._threads = _listed(self._layout.lines())
+        listed = self._threads[:limit]
+        self._order = {one.thread_id: n for n, one in enumerate(listed)}
+        for one in listed:
+            yield one.thread()
 
     def thread(self, thread_id: str) -> Thread | None:
-        found = _listed(place.key for place in self._find(thread_id).places.values())
-        return found[0] if found else None
+        found = _listed(lines_of(one.key for one in self._find(thread_id).places.values()))
+        return found[0].thread() if found else None
 
     def size(self, thread_id: str) -> ThreadSize:
         checkpoints = writes = size = 0
@@ -120,13 +126,7 @@ class RedisStore(Closing):
         metadata: bool = False,
         values: bool | Collection[str] = False,  # noqa: ARG002  (they are in the body)
     ) -> Iterator[Checkpoint]:
-        wanted = None if checkpoint_ids is None else set(checkpoint_ids)
-        places = [
-            place
-            for (ns, checkpoint_id), place in self._find(thread_id).places.items()
-            if (checkpoint_ns is None or ns == checkpoint_ns)
-            and (wanted is None or checkpoint_id in wanted)
-        ]
+        places = self._places(thread_id, checkpoint_ns, checkpoint_ids)
         places.sort(key=lambda one: one.key.checkpoint_id, reverse=True)
         places.sort(key=lambda one: one.key.checkpoint_ns)
         if body or metadata:
@@ -143,15 +143,8 @@ class RedisStore(Closing):
         channels: Collection[str] | None = None,
         values: bool | Collection[str] = False,
     ) -> Iterator[Write]:
-        found = self._find(thread_id)
-        known = {checkpoint_id for _, checkpoint_id in found.places}
         wanted = None if checkpoint_ids is None else set(checkpoint_ids)
-        places = [
-            place
-            for place in found.writes
-            # What a key names counts only if there is such a checkpoint.
-            if wanted is None or place.checkpoint_id in wanted or place.checkpoint_id not in known
-        ]
+        places = self._write_places(thread_id, wanted)
         places.sort(key=lambda one: one.checkpoint_id)
         kept = [
             write
@@ -167,16 +160,14 @@ class RedisStore(Closing):
     def expiries(
         self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
     ) -> Iterator[Expiry]:
-        found = self._find(thread_id)
-        wanted = {one for one in checkpoint_ids if (checkpoint_ns, one) in found.places}
+        wanted = set(checkpoint_ids)
         names: dict[str, list[bytes]] = {one: [] for one in wanted}
-        for write in found.writes:
+        for write in self._write_places(thread_id, wanted):
             if write.checkpoint_id in wanted:
                 names[write.checkpoint_id].append(write.name)
         now = datetime.now(UTC)
-        for checkpoint_id in wanted:
-            place = found.places[checkpoint_ns, checkpoint_id]
-            commands = [("PTTL", name) for name in (place.name, *names[checkpoint_id])]
+        for place in self._places(thread_id, checkpoint_ns, wanted):
+            commands = [("PTTL", one) for one in (place.name, *names[place.key.checkpoint_id])]
             own, *writes = (int(left) for left in self._connection.ask_all(commands))
             if own == _GONE:
                 continue
@@ -190,6 +181,7 @@ class RedisStore(Closing):
         self._threads = None
         self._order.clear()
         self._found.clear()
+        self._of_heads.clear()
 
     def close(self) -> None:
         self._connection.close()
@@ -197,15 +189,64 @@ class RedisStore(Closing):
     def _find(self, thread_id: str) -> Found:
         """The keys of a thread; those of the threads that were listed after it come with them."""
         if thread_id not in self._found:
-            at = self._order.get(thread_id)
             wanted = [thread_id]
-            if at is not None and self._threads is not None and not self._layout.is_indexed():
-                wanted += [one.thread_id for one in self._threads[at + 1 : at + _AT_ONCE]]
+            if not self._layout.is_indexed():
+                wanted += [one.thread_id for one in self._after(thread_id)]
             wanted = [one for one in wanted if one not in self._found]
             while self._found and len(self._found) + len(wanted) > _REMEMBERED:
                 del self._found[next(iter(self._found))]
             self._found |= self._layout.find(wanted)
         return self._found[thread_id]
+
+    def _after(self, thread_id: str) -> Sequence[_Listed]:
+        """Threads that were listed after this one."""
+        at = self._order.get(thread_id)
+        if at is None or self._threads is None:
+            return []
+        return self._threads[at + 1 : min(at + _AT_ONCE, len(self._order))]
+
+    def _places(
+        self, thread_id: str, checkpoint_ns: str | None, checkpoint_ids: Collection[str] | None
+    ) -> list[Place]:
+        """Checkpoints of a thread, without a search where their keys are known."""
+        wanted = None if checkpoint_ids is None else set(checkpoint_ids)
+        if wanted is None or checkpoint_ns is None or thread_id in self._found:
+            return [
+                place
+                for (ns, checkpoint_id), place in self._find(thread_id).places.items()
+                if (checkpoint_ns is None or ns == checkpoint_ns)
+                and (wanted is None or checkpoint_id in wanted)
+            ]
+        keys = {CheckpointKey(thread_id, checkpoint_ns, one) for one in wanted}
+        names = sorted({self._layout.checkpoint_name(key) for key in keys})
+        return [place for place in self._layout.told(names) if place.key in keys]
+
+    def _write_places(self, thread_id: str, wanted: Collection[str] | None) -> list[WritePlace]:
+        """The writes of some checkpoints, or all of a thread; perhaps with others."""
+        if wanted is not None and thread_id not in self._found:
+            thread = self._listed_as(thread_id)
+            if thread is not None and set(wanted) == {thread.head}:
+                return self._writes_of_head(thread)
+        found = self._find(thread_id)
+        known = {checkpoint_id for _, checkpoint_id in found.places}
+        return [
+            place
+            for place in found.writes
+            # What a key names counts only if there is such a checkpoint.
+            if wanted is None or place.checkpoint_id in wanted or place.checkpoint_id not in known
+        ]
+
+    def _listed_as(self, thread_id: str) -> _Listed | None:
+        at = self._order.get(thread_id)
+        return None if at is None or self._threads is None else self._threads[at]
+
+    def _writes_of_head(self, thread: _Listed) -> list[WritePlace]:
+        """What a head's tasks have written; with it, the same of the threads listed after it."""
+        if thread.thread_id not in self._of_heads:
+            some = [thread, *self._after(thread.thread_id)]
+            heads = {one.thread_id: one.head for one in some if one.head is not None}
+            self._of_heads = self._layout.writes_at(heads)
+        return self._of_heads[thread.thread_id]
 
 
 def _moment(now: datetime, left: int) -> datetime | None:
@@ -222,38 +263,39 @@ def _engine(server: dict[str, Any]) -> str:
 
 
 @dataclass(slots=True)
-class _Sum:
-    """What has been seen of a thread."""
+class _Listed:
+    """What a listing knows of a thread."""
 
+    thread_id: str
     oldest: str
     newest: str
-    seen: dict[str, set[str]] = field(default_factory=dict)
-    """Checkpoints by namespace; SCAN may give a key twice."""
+    head: str | None = None
+    checkpoints: int = 0
+    namespaces: int = 0
 
-
-def _listed(keys: Iterable[CheckpointKey]) -> list[Thread]:
-    """The threads of some checkpoints, the one with the newest first."""
-    sums: dict[str, _Sum] = {}
-    for key in keys:
-        checkpoint_id = key.checkpoint_id
-        found = sums.get(key.thread_id)
-        if found is None:
-            found = sums[key.thread_id] = _Sum(checkpoint_id, checkpoint_id)
-        elif checkpoint_id < found.oldest:
-            found.oldest = checkpoint_id
-        elif checkpoint_id > found.newest:
-            found.newest = checkpoint_id
-        found.seen.setdefault(key.checkpoint_ns, set()).add(checkpoint_id)
-    ordered = sorted(sums.items())
-    ordered.sort(key=lambda item: item[1].newest, reverse=True)
-    return [
-        Thread(
-            thread_id,
-            max(found.seen.get("", ()), default=None),
-            time_of(found.oldest),
-            time_of(found.newest),
-            sum(map(len, found.seen.values())),
-            len(found.seen),
+    def thread(self) -> Thread:
+        return Thread(
+            self.thread_id,
+            self.head,
+            time_of(self.oldest),
+            time_of(self.newest),
+            self.checkpoints,
+            self.namespaces,
         )
-        for thread_id, found in ordered
-    ]
+
+
+def _listed(lines: Iterable[Line]) -> list[_Listed]:
+    """The threads of some namespaces, the one with the newest checkpoint first."""
+    known: dict[str, _Listed] = {}
+    for line in lines:
+        found = known.get(line.thread_id)
+        if found is None:
+            found = known[line.thread_id] = _Listed(line.thread_id, line.oldest, line.newest)
+        found.oldest, found.newest = min(found.oldest, line.oldest), max(found.newest, line.newest)
+        found.checkpoints += line.checkpoints
+        found.namespaces += 1
+        if line.checkpoint_ns == "":
+            found.head = line.newest
+    ordered = sorted(known.values(), key=lambda one: one.thread_id)
+    ordered.sort(key=lambda one: one.newest, reverse=True)
+    return ordered

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.conformance.benches.bench import Bench
 from tests.conformance.benches.mongodb import MongoBench
 from tests.conformance.benches.postgres import PostgresBench, ShallowPostgresBench
-from tests.conformance.benches.redis import PlainRedisBench, RedisBench
+from tests.conformance.benches.redis import PlainRedisBench, RedisBench, ShallowRedisBench
 from tests.conformance.benches.sqlite import SqliteBench
 
 BENCHES: list[type[Bench]] = [
@@ -14,6 +14,7 @@ BENCHES: list[type[Bench]] = [
     ShallowPostgresBench,
     MongoBench,
     RedisBench,
+    ShallowRedisBench,
     PlainRedisBench,
 ]
 

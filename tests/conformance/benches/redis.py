@@ -11,7 +11,7 @@ import redis
 
 from tests.conformance.benches.bench import Bench
 from tests.conformance.benches.postgres import ShallowPostgresBench
-from tests.redis_savers import PlainRedisSaver, dump
+from tests.redis_savers import PlainRedisSaver, SeeingShallowRedisSaver, dump
 from tests.servers import Server
 
 
@@ -26,6 +26,8 @@ class RedisBench(Bench):
     mangled: ClassVar[frozenset[str]] = frozenset(
         {"zoo-pydantic", "zoo-times", "zoo-uuid-decimal", "zoo-path-regex", "zoo-numpy"}
     )
+    parsed: ClassVar[bool] = True
+    sparse: ClassVar[bool] = True
 
     def __init__(self, folder: Path, server: Server | None) -> None:
         assert server is not None
@@ -58,7 +60,9 @@ class ShallowRedisBench(RedisBench):
 
     name: ClassVar[str] = "redis-shallow"
     server: ClassVar[str | None] = "redis_shallow_bench"
+    has_history: ClassVar[bool] = False
     refused: ClassVar[frozenset[str]] = ShallowPostgresBench.refused | {"zoo-time"}
+    refusal: ClassVar[type[Exception]] = Exception
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
@@ -67,6 +71,9 @@ class ShallowRedisBench(RedisBench):
         with ShallowRedisSaver.from_conn_string(self._url) as saver:
             saver.setup()
             yield saver
+
+    def truthful(self, saver: Any) -> Any:
+        return SeeingShallowRedisSaver(redis_client=saver._redis)
 
 
 class PlainRedisBench(Bench):

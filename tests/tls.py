@@ -1,0 +1,63 @@
+"""TLS in front of a server that has none, as the proxy of a managed service puts it there."""
+
+from __future__ import annotations
+
+import select
+import socket
+import socketserver
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import trustme
+
+
+class Authority:
+    """A certificate authority of a test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._authority = trustme.CA()
+        self.file = folder / "ca.pem"
+        self._authority.cert_pem.write_to_path(str(self.file))
+
+    def context(self, *names: str) -> ssl.SSLContext:
+        """What a server of these names or addresses shows."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._authority.issue_cert(*names).configure_cert(context)
+        return context
+
+
+@contextmanager
+def tls_in_front(port: int, context: ssl.SSLContext) -> Iterator[int]:
+    """A port of 127.0.0.1 that speaks TLS and hands everything on to another one."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            # Who does not like the certificate hangs up.
+            with suppress(OSError):
+                _hand_on(context.wrap_socket(self.request, server_side=True), port)
+
+    class Proxy(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+
+    with Proxy(("127.0.0.1", 0), Handler) as proxy:
+        thread = threading.Thread(target=proxy.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield proxy.server_address[1]
+        finally:
+            proxy.shutdown()
+            thread.join()
+
+
+def _hand_on(near: ssl.SSLSocket, port: int) -> None:
+    with near, socket.create_connection(("127.0.0.1", port)) as far:
+        while True:
+            ready = [near] if near.pending() else select.select([near, far], [], [])[0]
+            for one in ready:
+                data = one.recv(1 << 16)
+                if not data:
+                    return
+                (far if one is near else near).sendall(data)
