@@ -75,7 +75,7 @@ class WritableMongoStore(Closing):
         if self._is_kaflow and (change.writes or change.copies_of_writes):
             raise Unsupported(
                 "KaFlow's layout has no writes, so none can be added",
-                hint="--replace takes the place of --set where the value is plain JSON",
+                hint="run update_state of the application itself",
             )
         if change.writes or change.copies_of_writes or change.removed or change.copies:
             self._need_writes()
