@@ -74,7 +74,7 @@ def filled(
             threads = {
                 name: write.tell(scenario.build(teller), scenario, namespaces)
                 for name, scenario in chosen.items()
-                if (namespaces := _namespaces(saver, name)) or name not in kind.refused
+                if (namespaces := _namespaces(teller, name)) or name not in kind.refused
             }
     finally:
         logging.disable(logging.NOTSET)

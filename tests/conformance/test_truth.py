@@ -90,7 +90,11 @@ KNOWN_ON_POSTGRES = {
 
 
 def test_a_store_filled_now_reads_as_the_library_reads_it(filled: Filled) -> None:
-    known = Known(lost_deltas=not filled.bench.has_history, sparse_objects=filled.bench.sparse)
+    known = Known(
+        lost_deltas=not filled.bench.has_history,
+        sparse_objects=filled.bench.sparse,
+        pickled=filled.bench.pickled,
+    )
     with open_store(filled.bench.url) as store:
         unknown = [
             check_thread(store, thread_id, truth, known)
