@@ -20,6 +20,7 @@ from ckpt_backends.errors import SeveralLayouts, StoreChanged, UnknownLayout
 from ckpt_backends.mongodb.connect import connect
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
+from ckpt_cli.reading.tail import Tail
 from tests.kaflow import MongoDBCheckpointer
 from tests.servers import (
     Server,
@@ -41,6 +42,12 @@ COMMANDS = [
     ["show", "trip", "--where"],
     ["history", "trip", "--all-ns"],
     ["diff", "trip"],
+    ["diff", "trip", "--writes"],
+    ["replay", "trip"],
+    ["replay", "--all", "--verify"],
+    ["stats"],
+    ["stats", "trip"],
+    ["grep", "from", "--jobs", "2"],
     ["interrupts"],
     ["messages", "trip"],
     ["grep", "from"],
@@ -149,6 +156,20 @@ def test_several_layouts_are_all_offered_and_one_is_pinned(place: Place) -> None
     pinned = f"{place.url}?collection=checkpoints&writes_collection=checkpoint_writes_aio"
     with open_store(pinned) as store:
         assert list(store.writes("trip")) == []
+
+
+def test_checkpoints_are_followed_as_they_come(place: Place) -> None:
+    place.fill("trip")
+    with open_store(place.url) as store:
+        tail = Tail(store, "trip", None, all_ns=True)
+        first = [one.moment.key.checkpoint_id for one in tail.last(2)]
+        assert tail.new() == []
+        place.fill("trip")
+        later = [one.moment.key.checkpoint_id for one in tail.new()]
+    rows = ckpt("-s", place.url, "history", "trip", "-o", "json").json
+    ids = [row["checkpoint_id"] for row in rows]
+    assert first == ids[5:3:-1]
+    assert later == ids[3::-1]
 
 
 def test_what_is_no_store_is_told_with_what_was_found(place: Place) -> None:
