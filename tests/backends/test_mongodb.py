@@ -278,6 +278,28 @@ def test_a_number_as_a_thread_id(place: Place) -> None:
     assert items(place.url, "42") == items(place.url, "7") == ["in", "from a", "from b"]
     listed = ckpt("-s", place.url, "threads", "list", "-o", "json").json
     assert {row["thread_id"] for row in listed} == {"42", "7"}
+    before = list(place.database["checkpoints"].find().sort("_id", 1))
+    for words in (["rollback", "42", "~1"], ["fork", "42", "head", "--to", "copy"]):
+        refused = ckpt("-s", place.url, *words, "--yes")
+        assert (refused.code, refused.out) == (4, "")
+        assert "thread '42' is stored under a number" in refused.err
+        assert "hint: savers since 0.4 look for texts only" in refused.err
+    assert list(place.database["checkpoints"].find().sort("_id", 1)) == before
+    assert ckpt("-s", place.url, "rollback", "7", "~1", "--yes").code == 0
+
+
+def test_documents_of_javascript_are_told_and_not_read(place: Place) -> None:
+    place.database["checkpoints"].insert_one(
+        {
+            **{"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1", "type": "json"},
+            **{"checkpoint": b"{}", "metadata": b"{}", "metadata_search": {"step": 1}},
+        }
+    )
+    for words in (["threads", "list"], ["rollback", "t", "~1", "--yes"], ["undo", "t", "--yes"]):
+        refused = ckpt("-s", place.url, *words)
+        assert (refused.code, refused.out) == (4, "")
+        assert "was written by LangGraph.js (collection 'checkpoints')" in refused.err
+        assert "comes with a later release" in refused.err
 
 
 def test_hostile_documents_do_not_end_a_listing(place: Place) -> None:

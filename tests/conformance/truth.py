@@ -10,6 +10,7 @@ from typing import Any
 from ckpt_backends.codec import to_json
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import END, ROOT
+from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 EMPTY: tuple[Any, ...] = ([], {}, 0, 0.0, "", False, None, {"$set": []})
@@ -37,13 +38,18 @@ class Known:
 
 
 def check_thread(
-    store: Store, thread_id: str, truth: Mapping[str, Any], known: Known
+    store: Store,
+    thread_id: str,
+    truth: Mapping[str, Any],
+    known: Known,
+    lessons: Lessons | None = None,
 ) -> set[tuple[str, int]]:
     """Assert that every checkpoint of a thread reads as its truth says.
 
-    Returns the (thread, step) whose `next` is unknown.
+    `lessons` is what was learned of the whole store before. Returns the (thread, step) whose `next`
+    is unknown.
     """
-    reader = ThreadReader(store, thread_id)
+    reader = ThreadReader(store, thread_id, lessons)
     assert reader.namespaces == sorted(truth["history"])
     unknown: set[tuple[str, int]] = set()
     for namespace, history in truth["history"].items():
