@@ -65,7 +65,8 @@ def restore_documents(path: Path, url: str, suffix: str = "", prefix: str = "") 
     database = client[url.rpartition("/")[2]]
     names = [f"checkpoints{suffix}", f"checkpoint_writes{suffix}"]
     if "0.2.70" not in str(path):  # langgraph-checkpoint-mongodb 0.1.0 makes no indexes
-        MongoDBSaver(client, database.name, *names)
+        saver: Any = MongoDBSaver
+        saver(client, database.name, *names)
     for one in decode_all(gzip.decompress(path.read_bytes())):
         one["thread_id"] = prefix + one["thread_id"]
         database[names["task_id" in one]].insert_one(one)

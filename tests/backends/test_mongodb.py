@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import socket
 import sys
@@ -15,9 +16,10 @@ import pytest
 from langgraph.checkpoint.mongodb import MongoDBSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import StateGraph
+from pymongo.monitoring import CommandListener
 
 from ckpt_backends.errors import SeveralLayouts, StoreChanged, UnknownLayout
-from ckpt_backends.mongodb.connect import connect
+from ckpt_backends.mongodb.connect import Connection, connect
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.tail import Tail
@@ -170,6 +172,77 @@ def test_checkpoints_are_followed_as_they_come(place: Place) -> None:
     ids = [row["checkpoint_id"] for row in rows]
     assert first == ids[5:3:-1]
     assert later == ids[3::-1]
+
+
+class Sent(CommandListener):
+    """The commands that a client sends."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def started(self, event: Any) -> None:
+        self.names.add(event.command_name)
+
+    def succeeded(self, event: Any) -> None:
+        """Nothing."""
+
+    def failed(self, event: Any) -> None:
+        """Nothing."""
+
+
+READING = {"aggregate", "getMore", "killCursors", "listCollections", "listIndexes", "collStats"}
+ASKING = {"hello", "buildinfo", "abortTransaction", "endSessions"}
+
+
+def test_commands_that_look_send_nothing_that_writes(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fill("trip")
+    sent = Sent()
+    client: Any = pymongo.MongoClient
+    watched = functools.partial(client, event_listeners=[sent])
+    monkeypatch.setattr("ckpt_backends.mongodb.connect.MongoClient", watched)
+    for words in COMMANDS:
+        if "--jobs" not in words:  # those would be other processes
+            assert ckpt("-s", place.url, *words).code == 0, words
+    assert {"aggregate", "listCollections"} <= sent.names
+    assert sent.names <= READING | ASKING
+    assert ckpt("-s", place.url, "rollback", "trip", "~1", "--yes").code == 0
+    assert "insert" in sent.names
+
+
+def fields_of(stage: Any) -> set[str]:
+    """The fields of documents that a stage names."""
+    if isinstance(stage, dict):
+        return set().union(*(fields_of(one) for one in stage.values()), set())
+    if isinstance(stage, list):
+        return set().union(*map(fields_of, stage), set())
+    named = isinstance(stage, str) and stage.startswith("$")
+    return {stage.removeprefix("$")} if named else set()
+
+
+def test_a_listing_is_one_aggregation_over_the_fields_of_the_savers_index(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fill("trip")
+    asked: list[Any] = []
+    aggregate = Connection.aggregate
+
+    def recorded(self: Any, collection: str, pipeline: Any, **options: Any) -> Any:
+        asked.append((collection, pipeline, options.get("hint")))
+        return aggregate(self, collection, pipeline, **options)
+
+    with open_store(place.url) as store:
+        monkeypatch.setattr(Connection, "aggregate", recorded)
+        assert [one.thread_id for one in store.threads(limit=5)] == ["trip"]
+    ((collection, stages, hint),) = asked
+    assert collection == "checkpoints"
+    keys = [key for key, _ in place.database["checkpoints"].index_information()[hint]["key"]]
+    assert fields_of(stages[0]) == set(keys) == {"thread_id", "checkpoint_ns", "checkpoint_id"}
+    # What the later stages name was made by the first.
+    made = {"_id", *stages[0]["$group"]}
+    assert {name.partition(".")[0] for name in fields_of(stages[1])} <= made
+    assert [next(iter(stage)) for stage in stages] == ["$group", "$group", "$sort", "$limit"]
 
 
 def test_what_is_no_store_is_told_with_what_was_found(place: Place) -> None:

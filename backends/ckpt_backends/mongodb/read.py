@@ -336,7 +336,9 @@ def shell_query(collection: str, condition: dict[str, Any]) -> str:
 
 def text(value: object) -> str:
     """A field that holds a text, or what else a hostile or an old store put there."""
-    return value if isinstance(value, str) else "" if value is None else str(value)
+    if isinstance(value, str):
+        return str.__str__(value)  # BSON's code is a text that cannot be hashed
+    return "" if value is None else str(value)
 
 
 def number_of(thread_id: str) -> int | None:
