@@ -165,18 +165,32 @@ def wrong_kaflow(mongodb_server: Server) -> Iterator[Place]:
         yield Place(url, [thread for thread, _, _ in found])
 
 
-@pytest.mark.parametrize("kind", ["corpus", "wrong", "wrong_kaflow"])
-def test_every_command_ends_cleanly_and_changes_nothing(
-    kind: str, marker: Path, request: pytest.FixtureRequest
-) -> None:
-    place: Place = request.getfixturevalue(kind)
+KINDS = ["corpus", "wrong", "wrong_kaflow"]
+
+
+def go_through(place: Place, marker: Path, commands: list[list[str]], share: int) -> None:
     before = place.documents()
-    for number, words in enumerate(COMMANDS):
-        for thread in place.threads[number :: len(COMMANDS)]:
+    for number, words in enumerate(commands):
+        for thread in place.threads[number % share :: share]:
             check(place.url, marker, [*words, "--", thread])
-    for words in WHOLE:
+    for words in WHOLE[:: 1 if share < len(COMMANDS) else 3]:
         check(place.url, marker, words)
     assert place.documents() == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_share_of_the_documents_goes_through_each_command(
+    kind: str, marker: Path, request: pytest.FixtureRequest
+) -> None:
+    go_through(request.getfixturevalue(kind), marker, COMMANDS, 3 * len(COMMANDS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_document_goes_through_some_command(
+    kind: str, marker: Path, request: pytest.FixtureRequest
+) -> None:
+    go_through(request.getfixturevalue(kind), marker, COMMANDS, 10)
 
 
 def test_every_thread_of_the_corpus_is_listed_under_its_own_id(corpus: Place) -> None:
