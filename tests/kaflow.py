@@ -77,6 +77,48 @@ class MongoDBCheckpointer(BaseCheckpointSaver[int]):
         self.collection.delete_many({"thread_id": thread_id})
 
 
+class InTime(MongoDBCheckpointer):
+    """The saver as LangGraph needs it to read a history: each checkpoint with its own address.
+
+    KaFlow's gives back the caller's, has no `filter`, leaves those of one millisecond in any order,
+    and knows no parent of the first checkpoint of a run: here it is the one before it in time.
+    """
+
+    def __init__(self, saver: MongoDBCheckpointer) -> None:
+        BaseCheckpointSaver.__init__(self)
+        self.client, self.collection = saver.client, saver.collection
+
+    def get_tuple(self, config: Any) -> CheckpointTuple | None:
+        asked = config["configurable"].get("checkpoint_id")
+        found = self.list(config)
+        return next((one for one in found if asked in {None, one.checkpoint["id"]}), None)
+
+    def list(
+        self,
+        config: Any,
+        *,
+        filter: Any = None,  # noqa: A002
+        limit: int | None = None,
+        before: Any = None,
+    ) -> Iterator[CheckpointTuple]:
+        thread_id = config["configurable"]["thread_id"]
+        order = {"created_at": -1, "checkpoint_id": -1}
+        found = list(self.collection.find({"thread_id": thread_id}).sort(order))
+        older = [one["checkpoint_id"] for one in found[1:]] + [None]
+        for one, last in zip(found, older, strict=True):
+            parent = one["parent_checkpoint_id"] or last
+            at = _address(thread_id, one["checkpoint_id"])
+            if (filter or {}).items() <= one["metadata"].items():
+                whole = self._tuple(at, {**one, "parent_checkpoint_id": None})
+                above = _address(thread_id, parent) if parent else None
+                yield whole._replace(parent_config=above)
+
+
+def _address(thread_id: str, checkpoint_id: str) -> Any:
+    place = {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
+    return {"configurable": place}
+
+
 def username(thread_id: str) -> str | None:
     """The user in `user_uuid_config`."""
     parts = thread_id.split("_")

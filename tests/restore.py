@@ -52,17 +52,24 @@ def restore_rows(dump: Path, url: str) -> None:
         connection.execute("ANALYZE")
 
 
-def restore_documents(path: Path, url: str) -> None:
-    """Put the documents of a MongoDB fixture into an empty database, as its saver had them."""
+def restore_documents(path: Path, url: str, suffix: str = "", prefix: str = "") -> None:
+    """Put the documents of a MongoDB fixture into a database, as its saver had them.
+
+    `suffix` goes behind the names of the collections, `prefix` before the ids of the threads.
+    """
     import pymongo
     from bson import decode_all
     from langgraph.checkpoint.mongodb import MongoDBSaver
 
     client: Any = pymongo.MongoClient(url)
     database = client[url.rpartition("/")[2]]
-    MongoDBSaver(client, database.name)  # makes the indexes
+    names = [f"checkpoints{suffix}", f"checkpoint_writes{suffix}"]
+    if "0.2.70" not in str(path):  # langgraph-checkpoint-mongodb 0.1.0 makes no indexes
+        saver: Any = MongoDBSaver
+        saver(client, database.name, *names)
     for one in decode_all(gzip.decompress(path.read_bytes())):
-        database["checkpoint_writes" if "task_id" in one else "checkpoints"].insert_one(one)
+        one["thread_id"] = prefix + one["thread_id"]
+        database[names["task_id" in one]].insert_one(one)
     client.close()
 
 

@@ -82,6 +82,15 @@ def parse_edit(kind: Literal["set", "append", "replace"], text: str) -> ChannelE
     return ChannelEdit(kind, channel, plain)
 
 
+def check_editable(original: Checkpoint) -> None:
+    """Raise `Unsupported` for a checkpoint that can be copied, but not with another state."""
+    if original.body is not None and original.body.type == "pickle":
+        raise Unsupported(
+            f"checkpoint '{original.key.checkpoint_id}' is pickled, so its state is not edited",
+            hint="fork it as it is, then run update_state of the application itself",
+        )
+
+
 def edit_copy(
     original: Checkpoint,
     body: Body,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, Write
 from ckpt_cli.core.attribution import HANDLED, Attribution, Run
 from ckpt_cli.core.state import Body, source_from
@@ -228,10 +228,11 @@ def _task(run: Run) -> Task:
 def _questions(
     value: Value, write: Write, node: str | None, *, answered: bool
 ) -> Iterator[Question]:
-    """The Interrupts of a write: a list of them, or a bare one in LangGraph 0.2."""
+    """The Interrupts of a write: several of them, or a bare one in LangGraph 0.2."""
     cut = value if isinstance(value, Cut) else None
     raised = value if cut is None else cut.kept
-    for item in raised if isinstance(raised, list) else [raised]:
+    items = items_of(raised)
+    for item in [raised] if items is None else items:
         fields = _fields(item)
         asked = fields.get("value", item)
         yield Question(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
 from ckpt_cli.core.state import Body, Version
 
 SENDS = "__pregel_tasks"
@@ -110,12 +110,13 @@ def named_node(channel: str) -> str | None:
 
 def is_available(channel: str, value: Value) -> bool:
     """Whether a stored channel value is one that can trigger a node."""
-    if isinstance(value, list) and len(value) == 2:
-        if channel.startswith(("branch:", "join:")) and isinstance(value[1], bool):
+    items = items_of(value)
+    if items is not None and len(items) == 2:
+        if channel.startswith(("branch:", "join:")) and isinstance(items[1], bool):
             # A channel of a deferred node: `[value, finished]`.
-            return value[1] and (_is_joined(channel, value[0]) or not channel.startswith("join:"))
+            return items[1] and (_is_joined(channel, items[0]) or not channel.startswith("join:"))
         if channel.endswith("::then"):
-            expected, seen = map(_members, value)
+            expected, seen = map(_members, items)
             return bool(expected) and expected == seen
     if channel.startswith("join:") and named_node(channel) is not None:
         return _is_joined(channel, value)

@@ -15,6 +15,7 @@ from ckpt_cli.core.channels import delta_channels, is_delta, is_state
 from ckpt_cli.core.editing import (
     ChannelEdit,
     Edited,
+    check_editable,
     edit_copy,
     go_on_after,
     greatest,
@@ -148,6 +149,8 @@ def edit_copy_of(
     channels = [edit.channel for edit in edits]
     channels += [lifted_channel(stored.body)] if numbered else []
     original = whole(rows, stored.key, channels)
+    if edits or edges is not None:
+        check_editable(original)
     body = read_body(original)
     version = next_version(body, _greatest(reader, key.checkpoint_ns) if numbered else 0)
     kept = null_writes(stored.writes)

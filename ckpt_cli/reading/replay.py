@@ -199,7 +199,9 @@ class _Namespace:
 
     def _transition(self, moment: Moment, here: _Kept) -> Transition:
         parent_id = moment.checkpoint.parent_checkpoint_id
-        parent = self._kept.get(parent_id) if parent_id is not None else None
+        # An assumed parent proves nothing.
+        is_told = parent_id is not None and not moment.checkpoint.begins_run
+        parent = self._kept.get(parent_id or "") if is_told else None
         if moment.key.checkpoint_id == self._look:
             self.looked = Look(moment)
             if parent is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from ckpt_backends.codec.values import Cut, Tagged, Value
+from ckpt_backends.codec.values import TUPLE, Cut, Tagged, Value
 from ckpt_cli.core.equality import is_set
 from ckpt_cli.core.messages import Message, ToolCall, as_message, content_text
 from ckpt_cli.render.cells import cell_len, fit
@@ -13,7 +13,6 @@ from ckpt_cli.render.leaves import cut_note, leaf, short_class, string
 from ckpt_cli.render.text import safe_text
 
 NDARRAY = "numpy.ndarray"
-TUPLE = "builtins.tuple"
 
 _DTYPE = re.compile(r"[<>|=]([biufc])(\d{1,4})")
 _KINDS = {"i": "int", "u": "uint", "f": "float", "c": "complex"}

@@ -13,7 +13,12 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import StateGraph
 from langgraph.graph.message import add_messages
 
-from ckpt_backends.registry import open_store
+from ckpt_backends.change import Change
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
+from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.url import parse_url
+from ckpt_cli.reading.tail import Tail
 from tests.kaflow import MongoDBCheckpointer, thread_list
 from tests.servers import Server, mongodb_database
 from tests.support import ckpt
@@ -33,7 +38,13 @@ COMMANDS = [
     ["diff", ANNA],
     ["interrupts"],
     ["messages", ANNA],
+    ["diff", ANNA, "--writes"],
+    ["replay", ANNA],
+    ["replay", "--all", "--verify"],
+    ["stats"],
+    ["stats", ANNA],
     ["grep", "Hello"],
+    ["grep", "Hello", "--jobs", "2"],
     ["blame", ANNA, "n"],
     ["du"],
     ["du", ANNA, "--by", "channel"],
@@ -124,6 +135,7 @@ def test_every_command_runs_and_changes_nothing(place: Place) -> None:
     for words in COMMANDS:
         answer = ckpt("-s", url, *words)
         assert answer.code == 0, (words, answer.err)
+        assert "questions, errors and results are unknown" in answer.err or "stores" in words
     after = list(saver.collection.find().sort("_id", 1)), saver.collection.index_information()
     assert after == before
 
@@ -223,13 +235,65 @@ def test_a_fork_to_a_new_thread(place: Place) -> None:
     assert saver.get_tuple(config("copy")) is None
 
 
-def test_what_the_layout_cannot_hold_is_refused(place: Place) -> None:
+def test_a_fork_of_an_earlier_checkpoint_is_listed_and_resumed_in_a_thread_of_its_own(
+    place: Place,
+) -> None:
+    url, saver = place
+    rows = ckpt("-s", url, "history", ANNA, "-o", "json").json
+    target = next(row for row in rows if row["next"] == ["b"])["checkpoint_id"]
+    was = graph(saver).get_state(config(ANNA, checkpoint_id=target)).values
+    answer = ckpt("-s", url, "fork", ANNA, target, "--to", "copy", "--yes", "-o", "json")
+    assert answer.code == 0, answer.err
+    assert "copy" in {one["thread_id"] for one in thread_list(saver)}
+    state = graph(saver).get_state(config("copy"))
+    assert (state.values, state.next) == (was, ("b",))
+    assert graph(saver).invoke(None, config("copy"))["n"] == [*was["n"], "b"]
+    assert ckpt("-s", url, "history", ANNA, "-o", "json").json == rows
+    assert ckpt("-s", url, "show", "copy", "-o", "json").json["values"]["n"] == [*was["n"], "b"]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "hint"),
+    [
+        (["fork", ANNA, "head", "--set", 'n=["x"]'], "is pickled", "update_state"),
+        (["fork", ANNA, "head", "--replace", 'n=["x"]'], "is pickled", "update_state"),
+        (["replay", ANNA, "--repair"], "no place of its own", "PostgreSQL"),
+    ],
+    ids=str,
+)
+def test_what_the_layout_cannot_hold_is_refused(
+    place: Place, words: list[str], reason: str, hint: str
+) -> None:
     url, saver = place
     before = list(saver.collection.find().sort("_id", 1))
-    answer = ckpt("-s", url, "fork", ANNA, "head", "--set", 'n=["x"]', "--yes")
-    assert answer.code == 4
-    assert "pickle" in answer.err
+    answer = ckpt("-s", url, *words, "--yes")
+    assert (answer.code, answer.out) == (4, "")
+    assert reason in answer.err.partition("hint: ")[0]
+    assert hint in answer.err.partition("hint: ")[2]
     assert list(saver.collection.find().sort("_id", 1)) == before
+
+
+def test_writes_cannot_be_added(place: Place) -> None:
+    url, saver = place
+    key = CheckpointKey(ANNA, "", "x")
+    write = Write(key, NULL_TASK_ID, "", 0, "n", 1, TypedBytes("msgpack", b"\x01"))
+    before = list(saver.collection.find().sort("_id", 1))
+    with open_writable(parse_url(url)) as store, pytest.raises(Unsupported, match="no writes"):
+        store.apply(Change(ANNA, {}, writes=(write,)))
+    assert list(saver.collection.find().sort("_id", 1)) == before
+
+
+def test_checkpoints_are_followed_as_they_come(place: Place) -> None:
+    url, saver = place
+    with open_store(url) as store:
+        tail = Tail(store, ANNA, None, all_ns=False)
+        first = [one.moment.key.checkpoint_id for one in tail.last(2)]
+        assert tail.new() == []
+        talk(saver, ANNA, "A third time")
+        later = [one.moment.key.checkpoint_id for one in tail.new()]
+    ids = [row["checkpoint_id"] for row in ckpt("-s", url, "history", ANNA, "-o", "json").json]
+    assert first == ids[5:3:-1]
+    assert later == ids[3::-1]
 
 
 class Bomb:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import socket
 import sys
@@ -15,11 +16,13 @@ import pytest
 from langgraph.checkpoint.mongodb import MongoDBSaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import StateGraph
+from pymongo.monitoring import CommandListener
 
 from ckpt_backends.errors import SeveralLayouts, StoreChanged, UnknownLayout
-from ckpt_backends.mongodb.connect import connect
+from ckpt_backends.mongodb.connect import Connection, connect
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
+from ckpt_cli.reading.tail import Tail
 from tests.kaflow import MongoDBCheckpointer
 from tests.servers import (
     Server,
@@ -41,6 +44,12 @@ COMMANDS = [
     ["show", "trip", "--where"],
     ["history", "trip", "--all-ns"],
     ["diff", "trip"],
+    ["diff", "trip", "--writes"],
+    ["replay", "trip"],
+    ["replay", "--all", "--verify"],
+    ["stats"],
+    ["stats", "trip"],
+    ["grep", "from", "--jobs", "2"],
     ["interrupts"],
     ["messages", "trip"],
     ["grep", "from"],
@@ -151,6 +160,91 @@ def test_several_layouts_are_all_offered_and_one_is_pinned(place: Place) -> None
         assert list(store.writes("trip")) == []
 
 
+def test_checkpoints_are_followed_as_they_come(place: Place) -> None:
+    place.fill("trip")
+    with open_store(place.url) as store:
+        tail = Tail(store, "trip", None, all_ns=True)
+        first = [one.moment.key.checkpoint_id for one in tail.last(2)]
+        assert tail.new() == []
+        place.fill("trip")
+        later = [one.moment.key.checkpoint_id for one in tail.new()]
+    rows = ckpt("-s", place.url, "history", "trip", "-o", "json").json
+    ids = [row["checkpoint_id"] for row in rows]
+    assert first == ids[5:3:-1]
+    assert later == ids[3::-1]
+
+
+class Sent(CommandListener):
+    """The commands that a client sends."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def started(self, event: Any) -> None:
+        self.names.add(event.command_name)
+
+    def succeeded(self, event: Any) -> None:
+        """Nothing."""
+
+    def failed(self, event: Any) -> None:
+        """Nothing."""
+
+
+READING = {"aggregate", "getMore", "killCursors", "listCollections", "listIndexes", "collStats"}
+ASKING = {"hello", "buildinfo", "abortTransaction", "endSessions"}
+
+
+def test_commands_that_look_send_nothing_that_writes(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fill("trip")
+    sent = Sent()
+    client: Any = pymongo.MongoClient
+    watched = functools.partial(client, event_listeners=[sent])
+    monkeypatch.setattr("ckpt_backends.mongodb.connect.MongoClient", watched)
+    for words in COMMANDS:
+        if "--jobs" not in words:  # those would be other processes
+            assert ckpt("-s", place.url, *words).code == 0, words
+    assert {"aggregate", "listCollections"} <= sent.names
+    assert sent.names <= READING | ASKING
+    assert ckpt("-s", place.url, "rollback", "trip", "~1", "--yes").code == 0
+    assert "insert" in sent.names
+
+
+def fields_of(stage: Any) -> set[str]:
+    """The fields of documents that a stage names."""
+    if isinstance(stage, dict):
+        return set().union(*(fields_of(one) for one in stage.values()), set())
+    if isinstance(stage, list):
+        return set().union(*map(fields_of, stage), set())
+    named = isinstance(stage, str) and stage.startswith("$")
+    return {stage.removeprefix("$")} if named else set()
+
+
+def test_a_listing_is_one_aggregation_over_the_fields_of_the_savers_index(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fill("trip")
+    asked: list[Any] = []
+    aggregate = Connection.aggregate
+
+    def recorded(self: Any, collection: str, pipeline: Any, **options: Any) -> Any:
+        asked.append((collection, pipeline, options.get("hint")))
+        return aggregate(self, collection, pipeline, **options)
+
+    with open_store(place.url) as store:
+        monkeypatch.setattr(Connection, "aggregate", recorded)
+        assert [one.thread_id for one in store.threads(limit=5)] == ["trip"]
+    ((collection, stages, hint),) = asked
+    assert collection == "checkpoints"
+    keys = [key for key, _ in place.database["checkpoints"].index_information()[hint]["key"]]
+    assert fields_of(stages[0]) == set(keys) == {"thread_id", "checkpoint_ns", "checkpoint_id"}
+    # What the later stages name was made by the first.
+    made = {"_id", *stages[0]["$group"]}
+    assert {name.partition(".")[0] for name in fields_of(stages[1])} <= made
+    assert [next(iter(stage)) for stage in stages] == ["$group", "$group", "$sort", "$limit"]
+
+
 def test_what_is_no_store_is_told_with_what_was_found(place: Place) -> None:
     with pytest.raises(UnknownLayout, match="is empty"):
         open_store(place.url)
@@ -257,6 +351,28 @@ def test_a_number_as_a_thread_id(place: Place) -> None:
     assert items(place.url, "42") == items(place.url, "7") == ["in", "from a", "from b"]
     listed = ckpt("-s", place.url, "threads", "list", "-o", "json").json
     assert {row["thread_id"] for row in listed} == {"42", "7"}
+    before = list(place.database["checkpoints"].find().sort("_id", 1))
+    for words in (["rollback", "42", "~1"], ["fork", "42", "head", "--to", "copy"]):
+        refused = ckpt("-s", place.url, *words, "--yes")
+        assert (refused.code, refused.out) == (4, "")
+        assert "thread '42' is stored under a number" in refused.err
+        assert "hint: savers since 0.4 look for texts only" in refused.err
+    assert list(place.database["checkpoints"].find().sort("_id", 1)) == before
+    assert ckpt("-s", place.url, "rollback", "7", "~1", "--yes").code == 0
+
+
+def test_documents_of_javascript_are_told_and_not_read(place: Place) -> None:
+    place.database["checkpoints"].insert_one(
+        {
+            **{"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1", "type": "json"},
+            **{"checkpoint": b"{}", "metadata": b"{}", "metadata_search": {"step": 1}},
+        }
+    )
+    for words in (["threads", "list"], ["rollback", "t", "~1", "--yes"], ["undo", "t", "--yes"]):
+        refused = ckpt("-s", place.url, *words)
+        assert (refused.code, refused.out) == (4, "")
+        assert "was written by LangGraph.js (collection 'checkpoints')" in refused.err
+        assert "comes with a later release" in refused.err
 
 
 def test_hostile_documents_do_not_end_a_listing(place: Place) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Filled
-from tests.conformance.truth import canonical, same, text
+from tests.conformance.truth import as_told, canonical, same, text
 from tests.support import Answer, ckpt
 
 HOSTILE = "hostile-id"
@@ -31,9 +31,18 @@ def keeps_history(filled: Filled) -> bool:
     return kept
 
 
+def has(filled: Filled, thread_id: str) -> bool:
+    """Whether a scenario is in the store; its bench declares why not."""
+    there = thread_id in filled.threads
+    assert there == (thread_id not in filled.bench.mangled)
+    return there
+
+
 def equal(filled: Filled, got: Any, want: Any) -> bool:
     """Whether a value is the stored one, as far as its layout tells."""
-    return same(canonical(got), canonical(want), sparse=filled.bench.sparse)
+    got, want = canonical(got), canonical(want)
+    got = as_told(got, want) if filled.bench.pickled else got
+    return same(got, want, sparse=filled.bench.sparse)
 
 
 def rows(filled: Filled, thread_id: str, namespace: str = "") -> list[dict[str, Any]]:
@@ -72,7 +81,7 @@ def test_threads_list_long(filled: Filled) -> None:
 def test_threads_list_by_status(filled: Filled, status: str) -> None:
     every = run(filled, "threads", "list", "--all", "--long", "-o", "json").json
     some = run(filled, "threads", "list", "--all", "--status", status, "-o", "json").json
-    assert some
+    assert bool(some) == (filled.bench.has_writes or status in {"pending", "done"})
     assert [row["thread_id"] for row in some] == [
         row["thread_id"] for row in every if row["status"] == status
     ]
@@ -116,7 +125,8 @@ def test_show_of_each_head(filled: Filled) -> None:
 
 
 def test_show_of_every_checkpoint_by_its_id_and_namespace(filled: Filled) -> None:
-    for thread_id in ("subgraph", "interrupt-nested", "fork-update", "delta-often"):
+    chosen = ("subgraph", "interrupt-nested", "fork-update", "delta-often")
+    for thread_id in (one for one in chosen if has(filled, one)):
         for namespace, history in filled.threads[thread_id]["history"].items():
             for truth in history:
                 shown = run(
@@ -177,7 +187,12 @@ def test_diff_of_a_checkpoint_with_itself_finds_nothing(filled: Filled) -> None:
 
 
 def test_interrupts_are_those_that_wait_each_once_at_its_leaf(filled: Filled) -> None:
-    found = run(filled, "interrupts", "-o", "json").json
+    answer = run(filled, "interrupts", "-o", "json")
+    found = answer.json
+    if not filled.bench.has_writes:
+        assert found == []
+        assert "questions, errors and results are unknown" in answer.err
+        return
     asking = {
         thread_id
         for thread_id, truth in filled.threads.items()
@@ -228,7 +243,7 @@ def test_messages_are_those_of_the_state(filled: Filled) -> None:
             }
             for call in (call for one in got for call in one["tool_calls"]):
                 assert call["result"]["content"] == results[call["id"]]
-    assert checked > 5
+    assert checked > (5 if has(filled, "delta-often") else 2)
 
 
 def test_the_channel_of_the_messages_is_found(filled: Filled) -> None:
@@ -255,6 +270,8 @@ def test_messages_stat_sums_up_what_the_messages_say(filled: Filled) -> None:
 def test_grep_finds_each_message_once_on_each_branch_where_it_first_stood(
     filled: Filled, thread_id: str
 ) -> None:
+    if not has(filled, thread_id):
+        return
     known: dict[str | None, set[tuple[str, str]]] = {None: set()}
     want: list[tuple[str, str]] = []
     for one in reversed(rows(filled, thread_id)):
@@ -299,6 +316,8 @@ BLAMED = [
 
 @pytest.mark.parametrize("thread_id", BLAMED)
 def test_blame_names_the_step_and_the_node_that_wrote(filled: Filled, thread_id: str) -> None:
+    if not has(filled, thread_id):
+        return
     history = {one["checkpoint_id"]: one for one in rows(filled, thread_id)}
     if not keeps_history(filled):
         for name in next(iter(history.values()))["values"]:
@@ -324,6 +343,8 @@ def test_blame_names_the_step_and_the_node_that_wrote(filled: Filled, thread_id:
             checked += 1
             if child["source"] == "update":
                 assert found["by"] == "update"
+            elif not filled.bench.has_writes:
+                assert (found["by"], found["candidates"]) == ("unknown", [])
             elif child["source"] == "loop":
                 writers = found["candidates"] or [found]
                 assert {one["node"] for one in writers} <= set(ran.values())
@@ -333,7 +354,7 @@ def test_blame_names_the_step_and_the_node_that_wrote(filled: Filled, thread_id:
 
 
 def test_blame_goes_back_to_where_a_value_was_set(filled: Filled) -> None:
-    for thread_id in ("chat", "delta-often"):
+    for thread_id in (one for one in ("chat", "delta-often") if has(filled, one)):
         history = rows(filled, thread_id)
         for number, message in enumerate(history[0]["values"]["messages"]):
             holding = [
@@ -361,10 +382,9 @@ def test_du_adds_up(filled: Filled) -> None:
     assert sum(row["bytes"] for row in one) == next(
         row["bytes"] for row in listed if row["thread_id"] == "chat"
     )
-    assert (
-        max((row for row in one if row["channel"]), key=lambda row: row["bytes"])["channel"]
-        == "messages"
-    )
+    named = {row["bytes"]: row["channel"] for row in one if row["channel"]}
+    assert bool(named) == filled.bench.has_writes
+    assert not named or named[max(named)] == "messages"
 
 
 def test_stores_describes_it(filled: Filled) -> None:
@@ -376,12 +396,16 @@ def test_stores_describes_it(filled: Filled) -> None:
 
 def test_no_command_changes_the_store(filled: Filled) -> None:
     before = filled.bench.fingerprint()
+    thread_id = "subgraph" if has(filled, "subgraph") else "chat"
     for words in (
         ["threads", "list", "--all", "--long"],
-        ["show", "subgraph", "--writes", "--metadata"],
-        ["show", "subgraph", "--tree", "--all-ns"],
-        ["history", "subgraph", "--all-ns"],
-        ["diff", "subgraph"],
+        ["show", thread_id, "--writes", "--metadata"],
+        ["show", thread_id, "--tree", "--all-ns"],
+        ["history", thread_id, "--all-ns"],
+        ["diff", thread_id],
+        ["diff", thread_id, "--writes"],
+        ["replay", thread_id],
+        ["stats"],
         ["interrupts"],
         ["messages", "chat", "--full"],
         ["grep", "a"],

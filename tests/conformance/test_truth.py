@@ -13,6 +13,7 @@ import pytest
 
 from ckpt_backends.encrypted import DecryptingStore
 from ckpt_backends.registry import open_store
+from ckpt_cli.reading.lessons import Lessons
 from tests.conformance.conftest import Filled
 from tests.conformance.truth import Known, check_thread
 from tests.restore import restore, restore_documents, restore_keys, restore_rows
@@ -104,8 +105,28 @@ MANGLED_ON_REDIS = {
 """Values that a saver stores without a part of them; 0.4.1 refuses those."""
 
 
+MONGODB = {
+    "lg-0.2.70": "0.1 to 0.2.1",
+    "lg-0.6.11": "0.1 to 0.2.1",
+    "lg-1.0.10": "0.2.2 or later",
+}
+"""By era, what is said of its saver: 0.1.0, 0.2.1 and 0.3.1."""
+KNOWN_ON_MONGODB = {
+    "lg-0.2.70": replace(
+        KNOWN["lg-0.2.70"],
+        next_unknown=KNOWN["lg-0.2.70"].next_unknown - {("async-asking", 1)},
+    ),
+    "lg-0.6.11": Known(),
+    "lg-1.0.10": Known(),
+}
+
+
 def test_a_store_filled_now_reads_as_the_library_reads_it(filled: Filled) -> None:
-    known = Known(lost_deltas=not filled.bench.has_history, sparse_objects=filled.bench.sparse)
+    known = Known(
+        lost_deltas=not filled.bench.has_history,
+        sparse_objects=filled.bench.sparse,
+        pickled=filled.bench.pickled,
+    )
     with open_store(filled.bench.url) as store:
         unknown = [
             check_thread(store, thread_id, truth, known)
@@ -130,14 +151,50 @@ def test_a_postgres_store_of_an_older_era_reads_as_its_library_read_it(
     check_store(postgres_url, truth, KNOWN_ON_POSTGRES[name])
 
 
-def test_a_mongodb_store_of_an_older_era_reads_as_its_library_read_it(mongodb_url: str) -> None:
-    """Written by langgraph-checkpoint-mongodb 0.2.1, whose metadata later ones cannot read."""
-    folder = FIXTURES / "mongodb" / "lg-0.6.11"
-    truth = json.loads(gzip.decompress((folder / "truth.json.gz").read_bytes()))
-    restore_documents(folder / "store.bson.gz", mongodb_url)
+@pytest.mark.parametrize(
+    ("era", "suffix"), [*((era, "") for era in MONGODB), ("lg-0.6.11", "_aio")]
+)
+def test_a_mongodb_store_of_an_older_era_reads_as_its_library_read_it(
+    era: str, suffix: str, mongodb_url: str
+) -> None:
+    """Also under the names that AsyncMongoDBSaver took until 0.2."""
+    restore_documents(FIXTURES / "mongodb" / era / "store.bson.gz", mongodb_url, suffix)
     with open_store(mongodb_url) as store:
-        assert "0.1 to 0.2.1" in store.describe().saver
-    check_store(mongodb_url, truth, Known())
+        info = store.describe()
+    assert MONGODB[era] in info.saver
+    assert [one.partition(".")[2] for one in info.tables] == [
+        f"checkpoints{suffix}",
+        f"checkpoint_writes{suffix}",
+    ]
+    check_store(mongodb_url, told_by_mongodb(era), KNOWN_ON_MONGODB[era])
+
+
+def test_two_generations_of_metadata_in_one_collection_read_where_the_saver_fails(
+    mongodb_url: str,
+) -> None:
+    from langgraph.checkpoint.mongodb import MongoDBSaver
+
+    for era in ("lg-0.6.11", "lg-1.0.10"):
+        store = FIXTURES / "mongodb" / era / "store.bson.gz"
+        restore_documents(store, mongodb_url, prefix=f"{era} ")
+    with MongoDBSaver.from_conn_string(mongodb_url, mongodb_url.rpartition("/")[2]) as saver:
+        assert saver.get_tuple({"configurable": {"thread_id": "lg-1.0.10 chat"}}) is not None
+        with pytest.raises(ValueError, match="too many values to unpack"):
+            saver.get_tuple({"configurable": {"thread_id": "lg-0.6.11 chat"}})
+        with pytest.raises(ValueError, match="too many values to unpack"):
+            list(saver.list(None))
+    with open_store(mongodb_url) as opened:
+        assert "neither of which reads both" in opened.describe().saver
+        for era in ("lg-0.6.11", "lg-1.0.10"):
+            threads = told_by_mongodb(era)["threads"]
+            for name in ("chat", "interrupt-nested", "fork-invoke", "subgraph-stateful"):
+                check_thread(opened, f"{era} {name}", threads[name], KNOWN_ON_MONGODB[era])
+
+
+def told_by_mongodb(era: str) -> Any:
+    """What an era's library said of its MongoDB store."""
+    folder = FIXTURES / "mongodb" / era
+    return json.loads(gzip.decompress((folder / "truth.json.gz").read_bytes()))
 
 
 @pytest.mark.parametrize("name", KNOWN_ON_REDIS)
@@ -170,9 +227,10 @@ def check_store(url: str, truth: Mapping[str, Any], known: Known) -> None:
     unknown: set[tuple[str, int]] = set()
     key = truth.get("aes_key", "").encode() or None
     with DecryptingStore(open_store(url), lambda: key, failures.append) as store:
+        lessons = Lessons(store)
         for thread_id, thread in truth["threads"].items():
             try:
-                unknown |= check_thread(store, thread_id, thread, known)
+                unknown |= check_thread(store, thread_id, thread, known, lessons)
             except AssertionError as error:
                 failures.append(str(error)[:600])
     assert not failures, "\n\n".join(failures)

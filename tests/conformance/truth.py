@@ -10,6 +10,7 @@ from typing import Any
 from ckpt_backends.codec import to_json
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import END, ROOT
+from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 EMPTY: tuple[Any, ...] = ([], {}, 0, 0.0, "", False, None, {"$set": []})
@@ -30,18 +31,25 @@ class Known:
     """A DeltaChannel's earlier writes are gone, so the library takes it for empty."""
     sparse_objects: bool = False
     """The rows leave out an object's defaults, and name its class by an old path."""
+    pickled: bool = False
+    """The rows tell tuples and the classes of objects inside of others, and the truth does not."""
     printed: bool = False
     """The truth holds the `repr` of objects that have no other form; bytearrays are bytes in it."""
 
 
 def check_thread(
-    store: Store, thread_id: str, truth: Mapping[str, Any], known: Known
+    store: Store,
+    thread_id: str,
+    truth: Mapping[str, Any],
+    known: Known,
+    lessons: Lessons | None = None,
 ) -> set[tuple[str, int]]:
     """Assert that every checkpoint of a thread reads as its truth says.
 
-    Returns the (thread, step) whose `next` is unknown.
+    `lessons` is what was learned of the whole store before. Returns the (thread, step) whose `next`
+    is unknown.
     """
-    reader = ThreadReader(store, thread_id)
+    reader = ThreadReader(store, thread_id, lessons)
     assert reader.namespaces == sorted(truth["history"])
     unknown: set[tuple[str, int]] = set()
     for namespace, history in truth["history"].items():
@@ -91,6 +99,7 @@ def _check_values(
     for name in [name for name in state.rebuilt if known.lost_deltas and got[name] is None]:
         assert want.pop(name) in EMPTY, where
         del got[name]
+    got = as_told(got, want) if known.pickled else got
     assert same(got, want, sparse=known.sparse_objects), f"{where}\n{got}\n{want}"
 
 
@@ -136,6 +145,18 @@ def canonical(form: Any) -> Any:
     if set(form) == {"$map"}:
         return {"$map": sorted(map(canonical, form["$map"]), key=text)}
     return {key: canonical(item) for key, item in form.items()}
+
+
+def as_told(got: Any, want: Any) -> Any:
+    """A form without the tuples and classes that the truth has no word for."""
+    if isinstance(got, dict) and got.keys() == {"$tuple"} and isinstance(want, list):
+        got = got["$tuple"]
+    if isinstance(got, list) and isinstance(want, list) and len(got) == len(want):
+        return [as_told(one, other) for one, other in zip(got, want, strict=True)]
+    if isinstance(got, dict) and isinstance(want, dict):
+        told = got.keys() if "$type" in want else got.keys() - {"$type"}
+        return {name: as_told(got[name], want.get(name)) for name in told}
+    return got
 
 
 def printed(form: Any) -> Any:

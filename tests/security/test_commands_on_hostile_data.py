@@ -129,7 +129,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
     return Hostile(marker, stores, whole, listed)
 
 
-def check(store: Path, marker: Path, words: list[str]) -> str:
+def check(store: Path | str, marker: Path, words: list[str]) -> str:
     """Run one command line: a clean end, clean text, nothing run."""
     answer = ckpt("-s", store, *words)
     assert answer.code in CODES.get(words[0], {0, 3, 4}), (words, answer.err)

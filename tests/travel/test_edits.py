@@ -14,7 +14,7 @@ from tests.travel.conftest import Filled
 from tests.travel.official import config_of, ending, outcome, state
 
 
-@pytest.fixture(params=["sqlite_filled", "postgres_filled"])
+@pytest.fixture(params=["sqlite_filled", "postgres_filled", "mongodb_filled"])
 def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
     found: Filled = request.getfixturevalue(request.param)
     yield found
@@ -115,12 +115,14 @@ def test_an_edit_is_what_update_state_makes(sqlite_filled: Filled, case: Any) ->
 
 
 @pytest.mark.parametrize("case", CASES[2:8], ids=named)
-def test_the_same_on_postgres(postgres_filled: Filled, case: Any) -> None:
+@pytest.mark.parametrize("place", ["postgres_filled", "mongodb_filled"])
+def test_the_same_on_a_server(place: str, case: Any, request: pytest.FixtureRequest) -> None:
+    filled: Filled = request.getfixturevalue(place)
     try:
-        check(postgres_filled, *case)
+        check(filled, *case)
     finally:
         for copy in ("ours", "theirs"):
-            postgres_filled.place.forget(copy)
+            filled.place.forget(copy)
 
 
 @pytest.mark.parametrize(

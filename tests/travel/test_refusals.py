@@ -132,6 +132,7 @@ def test_a_head_in_the_far_future(writable_copy: Path) -> None:
 
 @pytest.mark.parametrize("tag", ["msgpack+aes", "pickle"])
 def test_a_body_that_cannot_be_written(writable_copy: Path, tag: str) -> None:
+    """Encrypted, or said to be a pickle without being one; true ones: `test_pickled.py`."""
     with closing(sqlite3.connect(writable_copy)) as connection:
         connection.execute("UPDATE checkpoints SET type = ?", [tag])
         connection.commit()

@@ -12,9 +12,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from .arrays import NDARRAY, ndarray
-from .values import Tagged, Value
-
-TUPLE = "builtins.tuple"
+from .values import DELTA_SNAPSHOT, TUPLE, Tagged, Value
 
 _LISTS = frozenset({"re.compile", "datetime.timedelta", "datetime.date", "datetime.timezone"})
 """Besides paths, what takes a list of arguments even when it is given one."""
@@ -289,6 +287,7 @@ def _dtype(dtype: Value) -> str | None:
 
 
 _ALIASES: dict[str, str] = {
+    "langgraph.checkpoint.serde.types._DeltaSnapshot": DELTA_SNAPSHOT,
     "re._compile": "re.compile",
     "zoneinfo.ZoneInfo._unpickle": "zoneinfo.ZoneInfo",
 }

@@ -57,6 +57,17 @@ class Cut:
         return hash((self.size, self.reason))
 
 
+TUPLE = "builtins.tuple"
+"""Type of the `Tagged` that is a tuple, which only pickles tell from a list."""
+
+
+def items_of(value: Value) -> list[Value] | None:
+    """The items of a list or of a tuple; None for any other value."""
+    if isinstance(value, Tagged) and value.type == TUPLE:
+        value = value.payload
+    return value if isinstance(value, list) else None
+
+
 JSON_TYPES = frozenset({"json", "redis-json"})
 """Type tags of JSON texts, which differ in what stands for values that JSON does not have."""
 

@@ -10,7 +10,7 @@ gives back the caller's config: the parent is then the one before it in time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -38,6 +38,9 @@ from ckpt_backends.mongodb.read import (
 NEWEST_FIRST = {"created_at": -1, "checkpoint_id": -1}
 """As the saver orders them; of those of one millisecond, the greater id is the later one."""
 _PICKLE = "pickle"
+_NO_WRITES = (
+    "KaFlow stores nothing of what tasks write: their questions, errors and results are unknown"
+)
 
 
 class KaflowStore(MongoBase):
@@ -57,6 +60,9 @@ class KaflowStore(MongoBase):
             size=self._size_of(layout.checkpoints),
             notes=tuple(self.notes()),
         )
+
+    def notes(self) -> Sequence[str]:
+        return [*super().notes(), _NO_WRITES]
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         stages = _threads({}, limit)

@@ -145,7 +145,7 @@ def choose(
         if of_js:
             raise UnknownLayout(
                 f"'{where}' was written by LangGraph.js (collection '{of_js[0]}')",
-                hint="this layout is not read",
+                hint="reading it on MongoDB comes with a later release",
             )
         raise UnknownLayout(
             f"no checkpoint collections in database '{database}' of '{where}'",

@@ -82,11 +82,10 @@ class MongoBase(Closing):
         if not storable(thread_id):
             return None
         if thread_id not in self._addresses:
-            self._addresses[thread_id] = thread_id
-            with suppress(ValueError):
-                number = int(thread_id)
-                if str(number) == thread_id and abs(number) < 1 << 63:
-                    self._addresses[thread_id] = self._text_or_number(thread_id, number)
+            number = number_of(thread_id)
+            self._addresses[thread_id] = (
+                thread_id if number is None else self._text_or_number(thread_id, number)
+            )
         return {"thread_id": self._addresses[thread_id]}
 
     def _text_or_number(self, text: str, number: int) -> object:
@@ -337,7 +336,18 @@ def shell_query(collection: str, condition: dict[str, Any]) -> str:
 
 def text(value: object) -> str:
     """A field that holds a text, or what else a hostile or an old store put there."""
-    return value if isinstance(value, str) else "" if value is None else str(value)
+    if isinstance(value, str):
+        return str.__str__(value)  # BSON's code is a text that cannot be hashed
+    return "" if value is None else str(value)
+
+
+def number_of(thread_id: str) -> int | None:
+    """The number that a thread id may be stored as; None where it can only be a text."""
+    with suppress(ValueError):
+        number = int(thread_id)
+        if str(number) == thread_id and abs(number) < 1 << 63:
+            return number
+    return None
 
 
 def storable(value: str) -> bool:

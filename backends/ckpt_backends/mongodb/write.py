@@ -29,7 +29,7 @@ from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.mongodb.connect import Connection, unavailable
 from ckpt_backends.mongodb.kaflow import NEWEST_FIRST
 from ckpt_backends.mongodb.layout import KAFLOW, MongoLayout
-from ckpt_backends.mongodb.read import storable
+from ckpt_backends.mongodb.read import number_of, storable
 from ckpt_backends.url import StoreUrl
 
 Document = dict[str, Any]
@@ -58,6 +58,7 @@ class WritableMongoStore(Closing):
             raise Unsupported(f"MongoDB cannot hold the thread id '{change.thread_id}'")
         self._check(change)
         with self._errors():
+            self._check_texts(change)
             if self._connection.has_transactions:
                 with self._connection.transaction() as session:
                     self._lock(change.thread_id, session)
@@ -75,7 +76,7 @@ class WritableMongoStore(Closing):
         if self._is_kaflow and (change.writes or change.copies_of_writes):
             raise Unsupported(
                 "KaFlow's layout has no writes, so none can be added",
-                hint="--replace takes the place of --set where the value is plain JSON",
+                hint="run update_state of the application itself",
             )
         if change.writes or change.copies_of_writes or change.removed or change.copies:
             self._need_writes()
@@ -84,6 +85,20 @@ class WritableMongoStore(Closing):
                 f"'{self._url}' is a standalone server, which has no transactions",
                 hint="this change is more than one document; a replica set of one server will do",
             )
+
+    def _check_texts(self, change: Change) -> None:
+        """Raise `Unsupported` for a thread that an old saver stored under a number."""
+        names = {change.thread_id, *(one.source.thread_id for one in change.copies)}
+        for name in names:
+            number = number_of(name)
+            if number is None or self._checkpoints.find_one(self._of(name), {"_id": 1}):
+                continue
+            if self._checkpoints.find_one({"thread_id": number}, {"_id": 1}):
+                raise Unsupported(
+                    f"thread '{name}' is stored under a number, so nothing is added to it",
+                    hint="savers since 0.4 look for texts only: give its documents the text as"
+                    " `thread_id`, then run the command again",
+                )
 
     def _need_writes(self) -> None:
         if not self._is_kaflow and self._layout.writes is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.benches.bench import Bench
+from tests.conformance.benches.kaflow import KaflowBench
 from tests.conformance.benches.mongodb import MongoBench
 from tests.conformance.benches.postgres import PostgresBench, ShallowPostgresBench
 from tests.conformance.benches.redis import PlainRedisBench, RedisBench, ShallowRedisBench
@@ -13,6 +14,7 @@ BENCHES: list[type[Bench]] = [
     PostgresBench,
     ShallowPostgresBench,
     MongoBench,
+    KaflowBench,
     RedisBench,
     ShallowRedisBench,
     PlainRedisBench,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from tests.servers import Server
+
+Refusal: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 
 
 class Bench(Protocol):
@@ -17,15 +20,19 @@ class Bench(Protocol):
     """The kind of server that it needs."""
     has_history: ClassVar[bool] = True
     """Whether the layout keeps more than a namespace's newest checkpoint."""
+    has_writes: ClassVar[bool] = True
+    """Whether what tasks write is stored before it is merged, with their questions and errors."""
     refused: ClassVar[frozenset[str]] = frozenset()
     """Scenarios whose values the saver itself cannot store; their threads end before them."""
-    refusal: ClassVar[type[Exception]] = Exception
+    refusal: ClassVar[Refusal] = Exception
     """What the saver raises then."""
     mangled: ClassVar[frozenset[str]] = frozenset()
     """Scenarios with values that the saver stores without a part of them, so that no truth is left
     to compare with."""
     parsed: ClassVar[bool] = False
     """Whether the engine keeps values parsed, so that they take more room than their text."""
+    pickled: ClassVar[bool] = False
+    """Whether tuples, and the classes of objects inside of others, are stored as what they are."""
     sparse: ClassVar[bool] = False
     """Whether objects are stored under an old path of their class, and without their defaults."""
 
@@ -51,6 +58,11 @@ class Bench(Protocol):
     def fingerprint(self) -> object:
         """Equal before and after as long as nothing in the store changed."""
         ...
+
+    def times(self, thread_id: str) -> tuple[datetime, datetime] | None:
+        """When the first and the last checkpoint of a thread were stored, where the saver goes by
+        that; None where ids tell."""
+        return None
 
     def close(self) -> None:
         """Remove what was made."""

@@ -12,7 +12,7 @@ from bson.codec_options import CodecOptions
 from bson.errors import InvalidDocument
 from bson.raw_bson import RawBSONDocument
 
-from tests.conformance.benches.bench import Bench
+from tests.conformance.benches.bench import Bench, Refusal
 from tests.mongodb import in_order
 from tests.servers import Server, mongodb_database
 
@@ -26,7 +26,7 @@ class MongoBench(Bench):
     server: ClassVar[str | None] = "mongodb"
     refused: ClassVar[frozenset[str]] = frozenset({"zoo-bytes"})
     """The saver hands a bytearray to the driver, which takes bytes alone."""
-    refusal: ClassVar[type[Exception]] = InvalidDocument
+    refusal: ClassVar[Refusal] = InvalidDocument
 
     def __init__(self, folder: Path, server: Server | None) -> None:
         assert server is not None

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import psycopg
 
-from tests.conformance.benches.bench import Bench
+from tests.conformance.benches.bench import Bench, Refusal
 from tests.servers import Server, postgres_database
 
 
@@ -20,7 +20,7 @@ class PostgresBench(Bench):
     server: ClassVar[str | None] = "postgres"
     refused: ClassVar[frozenset[str]] = frozenset({"zoo-floats", "zoo-text"})
     """JSONB has no NaN, and no text with a NUL."""
-    refusal: ClassVar[type[Exception]] = psycopg.DataError
+    refusal: ClassVar[Refusal] = psycopg.DataError
 
     def __init__(self, folder: Path, server: Server | None) -> None:
         assert server is not None
@@ -69,7 +69,7 @@ class ShallowPostgresBench(PostgresBench):
         | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely"}
     )
     """There is no past to go back to."""
-    refusal: ClassVar[type[Exception]] = StopIteration
+    refusal: ClassVar[Refusal] = StopIteration
 
     @contextmanager
     def saver(self) -> Iterator[Any]:

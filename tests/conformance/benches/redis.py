@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import redis
 
-from tests.conformance.benches.bench import Bench
+from tests.conformance.benches.bench import Bench, Refusal
 from tests.conformance.benches.postgres import ShallowPostgresBench
 from tests.redis_savers import PlainRedisSaver, SeeingShallowRedisSaver, dump
 from tests.servers import Server
@@ -22,7 +22,7 @@ class RedisBench(Bench):
     server: ClassVar[str | None] = "redis_full_bench"
     refused: ClassVar[frozenset[str]] = frozenset({"zoo-time"})
     """A time with a zone is no JSON."""
-    refusal: ClassVar[type[Exception]] = TypeError
+    refusal: ClassVar[Refusal] = TypeError
     mangled: ClassVar[frozenset[str]] = frozenset(
         {"zoo-pydantic", "zoo-times", "zoo-uuid-decimal", "zoo-path-regex", "zoo-numpy"}
     )

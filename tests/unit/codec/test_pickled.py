@@ -20,10 +20,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Interrupt, Send
 from pydantic import BaseModel
 
 from ckpt_backends.codec import (
+    DELTA_SNAPSHOT,
     Cut,
     Limits,
     Opaque,
@@ -350,3 +352,8 @@ def test_the_machine_knows_every_opcode() -> None:
 
     known: dict[str, Callable[..., None]] = picklestack._DO
     assert set(known) == {opcode.name for opcode in pickletools.opcodes}
+
+
+def test_a_delta_snapshot_is_one_as_in_msgpack() -> None:
+    found = decode(TypedBytes("pickle", pickle.dumps({"items": _DeltaSnapshot([1, 2])})))
+    assert found == {"items": Tagged(DELTA_SNAPSHOT, [1, 2])}

@@ -1,0 +1,229 @@
+"""The hostile rows as documents of MongoDB, and documents of wrong types, through every command."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pymongo
+import pytest
+from bson import Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
+from langgraph.checkpoint.mongodb import MongoDBSaver
+from ormsgpack import packb
+
+from ckpt_backends.mongodb.read import storable
+from ckpt_backends.registry import open_store
+from tests.conformance.benches.mongodb import RAW
+from tests.security.corpus import (
+    ORDINARY_ID,
+    TASK_ID,
+    Row,
+    build_store,
+    hostile_rows,
+    ordinary_body,
+)
+from tests.security.test_commands_on_hostile_data import EVERY_ROW, HEAVY, OTHERS, WHOLE, check
+from tests.servers import Server, mongodb_database
+from tests.support import ckpt
+
+COMMANDS = [*EVERY_ROW, *OTHERS]
+METADATA = {"source": ["msgpack", packb("loop")], "step": ["msgpack", packb(1)], "parents": {}}
+LARGEST = 16 << 20
+"""Bytes of a document."""
+ODD: list[Any] = [
+    *(None, True, 7, Int64(2**62), -2.5, math.inf, math.nan, "text", "$thread_id", "\0", ""),
+    *(b"", b"\xff\x00\x1b[2J", [], [["msgpack", b"\xc1"]], {}, {"a": {"b": [1, {"c": b"\0"}]}}),
+    *({"$where": "1", "a.b": 2, "": 3}, ["msgpack", b"\xc1"], ["json", b"{"], ["gone", 7]),
+    *(ObjectId("0" * 24), Regex("a*"), Code("1"), Timestamp(1, 1), MinKey(), MaxKey()),
+    *(Decimal128("1.5"), datetime(9999, 12, 31, tzinfo=UTC), "\x1b[31m\u202e"),
+]
+"""What MongoDB lets stand in any field."""
+CHECKPOINT: dict[str, Any] = {
+    **{"checkpoint_ns": "", "checkpoint_id": ORDINARY_ID, "parent_checkpoint_id": None},
+    **{"type": "msgpack", "checkpoint": ordinary_body(ORDINARY_ID), "metadata": METADATA},
+}
+WRITE: dict[str, Any] = {
+    **{"checkpoint_ns": "", "checkpoint_id": ORDINARY_ID, "task_id": TASK_ID, "idx": 0},
+    **{"task_path": "~__pregel_pull, node", "channel": "answer", "type": "msgpack"},
+    "value": packb("x"),
+}
+KAFLOW: dict[str, Any] = {
+    **{"checkpoint_id": ORDINARY_ID, "parent_checkpoint_id": None, "username": "me"},
+    **{"checkpoint_data": b"\x80\x04}.", "metadata": {"source": "loop", "step": 1}},
+    **{"created_at": datetime(2026, 4, 7, tzinfo=UTC), "updated_at": datetime.now(UTC)},
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A database and the threads in it."""
+
+    url: str
+    threads: list[str]
+
+    def documents(self) -> object:
+        """All that is in it, byte for byte, its indexes too."""
+        with pymongo.MongoClient[Any](self.url) as client:
+            found = client[self.url.rpartition("/")[2]]
+            return {
+                name: (
+                    [one.raw for one in found.get_collection(name, RAW).find().sort("_id", 1)],
+                    sorted(found[name].index_information()),
+                )
+                for name in found.list_collection_names()
+            }
+
+
+def fill(url: str, documents: dict[str, list[Any]]) -> None:
+    name = url.rpartition("/")[2]
+    with pymongo.MongoClient[Any](url) as client:
+        if "checkpoint_writes" in documents:
+            MongoDBSaver(client, name)
+        for collection, rows in documents.items():
+            client[name][collection].insert_many(rows)
+
+
+def rows_of(path: Path) -> dict[str, list[Any]]:
+    """The rows of a hostile SQLite file as documents; metadata goes into a leaf of its own."""
+    with closing(sqlite3.connect(path)) as db:
+        db.row_factory = sqlite3.Row
+        checkpoints = [dict(one) for one in db.execute("SELECT * FROM checkpoints")]
+        writes = [dict(one) for one in db.execute("SELECT * FROM writes")]
+    for one in checkpoints:
+        leaf = one["metadata"]
+        one["metadata"] = {**METADATA, "hostile": ["json", leaf], "bare": leaf}
+    return {"checkpoints": checkpoints, "checkpoint_writes": writes}
+
+
+@pytest.fixture(scope="module")
+def marker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("hostile") / "payload-ran"
+
+
+@pytest.fixture(scope="module")
+def corpus(
+    mongodb_server: Server, marker: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    def fits(row: Row) -> bool:
+        texts = [row.thread_id, *([row.data] if isinstance(row.data, str) else [])]
+        small = len(row.data or "") < LARGEST
+        return small and row.thread_id not in HEAVY and all(map(storable, texts))
+
+    rows = [row for row in hostile_rows(marker) if fits(row)]
+    # What a channel holds is also in a write.
+    rows = [row for row in rows if not row.name.startswith("state: ")]
+    path = tmp_path_factory.mktemp("hostile") / "rows.db"
+    threads = build_store(path, rows)
+    with mongodb_database(mongodb_server) as url:
+        fill(url, rows_of(path))
+        yield Place(url, threads)
+
+
+def odd(name: str, like: dict[str, Any], others: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Each odd value in each field once, and each field missing; beside an ordinary document."""
+    for field in like:
+        for number, value in enumerate([*ODD, ...]):
+            thread = f"odd {name} {field} {number}"
+            document = {"thread_id": thread, **like, field: value}
+            if value is ...:
+                del document[field]
+            yield thread, document, {"thread_id": thread, **others}
+
+
+@pytest.fixture(scope="module")
+def wrong(mongodb_server: Server) -> Iterator[Place]:
+    found = list(odd("checkpoint", CHECKPOINT, WRITE))
+    documents: dict[str, list[Any]] = {
+        "checkpoints": [{"thread_id": "first", **CHECKPOINT}, *(one for _, one, _ in found)],
+        "checkpoint_writes": [{"thread_id": "first", **WRITE}, *(other for _, _, other in found)],
+    }
+    for thread, one, other in odd("write", WRITE, CHECKPOINT):
+        documents["checkpoint_writes"].append(one)
+        documents["checkpoints"].append(other)
+        found.append((thread, one, other))
+    # Ids of threads that are no texts; of a list, the unique index takes each item for one.
+    ids = [one for one in ODD if not isinstance(one, list) or not one]
+    documents["checkpoints"] += [{"thread_id": one, **CHECKPOINT} for one in ids]
+    with mongodb_database(mongodb_server) as url:
+        fill(url, documents)
+        yield Place(url, [thread for thread, _, _ in found])
+
+
+@pytest.fixture(scope="module")
+def wrong_kaflow(mongodb_server: Server) -> Iterator[Place]:
+    found = list(odd("kaflow", KAFLOW, {}))
+    rows = [{"thread_id": "first", **KAFLOW}, *(one for _, one, _ in found)]
+    rows += [{"thread_id": one, **KAFLOW} for one in ODD]
+    with mongodb_database(mongodb_server) as url:
+        fill(url, {"checkpoints": rows})
+        yield Place(url, [thread for thread, _, _ in found])
+
+
+KINDS = ["corpus", "wrong", "wrong_kaflow"]
+
+
+def go_through(place: Place, marker: Path, commands: list[list[str]], share: int) -> None:
+    before = place.documents()
+    for number, words in enumerate(commands):
+        for thread in place.threads[number % share :: share]:
+            check(place.url, marker, [*words, "--", thread])
+    for words in WHOLE[:: 1 if share < len(COMMANDS) else 3]:
+        check(place.url, marker, words)
+    assert place.documents() == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_share_of_the_documents_goes_through_each_command(
+    kind: str, marker: Path, request: pytest.FixtureRequest
+) -> None:
+    go_through(request.getfixturevalue(kind), marker, COMMANDS, 3 * len(COMMANDS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_document_goes_through_some_command(
+    kind: str, marker: Path, request: pytest.FixtureRequest
+) -> None:
+    go_through(request.getfixturevalue(kind), marker, COMMANDS, 10)
+
+
+def test_every_thread_of_the_corpus_is_listed_under_its_own_id(corpus: Place) -> None:
+    listed = ckpt("-s", corpus.url, "threads", "list", "--all", "-o", "json").json
+    assert sorted(row["thread_id"] for row in listed) == sorted(set(corpus.threads))
+
+
+IDS = [
+    *("t", "T", "t ", " t", "$t", "$$ROOT", "t.u", "t:u", "t\0", "t\0u", "'", '"', "{}", "[t]"),
+    *("\u00e4", "a\u0308", "x" * 10_240, "x" * 10_239, "\n", "%", "*", "null", "1", "01", "1.0"),
+]
+
+
+def test_ids_do_not_leak_into_one_another(mongodb_url: str) -> None:
+    fill(
+        mongodb_url,
+        {
+            "checkpoints": [{"thread_id": one, **CHECKPOINT} for one in IDS],
+            "checkpoint_writes": [
+                {"thread_id": one, **WRITE, "channel": f"of {number}"}
+                for number, one in enumerate(IDS)
+            ],
+        },
+    )
+    with open_store(mongodb_url) as store:
+        assert sorted(one.thread_id for one in store.threads()) == sorted(IDS)
+        for number, one in enumerate(IDS):
+            found = store.thread(one)
+            assert found is not None
+            assert (found.thread_id, found.checkpoints) == (one, 1)
+            assert [write.channel for write in store.writes(one)] == [f"of {number}"]
+            assert [row.key.thread_id for row in store.checkpoints(one)] == [one]
+            assert {row.thread_id for row in store.usage(one)} == {one}
+    for one in IDS:
+        shown = ckpt("-s", mongodb_url, "show", "-o", "json", "--", one).json
+        assert shown["thread_id"] == one
