@@ -1,4 +1,4 @@
-"""Writes docs/cli.md, the reference of all commands, from their own help.
+"""Writes docs/cli.md, the reference of all commands, and the matrix in docs/stores.md.
 
 Run it after a change of an option: `python docs/generate.py`. A test compares the two.
 """
@@ -11,13 +11,18 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ckpt_backends.layouts import LAYOUTS
 from ckpt_cli.__main__ import run
 from ckpt_cli.app import COMMANDS
+from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
+from ckpt_cli.core.abilities import LIMITS, limit
 from ckpt_cli.lazy import CommandRef
 
 TARGET = Path(__file__).parent / "cli.md"
-GROUPS: Mapping[str, Mapping[str, CommandRef]] = {"threads": THREADS}
+STORES = Path(__file__).parent / "stores.md"
+GROUPS: Mapping[str, Mapping[str, CommandRef]] = {"threads": THREADS, "sessions": SESSIONS}
+_BEGIN, _END = "<!-- matrix -->\n", "<!-- end -->\n"
 
 
 def reference() -> str:
@@ -26,6 +31,31 @@ def reference() -> str:
     for words in (["ckpt"], *_command_lines()):
         parts += [f"## `{' '.join(words)}`", f"```text\n{_help(words[1:])}\n```"]
     return "\n\n".join(parts) + "\n"
+
+
+def stores(text: str) -> str:
+    """The text of docs/stores.md with its matrix made anew."""
+    before, _, rest = text.partition(_BEGIN)
+    return f"{before}{_BEGIN}{_matrix()}{_END}{rest.partition(_END)[2]}"
+
+
+def _matrix() -> str:
+    """Commands by layouts; below it, why a cell is not empty."""
+    reasons: dict[tuple[str, str], int] = {}
+    lines = [["command", *(f"`{name}`" for name in LAYOUTS)], ["---"] * (len(LAYOUTS) + 1)]
+    for command in LIMITS:
+        cells = [f"`{command}`"]
+        for can in LAYOUTS.values():
+            found = limit(command, can)
+            if found is None:
+                cells.append("yes")
+            else:
+                number = reasons.setdefault((found.cell, found.why), len(reasons) + 1)
+                cells.append(f"{found.cell} ({number})")
+        lines.append(cells)
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    notes = "\n".join(f"{number}. {cell}: {why}" for (cell, why), number in reasons.items())
+    return f"{table}\n\n{notes}\n"
 
 
 def _command_lines() -> Iterator[list[str]]:
@@ -48,3 +78,4 @@ def _help(words: list[str]) -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(reference(), "utf-8")
+    STORES.write_text(stores(STORES.read_text("utf-8")), "utf-8")

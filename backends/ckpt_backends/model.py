@@ -166,12 +166,16 @@ class Capability(Flag):
 
     HISTORY = auto()
     """Keeps more than the newest checkpoint of a namespace."""
+    WRITES = auto()
+    """Stores what tasks write before it is merged, with their questions and errors."""
     TASK_PATH = auto()
     """Stores each write's task path, hence its node."""
     INLINE_VALUES = auto()
     """Stores all values of a checkpoint in its body, again at each checkpoint."""
     ADDING = auto()
     """Takes checkpoints that `ckpt` adds. Missing where an unknown saver made the tables."""
+    SESSIONS = auto()
+    """An application may keep its sessions beside the checkpoints."""
     ENFORCED_READ_ONLY = auto()
     """The engine itself refuses writes through a store opened for reading."""
 

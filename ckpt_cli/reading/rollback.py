@@ -10,6 +10,7 @@ from ckpt_backends.change import Change
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.abilities import NO_HISTORY
 from ckpt_cli.core.changes import diff_channels
 from ckpt_cli.core.editing import ChannelEdit, is_numbered
 from ckpt_cli.core.forking import REASON, WITH, first_tick
@@ -103,7 +104,7 @@ def check_store(rows: Store) -> None:
     info = rows.describe()
     if Capability.HISTORY not in info.capabilities:
         raise Unsupported(
-            f"a store of layout '{info.layout}' keeps no history to go back to",
+            f"a store of layout '{info.layout}' {NO_HISTORY}",
             hint="each namespace has its newest checkpoint only",
         )
     if Capability.ADDING not in info.capabilities:

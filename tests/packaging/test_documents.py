@@ -43,6 +43,8 @@ def test_the_command_reference_is_up_to_date() -> None:
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     assert module.TARGET.read_text("utf-8") == module.reference()
+    text = module.STORES.read_text("utf-8")
+    assert module.stores(text) == text
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "docs").glob("*.md")))

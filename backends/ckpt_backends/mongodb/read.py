@@ -123,7 +123,8 @@ class MongoStore(MongoBase):
 
     def describe(self) -> StoreInfo:
         layout = self._layout
-        can = Capability.HISTORY | Capability.INLINE_VALUES | Capability.TASK_PATH
+        can = Capability.HISTORY | Capability.WRITES | Capability.INLINE_VALUES
+        can |= Capability.TASK_PATH
         can |= Capability(0) if layout.unknown else Capability.ADDING
         return StoreInfo(
             layout=layout.name,

@@ -77,7 +77,7 @@ class PostgresStore(Closing):
         places |= {f"t{n}": table.name for n, table in enumerate(layout.tables)}
         query = sql.DESCRIBE.format(checkpoints=layout.checkpoints.sql.replace("%", "%%"))
         ((size, mark),) = self._rows(query, **places)
-        can = Capability.ENFORCED_READ_ONLY
+        can = Capability.ENFORCED_READ_ONLY | Capability.WRITES
         can |= Capability(0) if layout.shallow else Capability.HISTORY
         can |= Capability(0) if layout.shallow or layout.unknown else Capability.ADDING
         can |= Capability.TASK_PATH if layout.task_path else Capability(0)

@@ -22,8 +22,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
-    Capability,
     Checkpoint,
     CheckpointKey,
     TypedBytes,
@@ -87,9 +87,7 @@ class Documents:
 
     name = "redis"
     saver = "langgraph-checkpoint-redis 0.1 or later"
-    capabilities = (
-        Capability.HISTORY | Capability.INLINE_VALUES | Capability.TASK_PATH | Capability.ADDING
-    )
+    capabilities = LAYOUTS["redis"]
 
     def __init__(self, connection: Connection, prefixes: Prefixes) -> None:
         self._connection = connection

@@ -18,8 +18,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
-    Capability,
     Checkpoint,
     CheckpointKey,
     TypedBytes,
@@ -45,7 +45,7 @@ _PARTS_OF_WRITE = 3
 class Hashes:
     """Checkpoints as hashes, their keys joined by one character."""
 
-    capabilities = Capability.HISTORY | Capability.INLINE_VALUES | Capability.ADDING
+    capabilities = LAYOUTS["redis-hash"]
 
     def __init__(self, connection: Connection, separator: str) -> None:
         self._connection = connection

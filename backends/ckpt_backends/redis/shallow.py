@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ckpt_backends.model import Capability, CheckpointKey
+from ckpt_backends.layouts import LAYOUTS
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.redis.documents import (
     Documents,
     fields_of,
@@ -32,7 +33,7 @@ class ShallowDocuments(Documents):
 
     name = "redis-shallow"
     saver = "langgraph-checkpoint-redis, ShallowRedisSaver"
-    capabilities = Capability.INLINE_VALUES | Capability.TASK_PATH
+    capabilities = LAYOUTS["redis-shallow"]
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
         parts = (self.prefixes.checkpoint, stored_id(key.thread_id), key.checkpoint_ns)

@@ -114,7 +114,8 @@ class SqliteStore(Closing):
             ((page_size,),) = self._query("PRAGMA page_size")
             first = next(self._query(_FIRST), (None, None))
             ((free,),) = self._query("PRAGMA freelist_count")
-        can = Capability.HISTORY | Capability.INLINE_VALUES | Capability.ENFORCED_READ_ONLY
+        can = Capability.HISTORY | Capability.WRITES | Capability.INLINE_VALUES
+        can |= Capability.ENFORCED_READ_ONLY
         can |= Capability(0) if self._layout.unknown else Capability.ADDING
         return StoreInfo(
             layout="sqlite",

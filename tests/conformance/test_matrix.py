@@ -1,0 +1,83 @@
+"""The matrix of the docs: each cell is tried on a store of the layout."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ckpt_backends.layouts import LAYOUTS
+from ckpt_backends.registry import open_store
+from ckpt_cli.core.abilities import LIMITS, limit
+from tests.conformance.conftest import Filled
+from tests.support import Answer, ckpt
+
+WORDS: Mapping[str, list[str]] = {
+    "threads list": ["threads", "list"],
+    "threads show": ["threads", "show", "chat"],
+    "show": ["show", "chat"],
+    "show --tree": ["show", "chat", "--tree"],
+    "history": ["history", "chat"],
+    "diff": ["diff", "chat"],
+    "messages": ["messages", "chat"],
+    "grep": ["grep", "a"],
+    "blame": ["blame", "chat", "messages"],
+    "tail": ["tail", "chat", "-n", "1", "-o", "ndjson"],
+    "du": ["du", "chat"],
+    "interrupts": ["interrupts"],
+    "stats": ["stats"],
+    "diff --writes": ["diff", "chat", "--writes"],
+    "replay": ["replay", "chat"],
+    "rollback": ["rollback", "chat", "head", "--dry-run"],
+    "fork": ["fork", "chat", "head", "--dry-run"],
+    "fork --to": ["fork", "chat", "head", "--to", "new", "--dry-run"],
+    "undo": ["undo", "chat", "--dry-run"],
+    "threads copy": ["threads", "copy", "chat", "new", "--dry-run"],
+    "sessions list": ["sessions", "list"],
+    "export": ["export", "chat", "--to"],
+    "purge": ["purge", "--match", "chat", "--dry-run"],
+    "purge --keep-last": ["purge", "--match", "chat", "--keep-last", "1", "--dry-run"],
+    "threads delete": ["threads", "delete", "chat", "--dry-run"],
+    "gc": ["gc", "--scope", "all", "--dry-run"],
+}
+
+
+def test_a_layout_promises_what_the_matrix_is_made_of(filled: Filled) -> None:
+    with open_store(filled.bench.url) as store:
+        info = store.describe()
+    assert info.capabilities == LAYOUTS[info.layout]
+
+
+@pytest.mark.parametrize("command", LIMITS)
+def test_a_command_does_what_its_cell_says(filled: Filled, command: str, tmp_path: Path) -> None:
+    with open_store(filled.bench.url) as store:
+        lacks = limit(command, store.describe().capabilities)
+    words = [*WORDS[command], *([str(tmp_path)] if command == "export" else [])]
+    answer = _begun(filled, words) if command == "tail" else ckpt("-s", filled.bench.url, *words)
+    if lacks is not None and lacks.cell == "no":
+        assert (answer.code, answer.out) == (4, ""), answer
+        assert lacks.why in answer.err
+        assert "hint: " in answer.err
+    elif command == "undo":  # Nothing was added yet: it looks, and finds so.
+        assert (answer.code, "added nothing" in answer.err) == (3, True), answer
+    else:
+        assert answer.code == 0, answer.err
+        assert answer.out or command == "export"
+
+
+def _begun(filled: Filled, words: list[str]) -> Answer:
+    """The first line of a command that goes on until it is stopped."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ckpt_cli", "-s", filled.bench.url, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    first = process.stdout.readline()
+    process.terminate()
+    _, err = process.communicate()
+    return Answer(0 if first else process.returncode, first, err.decode())
