@@ -74,7 +74,7 @@ def test_an_entry_of_an_inner_map(
 @pytest.mark.parametrize(
     "value",
     [ormsgpack.Ext(5, b"\xc1 not msgpack"), ormsgpack.Ext(99, b""), ormsgpack.Ext(1, b"\x93")],
-    ids=str,
+    ids=["text", "unknown", "cut"],
 )
 def test_what_is_not_understood_stays(value: Any) -> None:
     stored = {"id": "old", "value": [value, {"deep": value}], "ts": "1"}
