@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,6 +128,21 @@ def mongodb_url(mongodb_server: servers.Server) -> Iterator[str]:
 
 MISSING: list[str] = []
 """Servers that could not be had, with the command that installs them."""
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker tells the run that it is part of which servers it had."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["servers"], output["missing"] = dict(servers.USED), list(MISSING)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Called for each worker that ended."""
+    output = getattr(node, "workeroutput", {})
+    servers.USED.update(output.get("servers", {}))
+    MISSING.extend(text for text in output.get("missing", ()) if text not in MISSING)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
