@@ -75,6 +75,7 @@ def test_no_byte_can_change_unnoticed(data: st.DataObject) -> None:
         gzip.compress(b'{"ckpt_bundle": 1, "thread_id": "a"}\n'),
         gzip.compress(b'{"ckpt_bundle": 1, "thread_id": "a"}'),
     ],
+    ids=range(10),
 )
 def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.ckpt.gz"
