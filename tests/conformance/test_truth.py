@@ -152,7 +152,8 @@ def test_a_postgres_store_of_an_older_era_reads_as_its_library_read_it(
 
 
 @pytest.mark.parametrize(
-    ("era", "suffix"), [*((era, "") for era in MONGODB), ("lg-0.6.11", "_aio")]
+    ("era", "suffix"),
+    [*((era, "") for era in MONGODB), pytest.param("lg-0.6.11", "_aio", marks=pytest.mark.slow)],
 )
 def test_a_mongodb_store_of_an_older_era_reads_as_its_library_read_it(
     era: str, suffix: str, mongodb_url: str
@@ -185,10 +186,11 @@ def test_two_generations_of_metadata_in_one_collection_read_where_the_saver_fail
             list(saver.list(None))
     with open_store(mongodb_url) as opened:
         assert "neither of which reads both" in opened.describe().saver
+        lessons = Lessons(opened)
         for era in ("lg-0.6.11", "lg-1.0.10"):
             threads = told_by_mongodb(era)["threads"]
             for name in ("chat", "interrupt-nested", "fork-invoke", "subgraph-stateful"):
-                check_thread(opened, f"{era} {name}", threads[name], KNOWN_ON_MONGODB[era])
+                check_thread(opened, f"{era} {name}", threads[name], KNOWN_ON_MONGODB[era], lessons)
 
 
 def told_by_mongodb(era: str) -> Any:

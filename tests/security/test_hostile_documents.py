@@ -182,7 +182,7 @@ def go_through(place: Place, marker: Path, commands: list[list[str]], share: int
 def test_a_share_of_the_documents_goes_through_each_command(
     kind: str, marker: Path, request: pytest.FixtureRequest
 ) -> None:
-    go_through(request.getfixturevalue(kind), marker, COMMANDS, 3 * len(COMMANDS))
+    go_through(request.getfixturevalue(kind), marker, COMMANDS, 8 * len(COMMANDS))
 
 
 @pytest.mark.slow

@@ -31,6 +31,8 @@ LINES: dict[str, list[list[str]]] = {
         ["list", "--where", "metadata.user=x"],
         ["list", "--sort", "step"],
         ["show", THREAD],
+        ["delete", THREAD, "--dry-run"],
+        ["copy", THREAD, "another", "--dry-run"],
     ],
     "show": [
         *(
@@ -56,6 +58,10 @@ LINES: dict[str, list[list[str]]] = {
         [THREAD, "--mermaid"],
     ],
     "history": [[THREAD], [THREAD, "--all-ns"]],
+    "purge": [["--match", "*", "--dry-run"], ["--keep-last", "1", "--dry-run"]],
+    "gc": [["--scope", "all", "--dry-run"]],
+    "export": [[THREAD, "--format", "jsonl"], [THREAD]],
+    "import": [["nothing.ckpt.gz"]],
     # Refused here; those of Redis are held to the same in `tests/backends`.
     "sessions": [["list"], ["show", THREAD]],
     "diff": [
