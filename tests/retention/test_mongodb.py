@@ -163,6 +163,36 @@ def test_of_two_runs_that_collide_one_removes(
     assert place.documents() == {}
 
 
+def test_a_commit_of_which_no_answer_came_is_not_called_undone(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pymongo.client_session import ClientSession
+
+    place.fill("a")
+    commit = ClientSession.commit_transaction
+
+    def lost(self: Any) -> None:
+        commit(self)
+        error = pymongo.errors.AutoReconnect("connection closed")
+        error._add_error_label("UnknownTransactionCommitResult")
+        raise error
+
+    monkeypatch.setattr(ClientSession, "commit_transaction", lost)
+    answer = ckpt("-s", place.url, "threads", "delete", "a", "--yes")
+    assert answer.code == 4
+    assert "whether it was written is not known" in answer.err
+    assert "nothing was" not in answer.err
+    assert place.documents() == {}
+
+
+def test_a_url_that_prefers_secondaries_removes_by_the_primary(place: Place) -> None:
+    place.fill("a", "b")
+    url = f"{place.url}?readPreference=secondaryPreferred&readConcernLevel=majority"
+    done = ckpt("-s", url, "threads", "delete", "a", "--yes")
+    assert done.code == 0, done.err
+    assert place.documents().keys() == {"b"}
+
+
 def test_a_lock_of_others_is_waited_for_and_then_left(place: Place) -> None:
     place.fill("a")
     before = place.documents()
@@ -442,7 +472,7 @@ def killed_rounds(place: Place, folder: Path, number: int) -> Iterator[str]:
     whole, archive = folder / "whole", folder / "archive"
     assert ckpt("-s", place.url, "export", *before, "--to", whole).code == 0
     words: list[str | Path] = ["-s", place.url, "purge", "--match", "t*", "--batch", "2", "--yes"]
-    slowly = [*words, "--sleep", "0.2", "--archive", archive]
+    slowly = [*words, "--sleep", "0.3", "--archive", archive]
     longest = seconds_of(slowly)
     for seed in range(number):
         dice = random.Random(seed)
@@ -453,7 +483,7 @@ def killed_rounds(place: Place, folder: Path, number: int) -> Iterator[str]:
         assert found == {thread: before[thread] for thread in found}
         assert ckpt("-s", place.url, "import", *whole.iterdir(), "--yes").code == 0
         assert place.documents() == before
-        run_and_kill(slowly, dice, longest, shortest=longest / 4)
+        run_and_kill(slowly, dice, longest, shortest=longest / 2)
         end_transactions(place)
         after = place.documents()
         assert after == {thread: before[thread] for thread in after}
