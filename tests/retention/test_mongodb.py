@@ -193,6 +193,30 @@ def test_a_url_that_prefers_secondaries_removes_by_the_primary(place: Place) -> 
     assert place.documents().keys() == {"b"}
 
 
+def test_a_transaction_that_the_server_ended_leaves_all_as_it_was(
+    of_its_own: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = of_its_own
+    place.fill("a")
+    before = place.documents()
+
+    def end() -> None:
+        place.client.admin.command("killAllSessions", [])
+
+    monkeypatch.setattr("ckpt_backends.mongodb.removing._SECONDS", -1)
+    with monkeypatch.context() as patched:
+        before_deletes(patched, Calls(2, end))
+        refused = ckpt("-s", place.url, "threads", "delete", "a", "--yes")
+    assert refused.code == 4
+    assert "the server ended the transaction" in refused.err
+    assert "transactionLifetimeLimitSeconds" in refused.err.partition("hint: ")[2]
+    assert place.documents() == before
+    before_deletes(monkeypatch, Calls(2, end))
+    monkeypatch.setattr("ckpt_backends.mongodb.removing._SECONDS", 5)
+    assert ckpt("-s", place.url, "threads", "delete", "a", "--yes").code == 0
+    assert place.documents() == {}
+
+
 def test_a_lock_of_others_is_waited_for_and_then_left(place: Place) -> None:
     place.fill("a")
     before = place.documents()
@@ -452,7 +476,7 @@ def test_no_vacuum_is_told_beside_what_went(place: Place) -> None:
     assert place.documents() == {}
 
 
-THREADS = 10
+THREADS = 8
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from datetime import datetime
 from typing import Any
 
 from pymongo.client_session import ClientSession
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.mongodb import kaflow, pipelines
@@ -38,6 +38,10 @@ _IDS_PER_COMMAND = 20_000
 _SECONDS, _PAUSE = 5.0, 0.05
 """How long others that hold the same documents are waited for, and between two attempts."""
 _TRANSIENT = "TransientTransactionError"
+_CONFLICTS = {112, 24}
+"""WriteConflict, LockTimeout."""
+_ENDED = {251, 290}
+"""NoSuchTransaction, TransactionExceededLifetimeLimitSeconds."""
 Match = Mapping[str, Any]
 
 
@@ -97,10 +101,7 @@ class _Remover:
                 if not error.has_error_label(_TRANSIENT):
                     raise
                 if time.monotonic() > until:
-                    raise StoreUnavailable(
-                        "others hold a lock on documents of these threads, so they stay",
-                        hint="run the command again when the other change has ended",
-                    ) from None
+                    raise _given_up(error) from None
                 time.sleep(_PAUSE)
                 continue
             if done is not None:
@@ -232,6 +233,22 @@ class _Remover:
             yield from self._collections[table].aggregate(
                 stages, session, collation=BY_BYTES, allowDiskUse=True
             )
+
+
+def _given_up(error: PyMongoError) -> Exception:
+    """What a person is told when the last attempt failed too."""
+    code = error.code if isinstance(error, OperationFailure) else None
+    if code in _CONFLICTS:
+        return StoreUnavailable(
+            "others hold a lock on documents of these threads, so they stay",
+            hint="run the command again when the other change has ended",
+        )
+    if code in _ENDED:
+        return StoreUnavailable(
+            "the server ended the transaction, so these threads stay",
+            hint="use a smaller --batch, or have transactionLifetimeLimitSeconds raised",
+        )
+    return error
 
 
 def _skipped(removals: Sequence[Removal], states: Mapping[str, _State]) -> dict[str, str]:
