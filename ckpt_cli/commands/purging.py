@@ -90,7 +90,7 @@ def check_terms(session: Session, terms: Terms) -> None:
 def carry_out_plan(
     session: Session, plan: PlanFile, terms: Terms, *, receipt: bool = False
 ) -> None:
-    """Show a plan, ask, remove and report. Raises `PartlyDone` after a stop.
+    """Show a plan, ask, remove and report. Raises `PartlyDone` after a stop, or without a vacuum.
 
     With `receipt`, the record tells of each thread what was there before and is there now.
     """
@@ -134,6 +134,8 @@ def carry_out_plan(
         raise PartlyDone(
             f"{report.stopped}: {report.left} threads are left", hint="run the same command again"
         )
+    if report.vacuum is not None:
+        raise PartlyDone(f"no vacuum: {report.vacuum.message}", hint=report.vacuum.hint)
 
 
 def _show_and_ask(session: Session, plan: PlanFile) -> None:
@@ -154,7 +156,11 @@ def _remove(session: Session, plan: PlanFile, terms: Terms) -> Report:
         seen = progress(plan.threads(), total=plan.going, label="purging")
         report = run_purge(session, writable, seen, terms.pace, kept)
         if terms.vacuum and not report.stopped:
-            writable.vacuum()
+            try:
+                writable.vacuum()
+            except CkptError as error:
+                # Told when it is told what went, which is done.
+                report.vacuum = error
     return report
 
 

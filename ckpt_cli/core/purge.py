@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from ckpt_backends.errors import CkptError
 from ckpt_backends.model import BlobKey
 from ckpt_backends.removal import Inside, Removal
 
@@ -54,6 +55,8 @@ class Report:
     stopped: str = ""
     """Why it stopped before the end; `''` if it did not."""
     signal: int | None = None
+    vacuum: CkptError | None = None
+    """Why the room was not given back, where it was to be."""
 
 
 def doomed_record(one: Doomed) -> dict[str, Any]:

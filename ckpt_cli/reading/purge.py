@@ -12,7 +12,7 @@ from itertools import islice
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque
 from ckpt_backends.errors import CkptError
-from ckpt_backends.model import BlobKey, Checkpoint, Status, Thread
+from ckpt_backends.model import BlobKey, Checkpoint, Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
 from ckpt_backends.removal import Inside, Removal
 from ckpt_cli.core.purge import Doomed
@@ -115,16 +115,22 @@ def _reason(thread: Thread, policy: Policy) -> str:
 
 
 def plan_named(store: Store, names: Iterable[str]) -> Iterator[Doomed]:
-    """Remove these threads; one that is not there is kept, which says so."""
+    """Remove these threads; one that is not there is kept, which says so.
+
+    One that has no checkpoint goes too, if anything else of it was left over.
+    """
     remaining = iter(names)
     while some := list(islice(remaining, _AT_ONCE)):
-        yield from _sized(store, [_named(name, store.thread(name)) for name in some])
+        yield from _sized(store, [_named(store, name) for name in some])
 
 
-def _named(name: str, thread: Thread | None) -> Doomed:
-    if thread is None:
+def _named(store: Store, name: str) -> Doomed:
+    thread = store.thread(name)
+    if thread is not None:
+        return _whole(thread, "as named")
+    if store.size(name) == ThreadSize(0, 0, 0):
         return Doomed("keep", "no such thread", 0, 0, Removal(name, None, 0, 0))
-    return _whole(thread, "as named")
+    return _whole(Thread(name, None, None, None, 0, 0), "as named: what was left over of it")
 
 
 def _whole(thread: Thread, reason: str) -> Doomed:

@@ -225,6 +225,26 @@ def test_a_fork_is_listed_and_resumed_by_the_saver_and_undone(place: Place) -> N
     assert sorted(kept, key=lambda one: str(one["_id"])) == before
 
 
+def test_of_a_thread_that_is_deleted_nothing_is_listed(place: Place) -> None:
+    """Nor of its fork, by its saver or in its list; threads of a similar name go on."""
+    url, saver = place
+    near = f"{ANNA}0"
+    talk(saver, near, "Near", "Again")
+    assert ckpt("-s", url, "rollback", ANNA, "~2", "--yes").code == 0
+    kept = [one for one in thread_list(saver) if one["thread_id"] != ANNA]
+    assert ckpt("-s", url, "threads", "delete", ANNA, "--yes").code == 0
+    assert saver.get_tuple(config(ANNA)) is None
+    assert list(saver.list(config(ANNA))) == []
+    assert thread_list(saver) == kept
+    assert len(kept) == 3
+    before = graph(saver).get_state(config(near)).values
+    assert ckpt("-s", url, "purge", "--keep-last", "2", "--yes").code == 0
+    assert {one["checkpoints"] for one in thread_list(saver)} == {2}
+    assert graph(saver).get_state(config(near)).values == before
+    talk(saver, near, "Still there")
+    assert graph(saver).get_state(config(near)).values["n"] == [*before["n"], "in", "a", "b"]
+
+
 def test_a_fork_to_a_new_thread(place: Place) -> None:
     url, saver = place
     answer = ckpt("-s", url, "fork", ANNA, "head", "--to", "copy", "--yes")

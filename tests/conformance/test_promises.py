@@ -163,6 +163,25 @@ def test_writes_of_some_channels_are_only_those(store: Store, filled: Filled, as
     assert found == ({"__interrupt__"} if filled.bench.has_writes else set())
 
 
+def test_sizes_are_those_of_each_thread_in_the_order_asked_for(
+    store: Store, filled: Filled
+) -> None:
+    asked = [*sorted(filled.threads, reverse=True), "no such thread", "\ud800"]
+    assert store.sizes(asked) == [store.size(one) for one in asked]
+    assert store.sizes([]) == []
+
+
+def test_rows_are_all_that_a_thread_has_its_checkpoints_last(store: Store, thread_id: str) -> None:
+    size, tables = store.size(thread_id), [one.table for one in store.rows(thread_id)]
+    last = tables[-1]
+    assert tables[-size.checkpoints :] == [last] * size.checkpoints
+    assert tables.count(last) == size.checkpoints
+    # Values that are kept apart are rows of their own, some of them without a version to name.
+    others = [one for one in tables if not one.endswith("blobs")]
+    assert len(others) == size.checkpoints + size.writes
+    assert list(store.rows("no such thread")) == []
+
+
 def test_size_counts_what_is_stored(store: Store, filled: Filled, thread_id: str) -> None:
     size = store.size(thread_id)
     checkpoints = list(store.checkpoints(thread_id, body=True, metadata=True))

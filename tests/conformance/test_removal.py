@@ -71,12 +71,12 @@ class Emptied:
         """What the official saver has of a thread."""
         with self.saver() as saver:
             found = [
-                (row.config["configurable"]["checkpoint_id"], row.checkpoint, row.metadata)
+                (row.checkpoint["id"], row.checkpoint, row.metadata)
                 for row in saver.list(config_of(thread_id))
             ]
             head = saver.get_tuple(config_of(thread_id))
             assert (head is None) == (not found)
-            return found if head is None else [*found, sorted(map(repr, head.pending_writes))]
+            return found if head is None else [*found, sorted(map(repr, head.pending_writes or ()))]
 
     def rows(self, thread_id: str) -> list[Any]:
         with open_store(self.url) as store:
@@ -136,7 +136,9 @@ def test_purge_takes_what_is_old_enough_and_waits_for_nothing(emptied: Emptied) 
     found = emptied.ckpt("purge", "--older-than", "0s", "--yes", "-o", "json").json
     assert {one["thread_id"] for one in found["threads"]} == {"done-1", "done-2"}
     assert [one["thread_id"] for one in found["skipped"]] == ["asking"]
-    assert "question" in found["skipped"][0]["reason"]
+    # Where no question is stored, its thread looks like one that is cut off in the step.
+    why = "a question waits" if emptied.bench.has_writes else "something runs next"
+    assert why in found["skipped"][0]["reason"]
     assert emptied.read("done-1") == []
     assert emptied.read("asking") != []
     words = ["purge", "--older-than", "0s", "--include-interrupted", "--include-pending", "--yes"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.travel.conftest import postgres_filled, quiet, sqlite_filled
+from tests.travel.conftest import mongodb_filled, postgres_filled, quiet, sqlite_filled
 
-__all__ = ["postgres_filled", "quiet", "sqlite_filled"]
+__all__ = ["mongodb_filled", "postgres_filled", "quiet", "sqlite_filled"]

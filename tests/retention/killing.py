@@ -10,15 +10,17 @@ import time
 from pathlib import Path
 
 
-def run_and_kill(words: list[str | Path], dice: random.Random, longest: float) -> bool:
-    """Run a command line, and kill it after at most so many seconds. Whether it had ended."""
+def run_and_kill(
+    words: list[str | Path], dice: random.Random, longest: float, shortest: float = 0
+) -> bool:
+    """Run a command line, and kill it after so many seconds. Whether it had ended."""
     process = subprocess.Popen(
         [sys.executable, "-m", "ckpt_cli", *map(str, words)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
-        process.wait(dice.uniform(0, longest))
+        process.wait(dice.uniform(shortest, longest))
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
         process.wait()

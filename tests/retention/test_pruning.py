@@ -20,6 +20,11 @@ def test_each_kind_of_thread_on_postgres(postgres_filled: Filled, name: str) -> 
     check_pruned(postgres_filled, postgres_filled.thread(name), POLICIES["last-2-tips"])
 
 
+@pytest.mark.parametrize("name", SAMPLE)
+def test_each_kind_of_thread_on_mongodb(mongodb_filled: Filled, name: str) -> None:
+    check_pruned(mongodb_filled, mongodb_filled.thread(name), POLICIES["last-2-tips"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in PLAIN])

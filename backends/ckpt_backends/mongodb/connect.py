@@ -19,6 +19,7 @@ from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient, ReadPreference
 from pymongo.client_session import ClientSession
+from pymongo.collation import Collation
 from pymongo.database import Database
 from pymongo.errors import (
     ConfigurationError,
@@ -45,12 +46,15 @@ _DOCUMENTS: CodecOptions[Any] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
     unicode_decode_error_handler="surrogateescape",
 )
-_RAW = CodecOptions(
+RAW = CodecOptions(
     RawBSONDocument,
     tz_aware=True,
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
     unicode_decode_error_handler="surrogateescape",
 )
+"""Documents as they are stored."""
+BY_BYTES = Collation("simple")
+"""Texts compare by their bytes, also where a collection says otherwise."""
 Document = Mapping[str, Any]
 Pipeline = Sequence[Mapping[str, Any]]
 
@@ -84,7 +88,7 @@ class Connection:
         """The answer to an aggregation, as it comes. Inner documents stay raw with `raw`."""
         options = {**self._collation(collection), **({"hint": hint} if hint else {})}
         with explained(self._url):
-            place = self.database.get_collection(collection, _RAW if raw else _DOCUMENTS)
+            place = self.database.get_collection(collection, RAW if raw else _DOCUMENTS)
             # What the server would not hold in memory it sorts on its disk.
             found = place.aggregate(pipeline, self._view(), allowDiskUse=True, **options)
         while True:
@@ -102,11 +106,12 @@ class Connection:
 
     def _collation(self, collection: str) -> dict[str, Any]:
         """So that texts compare by their bytes, where the collection says otherwise."""
-        return {"collation": {"locale": "simple"}} if collection in self._collated else {}
+        return {"collation": BY_BYTES} if collection in self._collated else {}
 
     def raw(self, collection: str) -> Any:
-        """A collection for changes: whatever is in its documents comes back as it was."""
-        return self.database.get_collection(collection, _RAW)
+        """A collection for changes: its documents come as they are stored, and as of now."""
+        newest = ReadConcern("local")
+        return self.database.get_collection(collection, RAW, ReadPreference.PRIMARY, None, newest)
 
     def command(self, name: str, value: object = 1) -> Document:
         """The answer to a command of the database."""
@@ -153,7 +158,9 @@ class Connection:
         """A transaction that is kept at the end; its errors are the driver's own."""
         with (
             self._client.start_session() as session,
-            session.start_transaction(read_concern=ReadConcern("snapshot")),
+            session.start_transaction(
+                read_concern=ReadConcern("snapshot"), read_preference=ReadPreference.PRIMARY
+            ),
         ):
             yield session
 

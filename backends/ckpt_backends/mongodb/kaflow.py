@@ -10,7 +10,7 @@ gives back the caller's config: the parent is then the one before it in time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -21,7 +21,6 @@ from ckpt_backends.model import (
     CheckpointKey,
     StoreInfo,
     Thread,
-    ThreadSize,
     TypedBytes,
     Usage,
     Write,
@@ -46,6 +45,8 @@ _NO_WRITES = (
 class KaflowStore(MongoBase):
     """KaFlow's collection, opened for reading."""
 
+    _values = ("$checkpoint_data", "$metadata")
+
     def describe(self) -> StoreInfo:
         layout = self._layout
         can = Capability.HISTORY | Capability.INLINE_VALUES
@@ -65,20 +66,13 @@ class KaflowStore(MongoBase):
         return [*super().notes(), _NO_WRITES]
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
-        stages = _threads({}, limit)
-        yield from map(_thread, self._connection.aggregate(self._layout.checkpoints, stages))
+        stages = threads({}, limit)
+        yield from map(thread_of, self._connection.aggregate(self._layout.checkpoints, stages))
 
     def thread(self, thread_id: str) -> Thread | None:
         match = self._of(thread_id)
-        rows = [] if match is None else self._found(_threads(match, None))
-        return _thread(rows[0]) if rows else None
-
-    def size(self, thread_id: str) -> ThreadSize:
-        match = self._of(thread_id)
-        if match is None:
-            return ThreadSize(0, 0, 0)
-        rows = self._found(pipelines.total(match, "$checkpoint_data", "$metadata"))
-        return ThreadSize(rows[0]["number"], 0, rows[0]["bytes"]) if rows else ThreadSize(0, 0, 0)
+        rows = [] if match is None else self._found(threads(match, None))
+        return thread_of(rows[0]) if rows else None
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         match = {} if thread_id is None else self._of(thread_id)
@@ -176,7 +170,7 @@ class KaflowStore(MongoBase):
         return self._rows(self._layout.checkpoints, stages)
 
 
-def _threads(match: dict[str, Any], limit: int | None) -> list[pipelines.Stage]:
+def threads(match: Mapping[str, Any], limit: int | None) -> list[pipelines.Stage]:
     """Threads, the one that was stored to last first. Pickles stay in the server."""
     last = {"at": "$created_at", "id": "$checkpoint_id"}
     return [
@@ -195,7 +189,8 @@ def _threads(match: dict[str, Any], limit: int | None) -> list[pipelines.Stage]:
     ]
 
 
-def _thread(row: Any) -> Thread:
+def thread_of(row: Any) -> Thread:
+    """A thread as `threads` tells it."""
     user = row.get("user")
     return Thread(
         text(row["_id"]),

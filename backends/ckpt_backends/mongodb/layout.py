@@ -18,6 +18,8 @@ from typing import Any
 from ckpt_backends.errors import SeveralLayouts, UnknownLayout
 
 OFFICIAL, KAFLOW = "mongodb", "kaflow"
+WRITES, CHECKPOINTS = "checkpoint_writes", "checkpoints"
+"""What collections are called in archives and reports, whatever they are called in a database."""
 _KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
 _CHECKPOINT = frozenset(
     {"_id", *_KEY, "parent_checkpoint_id", "type", "checkpoint", "metadata", "created_at"}
@@ -104,6 +106,12 @@ class MongoLayout:
     """An index that holds thread, namespace and checkpoint id; a listing reads it alone."""
     unknown: tuple[str, ...]
     """Fields that no known saver writes, as `collection.field`; a newer saver may have."""
+
+    @property
+    def collections(self) -> dict[str, str]:
+        """What each collection is called in archives, and its name; checkpoints come last."""
+        writes = {} if self.writes is None else {WRITES: self.writes}
+        return {**writes, CHECKPOINTS: self.checkpoints}
 
     @property
     def pins(self) -> dict[str, str]:

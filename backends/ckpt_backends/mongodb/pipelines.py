@@ -6,7 +6,7 @@ dollar sign would be a field's name, so that it goes through `$literal`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 Stage = dict[str, Any]
@@ -62,15 +62,15 @@ def length(field: str) -> Stage:
     }
 
 
-def total(match: Mapping[str, Any], *fields: str) -> list[Stage]:
-    """How many documents there are, and the bytes of these fields."""
+def totals(threads: Sequence[object], *fields: str) -> list[Stage]:
+    """How many documents each of some threads has, and the bytes of these fields."""
     return [
-        {"$match": match},
+        {"$match": {"thread_id": {"$in": threads}}},
         {
             "$group": {
-                "_id": None,
+                "_id": "$thread_id",
                 "number": {"$sum": 1},
-                "bytes": {"$sum": {"$add": [length(field) for field in fields]}},
+                "bytes": {"$sum": {"$add": [0, *map(length, fields)]}},
             }
         },
     ]

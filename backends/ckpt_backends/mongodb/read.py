@@ -8,11 +8,11 @@ the order that histories are asked for. No query here needs it, and none makes i
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from heapq import merge
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 from bson.raw_bson import RawBSONDocument
 
@@ -20,6 +20,7 @@ from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.ids import time_of
 from ckpt_backends.model import (
+    BlobKey,
     Capability,
     Checkpoint,
     CheckpointKey,
@@ -33,6 +34,7 @@ from ckpt_backends.model import (
 from ckpt_backends.mongodb import pipelines
 from ckpt_backends.mongodb.connect import Connection
 from ckpt_backends.mongodb.layout import MongoLayout
+from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY = 20_000
@@ -43,6 +45,9 @@ _NO_SNAPSHOT = "read without a transaction: what one command reads may be of sev
 
 class MongoBase(Closing):
     """What the layouts of MongoDB share."""
+
+    _values: ClassVar[tuple[str, ...]]
+    """The fields of a checkpoint whose bytes count."""
 
     def __init__(self, connection: Connection, url: StoreUrl, layout: MongoLayout) -> None:
         self._url = url
@@ -89,15 +94,51 @@ class MongoBase(Closing):
         return {"thread_id": self._addresses[thread_id]}
 
     def _text_or_number(self, text: str, number: int) -> object:
-        for value in (text, number):
-            stages: list[pipelines.Stage] = [
-                {"$match": {"thread_id": value}},
-                {"$limit": 1},
-                {"$project": {"_id": 1}},
-            ]
-            if self._rows(self._layout.checkpoints, stages):
-                return value
+        for collection in reversed(self._layout.collections.values()):
+            for value in (text, number):
+                stages: list[pipelines.Stage] = [
+                    {"$match": {"thread_id": value}},
+                    {"$limit": 1},
+                    {"$project": {"_id": 1}},
+                ]
+                if self._rows(collection, stages):
+                    return value
         return text
+
+    def size(self, thread_id: str) -> ThreadSize:
+        (found,) = self.sizes([thread_id])
+        return found
+
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        asked = [value for one in thread_ids for value in stored_forms(one)]
+        layout = self._layout
+        checkpoints = self._totals(layout.checkpoints, asked, *self._values)
+        writes = {} if layout.writes is None else self._totals(layout.writes, asked, "$value")
+        found = []
+        for one in thread_ids:
+            value = form_of(one, checkpoints, writes)
+            number, size = checkpoints.get(value, (0, 0))
+            of_writes, size_of_writes = writes.get(value, (0, 0))
+            found.append(ThreadSize(number, of_writes, size + size_of_writes))
+        return found
+
+    def _totals(
+        self, collection: str, threads: Sequence[object], *fields: str
+    ) -> dict[object, tuple[int, int]]:
+        rows = self._rows(collection, pipelines.totals(threads, *fields))
+        return {row["_id"]: (row["number"], row["bytes"]) for row in rows}
+
+    def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:  # noqa: ARG002
+        """None: the layouts keep values in the bodies."""
+        yield from ()
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        match = self._of(thread_id)
+        if match is None:
+            return
+        for table, name in self._layout.collections.items():
+            for document in self._connection.aggregate(name, [{"$match": match}], raw=True):
+                yield Row(table, {"bson": bytes(document.raw)})
 
     def refresh(self) -> None:
         self._connection.restart()
@@ -120,6 +161,8 @@ class MongoBase(Closing):
 
 class MongoStore(MongoBase):
     """A database of the official saver, opened for reading."""
+
+    _values = ("$checkpoint", "$metadata")
 
     def describe(self) -> StoreInfo:
         layout = self._layout
@@ -162,27 +205,14 @@ class MongoStore(MongoBase):
         found = self._connection.aggregate(
             self._layout.checkpoints, stages, hint=self._layout.index
         )
-        yield from map(_thread, found)
+        yield from map(thread_of, found)
 
     def thread(self, thread_id: str) -> Thread | None:
         match = self._of(thread_id)
         if match is None:
             return None
         rows = self._rows(self._layout.checkpoints, pipelines.threads(match, None))
-        return _thread(rows[0]) if rows else None
-
-    def size(self, thread_id: str) -> ThreadSize:
-        match = self._of(thread_id)
-        none = {"number": 0, "bytes": 0}
-        if match is None:
-            return ThreadSize(0, 0, 0)
-        stages = pipelines.total(match, "$checkpoint", "$metadata")
-        (rows,) = self._rows(self._layout.checkpoints, stages) or [none]
-        (writes,) = self._of_writes(pipelines.total(match, "$value")) or [none]
-        return ThreadSize(rows["number"], writes["number"], rows["bytes"] + writes["bytes"])
-
-    def _of_writes(self, stages: Sequence[pipelines.Stage]) -> list[Any]:
-        return [] if self._layout.writes is None else self._rows(self._layout.writes, stages)
+        return thread_of(rows[0]) if rows else None
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         match = {} if thread_id is None else self._of(thread_id)
@@ -351,6 +381,23 @@ def number_of(thread_id: str) -> int | None:
     return None
 
 
+def stored_forms(thread_id: str) -> list[object]:
+    """What a thread id may be stored as, the likelier first; none where nothing can hold it."""
+    if not storable(thread_id):
+        return []
+    number = number_of(thread_id)
+    return [thread_id] if number is None else [thread_id, number]
+
+
+def form_of(thread_id: str, checkpoints: Container[object], writes: Container[object]) -> object:
+    """What a thread is stored as, where these are the threads that have checkpoints and writes."""
+    for found in (checkpoints, writes):
+        for value in stored_forms(thread_id):
+            if value in found:
+                return value
+    return thread_id
+
+
 def storable(value: str) -> bool:
     """Whether MongoDB can hold such a text: lone surrogates have no form in UTF-8."""
     try:
@@ -379,7 +426,8 @@ def metadata_of(value: object) -> TypedBytes:
     return TypedBytes("json", bytes(value) if isinstance(value, bytes) else b"null")
 
 
-def _thread(row: Any) -> Thread:
+def thread_of(row: Any) -> Thread:
+    """A thread as `pipelines.threads` tells it."""
     head = row["head"]
     return Thread(
         text(row["_id"]),

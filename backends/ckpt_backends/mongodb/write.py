@@ -9,7 +9,7 @@ change that is one document is inserted as such, and any other is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -30,6 +30,10 @@ from ckpt_backends.mongodb.connect import Connection, unavailable
 from ckpt_backends.mongodb.kaflow import NEWEST_FIRST
 from ckpt_backends.mongodb.layout import KAFLOW, MongoLayout
 from ckpt_backends.mongodb.read import number_of, storable
+from ckpt_backends.mongodb.removing import remove_threads
+from ckpt_backends.mongodb.restoring import restore_rows
+from ckpt_backends.removal import Removal, Removed
+from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
 
 Document = dict[str, Any]
@@ -71,6 +75,22 @@ class WritableMongoStore(Closing):
             if self._heads(change.thread_id, None) != dict(change.heads):
                 raise moved(change)
             self._carry_out(change, None)
+
+    def remove(self, removals: Sequence[Removal]) -> list[Removed]:
+        # Without its writes a thread would go in part, and nothing would tell of the rest.
+        self._need_writes()
+        with self._errors():
+            return remove_threads(self._connection, self._layout, removals)
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        with self._errors():
+            return restore_rows(self._connection, self._layout, rows)
+
+    def vacuum(self) -> None:
+        raise Unsupported(
+            f"'{self._url}' gives no room back: MongoDB keeps it for what is stored next",
+            hint="its administrator can run `compact`, on one member of the set after the other",
+        )
 
     def _check(self, change: Change) -> None:
         if self._is_kaflow and (change.writes or change.copies_of_writes):
@@ -311,7 +331,11 @@ class WritableMongoStore(Closing):
                 hint="a change needs the role `readWrite` on the database",
             )
         found = unavailable(self._url, error)
-        found.message = f"{found.message}; nothing was written"
+        if error.has_error_label("UnknownTransactionCommitResult"):
+            found.message = f"{found.message}; whether it was written is not known"
+            found.hint = "look at it, then run the command again"
+        else:
+            found.message = f"{found.message}; nothing was written"
         return found
 
 

@@ -1,0 +1,136 @@
+"""Putting documents back into MongoDB's layouts, as they were stored.
+
+A document that is there is known by its `_id`, and by its key where it was stored again: releases
+before 0.1.4 make no unique index that would tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryFile
+from typing import Any
+
+from bson.errors import BSONError
+from bson.raw_bson import RawBSONDocument
+from pymongo.client_session import ClientSession
+
+from ckpt_backends.errors import StoreChanged, Unreadable, Unsupported
+from ckpt_backends.mongodb.connect import BY_BYTES, RAW, Connection
+from ckpt_backends.mongodb.layout import KAFLOW, WRITES, MongoLayout
+from ckpt_backends.rows import Restored, Row
+
+_DOCUMENTS_AT_ONCE, _BYTES_AT_ONCE = 100, 8 << 20
+_CHECKPOINT = ("thread_id", "checkpoint_ns", "checkpoint_id")
+_WRITE = (*_CHECKPOINT, "task_id", "idx")
+Documents = list[RawBSONDocument]
+
+
+def restore_rows(connection: Connection, layout: MongoLayout, rows: Iterable[Row]) -> Restored:
+    """Add the documents that are not there, all of them or none.
+
+    Raises `StoreChanged`, `Unsupported`, `Unreadable`, and the driver's errors.
+    """
+    restorer = _Restorer(connection, layout)
+    if connection.has_transactions:
+        with connection.transaction() as session:
+            return restorer.restore(rows, session, adds=True)
+    # Without a transaction, all are compared before the first one is added.
+    with _twice(rows) as again:
+        restorer.restore(again(), None, adds=False)
+        return restorer.restore(again(), None, adds=True)
+
+
+class _Restorer:
+    def __init__(self, connection: Connection, layout: MongoLayout) -> None:
+        self._layout = layout
+        self._collections = {
+            table: connection.raw(name) for table, name in layout.collections.items()
+        }
+
+    def restore(
+        self, rows: Iterable[Row], session: ClientSession | None, *, adds: bool
+    ) -> Restored:
+        added = there = 0
+        for table, documents in self._batches(rows):
+            missing = self._missing(table, documents, session)
+            if missing and adds:
+                self._collections[table].insert_many(missing, session=session)
+            added += len(missing)
+            there += len(documents) - len(missing)
+        return Restored(added, there)
+
+    def _batches(self, rows: Iterable[Row]) -> Iterator[tuple[str, Documents]]:
+        """Documents of one collection each, some at once."""
+        batch: Documents = []
+        table, size = "", 0
+        for row in rows:
+            document = self._document(row)
+            full = len(batch) >= _DOCUMENTS_AT_ONCE or size >= _BYTES_AT_ONCE
+            if batch and (full or row.table != table):
+                yield table, batch
+                batch, size = [], 0
+            table = row.table
+            batch.append(document)
+            size += len(document.raw)
+        if batch:
+            yield table, batch
+
+    def _document(self, row: Row) -> RawBSONDocument:
+        if row.table not in self._collections:
+            raise Unsupported(
+                f"this store has no place for '{row.table}'",
+                hint="name the collection of its writes with ?writes_collection=",
+            )
+        stored = row.cells.get("bson")
+        try:
+            if isinstance(stored, bytes):
+                document = RawBSONDocument(stored, RAW)
+                if "_id" in document:
+                    return document
+        except BSONError:
+            pass
+        raise Unreadable(
+            f"a row of '{row.table}' is no document of MongoDB, so nothing was restored",
+            hint="take another copy of the archive",
+        )
+
+    def _missing(
+        self, table: str, documents: Sequence[RawBSONDocument], session: ClientSession | None
+    ) -> Documents:
+        """Those that are not there. Raises `StoreChanged` where one is, with other contents."""
+        keys = [self._key(table, one) for one in documents]
+        same = [{"_id": {"$in": [one["_id"] for one in documents]}}, *keys]
+        left = {bytes(one.raw): one for one in documents}
+        found = self._collections[table].find({"$or": same}, session=session, collation=BY_BYTES)
+        for one in found:
+            if left.pop(bytes(one.raw), None) is None:
+                raise StoreChanged(
+                    f"a document of '{table}' is there with other contents, so nothing was"
+                    " restored",
+                    hint="the thread was used since; `ckpt threads copy` it and delete it first",
+                )
+        return list(left.values())
+
+    def _key(self, table: str, document: RawBSONDocument) -> Mapping[str, Any]:
+        names = _WRITE if table == WRITES else _CHECKPOINT
+        known = [name for name in names if name != "checkpoint_ns" or self._layout.name != KAFLOW]
+        return {name: {"$eq": document.get(name)} for name in known}
+
+
+@contextmanager
+def _twice(rows: Iterable[Row]) -> Iterator[Any]:
+    """Rows that can be read more than once: they are kept in a file without a name."""
+    with TemporaryFile() as file:
+        for row in rows:
+            stored = row.cells.get("bson")
+            table, document = row.table.encode(), stored if isinstance(stored, bytes) else b""
+            file.write(b"%d %d\n" % (len(table), len(document)) + table + document)
+
+        def again() -> Iterator[Row]:
+            file.seek(0)
+            while sizes := file.readline().split():
+                name, document = (file.read(int(size)) for size in sizes)
+                yield Row(name.decode(), {"bson": document})
+
+        yield again

@@ -1,0 +1,546 @@
+"""Removing on MongoDB: others that write meanwhile, what a broken run left, standalone servers."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pymongo
+import pytest
+from bson.raw_bson import RawBSONDocument
+from langgraph.checkpoint.mongodb import MongoDBSaver
+
+from ckpt_backends.bundle import check_bundle
+from ckpt_backends.errors import StoreChanged, Unreadable, Unsupported
+from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.removal import GONE
+from ckpt_backends.rows import Row
+from ckpt_backends.url import parse_url
+from ckpt_cli.reading.purge import plan_named
+from tests.backends.agent import graph_of
+from tests.retention.killing import run_and_kill, seconds_of
+from tests.servers import Server, mongodb_database, start_guarded_mongodb, start_mongodb
+from tests.support import ckpt
+
+OLD = "1ef00000-0000-6000-8000-000000000000"
+TABLES = ("checkpoints", "checkpoint_writes")
+
+
+def config(thread_id: str) -> Any:
+    return {"configurable": {"thread_id": thread_id}}
+
+
+class Place:
+    """A database of the official saver."""
+
+    def __init__(self, url: str, name: str | None = None) -> None:
+        self.url = url
+        self.name = name or url.rpartition("/")[2]
+        self.client: Any = pymongo.MongoClient(url)
+        self.database: Any = self.client[self.name]
+
+    def saver(self) -> Any:
+        return MongoDBSaver(self.client, self.name)
+
+    def fill(self, *threads: str) -> None:
+        for thread in threads:
+            graph_of(self.saver()).invoke({"items": ["in"]}, config(thread))
+
+    def documents(self) -> dict[str, list[tuple[str, bytes]]]:
+        """Every document of every thread, as it is stored."""
+        found: dict[str, list[tuple[str, bytes]]] = {}
+        for table in TABLES:
+            options = self.database.codec_options.with_options(document_class=RawBSONDocument)
+            for one in self.database.get_collection(table, options).find():
+                found.setdefault(one["thread_id"], []).append((table, one.raw))
+        return {thread: sorted(rows) for thread, rows in found.items()}
+
+    def count(self, thread_id: object) -> list[int]:
+        match = {"thread_id": thread_id}
+        return [self.database[table].count_documents(match) for table in TABLES]
+
+    def writes_of_nobody(self, thread_id: str, checkpoint_id: str) -> None:
+        one = self.database["checkpoint_writes"].find_one({}, {"_id": 0})
+        self.database["checkpoint_writes"].insert_one(
+            {**one, "thread_id": thread_id, "checkpoint_id": checkpoint_id}
+        )
+
+
+@pytest.fixture
+def place(mongodb_server: Server) -> Iterator[Place]:
+    with mongodb_database(mongodb_server) as url:
+        found = Place(url)
+        yield found
+        found.client.close()
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A server without transactions."""
+    server = start_mongodb("--standalone")
+    found = Place(server.at("agents"))
+    yield found
+    found.client.close()
+    server.stop()
+
+
+class Calls:
+    """Does something before the call of a method that has a number."""
+
+    def __init__(self, number: int, then: Any) -> None:
+        self.left, self.then = number, then
+
+    def __call__(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.then()
+
+
+def before_deletes(monkeypatch: pytest.MonkeyPatch, calls: Calls) -> None:
+    from ckpt_backends.mongodb.removing import _Remover
+
+    delete = _Remover._delete
+
+    def first(self: Any, *words: Any) -> int:
+        calls()
+        return delete(self, *words)
+
+    monkeypatch.setattr(_Remover, "_delete", first)
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_what_an_agent_adds_meanwhile_stays_with_all_before_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    place.fill("trip", "other")
+    before_deletes(monkeypatch, Calls(call, lambda: place.fill("trip")))
+    words = ["threads", "delete", "trip", "other", "--yes", "-o", "json"]
+    found = ckpt("-s", place.url, *words).json
+    assert [one["thread_id"] for one in found["threads"]] == ["other"]
+    assert [one["thread_id"] for one in found["skipped"]] == ["trip"]
+    assert "changed since" in found["skipped"][0]["reason"]
+    assert place.count("other") == [0, 0]
+    items = graph_of(place.saver()).get_state(config("trip")).values["items"]
+    assert len(items) == 6
+    assert len(list(place.saver().list(config("trip")))) == 8
+
+
+def test_of_two_runs_that_collide_one_removes(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.fill("a", "b")
+    with open_store(place.url) as store:
+        plan = [one.removal for one in plan_named(store, ["a", "b"])]
+    turned_away, ended = threading.Event(), list[Any]()
+
+    def second_run() -> None:
+        with open_writable(parse_url(place.url)) as writable:
+            ended.extend(writable.remove(plan))
+
+    def pause(seconds: float) -> None:
+        turned_away.set()
+        time_sleep(seconds)
+
+    def collide() -> None:
+        second.start()
+        assert turned_away.wait(30)
+
+    time_sleep = time.sleep
+    second = threading.Thread(target=second_run)
+    monkeypatch.setattr("ckpt_backends.mongodb.removing.time.sleep", pause)
+    before_deletes(monkeypatch, Calls(2, collide))
+    with open_writable(parse_url(place.url)) as writable:
+        first = writable.remove(plan)
+    second.join()
+    assert [one.skipped for one in first] == ["", ""]
+    assert [one.skipped for one in ended] == [GONE, GONE]
+    assert place.documents() == {}
+
+
+def test_a_commit_of_which_no_answer_came_is_not_called_undone(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pymongo.client_session import ClientSession
+
+    place.fill("a")
+    commit = ClientSession.commit_transaction
+
+    def lost(self: Any) -> None:
+        commit(self)
+        error = pymongo.errors.AutoReconnect("connection closed")
+        error._add_error_label("UnknownTransactionCommitResult")
+        raise error
+
+    monkeypatch.setattr(ClientSession, "commit_transaction", lost)
+    answer = ckpt("-s", place.url, "threads", "delete", "a", "--yes")
+    assert answer.code == 4
+    assert "whether it was written is not known" in answer.err
+    assert "nothing was" not in answer.err
+    assert place.documents() == {}
+
+
+def test_a_url_that_prefers_secondaries_removes_by_the_primary(place: Place) -> None:
+    place.fill("a", "b")
+    url = f"{place.url}?readPreference=secondaryPreferred&readConcernLevel=majority"
+    done = ckpt("-s", url, "threads", "delete", "a", "--yes")
+    assert done.code == 0, done.err
+    assert place.documents().keys() == {"b"}
+
+
+def test_a_transaction_that_the_server_ended_leaves_all_as_it_was(
+    of_its_own: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = of_its_own
+    place.fill("a")
+    before = place.documents()
+
+    def end() -> None:
+        place.client.admin.command("killAllSessions", [])
+
+    monkeypatch.setattr("ckpt_backends.mongodb.removing._SECONDS", -1)
+    with monkeypatch.context() as patched:
+        before_deletes(patched, Calls(2, end))
+        refused = ckpt("-s", place.url, "threads", "delete", "a", "--yes")
+    assert refused.code == 4
+    assert "the server ended the transaction" in refused.err
+    assert "transactionLifetimeLimitSeconds" in refused.err.partition("hint: ")[2]
+    assert place.documents() == before
+    before_deletes(monkeypatch, Calls(2, end))
+    monkeypatch.setattr("ckpt_backends.mongodb.removing._SECONDS", 5)
+    assert ckpt("-s", place.url, "threads", "delete", "a", "--yes").code == 0
+    assert place.documents() == {}
+
+
+def test_a_lock_of_others_is_waited_for_and_then_left(place: Place) -> None:
+    place.fill("a")
+    before = place.documents()
+    with place.client.start_session() as session:
+        session.start_transaction()
+        change = {"$set": {"type": "held"}}
+        place.database["checkpoints"].update_many({}, change, session=session)
+        refused = ckpt("-s", place.url, "threads", "delete", "a", "--yes")
+        session.abort_transaction()
+    assert (refused.code, "lock" in refused.err, "hint: " in refused.err) == (4, True, True)
+    assert place.documents() == before
+    assert ckpt("-s", place.url, "threads", "delete", "a", "--yes").code == 0
+    assert place.documents() == {}
+
+
+def test_an_agent_at_work_loses_no_checkpoint(place: Place) -> None:
+    """It writes on while its thread is purged over and over: what it reads is always whole."""
+    place.fill("busy", *(f"old-{number}" for number in range(10)))
+    stop, wrong = threading.Event(), []
+
+    def work() -> None:
+        agent = Place(place.url)
+        graph = graph_of(agent.saver())
+        number = len(graph.get_state(config("busy")).values["items"])
+        while not stop.is_set():
+            number += 3
+            found = graph.invoke({"items": ["more"]}, config("busy"))
+            if len(found["items"]) != number:
+                wrong.append(len(found["items"]))
+                return
+        agent.client.close()
+
+    agent = threading.Thread(target=work)
+    agent.start()
+    try:
+        for policy in (["--older-than", "1s"], ["--keep-last", "2"]) * 3:
+            done = ckpt("-s", place.url, "purge", *policy, "--yes", "-o", "json")
+            assert done.code == 0, done.err
+    finally:
+        stop.set()
+        agent.join()
+    assert wrong == []
+    assert len(graph_of(place.saver()).get_state(config("busy")).values["items"]) % 3 == 0
+
+
+def test_what_is_left_of_a_thread_without_checkpoints(place: Place) -> None:
+    place.fill("trip", "gone")
+    place.database["checkpoints"].delete_many({"thread_id": "gone"})
+    place.writes_of_nobody("trip", OLD)
+    place.writes_of_nobody("nobody", OLD)
+    words = ["-s", place.url, "gc", "--scope", "writes", "--yes", "-o", "json"]
+    found = {one["thread_id"]: one["writes"] for one in ckpt(*words).json["threads"]}
+    assert found == {"trip": 1, "nobody": 1}
+    left = place.count("gone")[1]
+    assert ckpt(*words, "--grace", "0s").json["removed"]["rows"]["checkpoint_writes"] == left > 0
+    place.writes_of_nobody("nobody", OLD)
+    delete = ["-s", place.url, "threads", "delete", "nobody", "--yes", "-o", "json"]
+    receipt = ckpt(*delete).json
+    assert receipt["before"]["writes"] == 1
+    assert receipt["after"] == {"checkpoints": 0, "writes": 0, "bytes": 0}
+    assert place.count("nobody") == [0, 0]
+    assert ckpt(*delete).code == 3
+    assert list(place.saver().list(config("trip"))) != []
+
+
+def test_a_thread_that_is_stored_under_a_number(place: Place) -> None:
+    place.fill("42", "7")
+    for table in TABLES:
+        match = {"thread_id": "42"}
+        place.database[table].update_many(match, {"$set": {"thread_id": 42}})
+    with open_store(place.url) as store:
+        assert store.sizes(["42", "7", "8"]) == [store.size(one) for one in ("42", "7", "8")]
+    place.writes_of_nobody("7", OLD)
+    assert ckpt("-s", place.url, "purge", "--keep-last", "1", "--yes").code == 0
+    assert (place.count(42), place.count("7")) == ([1, 0], [1, 1])
+    assert ckpt("-s", place.url, "threads", "delete", "42", "--yes").code == 0
+    assert place.count(42) == [0, 0]
+    assert place.count("7") == [1, 1]
+
+
+def test_a_collation_lets_no_neighbour_go(place: Place) -> None:
+    for table in TABLES:
+        place.database.create_collection(table, collation={"locale": "en", "strength": 1})
+    place.fill("User")
+    user = place.documents()["User"]
+    for table in TABLES:
+        found = place.database[table].find({}, {"_id": 0})
+        copies = [
+            {**one, "thread_id": "us\u00ebr", "checkpoint_id": f"{at}"}
+            for at, one in enumerate(found)
+        ]
+        place.database[table].insert_many(copies)
+    assert ckpt("-s", place.url, "threads", "delete", "us\u00ebr", "--yes").code == 0
+    assert place.documents() == {"User": user}
+    assert ckpt("-s", place.url, "threads", "delete", "user", "--yes").code == 3
+    assert place.documents() == {"User": user}
+
+
+def test_archives_fit_collections_of_any_name(place: Place, tmp_path: Path) -> None:
+    place.fill("trip")
+    assert ckpt("-s", place.url, "export", "trip", "--to", tmp_path).code == 0
+    (bundle,) = tmp_path.iterdir()
+    header, counts = check_bundle(bundle)
+    assert (header.layout, set(counts)) == ("mongodb", set(TABLES))
+    before = place.documents()
+    for table in TABLES:
+        place.database[table].rename(table.replace("checkpoint", "agent_state"))
+    words = ["threads", "delete", "trip", "--yes"]
+    url = f"{place.url}?collection=agent_states&writes_collection=agent_state_writes"
+    assert ckpt("-s", url, *words).code == 0
+    assert ckpt("-s", url, "import", bundle, "--yes").code == 0
+    for table in TABLES:
+        place.database[table.replace("checkpoint", "agent_state")].rename(table)
+    assert place.documents() == before
+
+
+def changed(rows: list[Row], **fields: object) -> list[Row]:
+    """The same documents, the last of them with other fields."""
+    import bson
+
+    last = rows[-1]
+    assert isinstance(last.cells["bson"], bytes)
+    document = {**bson.decode(last.cells["bson"]), **fields}
+    return [*rows[:-1], Row(last.table, {"bson": bson.encode(document)})]
+
+
+@pytest.mark.parametrize("kind", ["place", "alone"])
+def test_nothing_is_put_back_over_what_is_there(request: pytest.FixtureRequest, kind: str) -> None:
+    from bson import ObjectId
+
+    place: Place = request.getfixturevalue(kind)
+    place.fill("trip")
+    with open_store(place.url) as store:
+        rows = list(store.rows("trip"))
+    ours = place.documents()
+    match = {"thread_id": "trip", "checkpoint_id": {"$ne": rows_last(rows)}}
+    for table in TABLES:
+        place.database[table].delete_many(match)
+    left = place.documents()
+    with open_writable(parse_url(place.url)) as writable:
+        for others in (changed(rows, type="json"), changed(rows, _id=ObjectId())):
+            with pytest.raises(StoreChanged, match="other contents"):
+                writable.restore(iter(others))
+            assert place.documents() == left
+        for broken in (b"", b"\x05\0\0\0", b"no document at all", b"\x05\0\0\0\0"):
+            with pytest.raises(Unreadable, match="no document"):
+                writable.restore(iter([*rows, Row("checkpoints", {"bson": broken})]))
+            assert place.documents() == left
+        with pytest.raises(Unsupported, match="no place for 'blobs'"):
+            writable.restore(iter([*rows, Row("blobs", {"bson": b""})]))
+        assert place.documents() == left
+        done = writable.restore(iter(rows))
+        assert (done.added > 0, done.there > 0, done.added + done.there) == (True, True, len(rows))
+        assert place.documents() == ours
+    place.saver().delete_thread("trip")
+
+
+def rows_last(rows: list[Row]) -> Any:
+    import bson
+
+    assert isinstance(rows[-1].cells["bson"], bytes)
+    return bson.decode(rows[-1].cells["bson"])["checkpoint_id"]
+
+
+def test_a_standalone_server_is_purged_pruned_and_filled_again(
+    alone: Place, tmp_path: Path
+) -> None:
+    alone.fill("a", "b", "c")
+    before = alone.documents()
+    words: list[str | Path] = ["threads", "delete", "a", "--archive", tmp_path, "--yes"]
+    done = ckpt("-s", alone.url, *words)
+    assert done.code == 0, done.err
+    assert alone.documents() == {one: before[one] for one in "bc"}
+    assert ckpt("-s", alone.url, "import", *tmp_path.iterdir(), "--yes").code == 0
+    assert alone.documents() == before
+    pruned = ckpt("-s", alone.url, "purge", "--keep-last", "1", "--yes", "-o", "json")
+    assert pruned.json["removed"]["rows"]["checkpoints"] == 9
+    for one in "abc":
+        state = graph_of(alone.saver()).get_state(config(one))
+        assert state.values["items"] == ["in", "from a", "from b"]
+        alone.saver().delete_thread(one)
+
+
+class Killed(BaseException):
+    """Here a run ends that is killed."""
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("call", [1, 2, 3, 4])
+def test_a_broken_run_on_a_standalone_server_is_ended_by_the_next(
+    alone: Place, monkeypatch: pytest.MonkeyPatch, call: int, asks: bool
+) -> None:
+    from langgraph.types import interrupt
+
+    first = (lambda state: {"items": [interrupt("which?")]}) if asks else None
+    graph_of(alone.saver(), first).invoke({"items": ["in"]}, config("trip"))
+
+    def kill() -> None:
+        raise Killed
+
+    words = ["-s", alone.url, "purge", "--match", "trip", "--include-interrupted", "--yes"]
+    with monkeypatch.context() as patched:
+        before_deletes(patched, Calls(call, kill))
+        with pytest.raises(Killed):
+            ckpt(*words)
+    head = alone.saver().get_tuple(config("trip"))
+    assert head is not None
+    again = ckpt(*words, *(["--include-pending"] if asks and call == 4 else []), "-o", "json")
+    assert again.json["removed"]["threads"] == 1
+    assert alone.documents() == {}
+
+
+def test_on_a_standalone_server_what_is_added_meanwhile_stays(
+    alone: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone.fill("trip")
+    before_deletes(monkeypatch, Calls(1, lambda: alone.fill("trip")))
+    assert ckpt("-s", alone.url, "threads", "delete", "trip", "--yes").code == 0
+    state = graph_of(alone.saver()).get_state(config("trip"))
+    assert len(state.values["items"]) == 6
+    assert state.next == ()
+    alone.saver().delete_thread("trip")
+
+
+def test_a_user_without_rights_is_told_what_it_needs() -> None:
+    server = start_guarded_mongodb("root", "pw")
+    try:
+        root = server.at("agents").replace("//", "//root:root@") + "?authSource=admin"
+        place = Place(root, "agents")
+        place.fill("a")
+        before = place.documents()
+        reader = server.at("agents").replace("//", "//me:pw@") + "?authSource=admin"
+        refused = ckpt("-s", reader, "threads", "delete", "a", "--yes")
+        assert (refused.code, "readWrite" in refused.err) == (4, True)
+        assert place.documents() == before
+        place.client.close()
+    finally:
+        server.stop()
+
+
+def test_without_its_writes_no_thread_goes(place: Place) -> None:
+    place.fill("a")
+    place.database["checkpoint_writes"].rename("unlike")
+    place.database["unlike"].drop_indexes()
+    place.database["unlike"].update_many({}, {"$unset": {"idx": 1}})
+    refused = ckpt("-s", place.url, "threads", "delete", "a", "--yes")
+    assert (refused.code, "?writes_collection=" in refused.err) == (4, True)
+    assert place.database["checkpoints"].count_documents({}) == 4
+
+
+def test_no_vacuum_is_told_beside_what_went(place: Place) -> None:
+    place.fill("a")
+    done = ckpt("-s", place.url, "purge", "--match", "a", "--vacuum", "--yes", "-o", "json")
+    assert (done.code, json.loads(done.out)["removed"]["threads"]) == (7, 1)
+    assert "no vacuum" in done.err
+    assert "`compact`" in json.loads(done.err)["hint"]
+    assert place.documents() == {}
+
+
+THREADS = 8
+
+
+@pytest.fixture
+def of_its_own() -> Iterator[Place]:
+    """A server on which transactions of others can be ended."""
+    server = start_mongodb("--log-level", "ERROR")
+    found = Place(server.at("agents"))
+    yield found
+    found.client.close()
+    server.stop()
+
+
+def killed_rounds(place: Place, folder: Path, number: int) -> Iterator[str]:
+    """Kill a purge, then the import of what it archived; each thread is whole or gone."""
+    place.fill(*(f"t{number}" for number in range(THREADS)))
+    before = place.documents()
+    whole, archive = folder / "whole", folder / "archive"
+    assert ckpt("-s", place.url, "export", *before, "--to", whole).code == 0
+    words: list[str | Path] = ["-s", place.url, "purge", "--match", "t*", "--batch", "2", "--yes"]
+    slowly = [*words, "--sleep", "0.3", "--archive", archive]
+    longest = seconds_of(slowly)
+    for seed in range(number):
+        dice = random.Random(seed)
+        shutil.rmtree(archive, ignore_errors=True)
+        run_and_kill(["-s", place.url, "import", *whole.iterdir(), "--yes"], dice, longest / 2)
+        end_transactions(place)
+        found = place.documents()
+        assert found == {thread: before[thread] for thread in found}
+        assert ckpt("-s", place.url, "import", *whole.iterdir(), "--yes").code == 0
+        assert place.documents() == before
+        run_and_kill(slowly, dice, longest, shortest=longest / 2)
+        end_transactions(place)
+        after = place.documents()
+        assert after == {thread: before[thread] for thread in after}
+        bundles = archive.glob("*.ckpt.gz") if archive.exists() else ()
+        assert before.keys() - after.keys() <= {check_bundle(one)[0].thread_id for one in bundles}
+        yield "in the middle" if 0 < len(after) < THREADS else "at an end"
+        assert ckpt(*words).code == 0
+        assert place.documents() == {}
+
+
+def end_transactions(place: Place) -> None:
+    """End those of a client that is gone, as a server does by itself after a minute."""
+    for _ in range(100):
+        place.client.admin.command("killAllSessions", [])
+        with place.client.start_session() as session:
+            session.start_transaction()
+            try:
+                for table in TABLES:
+                    change = {"$set": {"type": "probe"}}
+                    place.database[table].update_many({}, change, session=session)
+            except pymongo.errors.OperationFailure:
+                time.sleep(0.05)
+            else:
+                return
+            finally:
+                session.abort_transaction()
+    raise AssertionError("the transaction of a killed client is still open")
+
+
+def test_some_kills(of_its_own: Place, tmp_path: Path) -> None:
+    assert "in the middle" in set(killed_rounds(of_its_own, tmp_path, 4))
+
+
+@pytest.mark.slow
+def test_two_hundred_kills(of_its_own: Place, tmp_path: Path) -> None:
+    assert "in the middle" in set(killed_rounds(of_its_own, tmp_path, 200))
