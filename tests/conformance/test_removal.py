@@ -70,7 +70,8 @@ class Emptied:
 
     def read(self, thread_id: str) -> list[Any]:
         """What the official saver has of a thread."""
-        with self.saver() as saver:
+        with self.saver() as opened:
+            saver = self.bench.truthful(opened)
             found = [
                 (row.config["configurable"]["checkpoint_id"], row.checkpoint, row.metadata)
                 for row in saver.list(config_of(thread_id))
