@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
-from tests.travel.conftest import postgres_filled, quiet, sqlite_filled
+from tests.travel.conftest import (
+    plain_redis_filled,
+    postgres_filled,
+    quiet,
+    redis_filled,
+    sqlite_filled,
+)
 
-__all__ = ["postgres_filled", "quiet", "sqlite_filled"]
+__all__ = ["plain_redis_filled", "postgres_filled", "quiet", "redis_filled", "sqlite_filled"]

@@ -20,6 +20,15 @@ def test_each_kind_of_thread_on_postgres(postgres_filled: Filled, name: str) -> 
     check_pruned(postgres_filled, postgres_filled.thread(name), POLICIES["last-2-tips"])
 
 
+@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("layout", ["redis", "plain_redis"])
+def test_each_kind_of_thread_on_redis(
+    request: pytest.FixtureRequest, layout: str, name: str
+) -> None:
+    filled: Filled = request.getfixturevalue(f"{layout}_filled")
+    check_pruned(filled, filled.thread(name), POLICIES["last-2-tips"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in PLAIN])

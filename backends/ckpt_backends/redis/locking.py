@@ -16,9 +16,9 @@ from ckpt_backends.redis.connect import Command, Connection
 from ckpt_backends.url import StoreUrl
 
 LOCK = b"ckpt:purge-lock"
-_HELD = 5000
+_HELD = 3000
 """Milliseconds that it stays when nobody keeps it; also how long a killed run is in the way."""
-_PATIENCE = 12.0
+_PATIENCE = 6.0
 """Seconds that another run waits for it."""
 
 
