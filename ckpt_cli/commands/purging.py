@@ -14,7 +14,7 @@ from typing import Any
 from typer import Exit
 
 from ckpt_backends.bundle import Header, bundle_name, make_folder, write_bundle
-from ckpt_backends.errors import CkptError, PartlyDone, UsageError
+from ckpt_backends.errors import CkptError, PartlyDone, Unsupported, UsageError
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.registry import open_writable
@@ -154,7 +154,11 @@ def _remove(session: Session, plan: PlanFile, terms: Terms) -> Report:
         seen = progress(plan.threads(), total=plan.going, label="purging")
         report = run_purge(session, writable, seen, terms.pace, kept)
         if terms.vacuum and not report.stopped:
-            writable.vacuum()
+            try:
+                writable.vacuum()
+            except Unsupported as error:
+                # The threads are gone, which has to be reported.
+                session.note(f"{error.message}: {error.hint}" if error.hint else error.message)
     return report
 
 

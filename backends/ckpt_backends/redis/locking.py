@@ -12,12 +12,14 @@ from typing import Any
 from redis import exceptions
 
 from ckpt_backends.errors import Refused
-from ckpt_backends.redis.connect import Command, Connection
+from ckpt_backends.redis.connect import Connection
 from ckpt_backends.url import StoreUrl
 
 LOCK = b"ckpt:purge-lock"
 _HELD = 3000
 """Milliseconds that it stays when nobody keeps it; also how long a killed run is in the way."""
+_KEPT = 0.5
+"""Seconds after which it is kept for longer."""
 _PATIENCE = 6.0
 """Seconds that another run waits for it."""
 
@@ -29,17 +31,21 @@ class PurgeLock:
         self._driver = driver
         self._url = url
         self._token = secrets.token_hex(8).encode()
+        self._again = 0.0
+        """When it has to be kept again, by `time.monotonic`."""
 
-    def keep(self, pipe: Any) -> Command:
-        """What keeps it longer, for the transaction of a pipe that watches it from now on.
+    def keep(self) -> None:
+        """Keep it for some more seconds; take it again if it had gone. Raises `Refused`.
 
-        Takes it again if it had gone meanwhile. Raises `Refused` where another run has it.
+        It saves two runs from doing the same work. What they remove is safe without it.
         """
-        pipe.watch(LOCK)
-        if pipe.get(LOCK) != self._token:
+        if time.monotonic() < self._again:
+            return
+        if self._driver.get(LOCK) == self._token:
+            self._driver.pexpire(LOCK, _HELD)
+            self._again = time.monotonic() + _KEPT
+        else:
             self.take()
-            pipe.watch(LOCK)
-        return ("PEXPIRE", LOCK, _HELD)
 
     def take(self) -> None:
         """Wait for it. Raises `Refused` where another run keeps it."""
@@ -48,10 +54,11 @@ class PurgeLock:
             if time.monotonic() > until:
                 raise Refused(
                     f"another purge of '{self._url}' is at work",
-                    hint=f"run the same command again when it is done; it has the key"
-                    f" '{LOCK.decode()}', which goes by itself after it",
+                    hint="run the same command again when it is done; what it has is the key"
+                    f" '{LOCK.decode()}', which goes by itself some seconds after it",
                 )
             time.sleep(random.uniform(0.01, 0.05))  # noqa: S311
+        self._again = time.monotonic() + _KEPT
 
     def release(self) -> None:
         """Give it back, if it is still had."""

@@ -66,6 +66,7 @@ class _Removing:
             return Removed(removal.thread_id, skipped=GONE)
         if not self._is_as_planned(removal):
             return Removed(removal.thread_id, skipped=MOVED)
+        self._lock.keep()
         first, *rest = self._steps(removal.inside)
         rows: Counter[str] = Counter()
         try:
@@ -74,9 +75,9 @@ class _Removing:
         except exceptions.WatchError:
             return Removed(removal.thread_id, skipped=MOVED)
         for step in rest:
+            self._lock.keep()
             with self._connection.driver.pipeline(transaction=True) as pipe:
-                keep = self._lock.keep(pipe)
-                _run(pipe, [("", keep), *step], rows)
+                _run(pipe, step, rows)
         return Removed(removal.thread_id, {kind: number for kind, number in rows.items() if number})
 
     def _is_as_planned(self, removal: Removal) -> bool:
@@ -104,7 +105,6 @@ class _Removing:
             for names in kinds.values()
             for name in names
         ]
-        keep = self._lock.keep(pipe)
         if watched:
             pipe.watch(*watched)
         known = {name for _, name in owned.in_order()}
@@ -113,7 +113,7 @@ class _Removing:
         names = [self._layout.checkpoint_name(one.key) for one in heads]
         if {place.key for place in self._layout.told(names)} != {one.key for one in heads}:
             raise exceptions.WatchError("a head is gone, or another one")
-        _run(pipe, [("", keep), *step], rows)
+        _run(pipe, step, rows)
 
     def _steps(self, inside: Inside | None) -> list[_Step]:
         """The commands, by transaction; at least one, which may be empty."""

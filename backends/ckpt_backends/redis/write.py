@@ -130,7 +130,7 @@ class WritableRedisStore(Closing):
     def vacuum(self) -> None:
         raise Unsupported(
             "Redis gives the room of removed keys back by itself",
-            hint="leave out --vacuum; `redis-cli MEMORY PURGE` asks the allocator for the rest",
+            hint="leave --vacuum out; `redis-cli MEMORY PURGE` asks for what it keeps in hand",
         )
 
     def close(self) -> None:
