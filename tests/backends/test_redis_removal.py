@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from ckpt_backends.removal import GONE, MOVED, Removal
 from ckpt_backends.url import parse_url
 from tests.backends.test_redis import FILLS, ODD, client, fill, fill_plain, fill_shallow, graph, run
 from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump
-from tests.support import ckpt
+from tests.support import ROOT, ckpt
 from tests.travel.official import drive, scenarios
 
 
@@ -555,6 +556,28 @@ def test_a_user_without_rights_is_told_what_it_needs(redis_url: str, rights: lis
     assert "hint: " in refused.err
     assert {name: held for name, held in keys(redis_url).items() if name != LOCK} == before
     assert admin.get(LOCK) is None or admin.pttl(LOCK) > 0
+
+
+@pytest.mark.parametrize("layout", ["redis", "redis-hash"], indirect=True)
+def test_the_rights_of_the_docs_are_enough(
+    redis_stack_url: str, layout: str, tmp_path: Path
+) -> None:
+    FILLS[layout](redis_stack_url, "trip", "stays")
+    before = keys(redis_stack_url)
+    text = (ROOT / "docs" / "purge.md").read_text().partition("A user of Redis needs")[2]
+    rights = re.findall(r"\+[@a-z.]+", text.partition("ckpt:purge-lock")[0])
+    assert {"+unlink", "+json.set"} <= set(rights)
+    rights += ["+@read", "+@connection", "+info", "+json.get", "+json.mget", "+json.type"]
+    client(redis_stack_url).execute_command(
+        *("ACL", "SETUSER", "keeper", "on", ">pw", "~*", *rights, "+json.debug")
+    )
+    url = redis_stack_url.replace("redis://", "redis://keeper:pw@")
+    delete = ckpt("-s", url, "threads", "delete", "trip", "--archive", tmp_path, "--yes")
+    assert delete.code == 0, delete.err
+    (bundle,) = tmp_path.iterdir()
+    back = ckpt("-s", url, "import", bundle, "--yes")
+    assert back.code == 0, back.err
+    assert keys(redis_stack_url) == before
 
 
 def test_a_reader_needs_no_other_rights_to_export(redis_stack_url: str, tmp_path: Path) -> None:

@@ -7,16 +7,27 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 
-def run_and_kill(words: list[str | Path], dice: random.Random, longest: float) -> bool:
-    """Run a command line, and kill it after at most so many seconds. Whether it had ended."""
+def run_and_kill(
+    words: list[str | Path],
+    dice: random.Random,
+    longest: float,
+    begun: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Run a command line, and kill it at most so many seconds after it has begun.
+
+    Gives whether it had ended. `begun` tells when it is at its work; else its start counts.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", "ckpt_cli", *map(str, words)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    while not begun() and process.poll() is None:
+        time.sleep(0.005)
     try:
         process.wait(dice.uniform(0, longest))
     except subprocess.TimeoutExpired:
