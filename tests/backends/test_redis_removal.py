@@ -16,6 +16,7 @@ from langgraph.checkpoint.redis import RedisSaver
 
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.redis import locking, removing
+from ckpt_backends.redis.connect import Connection
 from ckpt_backends.redis.locking import LOCK
 from ckpt_backends.redis.owned import Owning
 from ckpt_backends.registry import open_store, open_writable
@@ -94,6 +95,22 @@ def test_no_key_of_any_namespace_stays(redis_stack_url: str, layout: str, name: 
             drive(PlainRedisSaver(connected), scenarios.SCENARIOS[name])
     assert ckpt("-s", redis_stack_url, "threads", "delete", name, "--yes").code == 0
     assert keys(redis_stack_url) == {}
+
+
+def test_no_index_is_needed(redis_stack_url: str) -> None:
+    fill(redis_stack_url, *ODD)
+    admin = client(redis_stack_url)
+    for name in admin.execute_command("FT._LIST"):
+        admin.execute_command("FT.DROPINDEX", name)
+    before = keys(redis_stack_url)
+    words = ["purge", "--match", "a*", "--protect", "a,b", "--yes", "-o", "json"]
+    done = ckpt("-s", redis_stack_url, *words)
+    gone = {one["thread_id"] for one in done.json["threads"]}
+    assert gone == {one for one in ODD if one.startswith("a")} - {"a,b"}
+    left = keys(redis_stack_url)
+    assert left == {name: before[name] for name in left}
+    assert {one.split(b":")[1] for one in left} == {b"a,b", b"A"}
+    assert len(left) * len(ODD) == len(before) * 2
 
 
 def test_what_an_unstored_checkpoint_leaves_goes_too(redis_stack_url: str) -> None:
@@ -477,6 +494,32 @@ def test_what_has_expired_since_is_left_out_and_said(redis_url: str, tmp_path: P
     (told,) = json.loads(done.out)
     assert told["expired"] == 2 == told["rows"] - told["added"]
     assert keys(redis_url) == {name: held for name, held in before.items() if name not in short}
+
+
+def test_a_server_before_redis_7_tells_them_too(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no PEXPIRETIME."""
+    fill_plain(redis_url, "trip", seconds=3600)
+    asked = Connection.ask_all
+
+    def older(connection: Connection, commands: Any, *rest: Any) -> Iterator[Any]:
+        listed = list(commands)
+        answers = asked(connection, listed, *rest)
+        return (
+            None if command[0] == "PEXPIRETIME" else answer
+            for command, answer in zip(listed, answers, strict=True)
+        )
+
+    monkeypatch.setattr(Connection, "ask_all", older)
+    with open_store(redis_url) as store:
+        told = {
+            str(row.cells["key"]).encode(): row.cells["expires_at"] for row in store.rows("trip")
+        }
+    for name, at in _expiries(redis_url).items():
+        found = told[name]
+        assert isinstance(found, int)
+        assert abs(found - at) < 60_000
 
 
 # Putting back

@@ -105,7 +105,7 @@ def check(full: Full, folder: Path, seed: int, longest: float) -> str:
     before = full.threads()
     words: list[str | Path] = ["-s", full.url, "purge", "--match", "t*", "--yes"]
     words += ["--include-pending", "--include-interrupted"]
-    slowly = ["--batch", "1", "--sleep", "0.01", "--archive", archive]
+    slowly: list[str | Path] = ["--batch", "1", "--sleep", "0.01", "--archive", archive]
     ended = run_and_kill([*words, *slowly], dice, LONGEST, full.is_locked)
     full.unlock()
     after = full.threads()
