@@ -26,3 +26,5 @@ class Restored:
     added: int
     there: int
     """Rows that were there already, the same in every cell."""
+    expired: int = 0
+    """Rows whose time to live has ended since, and that were left out."""

@@ -57,8 +57,10 @@ def import_(
     # A reader of a file that is not in WAL mode would stand in the way of its own writer.
     session.store.refresh()
     failed: list[CkptError] = []
+    expired = 0
 
     def restored() -> Iterator[dict[str, Any]]:
+        nonlocal expired
         with open_writable(session.store_url) as writable:
             for path, header, rows in progress(checked, total=len(checked), label="restoring"):
                 try:
@@ -67,10 +69,12 @@ def import_(
                     error.message = f"'{path}': {error.message}"
                     failed.append(error)
                     continue
+                expired += done.expired
                 yield {
                     **_record(path, header, rows),
                     "added": done.added,
                     "there": done.there,
+                    **({"expired": done.expired} if done.expired else {}),
                 }
 
     # All is written before anything is printed, so that nothing depends on who reads the answer.
@@ -82,6 +86,11 @@ def import_(
         raise PartlyDone(
             f"{len(failed)} of {len(checked)} bundles were not restored: {failed[0].message}",
             hint=failed[0].hint,
+        )
+    if expired:
+        raise PartlyDone(
+            f"{expired} rows were left out, since their time to live has ended",
+            hint="bundles still hold them; a store cannot keep what has expired",
         )
 
 

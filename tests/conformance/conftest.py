@@ -6,7 +6,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.benches import BENCHES, Bench
+from tests.conformance.benches.redis import PlainRedisBench
 from tests.conftest import redis_of_its_own
 from tests.servers import Server
 from tests.support import FIXTURES
@@ -36,6 +37,18 @@ def redis_shallow_bench_server() -> Iterator[Server]:
 def redis_plain_bench_server() -> Iterator[Server]:
     with redis_of_its_own(modules=False) as server:
         yield server
+
+
+@contextmanager
+def own_server(kind: type[Bench], request: pytest.FixtureRequest) -> Iterator[Server | None]:
+    """A server that has nothing of what `filled` holds, where a store is all of a server."""
+    if kind.server is None:
+        yield None
+    elif kind.server.startswith("redis"):
+        with redis_of_its_own(modules=kind is not PlainRedisBench) as server:
+            yield server
+    else:
+        yield request.getfixturevalue(f"{kind.server}_server")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from langgraph.types import Command, interrupt
 
 from ckpt_backends.registry import open_store
 from tests.conformance.benches import BENCHES, Bench
+from tests.conformance.conftest import own_server
 from tests.support import ckpt
 
 NEIGHBOURS = ["user", "user-1", "User", "user:1", "us*r", "user%", "user$1", "user,1", "u[s]er"]
@@ -69,7 +70,8 @@ class Emptied:
 
     def read(self, thread_id: str) -> list[Any]:
         """What the official saver has of a thread."""
-        with self.saver() as saver:
+        with self.saver() as opened:
+            saver = self.bench.truthful(opened)
             found = [
                 (row.checkpoint["id"], row.checkpoint, row.metadata)
                 for row in saver.list(config_of(thread_id))
@@ -99,10 +101,10 @@ def its_store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Emptied]:
     kind: type[Bench] = request.param
-    server = None if kind.server is None else request.getfixturevalue(f"{kind.server}_server")
-    bench = kind(tmp_path_factory.mktemp(f"removal-{kind.name}"), server)
-    yield Emptied(bench)
-    bench.close()
+    with own_server(kind, request) as server:
+        bench = kind(tmp_path_factory.mktemp(f"removal-{kind.name}"), server)
+        yield Emptied(bench)
+        bench.close()
 
 
 @pytest.fixture

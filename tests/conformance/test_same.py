@@ -17,6 +17,7 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 
 from tests.conformance.benches import BENCHES, Bench
+from tests.conformance.conftest import own_server
 from tests.support import ckpt
 
 THREAD = "trip"
@@ -64,24 +65,15 @@ def urls(
     found = {}
     with ExitStack() as stack:
         for kind in COMPARED:
-            server = (
-                None if kind.server is None else request.getfixturevalue(f"{kind.server}_server")
-            )
+            server = stack.enter_context(own_server(kind, request))
             bench: Bench = kind(tmp_path_factory.mktemp(f"same-{kind.name}"), server)
             stack.callback(bench.close)
             with warnings.catch_warnings(), bench.saver() as saver:
                 warnings.simplefilter("ignore")
-                bench.forget(saver, THREAD)
                 conversation(saver)
-                stack.callback(_forget, bench)
             found[bench.name] = bench.url
         logging.disable(logging.NOTSET)
         yield found
-
-
-def _forget(bench: Bench) -> None:
-    with bench.saver() as saver:
-        bench.forget(saver, THREAD)
 
 
 def told(url: str, *words: str) -> str:

@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
-from tests.travel.conftest import mongodb_filled, postgres_filled, quiet, sqlite_filled
+from tests.travel.conftest import (
+    mongodb_filled,
+    plain_redis_filled,
+    postgres_filled,
+    quiet,
+    redis_filled,
+    sqlite_filled,
+)
 
-__all__ = ["mongodb_filled", "postgres_filled", "quiet", "sqlite_filled"]
+__all__ = [
+    "mongodb_filled",
+    "plain_redis_filled",
+    "postgres_filled",
+    "quiet",
+    "redis_filled",
+    "sqlite_filled",
+]

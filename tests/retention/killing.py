@@ -7,18 +7,28 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 
 def run_and_kill(
-    words: list[str | Path], dice: random.Random, longest: float, shortest: float = 0
+    words: list[str | Path],
+    dice: random.Random,
+    longest: float,
+    shortest: float = 0,
+    begun: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Run a command line, and kill it after so many seconds. Whether it had ended."""
+    """Run a command line, and kill it so many seconds after it has begun.
+
+    Gives whether it had ended. `begun` tells when it is at its work; else its start counts.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", "ckpt_cli", *map(str, words)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    while not begun() and process.poll() is None:
+        time.sleep(0.005)
     try:
         process.wait(dice.uniform(shortest, longest))
     except subprocess.TimeoutExpired:

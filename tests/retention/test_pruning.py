@@ -25,6 +25,15 @@ def test_each_kind_of_thread_on_mongodb(mongodb_filled: Filled, name: str) -> No
     check_pruned(mongodb_filled, mongodb_filled.thread(name), POLICIES["last-2-tips"])
 
 
+@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("layout", ["redis", "plain_redis"])
+def test_each_kind_of_thread_on_redis(
+    request: pytest.FixtureRequest, layout: str, name: str
+) -> None:
+    filled: Filled = request.getfixturevalue(f"{layout}_filled")
+    check_pruned(filled, filled.thread(name), POLICIES["last-2-tips"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in PLAIN])

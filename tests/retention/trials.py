@@ -15,6 +15,10 @@ POLICIES: dict[str, list[str]] = {
     "last-2-tips": ["--keep-last", "2", "--keep-tips"],
 }
 
+CHECKPOINTS = ("checkpoints", "checkpoint")
+WRITES = ("writes", "checkpoint_writes", "checkpoint_write")
+"""What places call their tables."""
+
 
 def check_pruned(filled: Filled, thread: Thread, policy: list[str]) -> int:
     """What stays reads as before, nothing is left over, and a second run finds nothing.
@@ -88,8 +92,8 @@ def _check_counts(before: Any, after: Any, planned: dict[str, Any]) -> None:
     """As many rows went as the plan said."""
     gone = {table: len(rows) - len(after[table]) for table, rows in before.items()}
     said = planned["threads"][0] if planned["threads"] else {}
-    assert gone["checkpoints"] == said.get("checkpoints", 0)
-    assert gone[next(name for name in gone if "writes" in name)] == said.get("writes", 0)
+    assert gone[_table(before, CHECKPOINTS)] == said.get("checkpoints", 0)
+    assert gone[_table(before, WRITES)] == said.get("writes", 0)
     for table, rows in after.items():
         left = list(before[table])
         for row in rows:
@@ -98,10 +102,10 @@ def _check_counts(before: Any, after: Any, planned: dict[str, Any]) -> None:
 
 def _check_no_orphans(filled: Filled, before: Any, after: Any, thread_id: str) -> None:
     """Rows that belong to no checkpoint are those that did before."""
-    kept = {row[:2] for row in after["checkpoints"]}
-    there = {row[:2] for row in before["checkpoints"]}
-    for row in after[next(name for name in after if "writes" in name)]:
-        assert row[:2] in kept or row[:2] not in there
+    kept = {_at(row) for row in after[_table(after, CHECKPOINTS)]}
+    there = {_at(row) for row in before[_table(before, CHECKPOINTS)]}
+    for row in after[_table(after, WRITES)]:
+        assert _at(row, of_write=True) in kept or _at(row, of_write=True) not in there
     if "checkpoint_blobs" in after:
         named = {
             (at["checkpoint_ns"], channel, str(version))
@@ -110,6 +114,18 @@ def _check_no_orphans(filled: Filled, before: Any, after: Any, thread_id: str) -
             for channel, version in one.checkpoint["channel_versions"].items()
         }
         assert {tuple(map(_text, row[:3])) for row in after["checkpoint_blobs"]} <= named
+
+
+def _table(rows: Any, names: tuple[str, ...]) -> str:
+    """Which of these names a place has for a table."""
+    return next(name for name in names if name in rows)
+
+
+def _at(row: Any, *, of_write: bool = False) -> Any:
+    """Namespace and checkpoint id; as a part of the key in Redis, before task and idx."""
+    if not isinstance(row[0], bytes):
+        return row[:2]
+    return row[0].replace(b"$", b":").rsplit(b":", 2)[0] if of_write else row[0].replace(b"$", b":")
 
 
 def _text(value: Any) -> str:

@@ -42,6 +42,7 @@ DIALECT = "redis-json"
 """Tag of JSON with this saver's own marks in it, such as `__interrupt__`; stored as `json`."""
 _FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id"]'
 """One path, since a command for several documents takes one; in the order that documents have."""
+_FIELDS_OF_WRITE = '$["thread_id","checkpoint_ns","checkpoint_id"]'
 _DOCUMENTS_AT_ONCE = 500
 _WRITE: tuple[str, ...] = (
     "$.thread_id",
@@ -270,6 +271,15 @@ class Documents:
             for (_, size), answer in zip(some, answers, strict=True):
                 if (one := _write(answer, values, size)) is not None:
                     yield one
+
+    def written(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
+        for start in range(0, len(names), _DOCUMENTS_AT_ONCE):
+            some = names[start : start + _DOCUMENTS_AT_ONCE]
+            answers = self._connection.ask("JSON.MGET", *some, _FIELDS_OF_WRITE)
+            for name, answer in zip(some, answers, strict=True):
+                match json.loads(answer or b"[]"):
+                    case [str(thread), str(ns), str(own)]:
+                        yield name, CheckpointKey(meant_id(thread), meant_ns(ns), own), True
 
     def usage(self, found: Found) -> Iterator[Usage]:
         yield from self._usage_of_checkpoints(found.checkpoints)

@@ -226,6 +226,14 @@ class Hashes:
                 key, task_id, idx = parsed
                 yield Write(key, task_id, "", idx, channel, size, value)
 
+    def written(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
+        told = self._connection.ask_all(("HMGET", name, "channel", "type") for name in names)
+        for name, about in zip(names, told, strict=True):
+            parsed = self._parse_write(name)
+            if parsed is not None and about is not None:
+                # Fields come one by one, so that a write may be half there.
+                yield name, parsed[0], None not in about
+
     def usage(self, found: Found) -> Iterator[Usage]:
         yield from self._usage_of_checkpoints(found.checkpoints)
         yield from self._usage_of_writes([one.name for one in found.writes])

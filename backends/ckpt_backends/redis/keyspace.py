@@ -131,6 +131,10 @@ class Layout(Protocol):
         """Writes, in no order, without those that are gone by now."""
         ...
 
+    def written(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
+        """Which checkpoint each write is of, and whether it is whole; of those that are there."""
+        ...
+
     def usage(self, found: Found) -> Iterator[Usage]:
         """What each of these values takes, one by one and in no order; `rows` is 1."""
         ...

@@ -15,6 +15,7 @@ from ckpt_backends.closing import Closing
 from ckpt_backends.expiry import Expiry
 from ckpt_backends.ids import time_of
 from ckpt_backends.model import (
+    BlobKey,
     Checkpoint,
     CheckpointKey,
     StoreInfo,
@@ -26,6 +27,8 @@ from ckpt_backends.model import (
 from ckpt_backends.redis.connect import Connection
 from ckpt_backends.redis.keyspace import Found, Layout, Line, Place, WritePlace, raw
 from ckpt_backends.redis.lines import lines_of
+from ckpt_backends.redis.owned import Owning
+from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
 _STAYS, _GONE = -1, -2
@@ -79,12 +82,15 @@ class RedisStore(Closing):
         return found[0].thread() if found else None
 
     def size(self, thread_id: str) -> ThreadSize:
-        checkpoints = writes = size = 0
-        for one in self._usage(thread_id):
-            size += one.bytes
-            checkpoints += one.column == "metadata"
-            writes += one.channel is not None
-        return ThreadSize(checkpoints, writes, size)
+        return _sizes(self._usage(thread_id), [thread_id])[0]
+
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        found = self._layout.find(thread_ids)
+        places = [place for one in found.values() for place in one.places.values()]
+        # What a key begins with may be the id of several threads.
+        writes = {write.name: write for one in found.values() for write in one.writes}
+        usage = self._layout.usage(Found(writes=list(writes.values()), mixed=places))
+        return _sizes(usage, thread_ids)
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         sums: dict[tuple[str, ...], list[Any]] = {}
@@ -174,6 +180,14 @@ class RedisStore(Closing):
             first = min((left for left in writes if left >= 0), default=_STAYS)
             yield Expiry(place.key, _moment(now, own), _moment(now, first))
 
+    def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:  # noqa: ARG002
+        return iter(())
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        owning = Owning(self._connection, self._layout)
+        for owned in owning.of([thread_id]):
+            yield from owning.rows(owned)
+
     def sources(self, key: CheckpointKey) -> list[str]:
         return self._layout.sources(key)
 
@@ -247,6 +261,17 @@ class RedisStore(Closing):
             heads = {one.thread_id: one.head for one in some if one.head is not None}
             self._of_heads = self._layout.writes_at(heads)
         return self._of_heads[thread.thread_id]
+
+
+def _sizes(usage: Iterable[Usage], thread_ids: Sequence[str]) -> list[ThreadSize]:
+    """Checkpoints, writes and bytes of these threads, summed up."""
+    sums = {one: [0, 0, 0] for one in thread_ids}
+    for one in usage:
+        if (total := sums.get(one.thread_id)) is not None:
+            total[0] += one.column == "metadata"
+            total[1] += one.channel is not None
+            total[2] += one.bytes
+    return [ThreadSize(*sums[one]) for one in thread_ids]
 
 
 def _moment(now: datetime, left: int) -> datetime | None:

@@ -7,8 +7,8 @@ that are not there, is looked for at the last moment before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -16,14 +16,18 @@ from redis import exceptions
 
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import CkptError, PartlyDone, StoreUnavailable, Unsupported
+from ckpt_backends.errors import PartlyDone, StoreUnavailable, Unsupported
 from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.redis.connect import Command, Connection, unavailable
 from ckpt_backends.redis.documents import Documents
 from ckpt_backends.redis.hashes import Hashes
 from ckpt_backends.redis.keyspace import Added, Found, Layout
+from ckpt_backends.redis.removing import remove_threads
+from ckpt_backends.redis.restoring import restore_rows
 from ckpt_backends.redis.write_documents import DocumentWriter
 from ckpt_backends.redis.write_hashes import HashWriter
+from ckpt_backends.removal import Removal, Removed
+from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
 
 _NO_EXPIRY = -1
@@ -80,18 +84,21 @@ class WritableRedisStore(Closing):
         self._connection = connection
         self._url = url
         self._layout = layout
-        if Capability.ADDING not in layout.capabilities:
-            raise Unsupported(f"'{url}' keeps no history, so nothing can be added to it")
-        self._writer = _writer(connection, layout)
 
     def apply(self, change: Change) -> None:
+        if Capability.ADDING not in self._layout.capabilities:
+            raise Unsupported(
+                f"'{self._url}' keeps no history, so nothing can be added to it",
+                hint="each namespace has its newest checkpoint only",
+            )
         try:
-            with self._connection.driver.pipeline(transaction=True) as pipe:
+            with (
+                self._explained("nothing was written"),
+                self._connection.driver.pipeline(transaction=True) as pipe,
+            ):
                 answers = self._transaction(pipe, change)
         except exceptions.WatchError:
             raise moved(change) from None
-        except (exceptions.RedisError, OSError) as error:
-            raise self._explained(error) from None
         failed = [one for one in answers if isinstance(one, Exception)]
         if failed:
             raise PartlyDone(
@@ -100,8 +107,9 @@ class WritableRedisStore(Closing):
             )
 
     def _transaction(self, pipe: Any, change: Change) -> Sequence[object]:
-        plan = _Plan(self._connection, self._layout, self._writer, change)
-        _watch(pipe, self._writer.watched(change.thread_id, sorted(change.heads)))
+        writer = _writer(self._connection, self._layout)
+        plan = _Plan(self._connection, self._layout, writer, change)
+        _watch(pipe, writer.watched(change.thread_id, sorted(change.heads)))
         commands = list(plan.commands())
         _watch(pipe, plan.touched)
         plan.check()
@@ -111,10 +119,34 @@ class WritableRedisStore(Closing):
         found: Sequence[object] = pipe.execute(raise_on_error=False)
         return found
 
+    def remove(self, removals: Sequence[Removal]) -> list[Removed]:
+        with self._explained("what is left is removed by the next run"):
+            return remove_threads(self._connection, self._url, self._layout, removals)
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        with self._explained("nothing was restored"):
+            return restore_rows(self._connection, self._layout, rows)
+
+    def vacuum(self) -> None:
+        raise Unsupported(
+            "Redis gives the room of removed keys back by itself",
+            hint="leave --vacuum out; `redis-cli MEMORY PURGE` asks for what it keeps in hand",
+        )
+
     def close(self) -> None:
         self._connection.close()
 
-    def _explained(self, error: Exception) -> CkptError:
+    @contextmanager
+    def _explained(self, outcome: str) -> Iterator[None]:
+        """Turn the driver's errors into `StoreUnavailable`, which says what came of the change."""
+        try:
+            yield
+        except exceptions.WatchError:
+            raise
+        except (exceptions.RedisError, OSError) as error:
+            raise self._error(error, outcome) from None
+
+    def _error(self, error: Exception, outcome: str) -> StoreUnavailable:
         text = str(error)
         reason, hint = None, None
         if isinstance(error, exceptions.ReadOnlyError) or "READONLY" in text:
@@ -128,11 +160,10 @@ class WritableRedisStore(Closing):
             reason = "the server refused the transaction"
         if reason is not None:
             return StoreUnavailable(
-                f"cannot write to '{self._url}': {reason}; nothing was written", hint=hint
+                f"cannot write to '{self._url}': {reason}; {outcome}", hint=hint
             )
         found = unavailable(self._url, error)
-        with suppress(AttributeError):
-            found.message = f"{found.message}; it is not known whether anything was written"
+        found.message = f"{found.message}; it is not known whether anything was written"
         return found
 
 

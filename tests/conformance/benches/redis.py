@@ -47,6 +47,10 @@ class RedisBench(Bench):
 
     def forget(self, saver: Any, thread_id: str) -> None:
         saver.delete_thread(thread_id)
+        # It does not find ids with a comma.
+        for name in saver._redis.scan_iter("checkpoint*", 1000, "ReJSON-RL"):
+            if saver._redis.json().get(name, "$.thread_id") == [thread_id]:
+                saver._redis.delete(name)
 
     def fingerprint(self) -> object:
         return dump(self._url)

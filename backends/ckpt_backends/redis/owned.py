@@ -1,0 +1,276 @@
+"""All keys of a thread, and what they hold as rows.
+
+A checkpoint owns a key of its own, those of its writes and, as documents, a list of these. What a
+namespace owns beside its checkpoints names one of them, or their writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ckpt_backends.ids import time_of
+from ckpt_backends.model import CheckpointKey
+from ckpt_backends.redis.connect import Command, Connection, in_chunks
+from ckpt_backends.redis.documents import USUAL, Documents, stored_id, stored_ns
+from ckpt_backends.redis.hashes import Hashes
+from ckpt_backends.redis.keyspace import Found, Layout, raw, text
+from ckpt_backends.redis.shallow import ShallowDocuments
+from ckpt_backends.rows import Cell, Row
+
+CHECKPOINT = "checkpoint"
+DOCUMENT, HASH, ZSET, STRING = "ReJSON-RL", "hash", "zset", "string"
+"""What TYPE says of a key."""
+READ: Mapping[str, tuple[tuple[str, ...], tuple[str | int, ...]]] = {
+    DOCUMENT: (("JSON.GET",), ()),
+    HASH: (("HGETALL",), ()),
+    ZSET: (("ZRANGE",), (0, -1, "WITHSCORES")),
+    STRING: (("GET",), ()),
+}
+"""The command that reads all of a key, before and behind its name."""
+ABOUT = frozenset({"key", "type", "expires_at"})
+"""Cells of a row that are not what its key holds."""
+MEMBER = "."
+"""Begins the name of a cell that is a hash's field, or a sorted set's member with its score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A checkpoint with all keys that belong to it, or writes of one that is not there."""
+
+    key: CheckpointKey
+    names: dict[str, list[bytes]]
+    """By kind, in the order in which they are put back; some of them may not be there."""
+    is_there: bool
+    writes: list[bytes] = field(default_factory=list)
+    """Its whole writes: fields of a hash may have come one by one."""
+
+
+@dataclass(slots=True)
+class Owned:
+    """The keys of a thread."""
+
+    owners: dict[tuple[str, str], Owner]
+    """By namespace and checkpoint id."""
+    shared: dict[str, dict[str, list[bytes]]]
+    """What a namespace has beside its checkpoints, by its name and by kind."""
+
+    @property
+    def checkpoints(self) -> list[Owner]:
+        return [one for one in self.owners.values() if one.is_there]
+
+    @property
+    def writes(self) -> int:
+        """How many whole writes there are."""
+        return sum(len(one.writes) for one in self.owners.values())
+
+    @property
+    def last_at(self) -> datetime | None:
+        """Time of the newest checkpoint over all namespaces."""
+        ids = [one.key.checkpoint_id for one in self.checkpoints]
+        return time_of(max(ids)) if ids else None
+
+    @property
+    def heads(self) -> dict[str, Owner]:
+        """The newest checkpoint of each namespace."""
+        found: dict[str, Owner] = {}
+        for one in self.checkpoints:
+            known = found.get(one.key.checkpoint_ns)
+            if known is None or known.key < one.key:
+                found[one.key.checkpoint_ns] = one
+        return found
+
+    def in_order(self) -> list[tuple[str, bytes]]:
+        """Kind and name of every key, so that a head's name comes last and the root's very last."""
+        owners = sorted(self.owners.values(), key=lambda one: (not one.key.checkpoint_ns, one.key))
+        kinds = list(dict.fromkeys(kind for one in owners for kind in one.names))
+        found = [(kind, name) for kind in kinds for one in owners for name in one.names[kind]]
+        for ns in sorted(self.shared, reverse=True):
+            found += [(kind, name) for kind, names in self.shared[ns].items() for name in names]
+        return found
+
+
+class Owning:
+    """Tells which keys belong to a thread, in one layout."""
+
+    def __init__(self, connection: Connection, layout: Layout) -> None:
+        self._connection = connection
+        self._layout = layout
+        first = HASH if isinstance(layout, Hashes) else DOCUMENT
+        self.types: Mapping[str, str] = {
+            CHECKPOINT: first,
+            "writes": HASH,
+            "checkpoint_write": DOCUMENT,
+            "write_keys_zset": ZSET,
+            "write_registry": ZSET,
+            "checkpoint_latest": STRING,
+        }
+        """What the keys of each kind are."""
+
+    def of(self, thread_ids: Sequence[str]) -> Iterator[Owned]:
+        """The keys of some threads; by one pass over all names where there is no index."""
+        if self._layout.is_indexed():
+            for thread_id in thread_ids:
+                yield self._owned(thread_id, self._layout.find([thread_id])[thread_id])
+            return
+        found = self._layout.find(thread_ids)
+        for thread_id in thread_ids:
+            yield self._owned(thread_id, found[thread_id])
+
+    def _owned(self, thread_id: str, found: Found) -> Owned:
+        owners = {at: self._owner(place.key, is_there=True) for at, place in found.places.items()}
+        written = self._layout.written([one.name for one in found.writes])
+        for name, key, is_whole in written:
+            if key.thread_id != thread_id:
+                continue
+            at = (key.checkpoint_ns, key.checkpoint_id)
+            if at not in owners:
+                owners[at] = self._owner(key, is_there=False)
+            owners[at].names[self._writes].append(name)
+            if is_whole:
+                owners[at].writes.append(name)
+        names = dict.fromkeys(ns for ns, _ in owners)
+        return Owned(owners, {ns: self._shared(thread_id, ns) for ns in names})
+
+    @property
+    def _writes(self) -> str:
+        return "writes" if isinstance(self._layout, Hashes) else "checkpoint_write"
+
+    def _owner(self, key: CheckpointKey, *, is_there: bool) -> Owner:
+        names: dict[str, list[bytes]] = {self._writes: []}
+        if isinstance(self._layout, ShallowDocuments):
+            # The key of a namespace's checkpoint is that of the next one too.
+            names[CHECKPOINT] = [self._layout.checkpoint_name(key)] if is_there else []
+            return Owner(key, names, is_there)
+        if isinstance(self._layout, Documents):
+            # Until 0.1.2 an empty namespace was written as such.
+            spaces = dict.fromkeys([stored_ns(key.checkpoint_ns), key.checkpoint_ns])
+            thread = stored_id(key.thread_id)
+            names["write_keys_zset"] = [
+                raw(f"write_keys_zset:{thread}:{ns}:{key.checkpoint_id}") for ns in spaces
+            ]
+        # What `put_writes` leaves where no `put` comes is a checkpoint by its key alone.
+        names[CHECKPOINT] = [self._layout.checkpoint_name(key)]
+        return Owner(key, names, is_there)
+
+    def _shared(self, thread_id: str, ns: str) -> dict[str, list[bytes]]:
+        thread, spaces = stored_id(thread_id), dict.fromkeys([stored_ns(ns), ns])
+        if isinstance(self._layout, ShallowDocuments):
+            # Until 0.1.x an empty namespace was written as such.
+            names = [raw(f"write_registry:{thread}:{space}:shallow") for space in spaces]
+            return {"write_registry": names}
+        if isinstance(self._layout, Documents):
+            return {"checkpoint_latest": self._pointers(self._layout, f"{thread}:{stored_ns(ns)}")}
+        return {}
+
+    def _pointers(self, layout: Documents, place: str) -> list[bytes]:
+        """What names the head of a namespace: before 0.5 it began as that of other savers does."""
+        prefix = layout.prefixes.checkpoint
+        own, usual = (raw(f"{one}_latest:{place}") for one in (prefix, USUAL.checkpoint))
+        if own == usual:
+            return [own]
+        named = self._connection.ask("GET", usual) or b""
+        return [own, usual] if named.startswith(raw(f"{prefix}:")) else [own]
+
+    def named(self, owned: Owned) -> set[bytes]:
+        """What is named by the lists and pointers of a thread, for its heads: read now."""
+        lists = [
+            (kind, name)
+            for kinds in owned.shared.values()
+            for kind, names in kinds.items()
+            for name in names
+        ]
+        lists += [
+            ("write_keys_zset", name)
+            for head in owned.heads.values()
+            for name in head.names.get("write_keys_zset", ())
+        ]
+        answers = self._connection.ask_all(
+            ("GET", name) if self.types[kind] == STRING else ("ZRANGE", name, 0, -1)
+            for kind, name in lists
+        )
+        found: set[bytes] = set()
+        for answer in answers:
+            found.update(answer if isinstance(answer, list) else [answer] if answer else [])
+        return found
+
+    def rows(self, owned: Owned) -> Iterator[Row]:
+        """A row a key: its name, type and contents, and when it expires.
+
+            key         the name of the key
+            type        what TYPE says of it: `string`, `hash`, `zset` or `ReJSON-RL`
+            expires_at  milliseconds since 1970, or None
+            value       of a document, its JSON text; of a string, its bytes
+            .NAME       of a hash, a field's bytes; of a sorted set, a member's score as it is told
+
+        Keys that are gone by now are left out.
+        """
+        names = owned.in_order()
+        for some in in_chunks(names, self._sizes):
+            kinds = [kind for (kind, _), _ in some]
+            keys = [name for (_, name), _ in some]
+            contents = self.contents([(self.types[kind], name) for (kind, name), _ in some])
+            for kind, name, cells, expiry in zip(
+                kinds, keys, contents, self._expiries(keys), strict=True
+            ):
+                if cells is not None:
+                    about = {"key": text(name), "type": self.types[kind], "expires_at": expiry}
+                    yield Row(kind, {**about, **cells})
+
+    def _sizes(self, names: Sequence[tuple[str, bytes]]) -> Iterator[Any]:
+        return self._connection.ask_all(("MEMORY USAGE", name) for _, name in names)
+
+    def contents(self, names: Sequence[tuple[str, bytes]]) -> Iterator[dict[str, Cell] | None]:
+        """What keys of these types hold; None for those that are not there, or of another type."""
+        answers = self._connection.ask_all(
+            (*READ[kind][0], name, *READ[kind][1]) for kind, name in names
+        )
+        for (kind, _), answer in zip(names, answers, strict=True):
+            yield _cells(kind, answer)
+
+    def _expiries(self, names: Sequence[bytes]) -> Iterator[int | None]:
+        """When keys expire, in milliseconds since 1970; None for those that stay."""
+        moments = list(self._connection.ask_all(("PEXPIRETIME", name) for name in names))
+        if None in moments:  # before Redis 7
+            now = int(self._connection.ask("INFO", "server")["server_time_usec"]) // 1000
+            left = self._connection.ask_all(("PTTL", name) for name in names)
+            moments = [-1 if one is None or one < 0 else now + int(one) for one in left]
+        for one in moments:
+            yield int(one) if int(one) >= 0 else None
+
+
+def _cells(kind: str, answer: Any) -> dict[str, Cell] | None:
+    if not answer:
+        # A string may be empty, but none that a saver stores.
+        return None
+    if kind == DOCUMENT:
+        return {"value": text(answer)}
+    if kind == STRING:
+        return {"value": bytes(answer)}
+    if kind == HASH:
+        return {MEMBER + text(name): bytes(value) for name, value in sorted(answer.items())}
+    pairs = zip(answer[::2], answer[1::2], strict=True)
+    return {MEMBER + text(name): text(score) for name, score in pairs}
+
+
+def commands_of(kind: str, name: bytes, cells: Mapping[str, Cell]) -> Iterator[Command]:
+    """Make a key with these contents; what is there of it stays."""
+    if kind == DOCUMENT:
+        yield ("JSON.SET", name, "$", _bytes(cells["value"]), "NX")
+        return
+    if kind == STRING:
+        yield ("SET", name, _bytes(cells["value"]), "NX")
+        return
+    for field_name, value in cells.items():
+        if field_name.startswith(MEMBER):
+            own = raw(field_name.removeprefix(MEMBER))
+            if kind == HASH:
+                yield ("HSETNX", name, own, _bytes(value))
+            else:
+                yield ("ZADD", name, "NX", _bytes(value), own)
+
+
+def _bytes(cell: Cell) -> bytes:
+    return cell if isinstance(cell, bytes) else raw(str(cell))

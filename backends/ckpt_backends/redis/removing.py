@@ -1,0 +1,183 @@
+"""Removing keys of threads, thread by thread.
+
+A thread of few keys goes in one transaction. Redis would stand still for one of many, so that
+of these only what names the heads goes with the first of them, and the head of the root with the
+last: what is left after a break is still listed, waits for nothing else than before, and goes by
+the same rules. Of a thread that stays, a checkpoint goes after its parent and after the subgraphs
+that it called, so that none is left that would seem to be the end of a branch.
+
+What an agent touches when it goes on is watched. What it stored between the look at the thread and
+the watch is named by what is watched.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from redis import exceptions
+
+from ckpt_backends.redis.connect import Command, Connection
+from ckpt_backends.redis.keyspace import Layout
+from ckpt_backends.redis.locking import PurgeLock, purge_lock
+from ckpt_backends.redis.owned import CHECKPOINT, Owned, Owner, Owning
+from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
+from ckpt_backends.url import StoreUrl
+
+_KEYS_AT_ONCE = 1000
+_Step = list[tuple[str, Command]]
+"""Commands, each with the kind of the keys whose number it answers; `''` for another answer."""
+
+
+def remove_threads(
+    connection: Connection, url: StoreUrl, layout: Layout, removals: Sequence[Removal]
+) -> list[Removed]:
+    """Remove what is planned of each thread that is still as it was. Raises `Refused`."""
+    owning = Owning(connection, layout)
+    with purge_lock(connection, url) as lock:
+        found = owning.of([one.thread_id for one in removals])
+        return [
+            _Removing(connection, layout, owning, lock, owned).carry_out(one)
+            for one, owned in zip(removals, found, strict=True)
+        ]
+
+
+class _Removing:
+    """The removal of one thread, or of a part of it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        layout: Layout,
+        owning: Owning,
+        lock: PurgeLock,
+        owned: Owned,
+    ) -> None:
+        self._connection = connection
+        self._layout = layout
+        self._owning = owning
+        self._lock = lock
+        self._owned = owned
+
+    def carry_out(self, removal: Removal) -> Removed:
+        owned = self._owned
+        if removal.checkpoints and not owned.checkpoints:
+            return Removed(removal.thread_id, skipped=GONE)
+        if not self._is_as_planned(removal):
+            return Removed(removal.thread_id, skipped=MOVED)
+        self._lock.keep()
+        first, *rest = self._steps(removal.inside)
+        rows: Counter[str] = Counter()
+        try:
+            with self._connection.driver.pipeline(transaction=True) as pipe:
+                self._run_watched(pipe, first, rows)
+        except exceptions.WatchError:
+            return Removed(removal.thread_id, skipped=MOVED)
+        for step in rest:
+            self._lock.keep()
+            with self._connection.driver.pipeline(transaction=True) as pipe:
+                _run(pipe, step, rows)
+        return Removed(removal.thread_id, {kind: number for kind, number in rows.items() if number})
+
+    def _is_as_planned(self, removal: Removal) -> bool:
+        owned = self._owned
+        if (owned.last_at, owned.writes) != (removal.last_at, removal.writes):
+            return False
+        number = len(owned.checkpoints)
+        if number == removal.checkpoints:
+            return True
+        # A listing goes by names, and counts what a saver leaves of one that it could not store.
+        names = [name for one in owned.owners.values() for name in one.names[CHECKPOINT]]
+        return removal.checkpoints == sum(self._existing(names))
+
+    def _existing(self, names: Iterable[bytes]) -> Iterator[bool]:
+        return (bool(one) for one in self._connection.ask_all(("EXISTS", name) for name in names))
+
+    def _run_watched(self, pipe: Any, step: _Step, rows: Counter[str]) -> None:
+        """Run the first commands, unless an agent goes on. Raises `WatchError`."""
+        owned = self._owned
+        heads = list(owned.heads.values())
+        of_namespaces = owned.shared.values()
+        watched = [
+            name
+            for kinds in (*of_namespaces, *(one.names for one in heads))
+            for names in kinds.values()
+            for name in names
+        ]
+        if watched:
+            pipe.watch(*watched)
+        known = {name for _, name in owned.in_order()}
+        if any(self._existing(sorted(self._owning.named(owned) - known))):
+            raise exceptions.WatchError("something was added")
+        names = [self._layout.checkpoint_name(one.key) for one in heads]
+        if {place.key for place in self._layout.told(names)} != {one.key for one in heads}:
+            raise exceptions.WatchError("a head is gone, or another one")
+        _run(pipe, step, rows)
+
+    def _steps(self, inside: Inside | None) -> list[_Step]:
+        """The commands, by transaction; at least one, which may be empty."""
+        owned = self._owned
+        owners = list(owned.owners.values())
+        if inside is None:
+            step = [
+                _unlink(kind, names)
+                for kinds in owned.shared.values()
+                for kind, names in kinds.items()
+            ]
+        else:
+            named = {(ns, one) for ns, ids in inside.checkpoints.items() for one in ids}
+            owners = [one for at, one in owned.owners.items() if at in named]
+            step = list(self._lists_without(owners))
+        steps, number = [step], 0
+        for owner in sorted(owners, key=_order):
+            size = sum(map(len, owner.names.values()))
+            if number + size > _KEYS_AT_ONCE and number:
+                steps.append([])
+                number = 0
+            number += size
+            steps[-1] += [_unlink(kind, names) for kind, names in owner.names.items() if names]
+        return steps
+
+    def _lists_without(self, owners: Sequence[Owner]) -> Iterator[tuple[str, Command]]:
+        """Let what a thread that stays has beside its checkpoints name none that goes."""
+        going = {(one.key.checkpoint_ns, one.key.checkpoint_id) for one in owners}
+        for ns, kinds in self._owned.shared.items():
+            here = [one for one in self._owned.checkpoints if one.key.checkpoint_ns == ns]
+            left = [one for one in here if (ns, one.key.checkpoint_id) not in going]
+            head = self._owned.heads.get(ns)
+            for kind, names in kinds.items():
+                if kind == "write_registry":
+                    writes = [
+                        name
+                        for one in owners
+                        if one.key.checkpoint_ns == ns
+                        for name in one.names["checkpoint_write"]
+                    ]
+                    for name in names if writes else ():
+                        yield "", ("ZREM", name, *writes)
+                elif here and not left:
+                    yield _unlink(kind, names)
+                elif head is not None and head in owners:
+                    newest = self._layout.checkpoint_name(max(one.key for one in left))
+                    for name in names:
+                        yield "", ("SET", name, newest, "XX", "KEEPTTL")
+
+
+def _order(owner: Owner) -> tuple[bool, bool, str]:
+    """Writes of no checkpoint first, then subgraphs, then the root; each from the oldest on."""
+    return owner.is_there, not owner.key.checkpoint_ns, owner.key.checkpoint_id
+
+
+def _unlink(kind: str, names: Sequence[bytes]) -> tuple[str, Command]:
+    return kind, ("UNLINK", *names)
+
+
+def _run(pipe: Any, step: _Step, rows: Counter[str]) -> None:
+    """Run a transaction, and count keys that went by kind. Raises `WatchError`."""
+    pipe.multi()
+    for _, command in step:
+        pipe.execute_command(*command)
+    for (kind, _), answer in zip(step, pipe.execute(), strict=True):
+        if kind:
+            rows[kind] += int(answer)

@@ -1,0 +1,103 @@
+"""Putting keys back: the server gathers them for one transaction, so that all come or none.
+
+A key is made only where there is none, also if one comes between the look and the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from redis import exceptions
+
+from ckpt_backends.errors import StoreChanged, Unsupported
+from ckpt_backends.redis.connect import Command, Connection
+from ckpt_backends.redis.keyspace import Layout, raw, text
+from ckpt_backends.redis.owned import ABOUT, Owning, commands_of
+from ckpt_backends.rows import Restored, Row
+
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 200, 4 << 20
+
+
+def restore_rows(connection: Connection, layout: Layout, rows: Iterable[Row]) -> Restored:
+    """Make the keys that are not there. Raises `StoreChanged` and `Unsupported`."""
+    owning = Owning(connection, layout)
+    now = _now(connection)
+    added = there = expired = 0
+    with connection.driver.client() as own:
+        link: Any = own.connection
+        try:
+            _send(link, [("MULTI",)])
+            for some in _parts(rows):
+                for row in some:
+                    if owning.types.get(row.table) != row.cells.get("type"):
+                        raise Unsupported(
+                            f"keys of the kind '{row.table}' are not known here",
+                            hint="the archive is of a newer ckpt; use that one",
+                        )
+                live = [row for row in some if (at := _expiry(row)) is None or at > now]
+                expired += len(some) - len(live)
+                new = list(_missing(connection, owning, live))
+                there += len(live) - len(new)
+                added += len(new)
+                _send(link, [command for row in new for command in _commands(row)])
+            link.send_command("EXEC")
+            for answer in link.read_response():
+                if isinstance(answer, exceptions.ResponseError):
+                    raise answer
+        finally:
+            # A transaction that was not run goes with its connection.
+            link.disconnect()
+    return Restored(added, there, expired)
+
+
+def _now(connection: Connection) -> int:
+    """The server's clock, in milliseconds since 1970."""
+    return int(connection.ask("INFO", "server")["server_time_usec"]) // 1000
+
+
+def _expiry(row: Row) -> int | None:
+    at = row.cells.get("expires_at")
+    return at if isinstance(at, int) else None
+
+
+def _missing(connection: Connection, owning: Owning, rows: Sequence[Row]) -> Iterator[Row]:
+    """The rows whose keys are not there. Raises `StoreChanged` where one holds something else."""
+    names = [(str(row.cells["type"]), raw(str(row.cells["key"]))) for row in rows]
+    for row, (_, name), cells in zip(rows, names, owning.contents(names), strict=True):
+        if cells is None and not connection.ask("EXISTS", name):
+            yield row
+        elif cells != {key: cell for key, cell in row.cells.items() if key not in ABOUT}:
+            raise StoreChanged(
+                f"the key '{text(name)}' is there with other contents, so nothing was restored",
+                hint="the thread was used since; `ckpt threads copy` it and delete it first",
+            )
+
+
+def _commands(row: Row) -> Iterator[Command]:
+    name = raw(str(row.cells["key"]))
+    yield from commands_of(str(row.cells["type"]), name, row.cells)
+    if (expiry := _expiry(row)) is not None:
+        yield ("PEXPIREAT", name, expiry)
+
+
+def _send(link: Any, commands: Sequence[Command]) -> None:
+    """Hand commands to the server, which keeps them for the end. Raises errors of the driver."""
+    link.send_packed_command(link.pack_commands(commands))
+    for _ in commands:
+        link.read_response()
+
+
+def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Some rows at a time: of some megabytes, where a single one is not larger."""
+    some: list[Row] = []
+    size = 0
+    for row in rows:
+        length = sum(len(cell) for cell in row.cells.values() if isinstance(cell, str | bytes))
+        if some and (len(some) == _ROWS_AT_ONCE or size + length > _BYTES_AT_ONCE):
+            yield some
+            some, size = [], 0
+        some.append(row)
+        size += length
+    if some:
+        yield some

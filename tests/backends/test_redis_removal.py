@@ -1,0 +1,658 @@
+"""Removing and putting back in Redis: no key is left, none of another thread goes, none is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from langgraph.checkpoint.redis import RedisSaver
+
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.redis import locking, removing
+from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.locking import LOCK
+from ckpt_backends.redis.owned import Owning
+from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.removal import GONE, MOVED, Removal
+from ckpt_backends.url import parse_url
+from tests.backends.test_redis import FILLS, ODD, client, fill, fill_plain, fill_shallow, graph, run
+from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump
+from tests.support import ROOT, ckpt
+from tests.travel.official import drive, scenarios
+
+
+def fill_colon(url: str, *threads: str) -> None:
+    fill_plain(url, *threads, separator=":")
+
+
+MAKES: dict[str, Callable[..., None]] = {
+    **FILLS,
+    "redis-shallow": fill_shallow,
+    "redis-hash-colon": fill_colon,
+}
+
+
+@pytest.fixture(params=MAKES)
+def layout(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+def config_of(thread_id: str) -> Any:
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+
+
+def removal_of(url: str, thread_id: str) -> Removal:
+    """The whole thread as it is now."""
+    with open_store(url) as store:
+        thread, size = store.thread(thread_id), store.size(thread_id)
+    assert thread is not None
+    return Removal(thread_id, thread.last_at, size.checkpoints, size.writes)
+
+
+def keys(url: str) -> dict[bytes, Any]:
+    return {name: held for name, held in dump(url).items() if name}
+
+
+# Which keys go
+
+
+def test_no_key_stays_and_none_of_another_thread_goes(redis_stack_url: str, layout: str) -> None:
+    """Each in turn, so that the last one leaves an empty server."""
+    url = f"{redis_stack_url}?layout={layout}"
+    owned = {}
+    for thread_id in ODD:
+        before = keys(redis_stack_url)
+        MAKES[layout](redis_stack_url, thread_id)
+        owned[thread_id] = keys(redis_stack_url).keys() - before.keys()
+    for thread_id in ODD:
+        before = keys(redis_stack_url)
+        done = ckpt("-s", url, "threads", "delete", "--yes", "-o", "json", "--", thread_id)
+        assert done.code == 0, done.err
+        after = keys(redis_stack_url)
+        assert before.keys() - after.keys() == owned[thread_id]
+        assert after == {name: held for name, held in before.items() if name in after}
+        assert sum(done.json["removed"]["rows"].values()) == len(owned[thread_id])
+    assert keys(redis_stack_url) == {}
+
+
+@pytest.mark.parametrize("layout", ["redis", "redis-hash"], indirect=True)
+@pytest.mark.parametrize("name", ["subgraph-stateful", "interrupt-nested", "fanout-send"])
+def test_no_key_of_any_namespace_stays(redis_stack_url: str, layout: str, name: str) -> None:
+    if layout == "redis":
+        with SeeingRedisSaver.from_conn_string(redis_stack_url) as saver:
+            saver.setup()
+            drive(saver, scenarios.SCENARIOS[name])
+    else:
+        with redis.Redis.from_url(redis_stack_url) as connected:
+            drive(PlainRedisSaver(connected), scenarios.SCENARIOS[name])
+    assert ckpt("-s", redis_stack_url, "threads", "delete", name, "--yes").code == 0
+    assert keys(redis_stack_url) == {}
+
+
+def test_no_index_is_needed(redis_stack_url: str) -> None:
+    fill(redis_stack_url, *ODD)
+    admin = client(redis_stack_url)
+    for name in admin.execute_command("FT._LIST"):
+        admin.execute_command("FT.DROPINDEX", name)
+    before = keys(redis_stack_url)
+    words = ["purge", "--match", "a*", "--protect", "a,b", "--yes", "-o", "json"]
+    done = ckpt("-s", redis_stack_url, *words)
+    gone = {one["thread_id"] for one in done.json["threads"]}
+    assert gone == {one for one in ODD if one.startswith("a")} - {"a,b"}
+    left = keys(redis_stack_url)
+    assert left == {name: before[name] for name in left}
+    assert {one.split(b":")[1] for one in left} == {b"a,b", b"A"}
+    assert len(left) * len(ODD) == len(before) * 2
+
+
+def test_what_an_unstored_checkpoint_leaves_goes_too(redis_stack_url: str) -> None:
+    """A listing counts it, since it goes by names."""
+    fill(redis_stack_url, "trip", "other")
+    admin = client(redis_stack_url)
+    place = "trip:__empty__:1ef00000-0000-6000-8000-000000000000"
+    admin.json().set(f"checkpoint:{place}", "$", {"has_writes": True})
+    write = {
+        "thread_id": "trip",
+        "checkpoint_ns": "__empty__",
+        "checkpoint_id": place.rsplit(":", maxsplit=1)[-1],
+        **{"task_id": "t", "task_path": "", "idx": 0, "channel": "x", "type": "null", "blob": ""},
+    }
+    admin.json().set(f"checkpoint_write:{place}:t:0", "$", write)
+    admin.zadd(f"write_keys_zset:{place}", {f"checkpoint_write:{place}:t:0": 0})
+    admin.zadd("write_keys_zset:trip::1ef00000-0000-6000-8000-000000000000", {"as in 0.1.0": 0})
+    done = ckpt("-s", redis_stack_url, "purge", "--match", "trip", "--yes", "-o", "json").json
+    assert (done["removed"]["threads"], done["skipped"]) == (1, [])
+    assert not [name for name in keys(redis_stack_url) if b"trip" in name]
+    assert ckpt("-s", redis_stack_url, "show", "other").code == 0
+
+
+def test_a_saver_with_a_prefix_of_its_own_loses_its_thread_only(redis_stack_url: str) -> None:
+    own: Any = {"checkpoint_prefix": "app", "checkpoint_write_prefix": "app_write"}
+    fill(redis_stack_url, "trip")
+    before = keys(redis_stack_url)
+    with RedisSaver.from_conn_string(redis_stack_url, **own) as saver:
+        saver.setup()
+        run(saver, "trip")
+    url = f"{redis_stack_url}?prefix=app&write_prefix=app_write"
+    assert ckpt("-s", url, "threads", "delete", "trip", "--yes").code == 0
+    assert keys(redis_stack_url) == before
+    # Before 0.5 the pointer began as that of any other saver.
+    with RedisSaver.from_conn_string(redis_stack_url, **own) as saver:
+        saver.setup()
+        run(saver, "old")
+    admin = client(redis_stack_url)
+    admin.rename("app_latest:old:__empty__", "checkpoint_latest:old:__empty__")
+    assert ckpt("-s", url, "threads", "delete", "old", "--yes").code == 0
+    assert keys(redis_stack_url) == before
+
+
+@pytest.mark.parametrize("layout", ["redis", "redis-hash", "redis-hash-colon"], indirect=True)
+def test_writes_of_no_checkpoint_go_and_the_rest_stays(redis_stack_url: str, layout: str) -> None:
+    MAKES[layout](redis_stack_url, "trip", "other")
+    words = [
+        "-s",
+        redis_stack_url,
+        "gc",
+        "--scope",
+        "writes",
+        "--grace",
+        "0s",
+        "--yes",
+        "-o",
+        "json",
+    ]
+    assert ckpt(*words).json["threads"] == []
+    with open_store(redis_stack_url) as store:
+        lost = next(store.writes("trip")).key.checkpoint_id.encode()
+    of_lost = {name for name in keys(redis_stack_url) if lost in name}
+    client(redis_stack_url).delete(
+        *(name for name in of_lost if name.startswith((b"checkpoint:", b"checkpoint$")))
+    )
+    before = keys(redis_stack_url)
+    (done,) = ckpt(*words).json["threads"]
+    assert (done["thread_id"], done["checkpoints"]) == ("trip", 0)
+    assert done["writes"] > 0
+    assert before.keys() - keys(redis_stack_url).keys() == before.keys() & of_lost
+    assert ckpt(*words).json["threads"] == []
+
+
+def test_writes_that_a_shallow_saver_left_go(redis_stack_url: str) -> None:
+    """Its list of them, which no checkpoint has of its own, is of those that stay."""
+    fill_shallow(redis_stack_url, "trip", "other", asks=True)
+    words = [
+        "-s",
+        redis_stack_url,
+        "gc",
+        "--scope",
+        "writes",
+        "--grace",
+        "0s",
+        "--yes",
+        "-o",
+        "json",
+    ]
+    shown = ckpt("-s", redis_stack_url, "show", "trip", "--writes", "-o", "json").json
+    done = ckpt(*words).json
+    assert {one["thread_id"] for one in done["threads"]} == {"trip", "other"}
+    again = ckpt("-s", redis_stack_url, "show", "trip", "--writes", "-o", "json").json
+    assert again == shown
+    assert shown["writes"] != []
+    left = keys(redis_stack_url)
+    listed, _ = left[b"write_registry:trip:__empty__:shallow"]
+    names = {name for name in left if name.startswith(b"checkpoint_write:trip:")}
+    assert {name for name, _ in listed} == names
+    assert ckpt(*words).json["threads"] == []
+
+
+def test_a_pointer_goes_with_the_last_checkpoint_of_its_namespace(redis_stack_url: str) -> None:
+    """Calls of subgraphs, whose caller is gone: heads of their namespaces."""
+    with SeeingRedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        drive(saver, scenarios.SCENARIOS["interrupt-nested"])
+    admin, name = client(redis_stack_url), b"checkpoint:interrupt-nested:__empty__:"
+    calls = {one for one in keys(redis_stack_url) if b"__empty__" not in one}
+    assert {one.split(b":")[0] for one in calls} >= {b"checkpoint", b"checkpoint_latest"}
+    admin.delete(*(one for one in keys(redis_stack_url) if one.startswith(name)))
+    words = ["gc", "--scope", "calls", "--grace", "0s", "--yes", "-o", "json"]
+    assert len(ckpt("-s", redis_stack_url, *words).json["threads"]) == 1
+    assert not calls & keys(redis_stack_url).keys()
+
+
+# An agent at work
+
+
+class Meanwhile:
+    """Something that happens once, in the middle of a removal."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> None:
+        self.happened = False
+        named = Owning.named
+
+        def seen(owning: Owning, owned: Any) -> set[bytes]:
+            found = named(owning, owned)
+            if not self.happened:
+                self.happened = True
+                what()
+            return found
+
+        monkeypatch.setattr(Owning, "named", seen)
+
+
+def test_a_thread_that_goes_on_in_the_last_moment_stays(
+    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the last look, and before the transaction."""
+    fill(redis_stack_url, "trip", "other")
+    removals = [removal_of(redis_stack_url, name) for name in ("trip", "other", "trip")]
+    meanwhile = Meanwhile(monkeypatch, lambda: fill(redis_stack_url, "trip"))
+    before = keys(redis_stack_url)
+    with open_writable(parse_url(redis_stack_url)) as writable:
+        done = writable.remove(removals)
+    assert meanwhile.happened
+    assert [one.skipped for one in done] == [MOVED, "", MOVED]
+    assert {name for name in before if b"trip" in name} <= keys(redis_stack_url).keys()
+    with SeeingRedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        values = graph(saver).get_state(config_of("trip")).values["items"]
+    assert values == ["in trip", "from a", "from b"] * 2
+    with open_writable(parse_url(redis_stack_url)) as writable:
+        assert [one.skipped for one in writable.remove(removals[1:2])] == [GONE]
+
+
+@pytest.mark.parametrize("what", ["writes", "checkpoint"])
+def test_what_was_stored_after_the_first_look_is_seen(
+    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Between the look at the keys and the watch of what names them."""
+    fill(redis_stack_url, "trip")
+    removal = removal_of(redis_stack_url, "trip")
+    of = Owning.of
+
+    def slow(owning: Owning, thread_ids: Any) -> Iterator[Any]:
+        for owned in of(owning, thread_ids):
+            with SeeingRedisSaver.from_conn_string(redis_stack_url) as saver:
+                saver.setup()
+                if what == "writes":
+                    head = saver.get_tuple(config_of("trip"))
+                    assert head is not None
+                    saver.put_writes(head.config, [("items", ["late"])], "task")
+                else:
+                    run(saver, "trip")
+            yield owned
+
+    monkeypatch.setattr(Owning, "of", slow)
+    with open_writable(parse_url(redis_stack_url)) as writable:
+        (done,) = writable.remove([removal])
+    assert done.skipped == MOVED
+    with open_store(redis_stack_url) as store:
+        found = store.size("trip")
+    assert found.checkpoints + found.writes > removal.checkpoints + removal.writes
+
+
+@pytest.mark.parametrize("layout", ["redis", "redis-hash"], indirect=True)
+def test_an_agent_at_work_loses_no_checkpoint(redis_stack_url: str, layout: str) -> None:
+    """It writes on while its thread is purged over and over: what it reads is always whole."""
+    FILLS[layout](redis_stack_url, "busy", *(f"old-{number}" for number in range(20)))
+    stop, wrong = threading.Event(), []
+
+    def work(saver: Any) -> None:
+        number = 3
+        while not stop.is_set():
+            number += 3
+            found = graph(saver).invoke({"items": ["in busy"]}, config_of("busy"))
+            if len(found["items"]) != number:
+                wrong.append(len(found["items"]))
+                return
+
+    with SeeingRedisSaver.from_conn_string(redis_stack_url) as documents:
+        documents.setup()
+        saver: Any = documents
+        if layout == "redis-hash":
+            saver = PlainRedisSaver(client(redis_stack_url))
+        agent = threading.Thread(target=work, args=[saver])
+        agent.start()
+        try:
+            for policy in [["--keep-last", "2"], ["--older-than", "1s"], ["--keep-last", "1"]] * 3:
+                done = ckpt("-s", redis_stack_url, "purge", *policy, "--yes", "-o", "json")
+                assert done.code == 0, done.err
+        finally:
+            stop.set()
+            agent.join()
+        assert wrong == []
+        assert len(graph(saver).get_state(config_of("busy")).values["items"]) % 3 == 0
+
+
+# The lock
+
+
+def test_another_purge_is_waited_for_and_then_refused(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_plain(redis_url, "trip", "other")
+    before, admin = keys(redis_url), client(redis_url)
+    words = ["-s", redis_url, "threads", "delete", "trip", "--yes"]
+    admin.set(LOCK, "another run", px=60_000)
+    listed = ckpt("-s", redis_url, "threads", "list", "-o", "json").json
+    assert {one["thread_id"] for one in listed} == {"trip", "other"}
+    with monkeypatch.context() as patch:
+        patch.setattr(locking, "_PATIENCE", 0.2)
+        refused = ckpt(*words)
+    assert (refused.code, "another purge" in refused.err, "hint: " in refused.err) == (
+        5,
+        True,
+        True,
+    )
+    assert admin.get(LOCK) == b"another run"
+    admin.delete(LOCK)
+    assert keys(redis_url) == before
+    admin.set(LOCK, "a run that was killed", px=300)
+    assert ckpt(*words).code == 0
+    assert admin.get(LOCK) is None
+
+
+def test_a_lock_that_went_in_the_middle_is_taken_again(
+    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a pause that was longer than it lives."""
+    fill(redis_stack_url, "trip", "other")
+    removals = [removal_of(redis_stack_url, name) for name in ("trip", "other")]
+    monkeypatch.setattr(locking, "_KEPT", 0.0)
+    admin = client(redis_stack_url)
+    meanwhile = Meanwhile(monkeypatch, lambda: admin.delete(LOCK))
+    admin.config_resetstat()
+    with open_writable(parse_url(redis_stack_url)) as writable:
+        done = writable.remove(removals)
+    assert [one.skipped for one in done] == ["", ""]
+    assert meanwhile.happened
+    assert admin.info("commandstats")["cmdstat_set"]["calls"] == 2
+    assert admin.get(LOCK) is None
+
+
+# A break in the middle
+
+
+class Broken(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_what_a_break_leaves_is_found_and_goes_with_the_next_run(
+    redis_stack_url: str, monkeypatch: pytest.MonkeyPatch, asks: bool
+) -> None:
+    """After each of its transactions: the pointers go first, the root's head last."""
+    monkeypatch.setattr(removing, "_KEYS_AT_ONCE", 4)
+    ran, most = removing._run, 0
+
+    def broken(pipe: Any, step: Any, rows: Any) -> None:
+        nonlocal most
+        if most == 0:
+            raise Broken
+        most -= 1
+        ran(pipe, step, rows)
+
+    monkeypatch.setattr(removing, "_run", broken)
+    words = ["purge", "--match", "trip", "--include-interrupted", "--yes", "-o", "json"]
+    left: list[int] = []
+    for steps in range(1, 20):
+        fill(redis_stack_url, "trip", asks=asks)
+        removal = removal_of(redis_stack_url, "trip")
+        most = steps
+        try:
+            with open_writable(parse_url(redis_stack_url)) as writable:
+                writable.remove([removal])
+        except Broken:
+            left.append(len(keys(redis_stack_url)))
+        else:
+            break
+        assert not [name for name in keys(redis_stack_url) if name.startswith(b"checkpoint_latest")]
+        (listed,) = ckpt("-s", redis_stack_url, "threads", "list", "-o", "json").json
+        assert (listed["thread_id"], listed["status"]) == (
+            "trip",
+            "interrupted" if asks else "done",
+        )
+        most = 1000
+        again = ckpt("-s", redis_stack_url, *words)
+        assert again.json["removed"]["threads"] == 1, again.err
+        assert keys(redis_stack_url) == {}
+    assert len(left) >= 2
+    assert left == sorted(left, reverse=True)
+    assert keys(redis_stack_url) == {}
+
+
+def test_a_long_thread_goes_in_several_transactions(redis_url: str) -> None:
+    """More keys than go at once."""
+    with redis.Redis.from_url(redis_url) as connected:
+        saver = PlainRedisSaver(connected)
+        run(saver, "long")
+        head = saver.get_tuple(config_of("long"))
+        for number in range(30):
+            saver.put_writes(head.config, [("items", ["x"])] * 50, f"task-{number}")
+            config = saver.put(
+                head.parent_config, {**head.checkpoint, "id": _later(head, number)}, {}, {}
+            )
+            saver.put_writes(config, [("items", ["x"])] * 50, "task")
+    client(redis_url).config_resetstat()
+    assert ckpt("-s", redis_url, "threads", "delete", "long", "--yes").code == 0
+    assert keys(redis_url) == {}
+    assert client(redis_url).info("commandstats")["cmdstat_exec"]["calls"] > 3
+
+
+def _later(head: Any, number: int) -> str:
+    return f"{head.checkpoint['id'][:-4]}{number:04x}"
+
+
+# Times to live
+
+
+def _expiries(url: str) -> dict[bytes, int]:
+    admin = client(url)
+    return {name: admin.execute_command("PEXPIRETIME", name) for name in keys(url)}
+
+
+@pytest.mark.parametrize("layout", ["redis", "redis-hash"], indirect=True)
+def test_times_to_live_come_back(redis_stack_url: str, layout: str, tmp_path: Path) -> None:
+    options: Any = {"ttl": {"default_ttl": 60}} if layout == "redis" else {"seconds": 3600}
+    FILLS[layout](redis_stack_url, "trip", **options)
+    FILLS[layout](redis_stack_url, "stays")
+    before, expiries = keys(redis_stack_url), _expiries(redis_stack_url)
+    assert {name for name, at in expiries.items() if at > 0} == {
+        name for name in expiries if b"trip" in name
+    }
+    words: list[str | Path] = ["threads", "delete", "trip", "--archive", tmp_path, "--yes"]
+    assert ckpt("-s", redis_stack_url, *words).code == 0
+    (bundle,) = tmp_path.iterdir()
+    done = ckpt("-s", redis_stack_url, "import", bundle, "--yes", "-o", "json")
+    assert done.code == 0, done.err
+    assert keys(redis_stack_url) == before
+    assert _expiries(redis_stack_url) == expiries
+
+
+def test_what_has_expired_since_is_left_out_and_said(redis_url: str, tmp_path: Path) -> None:
+    fill_plain(redis_url, "trip", "stays", seconds=3600)
+    admin, before = client(redis_url), keys(redis_url)
+    short = sorted(name for name in before if name.startswith(b"writes$trip"))[:2]
+    for name in short:
+        admin.pexpire(name, 1500)
+    words: list[str | Path] = ["threads", "delete", "trip", "--archive", tmp_path, "--yes"]
+    assert ckpt("-s", redis_url, *words).code == 0
+    deadline = time.monotonic() + 1.6
+    while time.monotonic() < deadline:
+        time.sleep(0.1)
+    (bundle,) = tmp_path.iterdir()
+    done = ckpt("-s", redis_url, "import", bundle, "--yes", "-o", "json")
+    assert done.code == 7
+    assert "2 rows were left out" in done.err
+    assert "bundles still hold them" in done.err
+    (told,) = json.loads(done.out)
+    assert told["expired"] == 2 == told["rows"] - told["added"]
+    assert keys(redis_url) == {name: held for name, held in before.items() if name not in short}
+
+
+def test_a_server_before_redis_7_tells_them_too(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no PEXPIRETIME."""
+    fill_plain(redis_url, "trip", seconds=3600)
+    asked = Connection.ask_all
+
+    def older(connection: Connection, commands: Any, *rest: Any) -> Iterator[Any]:
+        listed = list(commands)
+        answers = asked(connection, listed, *rest)
+        return (
+            None if command[0] == "PEXPIRETIME" else answer
+            for command, answer in zip(listed, answers, strict=True)
+        )
+
+    monkeypatch.setattr(Connection, "ask_all", older)
+    with open_store(redis_url) as store:
+        told = {
+            str(row.cells["key"]).encode(): row.cells["expires_at"] for row in store.rows("trip")
+        }
+    for name, at in _expiries(redis_url).items():
+        found = told[name]
+        assert isinstance(found, int)
+        assert abs(found - at) < 60_000
+
+
+# Putting back
+
+
+def test_a_thread_that_was_used_since_is_not_touched(
+    redis_stack_url: str, layout: str, tmp_path: Path
+) -> None:
+    url = f"{redis_stack_url}?layout={layout}"
+    MAKES[layout](redis_stack_url, "trip")
+    assert ckpt("-s", url, "export", "trip", "--to", tmp_path).code == 0
+    (bundle,) = tmp_path.iterdir()
+    admin = client(redis_stack_url)
+    name = max(name for name in keys(redis_stack_url) if name.startswith(b"checkpoint"))
+    if admin.type(name) == b"hash":
+        admin.hset(name, "more", "x")
+    else:
+        admin.json().set(name, "$.more", "x")
+    others = [one for one in keys(redis_stack_url) if one != name]
+    admin.delete(others[0])
+    before = keys(redis_stack_url)
+    refused = ckpt("-s", url, "import", bundle, "--yes")
+    assert (refused.code, "other contents" in refused.err) == (6, True)
+    assert keys(redis_stack_url) == before
+    admin.delete(name)
+    assert ckpt("-s", url, "import", bundle, "--yes").code == 0
+    assert keys(redis_stack_url).keys() == {*before, others[0]}
+
+
+def test_a_bundle_of_another_layout_is_refused(redis_stack_url: str, tmp_path: Path) -> None:
+    fill(redis_stack_url, "trip")
+    assert ckpt("-s", redis_stack_url, "export", "trip", "--to", tmp_path).code == 0
+    (bundle,) = tmp_path.iterdir()
+    url = f"{redis_stack_url}?layout=redis-hash"
+    refused = ckpt("-s", url, "import", bundle, "--yes")
+    assert (refused.code, "goes back into its own layout" in refused.err) == (5, True)
+
+
+def test_the_saver_goes_on_in_an_emptied_store_that_was_filled_again(
+    redis_stack_url: str, tmp_path: Path
+) -> None:
+    """Its index takes the documents up by itself."""
+    fill(redis_stack_url, "trip", asks=True)
+    words: list[str | Path] = ["threads", "delete", "trip", "--archive", tmp_path, "--yes"]
+    assert ckpt("-s", redis_stack_url, *words).code == 0
+    (bundle,) = tmp_path.iterdir()
+    url = f"{redis_stack_url}?layout=redis"
+    assert ckpt("-s", url, "import", bundle, "--yes").code == 0
+    with RedisSaver.from_conn_string(redis_stack_url) as saver:
+        saver.setup()
+        assert len(list(saver.list(config_of("trip")))) == 3
+        assert graph(saver, asks=True).get_state(config_of("trip")).next == ("b",)
+
+
+# What is refused
+
+
+def test_nothing_is_vacuumed(redis_url: str) -> None:
+    fill_plain(redis_url, "trip", "other")
+    with open_writable(parse_url(redis_url)) as writable, pytest.raises(Unsupported) as refused:
+        writable.vacuum()
+    assert "MEMORY PURGE" in str(refused.value.hint)
+    done = ckpt("-s", redis_url, "purge", "--match", "trip", "--vacuum", "--yes", "-o", "json")
+    assert done.json["removed"]["threads"] == 1
+    assert "by itself" in done.err
+
+
+@pytest.mark.parametrize("rights", [["+@read", "+info"], ["+@read", "+info", "+set", "+get"]])
+def test_a_user_without_rights_is_told_what_it_needs(redis_url: str, rights: list[str]) -> None:
+    fill_plain(redis_url, "trip")
+    before, admin = keys(redis_url), client(redis_url)
+    admin.execute_command("ACL", "SETUSER", "reader", "on", ">pw", "~*", "+@connection", *rights)
+    url = redis_url.replace("redis://", "redis://reader:pw@")
+    refused = ckpt("-s", url, "threads", "delete", "trip", "--yes")
+    assert refused.code == 4
+    assert "may not do that" in refused.err
+    assert "hint: " in refused.err
+    assert {name: held for name, held in keys(redis_url).items() if name != LOCK} == before
+    assert admin.get(LOCK) is None or admin.pttl(LOCK) > 0
+
+
+@pytest.mark.parametrize("layout", ["redis", "redis-hash"], indirect=True)
+def test_the_rights_of_the_docs_are_enough(
+    redis_stack_url: str, layout: str, tmp_path: Path
+) -> None:
+    FILLS[layout](redis_stack_url, "trip", "stays")
+    before = keys(redis_stack_url)
+    text = (ROOT / "docs" / "purge.md").read_text().partition("A user of Redis needs")[2]
+    rights = re.findall(r"\+[@a-z.]+", text.partition("ckpt:purge-lock")[0])
+    assert {"+unlink", "+json.set"} <= set(rights)
+    rights += ["+@read", "+@connection", "+info", "+json.get", "+json.mget", "+json.type"]
+    client(redis_stack_url).execute_command(
+        *("ACL", "SETUSER", "keeper", "on", ">pw", "~*", *rights, "+json.debug")
+    )
+    url = redis_stack_url.replace("redis://", "redis://keeper:pw@")
+    delete = ckpt("-s", url, "threads", "delete", "trip", "--archive", tmp_path, "--yes")
+    assert delete.code == 0, delete.err
+    (bundle,) = tmp_path.iterdir()
+    back = ckpt("-s", url, "import", bundle, "--yes")
+    assert back.code == 0, back.err
+    assert keys(redis_stack_url) == before
+
+
+def test_a_reader_needs_no_other_rights_to_export(redis_stack_url: str, tmp_path: Path) -> None:
+    fill(redis_stack_url, "trip")
+    before = dump(redis_stack_url)
+    rights = ["+@read", "+@connection", "+info", "+json.get", "+json.mget", "+json.type"]
+    client(redis_stack_url).execute_command(
+        *("ACL", "SETUSER", "reader", "on", ">pw", "~*", *rights, "+json.debug", "-@write")
+    )
+    url = redis_stack_url.replace("redis://", "redis://reader:pw@")
+    done = ckpt("-s", url, "export", "trip", "--to", tmp_path, "-o", "json")
+    assert done.code == 0, done.err
+    assert done.json[0]["rows"] == len(before) - 1
+    assert dump(redis_stack_url) == before
+
+
+def test_a_row_tells_all_of_a_key(redis_stack_url: str) -> None:
+    fill(redis_stack_url, "trip", ttl={"default_ttl": 60})
+    with open_store(redis_stack_url) as store:
+        rows = list(store.rows("trip"))
+    kinds = ["checkpoint_write", "write_keys_zset", "checkpoint", "checkpoint_latest"]
+    assert list(dict.fromkeys(row.table for row in rows)) == kinds
+    held = keys(redis_stack_url)
+    assert {str(row.cells["key"]).encode() for row in rows} == held.keys()
+    for row in rows:
+        contents, expires_at = held[str(row.cells["key"]).encode()]
+        assert row.cells["expires_at"] == expires_at
+        assert isinstance(expires_at, int)
+        assert expires_at > 1_700_000_000_000
+        if row.table == "write_keys_zset":
+            cells = {f".{name.decode()}": score for name, score in contents}
+            assert {key: float(str(row.cells[key])) for key in cells} == cells
+        else:
+            value = row.cells["value"]
+            assert (value.encode() if isinstance(value, str) else value) == contents
