@@ -315,6 +315,16 @@ def test_a_collation_lets_no_neighbour_go(place: Place) -> None:
     assert place.documents() == {"User": user}
 
 
+def test_a_list_of_threads_does_not_go_with_one_of_them(place: Place) -> None:
+    """No saver stores such lists; MongoDB finds them where one of their threads is asked for."""
+    place.fill("a", "b")
+    for table in TABLES:
+        place.database[table].update_many({"thread_id": "b"}, {"$set": {"thread_id": ["a", "b"]}})
+    lists = place.count("b")
+    assert ckpt("-s", place.url, "threads", "delete", "a", "--yes").code == 0
+    assert place.count("a") == place.count("b") == lists != [0, 0]
+
+
 def test_archives_fit_collections_of_any_name(place: Place, tmp_path: Path) -> None:
     place.fill("trip")
     assert ckpt("-s", place.url, "export", "trip", "--to", tmp_path).code == 0

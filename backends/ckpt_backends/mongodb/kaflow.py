@@ -71,7 +71,9 @@ class KaflowStore(MongoBase):
 
     def thread(self, thread_id: str) -> Thread | None:
         match = self._of(thread_id)
-        rows = [] if match is None else self._found(threads(match, None))
+        if match is None:
+            return None
+        rows = self._found(threads(pipelines.of_threads([match["thread_id"]]), None))
         return thread_of(rows[0]) if rows else None
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:

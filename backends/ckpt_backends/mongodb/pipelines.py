@@ -62,10 +62,15 @@ def length(field: str) -> Stage:
     }
 
 
+def of_threads(threads: Sequence[object]) -> dict[str, Any]:
+    """The condition for documents of some threads, and not those of a list that has one of them."""
+    return {"thread_id": {"$in": threads, "$not": {"$type": "array"}}}
+
+
 def totals(threads: Sequence[object], *fields: str) -> list[Stage]:
     """How many documents each of some threads has, and the bytes of these fields."""
     return [
-        {"$match": {"thread_id": {"$in": threads}}},
+        {"$match": of_threads(threads)},
         {
             "$group": {
                 "_id": "$thread_id",

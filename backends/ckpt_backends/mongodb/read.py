@@ -211,7 +211,8 @@ class MongoStore(MongoBase):
         match = self._of(thread_id)
         if match is None:
             return None
-        rows = self._rows(self._layout.checkpoints, pipelines.threads(match, None))
+        stages = pipelines.threads(pipelines.of_threads([match["thread_id"]]), None)
+        rows = self._rows(self._layout.checkpoints, stages)
         return thread_of(rows[0]) if rows else None
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:

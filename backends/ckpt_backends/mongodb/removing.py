@@ -126,7 +126,7 @@ class _Remover:
                     rows[one.thread_id] = self._remove_inside(state, one.inside, session)
             for table in self._collections:
                 if whole:
-                    self._delete(table, {"thread_id": {"$in": whole}}, session)
+                    self._delete(table, pipelines.of_threads(whole), session)
             going = [one.thread_id for one in planned]
             if self._states(going, None) != {name: states[name] for name in going}:
                 session.abort_transaction()
@@ -156,7 +156,7 @@ class _Remover:
         runs, which the next run would keep.
         """
         rows: Counter[str] = Counter()
-        thread: Match = {"thread_id": state.thread_id}
+        thread: Match = pipelines.of_threads([state.thread_id])
         time_of_storing = "created_at" if self._is_kaflow else "checkpoint_id"
         newest = self._first(thread, {time_of_storing: -1})
         last = kaflow.NEWEST_FIRST if self._is_kaflow else {"checkpoint_ns": 1, "checkpoint_id": -1}
@@ -189,7 +189,7 @@ class _Remover:
             for start in range(0, len(names), _IDS_PER_COMMAND):
                 some = {"checkpoint_id": {"$in": names[start : start + _IDS_PER_COMMAND]}}
                 for table in self._collections:
-                    match = {"thread_id": state.thread_id, **space, **some}
+                    match = {**pipelines.of_threads([state.thread_id]), **space, **some}
                     rows[table] += self._delete(table, match, session)
         return rows
 
@@ -208,7 +208,7 @@ class _Remover:
             if self._is_kaflow
             else (pipelines.threads, thread_of)
         )
-        stages = listing({"thread_id": {"$in": forms}}, None)
+        stages = listing(pipelines.of_threads(forms), None)
         checkpoints = {row["_id"]: told(row) for row in self._rows(CHECKPOINTS, stages, session)}
         writes = {
             row["_id"]: row["number"]
