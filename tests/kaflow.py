@@ -104,8 +104,8 @@ class InTime(MongoDBCheckpointer):
         thread_id = config["configurable"]["thread_id"]
         order = {"created_at": -1, "checkpoint_id": -1}
         found = list(self.collection.find({"thread_id": thread_id}).sort(order))
-        older = [one["checkpoint_id"] for one in found[1:]] + [None]
-        for one, last in zip(found, older, strict=True):
+        older = [*(one["checkpoint_id"] for one in found[1:]), None]
+        for one, last in zip(found, older, strict=False):
             parent = one["parent_checkpoint_id"] or last
             at = _address(thread_id, one["checkpoint_id"])
             if (filter or {}).items() <= one["metadata"].items():
