@@ -84,12 +84,12 @@ class Selection:
 
 
 def parse_where(text: str) -> tuple[tuple[str, ...], str]:
-    """`metadata.user_id=42` as (("user_id",), "42"). Raises `UsageError`."""
+    """`metadata.user_id=42` or `user_id=42` as (("user_id",), "42"). Raises `UsageError`."""
     name, equals, wanted = text.partition("=")
-    path = tuple(name.split("."))
-    if not equals or path[0] != "metadata" or len(path) < 2 or not all(path):
+    path = tuple(name.removeprefix("metadata.").split("."))
+    if not equals or not all(path):
         raise UsageError(f"'{text}' is not a condition", hint="write it as metadata.KEY=VALUE")
-    return path[1:], wanted
+    return path, wanted
 
 
 def parse_status(text: str) -> Status:
