@@ -171,14 +171,20 @@ def test_sizes_are_those_of_each_thread_in_the_order_asked_for(
     assert store.sizes([]) == []
 
 
+CHECKPOINTS = {"checkpoints", "checkpoint"}
+ROWS = CHECKPOINTS | {"writes", "checkpoint_writes", "checkpoint_write"}
+APART = {"checkpoint_blobs"}
+POINTERS = {"checkpoint_latest", "write_keys_zset", "write_registry"}
+
+
 def test_rows_are_all_that_a_thread_has_its_checkpoints_last(store: Store, thread_id: str) -> None:
     size, tables = store.size(thread_id), [one.table for one in store.rows(thread_id)]
-    last = tables[-1]
-    assert tables[-size.checkpoints :] == [last] * size.checkpoints
-    assert tables.count(last) == size.checkpoints
-    # Values that are kept apart are rows of their own, some of them without a version to name.
-    others = [one for one in tables if not one.endswith("blobs")]
-    assert len(others) == size.checkpoints + size.writes
+    # Values that are kept apart, and what only names others, are rows of their own.
+    kinds = ["checkpoints" if one in CHECKPOINTS else "writes" for one in tables if one in ROWS]
+    assert kinds == ["writes"] * size.writes + ["checkpoints"] * size.checkpoints
+    assert {one for one in tables if one not in ROWS} <= APART | POINTERS
+    if APART & set(tables):
+        assert tables.index("checkpoint_blobs") == 0
     assert list(store.rows("no such thread")) == []
 
 

@@ -19,7 +19,10 @@ def text(name: bytes) -> str:
 
 def raw(name: str) -> bytes:
     """Text as a key or a field."""
-    return name.encode("utf-8", "surrogateescape")
+    try:
+        return name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate, which no saver can store: it names nothing
+        return name.encode("utf-8", "surrogatepass")
 
 
 def literally(name: str) -> bytes:
