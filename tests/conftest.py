@@ -130,6 +130,18 @@ MISSING: list[str] = []
 """Servers that could not be had, with the command that installs them."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Which tests a worker runs together: those of a filled store, else those of a file.
+
+    So that each store is filled once.
+    """
+    for item in items:
+        params = getattr(item, "callspec", None)
+        store = None if params is None else params.params.get("filled")
+        group = str(getattr(store, "name", item.path))
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker tells the run that it is part of which servers it had."""
     output = getattr(session.config, "workeroutput", None)

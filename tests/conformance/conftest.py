@@ -6,7 +6,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -20,28 +20,9 @@ from tests.servers import Server
 from tests.support import FIXTURES
 
 
-@pytest.fixture(scope="session")
-def redis_full_bench_server() -> Iterator[Server]:
-    """An index is in database 0 only, so each bench has a server of its own."""
-    with redis_of_its_own(modules=True) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def redis_shallow_bench_server() -> Iterator[Server]:
-    with redis_of_its_own(modules=True) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def redis_plain_bench_server() -> Iterator[Server]:
-    with redis_of_its_own(modules=False) as server:
-        yield server
-
-
 @contextmanager
 def own_server(kind: type[Bench], request: pytest.FixtureRequest) -> Iterator[Server | None]:
-    """A server that has nothing of what `filled` holds, where a store is all of a server."""
+    """A server of its own, where a store is all of a server; else the one of the run."""
     if kind.server is None:
         yield None
     elif kind.server.startswith("redis"):
@@ -70,29 +51,30 @@ def filled(
     scenarios, write = import_module("scenarios"), import_module("write")
 
     kind: type[Bench] = request.param
-    server = None if kind.server is None else request.getfixturevalue(f"{kind.server}_server")
-    bench = kind(tmp_path_factory.mktemp(kind.name), server)
-    chosen = {name: one for name, one in scenarios.SCENARIOS.items() if not one.is_async}
-    for name in kind.mangled:
-        del chosen[name]
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), bench.saver() as saver:
-            warnings.simplefilter("ignore")
-            for name, scenario in chosen.items():
-                run = scenarios.Run(scenario.build(saver), scenario.thread_config())
-                with pytest.raises(kind.refusal) if name in kind.refused else nullcontext():
-                    scenario.drive(run)
-            teller = bench.truthful(saver)
-            threads = {
-                name: write.tell(scenario.build(teller), scenario, namespaces)
-                for name, scenario in chosen.items()
-                if (namespaces := _namespaces(teller, name)) or name not in kind.refused
-            }
-    finally:
-        logging.disable(logging.NOTSET)
-    yield Filled(bench, threads)
-    bench.close()
+    with ExitStack() as stack:
+        server = stack.enter_context(own_server(kind, request))
+        bench = kind(tmp_path_factory.mktemp(kind.name), server)
+        chosen = {name: one for name, one in scenarios.SCENARIOS.items() if not one.is_async}
+        for name in kind.mangled:
+            del chosen[name]
+        logging.disable(logging.WARNING)
+        try:
+            with warnings.catch_warnings(), bench.saver() as saver:
+                warnings.simplefilter("ignore")
+                for name, scenario in chosen.items():
+                    run = scenarios.Run(scenario.build(saver), scenario.thread_config())
+                    with pytest.raises(kind.refusal) if name in kind.refused else nullcontext():
+                        scenario.drive(run)
+                teller = bench.truthful(saver)
+                threads = {
+                    name: write.tell(scenario.build(teller), scenario, namespaces)
+                    for name, scenario in chosen.items()
+                    if (namespaces := _namespaces(teller, name)) or name not in kind.refused
+                }
+        finally:
+            logging.disable(logging.NOTSET)
+        yield Filled(bench, threads)
+        bench.close()
 
 
 def _namespaces(saver: Any, thread_id: str) -> list[str]:

@@ -19,7 +19,7 @@ class RedisBench(Bench):
     """langgraph-checkpoint-redis on a server of its own."""
 
     name: ClassVar[str] = "redis"
-    server: ClassVar[str | None] = "redis_full_bench"
+    server: ClassVar[str | None] = "redis"
     refused: ClassVar[frozenset[str]] = frozenset({"zoo-time"})
     """A time with a zone is no JSON."""
     refusal: ClassVar[Refusal] = TypeError
@@ -63,7 +63,6 @@ class ShallowRedisBench(RedisBench):
     """The saver that keeps a namespace's newest checkpoint only."""
 
     name: ClassVar[str] = "redis-shallow"
-    server: ClassVar[str | None] = "redis_shallow_bench"
     has_history: ClassVar[bool] = False
     refused: ClassVar[frozenset[str]] = ShallowPostgresBench.refused | {"zoo-time"}
     refusal: ClassVar[type[Exception]] = Exception
@@ -84,7 +83,7 @@ class PlainRedisBench(Bench):
     """The saver of hashes, with nothing but Redis itself."""
 
     name: ClassVar[str] = "redis-hash"
-    server: ClassVar[str | None] = "redis_plain_bench"
+    server: ClassVar[str | None] = "redis"
     separator: ClassVar[str] = "$"
 
     def __init__(self, folder: Path, server: Server | None) -> None:
