@@ -15,10 +15,9 @@ def run_and_kill(
     words: list[str | Path],
     dice: random.Random,
     longest: float,
-    shortest: float = 0,
     begun: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Run a command line, and kill it so many seconds after it has begun.
+    """Run a command line, and kill it at most so many seconds after it has begun.
 
     Gives whether it had ended. `begun` tells when it is at its work; else its start counts.
     """
@@ -30,7 +29,7 @@ def run_and_kill(
     while not begun() and process.poll() is None:
         time.sleep(0.005)
     try:
-        process.wait(dice.uniform(shortest, longest))
+        process.wait(dice.uniform(0, longest))
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -517,7 +517,11 @@ def killed_rounds(place: Place, folder: Path, number: int) -> Iterator[str]:
         assert found == {thread: before[thread] for thread in found}
         assert ckpt("-s", place.url, "import", *whole.iterdir(), "--yes").code == 0
         assert place.documents() == before
-        run_and_kill(slowly, dice, longest, shortest=longest / 2)
+        if seed % 2:
+            # After the first of the batches, with three rests before the last one.
+            run_and_kill(slowly, dice, 0.6, begun=lambda: len(place.documents()) < THREADS)
+        else:
+            run_and_kill(slowly, dice, longest)
         end_transactions(place)
         after = place.documents()
         assert after == {thread: before[thread] for thread in after}
