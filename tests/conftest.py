@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,27 +41,13 @@ def sample(tmp_path: Path) -> Path:
     return copy_store(SAMPLE, tmp_path)
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[servers.Server]:
-    """A PostgreSQL for the whole run, started when the first test asks for it."""
-    try:
-        server = servers.start_postgres()
-    except servers.Unavailable as error:
-        if "postgres" in servers.REQUIRED:
-            pytest.fail(str(error))
-        MISSING.append(str(error))
-        pytest.skip(str(error))
-    yield server
-    server.stop()
-
-
 @contextmanager
-def redis_of_its_own(*, modules: bool, search: bool = True) -> Iterator[servers.Server]:
-    """An empty Redis, for as long as it is needed."""
+def _started(kind: str, start: Callable[[], servers.Server]) -> Iterator[servers.Server]:
+    """A server for as long as it is needed; without it, its tests fail where it is required."""
     try:
-        server = servers.start_redis(modules=modules, search=search)
+        server = start()
     except servers.Unavailable as error:
-        if "redis" in servers.REQUIRED:
+        if kind in servers.REQUIRED:
             pytest.fail(str(error))
         MISSING.append(str(error))
         pytest.skip(str(error))
@@ -68,6 +55,21 @@ def redis_of_its_own(*, modules: bool, search: bool = True) -> Iterator[servers.
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[servers.Server]:
+    """A PostgreSQL for the whole run, started when the first test asks for it."""
+    with _started("postgres", servers.start_postgres) as server:
+        yield server
+
+
+@contextmanager
+def redis_of_its_own(*, modules: bool, search: bool = True) -> Iterator[servers.Server]:
+    """An empty Redis, for as long as it is needed."""
+    start = partial(servers.start_redis, modules=modules, search=search)
+    with _started("redis", start) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -108,15 +110,8 @@ def postgres_url(postgres_server: servers.Server) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def mongodb_server() -> Iterator[servers.Server]:
     """A server that speaks MongoDB's protocol, started when the first test asks for it."""
-    try:
-        server = servers.start_mongodb()
-    except servers.Unavailable as error:
-        if "mongodb" in servers.REQUIRED:
-            pytest.fail(str(error))
-        MISSING.append(str(error))
-        pytest.skip(str(error))
-    yield server
-    server.stop()
+    with _started("mongodb", servers.start_mongodb) as server:
+        yield server
 
 
 @pytest.fixture
