@@ -62,7 +62,9 @@ def filled(
             with warnings.catch_warnings(), bench.saver() as saver:
                 warnings.simplefilter("ignore")
                 for name, scenario in chosen.items():
-                    run = scenarios.Run(scenario.build(saver), scenario.thread_config())
+                    run = scenarios.Run(
+                        scenario.build(saver), scenario.thread_config(), dict(kind.options)
+                    )
                     with pytest.raises(kind.refusal) if name in kind.refused else nullcontext():
                         scenario.drive(run)
                 teller = bench.truthful(saver)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from tests.servers import Server
@@ -26,6 +28,8 @@ class Bench(Protocol):
     """Scenarios whose values the saver itself cannot store; their threads end before them."""
     refusal: ClassVar[Refusal] = Exception
     """What the saver raises then."""
+    options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """What the graphs are called with, where the saver must be spared a race of its own."""
     mangled: ClassVar[frozenset[str]] = frozenset()
     """Scenarios with values that the saver stores without a part of them, so that no truth is left
     to compare with."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -70,6 +70,9 @@ class ShallowPostgresBench(PostgresBench):
     )
     """There is no past to go back to."""
     refusal: ClassVar[Refusal] = StopIteration
+    options: ClassVar[Mapping[str, Any]] = {"durability": "sync"}
+    """A `put` removes the writes of all other checkpoints. One that comes late, as it may when the
+    graph does not wait for it, would remove those of the checkpoint after it."""
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
