@@ -31,7 +31,7 @@ def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes
     output = session.output
     undo = ""
     if plan.action != "undo":
-        undo = undo_command(_store_words(session), plan.main.key.thread_id)
+        undo = undo_command(store_words(session), plan.main.key.thread_id)
     is_redacted = redacted.is_redacted(session.store)
     shown = redacted.plan(plan) if is_redacted else plan
     if yes and not dry_run:
@@ -56,7 +56,7 @@ def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes
         output.document(tuple, lambda: done_lines(shown, undo), rows=tuple, columns=())
 
 
-def _store_words(session: Session) -> list[str]:
+def store_words(session: Session) -> list[str]:
     """How the store was named, to name it again, without a password."""
     name = session.settings.get("store")
     return [] if name is None else ["-s", printable(name)]

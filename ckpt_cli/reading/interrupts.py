@@ -39,16 +39,22 @@ def open_questions(
     if thread_id is not None:
         found = of_thread(ThreadReader(store, thread_id))
     else:
-        lessons = Lessons(store)
-        found = (
-            waiting
-            for thread in watch(store.threads())
-            if _may_ask(store, thread)
-            for waiting in of_thread(ThreadReader(store, thread, lessons))
-        )
+        found = _of_threads(store, watch(store.threads()))
     for waiting in found:
         if before is None or (waiting.since is not None and waiting.since <= before):
             yield _shown(store, waiting)
+
+
+def of_threads(store: Store, threads: Iterable[Thread]) -> Iterator[Waiting]:
+    """The open questions of some threads, in their order."""
+    return (_shown(store, waiting) for waiting in _of_threads(store, threads))
+
+
+def _of_threads(store: Store, threads: Iterable[Thread]) -> Iterator[Waiting]:
+    lessons = Lessons(store)
+    for thread in threads:
+        if _may_ask(store, thread):
+            yield from of_thread(ThreadReader(store, thread, lessons))
 
 
 def _shown(store: Store, found: Waiting) -> Waiting:

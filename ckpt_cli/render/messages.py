@@ -42,9 +42,8 @@ def transcript_lines(
     With `full`, every message in its place with all its fields; with `cut`, long texts are
     shortened.
     """
-    shown = turns[first:]
     started = False
-    for turn in shown:
+    for turn in turns[first:]:
         if turn.answers is not None and turn.answers >= first and not full:
             continue
         if started:
@@ -54,11 +53,16 @@ def transcript_lines(
             title, *rest = block(turn.value, 0, width)
             yield line((title, _style(turn)), (f"  [{turn.index}]", "dim"))
             yield from map(line, rest)
-            continue
-        yield _header(turn)
-        yield from _text(turn.message.content, 2, width, _MESSAGE_LINES if cut else None)
-        for call in turn.calls:
-            yield from _call(call, turns, width, cut=cut)
+        else:
+            yield from turn_lines(turn, turns, width, cut=cut)
+
+
+def turn_lines(turn: Turn, turns: Sequence[Turn], width: int, *, cut: bool) -> Iterator[Line]:
+    """One message, and under its tool calls what they came back with."""
+    yield _header(turn)
+    yield from _text(turn.message.content, 2, width, _MESSAGE_LINES if cut else None)
+    for call in turn.calls:
+        yield from _call(call, turns, width, cut=cut)
 
 
 def message_records(turns: Sequence[Turn], first: int) -> Iterator[dict[str, Any]]:

@@ -107,10 +107,10 @@ def done_lines(plan: Plan, undo: str) -> Iterator[Line]:
 def undo_command(store: Sequence[str], thread_id: str) -> str:
     """The command line that takes a change of a thread back; `store` names it, if need be."""
     guard = ["--"] if thread_id.startswith("-") else []
-    return " ".join(map(_quoted, ["ckpt", *store, "undo", *guard, thread_id]))
+    return " ".join(map(quoted, ["ckpt", *store, "undo", *guard, thread_id]))
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
     """A word for a shell; with escapes where it could not be printed as it is."""
     if word.isprintable():
         return shlex.quote(word)

@@ -28,7 +28,7 @@ def show_lines(
     found: View, now: datetime, zone: tzinfo, width: int, *, writes: bool, metadata: bool
 ) -> Iterator[Line]:
     """A checkpoint, its values in full, and on request its writes and metadata."""
-    yield from _standing(found, now, zone, width)
+    yield from standing_lines(found, now, zone, width)
     if found.moment.body.problem is not None:
         reason = f"not readable: {found.moment.body.problem.reason}"
         yield from field("problem", reason, width, "error")
@@ -37,12 +37,13 @@ def show_lines(
         yield from field("warning", PLAINTEXT, width, "error")
     for name, value in found.state.values.items():
         yield line("")
-        yield from _titled(name, value, width, found.state.rebuilt.get(name))
+        yield from value_lines(name, value, width, found.state.rebuilt.get(name))
     if writes:
-        yield from _writes(found.writes, width)
+        yield line("")
+        yield from placed_lines(found.writes, width)
     if metadata:
         yield line("")
-        yield from _titled("metadata", cast("Value", dict(found.moment.metadata)), width, None)
+        yield from value_lines("metadata", cast("Value", dict(found.moment.metadata)), width, None)
 
 
 def picked_lines(found: Sequence[Selected], width: int) -> Iterator[Line]:
@@ -56,7 +57,8 @@ def picked_lines(found: Sequence[Selected], width: int) -> Iterator[Line]:
             yield from map(line, block(one.value, 0, width))
 
 
-def _standing(found: View, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
+def standing_lines(found: View, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
+    """Which checkpoint it is, where it stands in its thread, and what comes after it."""
     moment = found.moment
     key = moment.key
     number = "?" if moment.number is None else moment.number
@@ -77,7 +79,8 @@ def _standing(found: View, now: datetime, zone: tzinfo, width: int) -> Iterator[
     yield from step_lines(moment, width, live=found.is_head)
 
 
-def _titled(name: str, value: Value, width: int, remark: str | None) -> Iterator[Line]:
+def value_lines(name: str, value: Value, width: int, remark: str | None) -> Iterator[Line]:
+    """A named value in full, with what a reader should know of it."""
     title = safe_text(name)
     note: Span = (f"  {remark}" if remark else "", "dim")
     if not _long(value):
@@ -97,8 +100,8 @@ def _long(value: Value) -> bool:
     return isinstance(value, list | dict) and bool(value)
 
 
-def _writes(writes: Sequence[Placed], width: int) -> Iterator[Line]:
-    yield line("")
+def placed_lines(writes: Sequence[Placed], width: int) -> Iterator[Line]:
+    """What the tasks of a checkpoint stored on it, a line a write."""
     yield line((f"writes  {len(writes)}", "head"))
     for placed in writes:
         write = placed.write

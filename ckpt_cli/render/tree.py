@@ -43,6 +43,8 @@ class _Draft:
     """A range of times also takes the column of the writes."""
     remark: bool = False
     """It stands outside the columns and may use the whole width."""
+    row: Row | None = None
+    """What it is the line of; None for remarks, days and gaps."""
 
 
 def tree_lines(
@@ -63,19 +65,39 @@ def tree_lines(
     from today. Only a ref that is itself too long makes a line longer than `width`.
     """
     width = max(width, NARROWEST)
-    words = Words(plan, details, refs, glyphs)
-    yield from _header(plan, words, thread_id, status, width)
+    yield from tree_header(plan, Words(plan, details, refs, glyphs), thread_id, status, width)
     yield Line(())
-    yield from _in_columns(list(_Drafter(plan, words, zone).drafts(now)), width, glyphs.dots)
+    for _, drawn in drawn_rows(plan, details, refs, zone=zone, now=now, width=width, glyphs=glyphs):
+        yield drawn
     if plan.folded:
         yield Line(())
         hint = f"{glyphs.fold}{count(plan.folded, 'plain step')} folded; --unfold shows all"
         yield line((hint, "dim"))
 
 
-def _header(
+def drawn_rows(
+    plan: Plan,
+    details: Mapping[Key, Node],
+    refs: Mapping[str, str],
+    *,
+    zone: tzinfo,
+    now: datetime,
+    width: int,
+    glyphs: Glyphs = UNICODE,
+) -> Iterator[tuple[Row | None, Line]]:
+    """The rows of the picture without its header, each line with the row that it is of.
+
+    In `width` columns, however few; remarks, days and gaps between trees are lines of no row.
+    """
+    drafts = list(_Drafter(plan, Words(plan, details, refs, glyphs), zone).drafts(now))
+    rows = (draft.row for draft in drafts)
+    return zip(rows, _in_columns(drafts, width, glyphs.dots), strict=True)
+
+
+def tree_header(
     plan: Plan, words: Words, thread_id: str, status: str | None, width: int
 ) -> Iterator[Line]:
+    """Which thread it is, how much of it there is, and what it waits for."""
     dot = words.glyphs.dot
     counts = [count(plan.checkpoints, "checkpoint")]
     if plan.branches > 1:
@@ -157,6 +179,7 @@ class _Drafter:
             marks=tuple((f"  {text}", style) for text, style in words.marks(row)),
             writes=count(writes, "write") if writes else "",
             time=time,
+            row=row,
         )
         lane: Span = ("  " if row.last else self.glyphs.lane, "dim")
         left = (*self._graph(row.lanes, row.depth), lane)
@@ -180,6 +203,7 @@ class _Drafter:
             ),
             text=((self.words.folded(row), "dim"),),
             time=time,
+            row=row,
         )
 
     def _call_row(self, row: CallRow, time: str) -> _Draft:
@@ -194,13 +218,14 @@ class _Drafter:
                 (status, "dim" if style == "plain" else style),
             ),
             time=time,
+            row=row,
         )
 
     def _section_row(self, row: SectionRow) -> _Draft:
         kind = "subgraph call, its step is gone" if row.call else "keeps its state over calls"
         facts = self.glyphs.dot.join((count(row.checkpoints, "checkpoint"), kind))
         name: Span = (self.words.short_ns(row.ns), "bold")
-        return _Draft((), (name,), ((f"   {facts}", "plain"),), remark=True)
+        return _Draft((), (name,), ((f"   {facts}", "plain"),), remark=True, row=row)
 
     def _graph(self, lanes: str, depth: int, *, branch: bool = False) -> tuple[Span, ...]:
         glyphs = self.glyphs

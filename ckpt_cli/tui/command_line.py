@@ -1,0 +1,69 @@
+"""The command line that prints what the screen shows, and other texts that are copied from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from ckpt_cli.render.plan import quoted
+from ckpt_cli.tui.reads import Place, Tab
+
+_WORDS: dict[Tab, tuple[str, ...]] = {
+    "state": ("show",),
+    "diff": ("diff",),
+    "writes": ("diff", "--writes"),
+    "messages": ("messages",),
+    "metadata": ("show", "--metadata"),
+    "raw": ("show", "--raw"),
+}
+
+
+def tab_command(store: Sequence[str], tab: Tab, place: Place, base: Place | None) -> str:
+    """The command that prints a tab of a checkpoint; of a diff, from `base` if there is one."""
+    words = ["ckpt", *store, *_WORDS[tab]]
+    if place.checkpoint_ns:
+        words += ["--ns", place.checkpoint_ns]
+    if tab == "diff" and base is not None:
+        words += ["--", f"{base.thread_id}@{base.checkpoint_id}", ref(place)]
+    else:
+        words += _guarded(ref(place))
+    return " ".join(map(quoted, words))
+
+
+def tree_command(store: Sequence[str], thread_id: str, ns: str | None) -> str:
+    """The command that draws a thread's tree."""
+    inside = ["--ns", ns] if ns else []
+    words = ["ckpt", *store, "show", "--tree", *inside, *_guarded(thread_id)]
+    return " ".join(map(quoted, words))
+
+
+def list_command(store: Sequence[str], status: Sequence[str], text: str, user: str | None) -> str:
+    """The command that lists the threads that a filter leaves."""
+    words = ["ckpt", *store, "threads", "list", "--all"]
+    for one in status:
+        words += ["--status", one]
+    if user is not None:
+        words += ["--user", user]
+    if text:
+        words += ["--match", text if any(sign in text for sign in "*?[") else f"*{text}*"]
+    return " ".join(map(quoted, words))
+
+
+def ref(place: Place) -> str:
+    """A checkpoint as the commands take it."""
+    return f"{place.thread_id}@{place.checkpoint_id}"
+
+
+def config(place: Place) -> str:
+    """The config dict that a graph is given to read, or to go on from, a checkpoint."""
+    configurable = {
+        "thread_id": place.thread_id,
+        "checkpoint_ns": place.checkpoint_ns,
+        "checkpoint_id": place.checkpoint_id,
+    }
+    return json.dumps({"configurable": configurable}, ensure_ascii=False)
+
+
+def _guarded(word: str) -> list[str]:
+    """A word that is not taken for an option."""
+    return ["--", word] if word.startswith("-") else [word]

@@ -1,0 +1,75 @@
+"""The keys of the main screen, in one table: bindings, help and the palette are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual.binding import Binding, BindingType
+
+from ckpt_cli.tui.reads import TABS
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key, and what it does."""
+
+    keys: str
+    """As Textual names them, separated by commas."""
+    action: str
+    title: str
+    help: str
+    shown: str
+    """How the help writes the key."""
+    footer: bool = False
+    """Whether the foot of the screen shows it."""
+
+
+LOOKING: Sequence[Key] = (
+    Key("tab", "app.focus_next", "Next pane", "Go to the next pane", "Tab"),
+    Key("shift+tab", "app.focus_previous", "Previous pane", "Go to the pane before", "Shift-Tab"),
+    Key("z", "zoom", "Zoom", "Give the whole screen to this pane, or to all again", "z", True),
+    *(
+        Key(
+            str(number),
+            f"tab('{name}')",
+            name.capitalize(),
+            f"Show the tab {name.capitalize()}",
+            str(number),
+        )
+        for number, name in enumerate(TABS, 1)
+    ),
+    Key("o", "unfold", "Unfold", "Show every step of the tree, or fold them again", "o"),
+    Key("a", "nest", "All namespaces", "Draw subgraph calls inside the tree, or not", "a"),
+    Key("m", "mark", "Mark", "Mark this checkpoint as one side of a diff", "m", True),
+    Key("d", "compare", "Diff", "Side by side: the marked one, or the parent, and this", "d", True),
+    Key("i", "questions", "Questions", "List the questions that wait, in all threads", "i", True),
+    Key("S", "grep", "Search", "Search the values of this thread, or of all", "S", True),
+    Key("y", "copy_ref", "Copy ref", "Copy THREAD@CHECKPOINT", "y"),
+    Key("Y", "copy_config", "Copy config", "Copy the config dict that names this checkpoint", "Y"),
+    Key("c", "command_line", "Command", "Say which command line prints what is shown", "c", True),
+    Key("r", "again", "Refresh", "Look at the store again now", "r"),
+    Key("colon", "app.command_palette", "Palette", "Any of these by name; THREAD@REF", ":"),
+    Key("question_mark", "help", "Help", "Show all keys", "?", True),
+    Key("q", "app.quit", "Quit", "Leave", "q", True),
+)
+
+MOVING: Sequence[tuple[str, str]] = (
+    ("↑ ↓ j k", "Move by a line"),
+    ("PgUp PgDn Space", "Move by a page"),
+    ("g G", "To the first, to the last"),
+    ("/", "Threads: filter. Tree and tabs: search, then n and N"),
+    ("s", "Threads: sort by newest, oldest, id, checkpoints"),
+    ("Enter", "Thread: its tree. Checkpoint: its tabs. Subgraph call: its tree. Fold: unfold"),
+    ("Enter", "Message or value: the checkpoint and the task that wrote it"),
+    ("Esc", "Back: out of a subgraph, to the pane before, out of a filter"),
+)
+"""What the panes themselves do with keys."""
+
+
+def bindings(keys: Sequence[Key]) -> list[BindingType]:
+    """The keys as a screen takes them."""
+    return [
+        Binding(key.keys, key.action, key.title, show=key.footer, key_display=key.shown)
+        for key in keys
+    ]

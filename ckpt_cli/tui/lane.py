@@ -1,0 +1,104 @@
+"""Asking a store without making the screen wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+from ckpt_backends.errors import CkptError, StoreUnavailable, Unsupported
+from ckpt_backends.protocol import Store
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    question: Callable[[Store], Any]
+    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+
+
+class Lane:
+    """A store that is opened, asked and closed in one thread, one question after the other.
+
+    After each answer the store is refreshed, so that the next one is of then, and no writer waits
+    for a reader that does nothing. A store that could not answer is opened anew for the next
+    question, so that a lost connection comes back by asking again.
+    """
+
+    def __init__(self, open_store: Callable[[], Store]) -> None:
+        self._open_store = open_store
+        self._store: Store | None = None
+        self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
+        self.waiting = 0
+        """Questions that were asked and are not answered yet."""
+        # No question may keep the program from ending, however long its answer takes.
+        Thread(target=self._run, name="lane", daemon=True).start()
+
+    async def ask(self, question: Callable[[Store], _Answer]) -> _Answer:
+        """What a question is answered with; it may be cancelled before its turn comes.
+
+        Raises what the question raises, and what opening the store does.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_Answer] = loop.create_future()
+        self.waiting += 1
+        try:
+            self._queue.put(_Asked(question, future, loop))
+            return await future
+        finally:
+            self.waiting -= 1
+
+    def close(self) -> None:
+        """Close the store when its last question is answered; nothing waits for that."""
+        self._queue.put(None)
+
+    def _run(self) -> None:
+        while (asked := self._queue.get()) is not None:
+            if asked.future.cancelled():
+                continue
+            try:
+                answer, error = self._answer(asked.question), None
+            except Exception as caught:
+                answer, error = None, caught
+            # The loop is closed where the program ended meanwhile.
+            with suppress(RuntimeError):
+                asked.loop.call_soon_threadsafe(_deliver, asked.future, answer, error)
+        self._drop()
+
+    def _answer(self, question: Callable[[Store], Any]) -> Any:
+        if self._store is None:
+            self._store = self._open_store()
+        try:
+            answer = question(self._store)
+            # A private copy stays as it is.
+            with suppress(Unsupported):
+                self._store.refresh()
+        except StoreUnavailable:
+            self._drop()
+            raise
+        except CkptError:
+            with suppress(CkptError):
+                self._store.refresh()
+            raise
+        return answer
+
+    def _drop(self) -> None:
+        if self._store is not None:
+            with suppress(Exception):
+                self._store.close()
+            self._store = None
+
+
+def _deliver(future: asyncio.Future[Any], answer: Any, error: Exception | None) -> None:
+    if future.cancelled():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(answer)

@@ -1,0 +1,162 @@
+"""The threads pane without its screen: which threads, in which order, what of each is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fnmatch import translate
+from typing import Literal
+
+from ckpt_backends.model import Status, Thread
+from ckpt_cli.reading.threads import parse_status
+from ckpt_cli.render.cells import cell_len, fit, pad
+from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.thread import STATUS_STYLES
+from ckpt_cli.render.units import age
+
+Sort = Literal["last", "first", "id", "checkpoints"]
+SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints")
+SIGNS: Mapping[Status | None, str] = {
+    Status.INTERRUPTED: "?",
+    Status.ERROR: "✗",
+    Status.PENDING: "▸",
+    Status.DONE: "✓",
+    Status.UNKNOWN: "·",
+    Status.EMPTY: "∅",
+    None: " ",
+}
+"""What stands before a thread; a blank where its head was not read yet."""
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+_AGE_CELLS = 4
+_COUNT_CELLS = 6
+_WIDE = 34
+"""Cells from which on the number of checkpoints has a place."""
+_LONGEST = 1000
+"""Characters of a thread id that are looked at to draw it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What the threads shown have in common."""
+
+    text: str = ""
+    """Part of the id in any case, or a shell pattern of the whole id."""
+    status: frozenset[Status] = frozenset()
+    """One of these; any if empty."""
+    user: str | None = None
+
+
+@dataclass(slots=True)
+class Listing:
+    """All threads as last listed, and those of them that are shown."""
+
+    threads: Sequence[Thread] = ()
+    """In the store's own order: newest first."""
+    shown: Sequence[Thread] = ()
+    statuses: dict[str, tuple[Thread, Status]] = field(default_factory=dict)
+    """By thread id, what its head told when the thread was as given."""
+    wanted: Filter = Filter()
+    sort: Sort = "last"
+
+    def status(self, thread: Thread) -> Status | None:
+        """What a thread waits for; None where its head was not read since it changed."""
+        known = self.statuses.get(thread.thread_id)
+        return known[1] if known is not None and known[0] == thread else None
+
+    def settle(self) -> None:
+        """Choose and order what is shown anew."""
+        found = choose(self.threads, self.wanted, self.status)
+        self.shown = order(found, self.sort)
+
+    def place_of(self, thread_id: str | None) -> int | None:
+        """Where a thread stands among those shown."""
+        ids = (at for at, one in enumerate(self.shown) if one.thread_id == thread_id)
+        return next(ids, None)
+
+
+def parse_filter(text: str) -> Filter:
+    """`status:interrupted user:anna trip` as a filter. Raises `UsageError` for an unknown status.
+
+    Words that are not of this form are the text, with their blanks.
+    """
+    statuses: set[Status] = set()
+    user: str | None = None
+    words: list[str] = []
+    for word in text.split(" "):
+        if word.startswith("status:") and len(word) > len("status:"):
+            statuses |= {parse_status(one) for one in word.removeprefix("status:").split(",")}
+        elif word.startswith("user:") and len(word) > len("user:"):
+            user = word.removeprefix("user:")
+        else:
+            words.append(word)
+    return Filter(" ".join(words).strip(), frozenset(statuses), user)
+
+
+def choose(
+    threads: Sequence[Thread], wanted: Filter, status: Callable[[Thread], Status | None]
+) -> Sequence[Thread]:
+    """The threads that fit. Those whose status is wanted and not known yet are left out."""
+    if wanted == Filter():
+        return threads
+    fits = _text_filter(wanted.text)
+    return [
+        one
+        for one in threads
+        if (wanted.user is None or one.user == wanted.user)
+        and fits(one.thread_id)
+        and (not wanted.status or status(one) in wanted.status)
+    ]
+
+
+def order(threads: Sequence[Thread], sort: Sort) -> Sequence[Thread]:
+    """Threads in an order: newest, oldest or fullest first, ids from a to z."""
+    if sort == "last":
+        return threads
+    keys: dict[Sort, Callable[[Thread], object]] = {
+        "first": lambda one: one.first_at or _NEVER,
+        "id": lambda one: one.thread_id,
+        "checkpoints": lambda one: -one.checkpoints,
+    }
+    return sorted(threads, key=keys[sort])  # type: ignore[arg-type]
+
+
+def unknown(listing: Listing, around: int, number: int) -> list[Thread]:
+    """Threads whose heads are to be read next: those on the screen, and for a filter by status
+    those that have not been looked at."""
+    near = listing.shown[max(around - number // 2, 0) : around + number]
+    found = [one for one in near if listing.status(one) is None]
+    if not found and listing.wanted.status:
+        candidates = Filter(listing.wanted.text, frozenset(), listing.wanted.user)
+        for one in choose(listing.threads, candidates, listing.status):
+            if listing.status(one) is None:
+                found.append(one)
+                if len(found) == number:
+                    break
+    return found[:number]
+
+
+def thread_line(thread: Thread, status: Status | None, now: datetime, width: int) -> Line:
+    """One thread in so many cells: what it waits for, its id, its age and its checkpoints."""
+    sign = f"{SIGNS[status]} "
+    old = age(thread.last_at, now) if thread.last_at is not None else ""
+    right = f" {old:>{_AGE_CELLS}}"
+    if width >= _WIDE:
+        right += f" {thread.checkpoints:>{_COUNT_CELLS}}"
+    room = max(width - len(sign) - cell_len(right), 1)
+    name = fit(safe_text(thread.thread_id[:_LONGEST]), room)
+    style = STATUS_STYLES[status] if status is not None else "dim"
+    return line((sign, style), (pad(name, room), style), (right, "time"))
+
+
+def _text_filter(text: str) -> Callable[[str], bool]:
+    if not text:
+        return lambda _: True
+    if any(sign in text for sign in "*?["):
+        pattern = re.compile(translate(text), re.IGNORECASE)
+        return lambda thread_id: pattern.match(thread_id) is not None
+    wanted = text.casefold()
+    return lambda thread_id: wanted in thread_id.casefold()

@@ -1,0 +1,54 @@
+"""The command palette: every key by its name, and going to a checkpoint that is typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+
+from ckpt_cli.tui.keys import Key
+
+if TYPE_CHECKING:
+    from ckpt_cli.tui.screens.main import MainScreen
+
+
+class Palette(Provider):
+    """What the main screen can do."""
+
+    async def discover(self) -> Hits:
+        for key in self._keys():
+            yield DiscoveryHit(key.title, partial(self._run, key), help=self._help(key))
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for key in self._keys():
+            score = matcher.match(key.title)
+            if score > 0:
+                shown = matcher.highlight(key.title)
+                yield Hit(score, shown, partial(self._run, key), help=self._help(key))
+        # Last, as whatever is typed may be the name of a thread.
+        yield Hit(
+            0.01,
+            Content(f"Go to {query}"),
+            partial(self._main.go_to, query),
+            text=query,
+            help="A thread, or THREAD@REF",
+        )
+
+    @property
+    def _main(self) -> MainScreen:
+        return cast("MainScreen", self.screen)
+
+    def _keys(self) -> Iterator[Key]:
+        skipped = {"app.command_palette"}
+        return (key for key in self._main.key_table if key.action not in skipped)
+
+    async def _run(self, key: Key) -> None:
+        await self.screen.run_action(key.action)
+
+    @staticmethod
+    def _help(key: Key) -> str:
+        return f"{key.help}  ({key.shown})"

@@ -1,0 +1,318 @@
+"""The three panes: threads, the tree of one of them, and what stands in a checkpoint."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, Tab, Tabs
+
+from ckpt_backends.errors import UsageError
+from ckpt_backends.model import Thread
+from ckpt_cli.core.tree import Key
+from ckpt_cli.render.lines import Line
+from ckpt_cli.tui.listing import SORTS, Listing, parse_filter, thread_line
+from ckpt_cli.tui.reads import TABS, Document, Picture
+from ckpt_cli.tui.reads import Tab as TabName
+from ckpt_cli.tui.rows import Lines, Rows
+
+
+class Search(Input):
+    """The line at the foot of a pane in which its filter, or what is looked for, is typed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Clear", show=False)]
+
+    class Left(Message):
+        """Escape: what was typed is to be forgotten."""
+
+        def __init__(self, search: Search) -> None:
+            super().__init__()
+            self.search = search
+
+        @property
+        def control(self) -> Search:
+            return self.search
+
+    def action_leave(self) -> None:
+        self.post_message(self.Left(self))
+
+
+class ThreadRows(Rows):
+    """One line a thread."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("s", "sort", "Sort")]
+
+    def __init__(self) -> None:
+        super().__init__(id="thread-rows")
+        self.listing = Listing()
+
+    def count(self) -> int:
+        return len(self.listing.shown)
+
+    def line_at(self, index: int, width: int) -> Line:
+        thread = self.listing.shown[index]
+        return thread_line(thread, self.listing.status(thread), datetime.now(UTC), width)
+
+    @property
+    def thread(self) -> Thread | None:
+        """The one under the cursor."""
+        shown = self.listing.shown
+        return shown[self.cursor] if self.cursor < len(shown) else None
+
+    def settle(self, thread_id: str | None) -> None:
+        """Show what fits now, with the cursor on a thread wherever that stands."""
+        self.listing.settle()
+        at = self.listing.place_of(thread_id)
+        self.resize(self.cursor if at is None else at)
+
+    def action_sort(self) -> None:
+        after = (SORTS.index(self.listing.sort) + 1) % len(SORTS)
+        self.listing.sort = SORTS[after]
+        self.settle(self.thread.thread_id if self.thread is not None else None)
+        self.post_message(ThreadsPane.Narrowed())
+
+
+class ThreadsPane(Vertical):
+    """All threads of the store, or those that fit."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "Filter", key_display="/"),
+        Binding("escape", "clear", "Clear filter", show=False),
+    ]
+
+    class Narrowed(Message):
+        """What is shown, or its order, changed."""
+
+    def __init__(self) -> None:
+        super().__init__(id="threads", classes="pane")
+        self.rows = ThreadRows()
+        self.search = Search(placeholder="text, glob*, status:interrupted, user:anna", id="filter")
+
+    def compose(self) -> ComposeResult:
+        yield self.rows
+        yield self.search
+
+    def on_mount(self) -> None:
+        self.search.display = False
+
+    def narrow(self, text: str) -> None:
+        """Show the threads that a filter means. Raises `UsageError`."""
+        kept = self.rows.thread.thread_id if self.rows.thread is not None else None
+        self.rows.listing.wanted = parse_filter(text)
+        self.rows.settle(kept)
+        self.post_message(self.Narrowed())
+
+    def action_search(self) -> None:
+        self.search.display = True
+        self.search.focus()
+
+    def action_clear(self) -> None:
+        self.search.value = ""
+        self.search.display = False
+        self.narrow("")
+        self.rows.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        try:
+            self.narrow(event.value)
+        except UsageError:
+            # A status may be half typed; on Enter it is said.
+            return
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        try:
+            self.narrow(event.value)
+        except UsageError as error:
+            text = f"{error.message}; {error.hint}"
+            self.app.notify(text, severity="warning", markup=False)
+            return
+        self.search.display = bool(event.value)
+        self.rows.focus()
+
+    def on_search_left(self, event: Search.Left) -> None:
+        event.stop()
+        self.action_clear()
+
+
+class Found(Lines):
+    """Lines in which a text can be looked for."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "next(1)", "Next", show=False),
+        Binding("N", "next(-1)", "Previous", show=False),
+    ]
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.wanted = ""
+        self.here = -1
+        """The line on which the last hit was."""
+
+    def look_for(self, text: str) -> None:
+        """Mark the lines that hold a text, and go to the first of them from the cursor on."""
+        self.wanted = text.casefold()
+        self.here = self.cursor - 1
+        self.refresh()
+        if self.wanted:
+            self.action_next(1)
+
+    def is_found(self, index: int) -> bool:
+        return bool(self.wanted) and self.wanted in self.lines[index].text.casefold()
+
+    def action_next(self, way: int) -> None:
+        count = len(self.lines)
+        if not self.wanted or not count:
+            return
+        ways = (range(1, count + 1), range(-1, -count - 1, -1))[way < 0]
+        hits = ((self.here + by) % count for by in ways)
+        at = next((one for one in hits if self.is_found(one)), None)
+        if at is None:
+            self.app.notify(f"'{self.wanted}' is not here", severity="warning", markup=False)
+            return
+        self.here = at
+        if self.is_stop(at):
+            self.cursor = at
+        else:
+            self.scroll_to(y=max(at - self.size.height // 2, 0), animate=False)
+
+
+class SearchPane(Vertical):
+    """A pane with lines, and a line to search them with."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "Search", key_display="/"),
+    ]
+
+    def __init__(self, rows: Found, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id, classes="pane")
+        self.rows = rows
+        self.search = Search(placeholder="text; n and N go on", id=f"{id}-search")
+
+    def compose(self) -> ComposeResult:
+        yield self.rows
+        yield self.search
+
+    def on_mount(self) -> None:
+        self.search.display = False
+
+    def action_search(self) -> None:
+        self.search.display = True
+        self.search.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.search.display = False
+        self.rows.focus()
+        self.rows.look_for(event.value)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+
+    def on_search_left(self, event: Search.Left) -> None:
+        event.stop()
+        self.search.value = ""
+        self.search.display = False
+        self.rows.look_for("")
+        self.rows.focus()
+
+
+class TreeRows(Found):
+    """The picture of a tree, with the cursor on its checkpoints."""
+
+    def __init__(self) -> None:
+        super().__init__(id="tree-rows")
+        self.picture: Picture | None = None
+        self.marked: Key | None = None
+        """The checkpoint of this thread that is marked for a comparison."""
+
+    def is_stop(self, index: int) -> bool:
+        return self.picture is not None and self.picture.keys[index] is not None
+
+    def line_at(self, index: int, width: int) -> Line:
+        found = super().line_at(index, width)
+        if self.marked is None or self.picture is None or self.picture.keys[index] != self.marked:
+            return found
+        return Line((("▌", "question"), *found.spans))
+
+    @property
+    def key(self) -> Key | None:
+        """The checkpoint under the cursor."""
+        if self.picture is None or self.cursor >= len(self.picture.keys):
+            return None
+        return self.picture.keys[self.cursor]
+
+    def show_picture(self, picture: Picture, key: Key | None) -> None:
+        """Show a tree with the cursor on a checkpoint, or else on the head's last line."""
+        self.picture = picture
+        at = picture.line_of(key) if key is not None else None
+        self.show_lines(picture.lines, len(picture.lines) - 1 if at is None else at)
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self.picture = None
+        self.show_lines(())
+
+
+class DocumentRows(Found):
+    """What a tab shows."""
+
+    def __init__(self) -> None:
+        super().__init__(id="document")
+        self.document = Document(())
+
+    @property
+    def path(self) -> str | None:
+        """The value that the cursor stands in, where the tab has several."""
+        above = max((at for at in self.document.marks if at <= self.cursor), default=None)
+        return None if above is None else self.document.marks[above]
+
+    def show_document(self, document: Document, *, keep: bool) -> None:
+        """Show a document from its beginning, or with `keep` from where the last one stood."""
+        self.document = document
+        below = round(self.scroll_y)
+        self.show_lines(document.lines, self.cursor if keep else 0)
+        self.scroll_to(y=below if keep else 0, animate=False)
+
+
+class Inspector(SearchPane):
+    """What stands in a checkpoint, in tabs."""
+
+    class Turned(Message):
+        """Another tab is wanted."""
+
+    def __init__(self) -> None:
+        self.document = DocumentRows()
+        super().__init__(self.document, id="inspector")
+        self.tabs = Tabs(*(Tab(name.capitalize(), id=name) for name in TABS))
+        # A tab is turned by its number; focus goes to what it shows.
+        self.tabs.can_focus = False
+
+    def compose(self) -> ComposeResult:
+        yield self.tabs
+        yield from super().compose()
+
+    @property
+    def tab(self) -> TabName:
+        """The one that is shown."""
+        active = self.tabs.active
+        return next((one for one in TABS if one == active), TABS[0])
+
+    def turn(self, tab: TabName) -> None:
+        """Show another tab."""
+        self.tabs.active = tab
+
+    def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
+        event.stop()
+        self.post_message(self.Turned())
+
+
+def title(pane: Vertical, text: str) -> None:
+    """Name a pane; nothing in the text is parsed."""
+    pane.border_title = Content(text)

@@ -1,0 +1,311 @@
+"""What the panes ask a store: functions for a `Lane`, which make lines of the answers there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, tzinfo
+from itertools import islice
+from typing import Literal, cast
+
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import CkptError, Unreadable
+from ckpt_backends.model import Status, Thread
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.clip import clip
+from ckpt_cli.core.messages import Message
+from ckpt_cli.core.paths import format_path
+from ckpt_cli.core.tree import CallRow, FoldRow, Key, SectionRow, StepRow
+from ckpt_cli.core.tree import Row as TreeRow
+from ckpt_cli.reading.blame import blame
+from ckpt_cli.reading.compare import compare
+from ckpt_cli.reading.lessons import Lessons
+from ckpt_cli.reading.messages import conversation
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.reading.tree import Tree, read_tree
+from ckpt_cli.reading.view import View, raw_bytes, view
+from ckpt_cli.reading.written import written
+from ckpt_cli.render.compared import compared_lines
+from ckpt_cli.render.diff import diff_text
+from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.messages import turn_lines
+from ckpt_cli.render.state import placed_lines, standing_lines, value_lines
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
+from ckpt_cli.render.thread import field as field_lines
+from ckpt_cli.render.tree import drawn_rows
+from ckpt_cli.render.units import size
+from ckpt_cli.render.value import summary
+from ckpt_cli.render.written import written_lines
+
+Tab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
+TABS: tuple[Tab, ...] = ("state", "diff", "writes", "messages", "metadata", "raw")
+
+_MOST_LINES = 20_000
+"""Lines of one document; a value of more is looked at with `ckpt show`."""
+_QUESTION_WIDTH = 200
+_RAW_BYTES = 16 * 1024
+_RAW_ROW = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A checkpoint of the store, as the panes pass it around."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+
+    @property
+    def key(self) -> Key:
+        return self.checkpoint_ns, self.checkpoint_id
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What the times on the screen are told by."""
+
+    now: datetime
+    zone: tzinfo
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A thread's tree, or that of one namespace, drawn in some width."""
+
+    tree: Tree
+    lines: Sequence[Line]
+    keys: Sequence[Key | None]
+    """For each line the checkpoint that it stands for; None where the cursor does not stand."""
+    inner: Mapping[int, str]
+    """For the lines that are a subgraph call, its namespace."""
+    folds: frozenset[int]
+    """Lines that stand for several steps."""
+
+    def line_of(self, key: Key | None) -> int | None:
+        """The line of a checkpoint, or of the fold or the call that it is in."""
+        return next((at for at, one in enumerate(self.keys) if one == key), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a tab shows."""
+
+    lines: Sequence[Line]
+    marks: Mapping[int, str] = field(default_factory=dict)
+    """For lines that the cursor may stand on, the path of the value that they show."""
+
+
+def read_threads(store: Store) -> list[Thread]:
+    """All threads, newest first."""
+    return list(store.threads())
+
+
+def read_statuses(store: Store, threads: Sequence[Thread]) -> list[Status]:
+    """What each of some threads waits for."""
+    lessons = Lessons(store)
+    return [_status(store, one, lessons) for one in threads]
+
+
+def _status(store: Store, thread: Thread, lessons: Lessons) -> Status:
+    if thread.head is None:
+        return Status.EMPTY
+    try:
+        head = next(ThreadReader(store, thread, lessons).moments("", [thread.head]), None)
+    except Unreadable:
+        return Status.UNKNOWN
+    return Status.UNKNOWN if head is None else head.status
+
+
+def read_thread_tree(
+    store: Store, thread_id: str, ns: str | None, *, unfold: bool, nest: bool
+) -> Tree:
+    """The tree of a thread, or of one namespace of it. Raises `NotFound`."""
+    reader = ThreadReader(store, thread_id)
+    return read_tree(
+        reader, ns, lambda value: summary(value, _QUESTION_WIDTH), nest=nest, unfold=unfold
+    )
+
+
+def draw(tree: Tree, clock: Clock, width: int) -> Picture:
+    """A tree as lines."""
+    drawn = list(
+        drawn_rows(tree.plan, tree.details, tree.refs, zone=clock.zone, now=clock.now, width=width)
+    )
+    return Picture(
+        tree,
+        [text for _, text in drawn],
+        [_key(row) for row, _ in drawn],
+        {at: row.namespaces[0] for at, (row, _) in enumerate(drawn) if isinstance(row, CallRow)},
+        frozenset(at for at, (row, _) in enumerate(drawn) if isinstance(row, FoldRow)),
+    )
+
+
+def _key(row: TreeRow | None) -> Key | None:
+    match row:
+        case StepRow():
+            return row.key
+        case FoldRow():
+            return row.ns, row.ids[-1]
+        case CallRow():
+            return row.heads[0]
+        case SectionRow() | None:
+            return None
+
+
+def read_document(
+    store: Store, tab: Tab, place: Place, base: Place | None, clock: Clock, width: int
+) -> Document:
+    """A tab of a checkpoint; `base` is what it is compared with, its parent if None.
+
+    Raises `NotFound`, `Unreadable`, and what else keeps the tab from being shown.
+    """
+    target = target_of(store, place)
+    if tab == "messages":
+        return _messages(target, width)
+    if tab == "state":
+        return _state(target, clock, width)
+    lines = {
+        "diff": lambda: _diff(target, None if base is None else target_of(store, base), width),
+        "writes": lambda: _writes(target, width),
+        "metadata": lambda: _metadata(target, clock, width),
+        "raw": lambda: _raw(target, width),
+    }[tab]()
+    return Document(_cut(lines))
+
+
+def target_of(store: Store, place: Place) -> Target:
+    """The checkpoint as the functions of `reading` take it. Raises `NotFound`."""
+    reader = ThreadReader(store, place.thread_id)
+    return Target(reader, place.checkpoint_ns, place.checkpoint_id, chosen=True)
+
+
+def read_origin(store: Store, place: Place, path: str) -> tuple[Place, str]:
+    """The checkpoint that first had a value, and who set it there."""
+    found = blame(target_of(store, place), path)
+    key = found.moment.key
+    who = found.node or found.by
+    if found.writes:
+        who += f", task {found.writes[-1].write.task_id}"
+    return Place(key.thread_id, key.checkpoint_ns, key.checkpoint_id), who
+
+
+def _state(target: Target, clock: Clock, width: int) -> Document:
+    found = view(target, None, writes=False)
+    lines: list[Line] = []
+    marks: dict[int, str] = {}
+    for one in _cut(_heading(found, clock, width)):
+        lines.append(one)
+    for name, value in found.state.values.items():
+        marks[len(lines)] = format_path((name,))
+        remark = found.state.rebuilt.get(name)
+        lines += _cut(value_lines(name, clip(value), width, remark))
+    return Document(lines, marks)
+
+
+def _heading(found: View, clock: Clock, width: int) -> Iterator[Line]:
+    """What is next, what waits, and what is wrong."""
+    yield from step_lines(found.moment, width, live=found.is_head)
+    if found.moment.body.problem is not None:
+        reason = f"not readable: {found.moment.body.problem.reason}"
+        yield from field_lines("problem", reason, width, "error")
+    yield from lifetime_lines(found.lifetime, clock.now, clock.zone, width)
+    if found.plaintext:
+        yield from field_lines("warning", PLAINTEXT, width, "error")
+    yield line("")
+    if not found.state.values:
+        yield line(("no values", "dim"))
+
+
+def _diff(target: Target, base: Target | None, width: int) -> Iterator[Line]:
+    found = compare(target, None, None) if base is None else compare(base, target, None)
+    yield from compared_lines(found)
+    yield from diff_text(found.changes, width=width)
+    if not found.changes:
+        yield line(("no difference", "dim"))
+
+
+def _writes(target: Target, width: int) -> Iterator[Line]:
+    found = _seen(target, writes=True)
+    if found.writes:
+        yield line(("written by its own tasks", "bold"))
+        yield from placed_lines(found.writes, width)
+        yield line("")
+    yield line(("how it was made", "bold"))
+    try:
+        yield from written_lines(written(target, {}), width)
+    except CkptError as error:
+        yield line((safe_text(error.message), "dim"))
+
+
+def _messages(target: Target, width: int) -> Document:
+    found = conversation(target, None)
+    lines: list[Line] = []
+    marks: dict[int, str] = {}
+    if found.others:
+        names = safe_text(", ".join(found.others))
+        lines.append(line((f"of {safe_text(found.channel)}; also in {names}", "dim")))
+    turns = [replace(one, message=_clipped(one.message)) for one in found.turns]
+    for turn in turns:
+        if turn.answers is not None:
+            continue
+        if len(lines) > _MOST_LINES:
+            lines.append(line((f"… {len(turns) - turn.index} more messages", "dim")))
+            break
+        if marks:
+            lines.append(line(""))
+        marks[len(lines)] = format_path((found.channel, turn.index))
+        lines += turn_lines(turn, turns, width, cut=False)
+    if not turns:
+        lines.append(line(("no messages yet", "dim")))
+    return Document(lines, marks)
+
+
+def _metadata(target: Target, clock: Clock, width: int) -> Iterator[Line]:
+    found = _seen(target, writes=False)
+    yield from standing_lines(found, clock.now, clock.zone, width)
+    yield from lifetime_lines(found.lifetime, clock.now, clock.zone, width)
+    yield line("")
+    for name, value in found.moment.metadata.items():
+        yield from value_lines(name, clip(value), width, None)
+    yield line("")
+    versions = cast("Value", dict(found.moment.body.versions))
+    yield from value_lines("channel_versions", versions, width, None)
+
+
+def _raw(target: Target, width: int) -> Iterator[Line]:
+    """Where the checkpoint is stored, and the beginning of its body as bytes."""
+    body = raw_bytes(target)
+    key = target.reader.moment(target.checkpoint_ns, target.checkpoint_id).key
+    for query in target.reader.store.sources(key):
+        yield from field_lines("where", query, width, "dim")
+    yield from field_lines("body", size(len(body)), width)
+    yield line("")
+    for start in range(0, min(len(body), _RAW_BYTES), _RAW_ROW):
+        part = body[start : start + _RAW_ROW]
+        text = "".join(chr(one) if 32 <= one < 127 else "." for one in part)
+        # Where there is no room for both, bytes alone.
+        tail = f"  {text}" if width >= 8 + 3 * _RAW_ROW + _RAW_ROW else ""
+        yield line((f"{start:06x}  ", "dim"), f"{part.hex(' '):<{3 * _RAW_ROW - 1}}", tail)
+    if len(body) > _RAW_BYTES:
+        yield line((f"… {size(len(body) - _RAW_BYTES)} more: ckpt show --raw", "dim"))
+
+
+def _cut(lines: Iterator[Line]) -> list[Line]:
+    found = list(islice(lines, _MOST_LINES + 1))
+    if len(found) > _MOST_LINES:
+        found[-1] = line(("… more than is shown here; `ckpt show` prints all", "dim"))
+    return found
+
+
+def _clipped(message: Message) -> Message:
+    return replace(message, content=clip(message.content))
+
+
+def _seen(target: Target, *, writes: bool) -> View:
+    """A checkpoint without its values, where its body can be read."""
+    try:
+        return view(target, (), writes=writes)
+    except Unreadable:
+        return view(target, None, writes=writes)

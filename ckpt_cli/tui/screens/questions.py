@@ -1,0 +1,113 @@
+"""The questions that wait, in all threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer
+
+from ckpt_backends.errors import CkptError
+from ckpt_backends.model import Thread
+from ckpt_backends.protocol import Store
+from ckpt_cli.reading.interrupts import Waiting, of_threads
+from ckpt_cli.render.cells import cell_len, fit, pad
+from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.units import age
+from ckpt_cli.render.value import summary
+from ckpt_cli.tui.lane import Lane
+from ckpt_cli.tui.panes import Found, SearchPane, title
+from ckpt_cli.tui.reads import Place, read_threads
+from ckpt_cli.tui.rows import Rows
+
+_AT_ONCE = 200
+"""Threads that are looked into with one question."""
+_WIDEST_NAME = 30
+
+
+class Questions(Screen[Place | None]):
+    """One line a question; Enter goes to where it was asked."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "Go there"),
+        Binding("escape,q", "dismiss(None)", "Close", key_display="Esc"),
+    ]
+
+    def __init__(self, lane: Lane) -> None:
+        super().__init__()
+        self._lane = lane
+        self._found: list[Waiting] = []
+
+    def compose(self) -> ComposeResult:
+        self._rows = Found(id="questions")
+        self._pane = SearchPane(self._rows, id="questions-pane")
+        yield self._pane
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        title(self._pane, "Questions: looking")
+        self._rows.focus()
+        self._load()
+
+    @work(exclusive=True)
+    async def _load(self) -> None:
+        try:
+            threads = await self._lane.ask(read_threads)
+            for start in range(0, len(threads), _AT_ONCE):
+                some = threads[start : start + _AT_ONCE]
+                found = await self._lane.ask(partial(_questions, threads=some))
+                self._found += found
+                title(
+                    self._pane,
+                    f"Questions: {len(self._found)} in {start + len(some):,} of {len(threads):,}"
+                    " threads",
+                )
+                if found:
+                    self._show()
+        except CkptError as error:
+            self._pane.notify(safe_text(error.message), severity="error", markup=False)
+        if not self._found:
+            self._rows.show_lines([line(("no question waits", "dim"))])
+
+    def _show(self) -> None:
+        now = self.app.now()  # type: ignore[attr-defined]
+        width = self._rows.size.width
+        self._rows.show_lines([_line(one, now, width) for one in self._found], self._rows.cursor)
+
+    def on_resize(self) -> None:
+        if self._found:
+            self._show()
+
+    def on_rows_chosen(self, event: Rows.Chosen) -> None:
+        event.stop()
+        self.action_choose()
+
+    def action_choose(self) -> None:
+        if self._rows.cursor < len(self._found):
+            key = self._found[self._rows.cursor].key
+            self.dismiss(Place(key.thread_id, key.checkpoint_ns, key.checkpoint_id))
+
+
+def _questions(store: Store, threads: Sequence[Thread]) -> list[Waiting]:
+    return list(of_threads(store, threads))
+
+
+def _line(one: Waiting, now: datetime, width: int) -> Line:
+    old = age(one.since, now) if one.since is not None else "?"
+    name = pad(fit(safe_text(one.key.thread_id), _WIDEST_NAME), _WIDEST_NAME)
+    node = safe_text(one.question.node or "?")
+    room = max(width - cell_len(name) - cell_len(node) - 10, 10)
+    return line(
+        (name, "head"),
+        (f"{old:>5}  ", "time"),
+        (node, "node"),
+        "  ",
+        (summary(one.question.value, room), "question"),
+    )

@@ -1,0 +1,134 @@
+"""Searching the values of one thread, or of all."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer, Input
+from textual.worker import get_current_worker
+
+from ckpt_backends.errors import CkptError
+from ckpt_cli.core.paths import format_path
+from ckpt_cli.core.search import compile_pattern
+from ckpt_cli.reading.grep import Hit, Wanted, grep_thread
+from ckpt_cli.render.cells import cell_len, fit, pad
+from ckpt_cli.render.grep import excerpt
+from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.tui.lane import Lane
+from ckpt_cli.tui.panes import Found, SearchPane, title
+from ckpt_cli.tui.reads import Place, read_threads
+from ckpt_cli.tui.rows import Rows
+
+_WIDEST_NAME = 24
+_MOST = 2000
+"""Hits after which the search stops."""
+_SHOW_AGAIN = 20
+"""Threads after which the heading says how far the search is."""
+
+
+class SearchScreen(Screen[Place | None]):
+    """A line to type a pattern in, and the lines that it was found in; Enter goes there."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "type", "Type", key_display="/"),
+        Binding("t", "scope", "This thread or all"),
+        Binding("escape", "leave", "Close", key_display="Esc"),
+    ]
+
+    def __init__(self, lane: Lane, thread_id: str | None) -> None:
+        super().__init__()
+        self._lane = lane
+        self._thread = thread_id
+        self._only_this = thread_id is not None
+        self._found: list[Hit] = []
+
+    def compose(self) -> ComposeResult:
+        self._input = Input(placeholder="regular expression", id="pattern", compact=True)
+        yield self._input
+        self._rows = Found(id="hits")
+        self._pane = SearchPane(self._rows, id="hits-pane")
+        yield self._pane
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self._head("")
+        self._input.focus()
+
+    def action_type(self) -> None:
+        self._input.focus()
+
+    def action_scope(self) -> None:
+        self._only_this = not self._only_this and self._thread is not None
+        self._head("")
+        if self._input.value:
+            self._search(self._input.value)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        if event.value:
+            self._rows.focus()
+            self._search(event.value)
+
+    def on_rows_chosen(self, event: Rows.Chosen) -> None:
+        event.stop()
+        if self._rows.cursor < len(self._found):
+            key = self._found[self._rows.cursor].key
+            self.dismiss(Place(key.thread_id, key.checkpoint_ns, key.checkpoint_id))
+
+    @work(exclusive=True)
+    async def _search(self, pattern: str) -> None:
+        self._found = []
+        self._rows.show_lines(())
+        wanted = Wanted(pattern, ignore_case=pattern.islower())
+        try:
+            compile_pattern(pattern, fixed=False, ignore_case=wanted.ignore_case)
+            ids = [self._thread] if self._only_this and self._thread is not None else None
+            if ids is None:
+                ids = [one.thread_id for one in await self._lane.ask(read_threads)]
+            for number, thread_id in enumerate(ids, 1):
+                if get_current_worker().is_cancelled:
+                    return
+                found = await self._lane.ask(
+                    partial(grep_thread, thread_id=thread_id, wanted=wanted)
+                )
+                self._found += found.hits
+                if found.hits:
+                    self._show()
+                if number % _SHOW_AGAIN == 0:
+                    self._head(f"{number:,} of {len(ids):,} threads")
+                if len(self._found) >= _MOST:
+                    break
+        except CkptError as error:
+            self.notify(safe_text(error.message), severity="error", markup=False)
+            return
+        self._head(f"{len(self._found)} found")
+
+    def _head(self, text: str) -> None:
+        where = "this thread" if self._only_this else "all threads"
+        title(self._pane, f"Search in {where}" + (f": {text}" if text else ""))
+
+    def _show(self) -> None:
+        width = self._rows.size.width
+        self._rows.show_lines([_line(one, width) for one in self._found], self._rows.cursor)
+
+
+def _line(hit: Hit, width: int) -> Line:
+    name = pad(fit(safe_text(hit.key.thread_id), _WIDEST_NAME), _WIDEST_NAME)
+    where = safe_text(format_path((hit.channel, *hit.match.path)))
+    text = excerpt(hit.match.line, hit.match.start, hit.match.end)
+    start = f"{name}  {hit.ref}  {where}: "
+    return line(
+        (name, "head"),
+        (f"  {safe_text(hit.ref)}", "id"),
+        (f"  {where}: ", "dim"),
+        fit(safe_text(text), max(width - cell_len(start), 10)),
+    )

@@ -1,0 +1,98 @@
+"""Two checkpoints beside each other, channel by channel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer
+
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import CkptError
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.changes import ChannelChange
+from ckpt_cli.core.clip import clip
+from ckpt_cli.reading.compare import compare
+from ckpt_cli.render.block import block
+from ckpt_cli.render.cells import fit, pad
+from ckpt_cli.render.compared import compared_lines
+from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.side_by_side import MOST, side_by_side
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.tui.lane import Lane
+from ckpt_cli.tui.panes import Found, SearchPane, title
+from ckpt_cli.tui.reads import Place, target_of
+
+_NARROWEST = 20
+
+
+class SideBySide(Screen[None]):
+    """What changed from one checkpoint to another; from its parent if only one is given."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,d", "dismiss(None)", "Close", key_display="Esc"),
+    ]
+
+    def __init__(self, lane: Lane, base: Place | None, place: Place) -> None:
+        super().__init__()
+        self._lane, self._base, self._place = lane, base, place
+
+    def compose(self) -> ComposeResult:
+        self._rows = Found(id="sides")
+        self._pane = SearchPane(self._rows, id="sides-pane")
+        yield self._pane
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        title(self._pane, "Diff: loading")
+        self._rows.focus()
+
+    def on_resize(self) -> None:
+        self._load()
+
+    @work(exclusive=True)
+    async def _load(self) -> None:
+        width = self._rows.size.width
+        question = partial(_read, base=self._base, place=self._place, width=width)
+        try:
+            lines = await self._lane.ask(question)
+        except CkptError as error:
+            lines = [line((safe_text(error.message), "error"))]
+        title(self._pane, "Diff")
+        self._rows.show_lines(lines)
+
+
+def _read(store: Store, base: Place | None, place: Place, width: int) -> list[Line]:
+    target = target_of(store, place)
+    found = compare(target, None, None)
+    if base is not None:
+        found = compare(target_of(store, base), target, None)
+    lines = list(compared_lines(found))
+    for name, change in found.changes.items():
+        lines.append(line(""))
+        lines.append(line((pad(fit(safe_text(name), width), width), "head")))
+        lines += side_by_side(*_sides(change, width // 2 - 4), width)
+    if not found.changes:
+        lines.append(line(("no difference", "dim")))
+    return lines
+
+
+def _sides(change: ChannelChange, width: int) -> tuple[list[str], list[str]]:
+    """The value before and after, as lines; none where there was, or is, no value."""
+    before = [] if change.change == "added" else _lines(change.before, width)
+    after = [] if change.change == "removed" else _lines(change.after, width)
+    return before, after
+
+
+def _lines(value: Value, width: int) -> list[str]:
+    return list(islice(_block(value, width), MOST))
+
+
+def _block(value: Value, width: int) -> Iterator[str]:
+    return block(clip(value), 0, max(width, _NARROWEST))
