@@ -25,6 +25,8 @@ class CkptApp(App[None]):
         self, opening: Opening, store_words: Sequence[str], zone: tzinfo, pause: float
     ) -> None:
         super().__init__()
+        # Over a slow line, and for whoever dislikes it, nothing moves by itself.
+        self.animation_level = "none"
         self.opening = opening
         self.store_words = store_words
         """How a command line names the store."""

@@ -28,7 +28,7 @@ class Key:
 LOOKING: Sequence[Key] = (
     Key("tab", "app.focus_next", "Next pane", "Go to the next pane", "Tab"),
     Key("shift+tab", "app.focus_previous", "Previous pane", "Go to the pane before", "Shift-Tab"),
-    Key("z", "zoom", "Zoom", "Give the whole screen to this pane, or to all again", "z", True),
+    Key("z", "zoom", "Zoom", "This pane alone, or all again", "z", True),
     *(
         Key(
             str(number),
@@ -39,15 +39,15 @@ LOOKING: Sequence[Key] = (
         )
         for number, name in enumerate(TABS, 1)
     ),
-    Key("o", "unfold", "Unfold", "Show every step of the tree, or fold them again", "o"),
-    Key("a", "nest", "All namespaces", "Draw subgraph calls inside the tree, or not", "a"),
+    Key("o", "unfold", "Unfold", "Every step of the tree, or folded", "o"),
+    Key("a", "nest", "All namespaces", "Draw subgraph calls inside the tree", "a"),
     Key("m", "mark", "Mark", "Mark this checkpoint as one side of a diff", "m", True),
-    Key("d", "compare", "Diff", "Side by side: the marked one, or the parent, and this", "d", True),
+    Key("d", "compare", "Diff", "Side by side with the marked one, or its parent", "d", True),
     Key("i", "questions", "Questions", "List the questions that wait, in all threads", "i", True),
     Key("S", "grep", "Search", "Search the values of this thread, or of all", "S", True),
     Key("y", "copy_ref", "Copy ref", "Copy THREAD@CHECKPOINT", "y"),
-    Key("Y", "copy_config", "Copy config", "Copy the config dict that names this checkpoint", "Y"),
-    Key("c", "command_line", "Command", "Say which command line prints what is shown", "c", True),
+    Key("Y", "copy_config", "Copy config", "Copy the config dict of this checkpoint", "Y"),
+    Key("c", "command_line", "Command", "The command line that prints what is shown", "c"),
     Key("r", "again", "Refresh", "Look at the store again now", "r"),
     Key("colon", "app.command_palette", "Palette", "Any of these by name; THREAD@REF", ":"),
     Key("question_mark", "help", "Help", "Show all keys", "?", True),
@@ -58,11 +58,14 @@ MOVING: Sequence[tuple[str, str]] = (
     ("↑ ↓ j k", "Move by a line"),
     ("PgUp PgDn Space", "Move by a page"),
     ("g G", "To the first, to the last"),
-    ("/", "Threads: filter. Tree and tabs: search, then n and N"),
+    ("Enter", "On a thread: to its tree"),
+    ("Enter", "On a checkpoint: to what stands in it"),
+    ("Enter", "On a subgraph call: into its namespace"),
+    ("Enter", "On a fold: unfold it"),
+    ("Enter", "On a message or value: to the step that wrote it"),
+    ("Esc", "Back, out of a namespace, out of a filter"),
+    ("/", "Threads: filter; elsewhere: search, then n and N"),
     ("s", "Threads: sort by newest, oldest, id, checkpoints"),
-    ("Enter", "Thread: its tree. Checkpoint: its tabs. Subgraph call: its tree. Fold: unfold"),
-    ("Enter", "Message or value: the checkpoint and the task that wrote it"),
-    ("Esc", "Back: out of a subgraph, to the pane before, out of a filter"),
 )
 """What the panes themselves do with keys."""
 

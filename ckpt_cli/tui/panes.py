@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import datetime
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -47,16 +48,17 @@ class ThreadRows(Rows):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("s", "sort", "Sort")]
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], datetime]) -> None:
         super().__init__(id="thread-rows")
         self.listing = Listing()
+        self._now = now
 
     def count(self) -> int:
         return len(self.listing.shown)
 
     def line_at(self, index: int, width: int) -> Line:
         thread = self.listing.shown[index]
-        return thread_line(thread, self.listing.status(thread), datetime.now(UTC), width)
+        return thread_line(thread, self.listing.status(thread), self._now(), width)
 
     @property
     def thread(self) -> Thread | None:
@@ -88,9 +90,9 @@ class ThreadsPane(Vertical):
     class Narrowed(Message):
         """What is shown, or its order, changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], datetime]) -> None:
         super().__init__(id="threads", classes="pane")
-        self.rows = ThreadRows()
+        self.rows = ThreadRows(now)
         self.search = Search(placeholder="text, glob*, status:interrupted, user:anna", id="filter")
 
     def compose(self) -> ComposeResult:

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style as RichStyle
 from rich.text import Text
 from textual.binding import Binding, BindingType
-from textual.events import Click
+from textual.events import Click, Resize
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -62,13 +62,15 @@ class Rows(ScrollView, can_focus=True):
         Binding("enter", "choose", "Open", show=False),
     ]
     DEFAULT_CSS = """
-    Rows { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
+    Rows { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
+        scrollbar-gutter: stable; }
     Rows > .rows--cursor { background: $surface-lighten-2; }
     Rows:focus > .rows--cursor { background: $primary; color: $text; }
     Rows > .rows--found { background: $warning-muted; }
     """
 
     cursor: reactive[int] = reactive(0, repaint=False)
+    _width = 0
 
     class Moved(Message):
         """The cursor stands elsewhere, or something else stands under it."""
@@ -84,6 +86,9 @@ class Rows(ScrollView, can_focus=True):
     class Chosen(Moved):
         """What the cursor stands on was chosen."""
 
+    class Reshaped(Moved):
+        """The pane is of another width."""
+
     def count(self) -> int:
         """How many lines there are."""
         raise NotImplementedError
@@ -91,6 +96,11 @@ class Rows(ScrollView, can_focus=True):
     def line_at(self, index: int, width: int) -> Line:
         """One of the lines, in so many cells at most."""
         raise NotImplementedError
+
+    @property
+    def width(self) -> int:
+        """Cells that a line may take."""
+        return self.scrollable_content_region.width
 
     @property
     def middle(self) -> int:
@@ -105,7 +115,7 @@ class Rows(ScrollView, can_focus=True):
         """Whether a search found something on a line."""
         return False
 
-    def resize(self, cursor: int, *, told: bool = True) -> None:
+    def resize(self, cursor: int) -> None:
         """There are other lines; the cursor stands on this one, as far down the pane as before."""
         below = self.cursor - round(self.scroll_y)
         self.virtual_size = Size(self.size.width, self.count())
@@ -113,8 +123,8 @@ class Rows(ScrollView, can_focus=True):
         self.scroll_to(y=max(self.cursor - below, 0), animate=False)
         self._show_cursor()
         self.refresh()
-        if told:
-            self.post_message(self.Moved(self))
+        # From within this pane, since a message does not rise past the one who sent it.
+        self.call_next(self._say_moved)
 
     def validate_cursor(self, cursor: int) -> int:
         return self._near(cursor, 1 if cursor >= self.cursor else -1)
@@ -123,11 +133,14 @@ class Rows(ScrollView, can_focus=True):
         self.refresh_line(before)
         self.refresh_line(after)
         self._show_cursor()
+        self.call_next(self._say_moved)
+
+    def _say_moved(self) -> None:
         self.post_message(self.Moved(self))
 
     def render_line(self, y: int) -> Strip:
         index = round(self.scroll_y) + y
-        width = self.size.width
+        width = self.width
         base = self.rich_style
         if index >= self.count():
             return Strip.blank(width, base)
@@ -160,6 +173,11 @@ class Rows(ScrollView, can_focus=True):
     def action_choose(self) -> None:
         if self.count():
             self.post_message(self.Chosen(self))
+
+    def on_resize(self, event: Resize) -> None:
+        if event.size.width != self._width:
+            self._width = event.size.width
+            self.post_message(self.Reshaped(self))
 
     def on_click(self, event: Click) -> None:
         index = round(self.scroll_y) + event.y

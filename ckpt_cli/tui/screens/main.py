@@ -12,7 +12,6 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.events import Resize
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer, Static
@@ -106,7 +105,7 @@ class MainScreen(Screen[None]):
     # Parts
 
     def compose(self) -> ComposeResult:
-        self.threads_pane = ThreadsPane()
+        self.threads_pane = ThreadsPane(self.app.now)
         self.rows = self.threads_pane.rows
         self.tree_rows = TreeRows()
         self.tree_pane = SearchPane(self.tree_rows, id="tree")
@@ -231,9 +230,9 @@ class MainScreen(Screen[None]):
 
     def _draw(self) -> None:
         tree = self.view.tree
-        if tree is None or not self.tree_rows.size.width:
+        if tree is None or not self.tree_rows.width:
             return
-        picture = draw(tree, self.clock, self.tree_rows.size.width)
+        picture = draw(tree, self.clock, self.tree_rows.width)
         facts = f"{tree.plan.checkpoints} checkpoints"
         if tree.plan.branches > 1:
             facts += f", {tree.plan.branches} branches"
@@ -271,7 +270,7 @@ class MainScreen(Screen[None]):
             return
         if self._shown == (place, tab):
             return
-        width = max(self.inspector.document.size.width, 1)
+        width = max(self.inspector.document.width, 1)
         question = partial(
             read_document, tab=tab, place=place, base=self.base, clock=self.clock, width=width
         )
@@ -317,9 +316,13 @@ class MainScreen(Screen[None]):
         event.stop()
         self.load_document()
 
-    def on_resize(self, event: Resize) -> None:  # noqa: ARG002
-        self._shown = None
-        self._later("draw", _SOON, self._draw)
+    def on_rows_reshaped(self, event: Rows.Reshaped) -> None:
+        event.stop()
+        if event.rows is self.tree_rows:
+            self._later("draw", _SOON, self._draw)
+        elif event.rows is self.inspector.document:
+            self._shown = None
+            self._later("document", _SOON, self.load_document)
 
     def _enter(self) -> None:
         """Go into a subgraph call, unfold a fold, or look at a checkpoint."""

@@ -78,7 +78,7 @@ class Questions(Screen[Place | None]):
 
     def _show(self) -> None:
         now = self.app.now()  # type: ignore[attr-defined]
-        width = self._rows.size.width
+        width = self._rows.width
         self._rows.show_lines([_line(one, now, width) for one in self._found], self._rows.cursor)
 
     def on_resize(self) -> None:

@@ -117,7 +117,7 @@ class SearchScreen(Screen[Place | None]):
         title(self._pane, f"Search in {where}" + (f": {text}" if text else ""))
 
     def _show(self) -> None:
-        width = self._rows.size.width
+        width = self._rows.width
         self._rows.show_lines([_line(one, width) for one in self._found], self._rows.cursor)
 
 

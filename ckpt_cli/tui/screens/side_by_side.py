@@ -58,7 +58,7 @@ class SideBySide(Screen[None]):
 
     @work(exclusive=True)
     async def _load(self) -> None:
-        width = self._rows.size.width
+        width = self._rows.width
         question = partial(_read, base=self._base, place=self._place, width=width)
         try:
             lines = await self._lane.ask(question)

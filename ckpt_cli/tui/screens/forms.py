@@ -1,0 +1,88 @@
+"""Short forms: how to fork, what to purge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.suggester import SuggestFromList
+from textual.widgets import Footer, Input, Label
+
+from ckpt_backends.errors import CkptError, UsageError
+from ckpt_cli.tui.panes import title
+from ckpt_cli.tui.plans import KINDS, Kind
+
+_Wish = TypeVar("_Wish")
+
+
+class Form(ModalScreen[_Wish | None], Generic[_Wish]):
+    """Lines to fill in; Enter goes on, Escape leaves."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Go on", priority=True),
+        Binding("escape", "dismiss(None)", "Leave it", key_display="Esc"),
+    ]
+    HEADING: ClassVar[str]
+
+    def fields(self) -> Sequence[tuple[str, Input]]:
+        """What is asked for, with its lines."""
+        raise NotImplementedError
+
+    def wish(self) -> _Wish:
+        """What was filled in. Raises `UsageError`."""
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box form") as box:
+            title(box, self.HEADING)
+            for label, field in self.fields():
+                yield Label(label, markup=False)
+                yield field
+        yield Footer(show_command_palette=False)
+
+    def action_submit(self) -> None:
+        try:
+            self.dismiss(self.wish())
+        except CkptError as error:
+            hint = f"; {error.hint}" if error.hint else ""
+            self.notify(f"{error.message}{hint}", severity="error", markup=False)
+
+
+class ForkForm(Form[tuple[str, str, Kind, str | None]]):
+    """To which thread, with which channel edited and how, as after which node."""
+
+    HEADING = "Fork"
+
+    def __init__(self, channels: Sequence[str]) -> None:
+        super().__init__()
+        self._channels = channels
+        self._to = Input(placeholder="none: a branch of this thread", compact=True, id="to")
+        self._channel = Input(
+            placeholder=", ".join(channels)[:200] or "none",
+            suggester=SuggestFromList(channels),
+            compact=True,
+            id="channel",
+        )
+        self._kind = Input("replace", suggester=SuggestFromList(KINDS), compact=True, id="kind")
+        self._node = Input(placeholder="none: as it was", compact=True, id="node")
+
+    def fields(self) -> Sequence[tuple[str, Input]]:
+        return [
+            ("New thread", self._to),
+            ("Channel to edit in $EDITOR", self._channel),
+            ("How: replace, set (merged by its reducer) or append", self._kind),
+            ("Go on as after node", self._node),
+        ]
+
+    def wish(self) -> tuple[str, str, Kind, str | None]:
+        kind = next((one for one in KINDS if one == self._kind.value), None)
+        if kind is None:
+            raise UsageError(f"no way '{self._kind.value}' to edit", hint=", ".join(KINDS))
+        channel = self._channel.value
+        if channel and channel not in self._channels:
+            raise UsageError(f"no channel '{channel}' here", hint=", ".join(self._channels))
+        return self._to.value, channel, kind, self._node.value or None

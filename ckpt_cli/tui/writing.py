@@ -1,0 +1,156 @@
+"""`ckpt tui --write`: the main screen with keys that change the store.
+
+The one module of this package from which a store can be changed, imported for `--write` alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar
+
+from textual import work
+from textual.app import SuspendNotSupported
+from textual.binding import BindingType
+
+from ckpt_backends.change import Change
+from ckpt_backends.errors import CkptError, UsageError
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_store, open_writable
+from ckpt_cli.render.lines import Span
+from ckpt_cli.tui.app import CkptApp
+from ckpt_cli.tui.keys import LOOKING, Key, bindings
+from ckpt_cli.tui.plans import Fork, Planner, Proposal, channels_of, edit_of, editable
+from ckpt_cli.tui.screens.forms import ForkForm
+from ckpt_cli.tui.screens.main import MainScreen
+from ckpt_cli.tui.screens.plan import PlanScreen
+
+CHANGING: Sequence[Key] = (
+    Key("B", "rollback", "Roll back", "Go back to this checkpoint", "B", True),
+    Key("F", "fork", "Fork", "Go on from this checkpoint elsewhere", "F", True),
+    Key("U", "undo", "Undo", "Take back the last change of this thread", "U", True),
+    Key("P", "repair", "Repair", "Put back values that are gone or damaged", "P"),
+)
+
+
+class WritingApp(CkptApp):
+    """`ckpt tui --write`."""
+
+    def get_default_screen(self) -> MainScreen:
+        return WritingScreen(self.lane(), self.lane(), self.lane())
+
+    def open_rows(self) -> Store:
+        """The store by itself, whose bytes nothing has changed on their way: for copies."""
+        return open_store(self.opening.url)
+
+    def apply(self, change: Change) -> None:
+        """Carry out a change. Raises what `WritableStore.apply` raises."""
+        with open_writable(self.opening.url) as writable:
+            writable.apply(change)
+
+
+class WritingScreen(MainScreen):
+    """The main screen with keys that change the store; each shows its plan and asks."""
+
+    app: WritingApp
+    BINDINGS: ClassVar[list[BindingType]] = bindings(CHANGING)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.status.add_class("write")
+        self._planner = Planner(self.app.open_rows, self.app.now)
+
+    @property
+    def key_table(self) -> Sequence[Key]:
+        return [*CHANGING, *LOOKING]
+
+    def mode(self) -> Span:
+        return "WRITE", "bold"
+
+    @work(exclusive=True, group="change")
+    async def action_rollback(self) -> None:
+        if self.place is not None:
+            question = partial(self._planner.rollback, place=self.place)
+            await self._propose(question, "Roll the thread back?", "rolled back; U takes it back")
+
+    @work(exclusive=True, group="change")
+    async def action_undo(self) -> None:
+        if self.view.thread_id is not None:
+            question = partial(self._planner.undo, thread_id=self.view.thread_id)
+            await self._propose(question, "Undo this?", "undone")
+
+    @work(exclusive=True, group="change")
+    async def action_repair(self) -> None:
+        if self.view.thread_id is not None:
+            question = partial(self._planner.repair, thread_id=self.view.thread_id, told={})
+            await self._propose(question, "Put these values back?", "put back")
+
+    @work(exclusive=True, group="change")
+    async def action_fork(self) -> None:
+        place = self.place
+        if place is None:
+            return
+        channels = await self._ask(self._detail, partial(channels_of, place=place), self.tell_error)
+        if channels is None:
+            return
+        wish = await self.app.push_screen_wait(ForkForm(channels))
+        if wish is None:
+            return
+        to, channel, kind, node = wish
+        edit = None
+        if channel:
+            before = await self._ask(
+                self._detail,
+                partial(editable, place=place, channel=channel, kind=kind),
+                self.tell_error,
+            )
+            after = None if before is None else self._edited(before)
+            if after is None:
+                return
+            try:
+                edit = edit_of(channel, kind, after)
+            except UsageError as error:
+                self.tell_error(error)
+                return
+        question = partial(self._planner.fork, place=place, how=Fork(to, edit, node))
+        await self._propose(question, "Fork the thread?", "forked; U takes it back")
+
+    async def _propose(self, question: Callable[[Store], Proposal], ask: str, said: str) -> None:
+        """Show what a plan says, and carry it out if that is wanted."""
+        found = await self._ask(self._detail, question, self.tell_error)
+        if found is None or not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
+            return
+        try:
+            await asyncio.to_thread(self.app.apply, found.change)
+        except CkptError as error:
+            self.tell_error(error)
+            return
+        self.say(said)
+        if found.head is not None and found.head.thread_id == self.view.thread_id:
+            self._goal = found.head.key
+        self.load_threads()
+
+    def _edited(self, text: str) -> str | None:
+        """A text as the user's editor leaves it; None where nothing was changed."""
+        command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+        with TemporaryDirectory(prefix="ckpt-") as folder:
+            path = Path(folder) / "value.json"
+            path.write_text(text, "utf-8")
+            try:
+                with self.app.suspend():
+                    # The user's own choice of editor, as git runs it.
+                    code = subprocess.run([*command, str(path)], check=False).returncode  # noqa: S603
+            except (OSError, SuspendNotSupported) as error:
+                self.say(f"cannot run the editor '{command[0]}': {error}", is_error=True)
+                return None
+            after = path.read_text("utf-8")
+        if code or after == text:
+            self.say("the value was not changed")
+            return None
+        return after
