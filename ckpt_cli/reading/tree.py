@@ -49,8 +49,12 @@ def read_tree(
     *,
     nest: bool,
     unfold: bool,
+    keep: Key | None = None,
 ) -> Tree:
-    """The tree of a thread, or of one namespace of it; `say` puts a question on one line."""
+    """The tree of a thread, or of one namespace of it; `say` puts a question on one line.
+
+    The checkpoint to `keep` is never folded.
+    """
     namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
     index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
     skeletons = _skeletons(reader, index)
@@ -58,6 +62,7 @@ def read_tree(
     if len(index) <= _SMALL:
         details = _details(reader, index, list(index), say)
         skeletons = [_filled(skeleton, details[skeleton.key]) for skeleton in skeletons]
+    skeletons = [replace(one, marked=True) if one.key == keep else one for one in skeletons]
     plan = plan_tree(skeletons, unfold=unfold, nest=nest)
     details = details or _details(reader, index, plan.shown, say)
     head = reader.head("")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
+from time import monotonic
 from typing import ClassVar
 
 from textual.app import App
@@ -12,6 +13,9 @@ from textual.app import App
 from ckpt_cli.reading.opening import Opening
 from ckpt_cli.tui.lane import Lane
 from ckpt_cli.tui.screens.main import MainScreen
+
+_PATIENCE = 1.0
+"""Seconds that leaving takes at most."""
 
 
 class CkptApp(App[None]):
@@ -52,3 +56,7 @@ class CkptApp(App[None]):
     def on_unmount(self) -> None:
         for lane in self.lanes:
             lane.close()
+        # A store that is at rest is closed at once; a long answer is not waited for.
+        until = monotonic() + _PATIENCE
+        for lane in self.lanes:
+            lane.join(max(until - monotonic(), 0))

@@ -38,7 +38,8 @@ class Lane:
         self.waiting = 0
         """Questions that were asked and are not answered yet."""
         # No question may keep the program from ending, however long its answer takes.
-        Thread(target=self._run, name="lane", daemon=True).start()
+        self._thread = Thread(target=self._run, name="lane", daemon=True)
+        self._thread.start()
 
     async def ask(self, question: Callable[[Store], _Answer]) -> _Answer:
         """What a question is answered with; it may be cancelled before its turn comes.
@@ -55,8 +56,12 @@ class Lane:
             self.waiting -= 1
 
     def close(self) -> None:
-        """Close the store when its last question is answered; nothing waits for that."""
+        """Close the store when its last question is answered."""
         self._queue.put(None)
+
+    def join(self, seconds: float) -> None:
+        """Wait until it is closed, but no longer than this."""
+        self._thread.join(seconds)
 
     def _run(self) -> None:
         while (asked := self._queue.get()) is not None:

@@ -84,7 +84,7 @@ class Picture:
     """Lines that stand for several steps."""
 
     def line_of(self, key: Key | None) -> int | None:
-        """The line of a checkpoint, or of the fold or the call that it is in."""
+        """The line that stands for a checkpoint; None where it is folded away."""
         return next((at for at, one in enumerate(self.keys) if one == key), None)
 
 
@@ -119,12 +119,16 @@ def _status(store: Store, thread: Thread, lessons: Lessons) -> Status:
 
 
 def read_thread_tree(
-    store: Store, thread_id: str, ns: str | None, *, unfold: bool, nest: bool
+    store: Store, thread_id: str, ns: str | None, *, unfold: bool, nest: bool, keep: Key | None
 ) -> Tree:
     """The tree of a thread, or of one namespace of it. Raises `NotFound`."""
-    reader = ThreadReader(store, thread_id)
     return read_tree(
-        reader, ns, lambda value: summary(value, _QUESTION_WIDTH), nest=nest, unfold=unfold
+        ThreadReader(store, thread_id),
+        ns,
+        lambda value: summary(value, _QUESTION_WIDTH),
+        nest=nest,
+        unfold=unfold,
+        keep=keep,
     )
 
 

@@ -110,7 +110,7 @@ class WritingScreen(MainScreen):
                 partial(editable, place=place, channel=channel, kind=kind),
                 self.tell_error,
             )
-            after = None if before is None else self._edited(before)
+            after = None if before is None else self.edited(before)
             if after is None:
                 return
             try:
@@ -136,7 +136,7 @@ class WritingScreen(MainScreen):
             self._goal = found.head.key
         self.load_threads()
 
-    def _edited(self, text: str) -> str | None:
+    def edited(self, text: str) -> str | None:
         """A text as the user's editor leaves it; None where nothing was changed."""
         command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
         with TemporaryDirectory(prefix="ckpt-") as folder:

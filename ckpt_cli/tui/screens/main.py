@@ -24,6 +24,7 @@ from ckpt_cli.reading.target import Words, find_checkpoint
 from ckpt_cli.reading.tree import Tree
 from ckpt_cli.render.lines import Line, Span, line
 from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.tree_words import count
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.keys import LOOKING, Key, bindings
 from ckpt_cli.tui.lane import Lane
@@ -151,7 +152,7 @@ class MainScreen(Screen[None]):
                 self._info = await self._threads.ask(lambda store: store.describe())
             threads = await self._threads.ask(read_threads)
         except CkptError as error:
-            self._trouble = f"{error.message}; trying again"
+            self._trouble = f"trying again: {error.message}"
             self._tell()
             self._again(self.app.pause)
             return
@@ -220,6 +221,8 @@ class MainScreen(Screen[None]):
             ns=view.ns,
             unfold=view.unfold,
             nest=view.nest,
+            # Neither what was asked for nor what is looked at goes into a fold.
+            keep=self._goal or (self.tree_rows.key if view.tree is not None else None),
         )
         if view.tree is None:
             title(self.tree_pane, "Tree: loading")
@@ -233,11 +236,11 @@ class MainScreen(Screen[None]):
         if tree is None or not self.tree_rows.width:
             return
         picture = draw(tree, self.clock, self.tree_rows.width)
-        facts = f"{tree.plan.checkpoints} checkpoints"
+        facts = count(tree.plan.checkpoints, "checkpoint")
         if tree.plan.branches > 1:
-            facts += f", {tree.plan.branches} branches"
+            facts += f", {count(tree.plan.branches, 'branch')}"
         if tree.plan.calls:
-            facts += f", {tree.plan.calls} calls"
+            facts += f", {count(tree.plan.calls, 'call')}"
         inside = " inside a subgraph, Esc leaves" if self._outer else ""
         title(self.tree_pane, f"Tree: {facts}, {tree.status}{inside}")
         key, self._goal = self._goal or self.tree_rows.key, None
@@ -524,20 +527,21 @@ class MainScreen(Screen[None]):
 
     def _tell(self) -> None:
         """Say in the status line what is open, and what is going on."""
-        spans: list[Span | str] = [("ckpt ", "bold"), self.mode(), "  "]
-        if self._info is not None:
-            spans += [safe_text(self._info.url), (f"  {safe_text(self._info.layout)}", "dim")]
         listing = self.rows.listing
         total, shown = len(listing.threads), len(listing.shown)
         number = f"{shown:,} of {total:,}" if shown != total else f"{total:,}"
+        spans: list[Span | str] = [("ckpt ", "bold"), self.mode(), "  "]
+        # What may be cut stands last.
+        if self._trouble:
+            spans.append((f"{safe_text(self._trouble)}  ", "error"))
         if self._info is not None:
-            spans.append(f"  {number} threads")
+            spans.append(f"{number} threads  ")
         elif not self._trouble:
             spans.append(("opening the store", "dim"))
         if self._reading_heads and listing.wanted.status:
-            spans.append((f"  {len(listing.statuses):,} heads read", "dim"))
-        if self._trouble:
-            spans.append((f"  {safe_text(self._trouble)}", "error"))
+            spans.append((f"{len(listing.statuses):,} heads read  ", "dim"))
+        if self._info is not None:
+            spans += [(f"{safe_text(self._info.layout)}  ", "dim"), safe_text(self._info.url)]
         self.status.update(as_text(line(*spans)))
         order = "" if listing.sort == "last" else f", by {listing.sort}"
         title(self.threads_pane, f"Threads: {number}{order}")
@@ -562,7 +566,7 @@ class MainScreen(Screen[None]):
         try:
             return await lane.ask(question)
         except StoreUnavailable as error:
-            self._trouble = f"{error.message}; trying again"
+            self._trouble = f"trying again: {error.message}"
             self._tell()
             otherwise(error)
         except CkptError as error:

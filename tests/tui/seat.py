@@ -1,0 +1,113 @@
+"""Sitting at the screen: keys pressed and text read, as a person does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from ckpt_backends.url import parse_url
+from ckpt_cli.reading.opening import Opening
+from ckpt_cli.tui.app import CkptApp
+from ckpt_cli.tui.screens.main import MainScreen
+
+NOW = datetime(2026, 4, 8, 12, 0, tzinfo=UTC)
+"""When the tests look at the sample store."""
+_QUIET = 0.15
+"""Seconds without any question to a store after which the screen has come to rest."""
+_PATIENCE = 30.0
+
+
+class Seat:
+    """One person before one screen."""
+
+    def __init__(self, app: CkptApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    @property
+    def main(self) -> MainScreen:
+        """The main screen, also while another one is over it."""
+        return next(one for one in self.app.screen_stack if isinstance(one, MainScreen))
+
+    @property
+    def lines(self) -> list[str]:
+        """What the screen shows, line by line, without colours."""
+        strips = self.app.screen._compositor.render_strips()
+        return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    async def press(self, *keys: str) -> None:
+        """Press keys one after the other, and wait for what they bring."""
+        for key in keys:
+            await self.pilot.press(key)
+            await self.rest()
+
+    async def type(self, text: str) -> None:
+        """Type a text, and wait for what it brings."""
+        await self.pilot.press(*(_key(one) for one in text))
+        await self.rest()
+
+    async def rest(self) -> None:
+        """Wait until nothing is asked of the store any more."""
+        quiet = 0.0
+        for _ in range(int(_PATIENCE / 0.05)):
+            await asyncio.sleep(0.05)
+            await self.pilot.pause()
+            quiet = 0.0 if any(lane.waiting for lane in self.app.lanes) else quiet + 0.05
+            if quiet >= _QUIET:
+                return
+        raise AssertionError("the screen does not come to rest")
+
+    async def until(self, holds: Callable[[], Any]) -> None:
+        """Wait until something is so."""
+        for _ in range(int(_PATIENCE / 0.05)):
+            if holds():
+                return
+            await asyncio.sleep(0.05)
+            await self.pilot.pause()
+        raise AssertionError(f"never so:\n{self.text}")
+
+    def sees(self, *words: str) -> bool:
+        """Whether all of these are on the screen."""
+        return all(word in self.text for word in words)
+
+
+def _key(character: str) -> str:
+    names = {":": "colon", "/": "slash", "*": "asterisk", "-": "minus", "@": "at", " ": "space"}
+    return names.get(character, character)
+
+
+def sit(
+    store: str | Path,
+    scenario: Callable[[Seat], Awaitable[None]],
+    *,
+    kind: type[CkptApp] = CkptApp,
+    size: tuple[int, int] = (120, 40),
+    pause: float = 0,
+    now: datetime | None = None,
+    opening: Opening | None = None,
+) -> None:
+    """Open the screen on a store and do what a scenario says."""
+
+    class Application(kind):  # type: ignore[valid-type, misc]
+        def now(self) -> datetime:
+            return now or super().now()
+
+    async def run() -> None:
+        words = ["-s", str(store)]
+        app = Application(opening or Opening(parse_url(str(store))), words, UTC, pause)
+        async with app.run_test(size=size, notifications=True) as pilot:
+            seat = Seat(app, pilot)
+            await seat.rest()
+            await scenario(seat)
+            await seat.rest()
+
+    asyncio.run(run())

@@ -1,0 +1,190 @@
+"""Changing a store from the screen: the plan is shown, and the official graph goes on from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_cli.tui.writing import WritingApp
+from tests.servers import postgres_database
+from tests.support import ckpt
+from tests.travel.official import Thread, config_of, drive, scenarios
+from tests.travel.places import Place, postgres_place, sqlite_place
+from tests.tui.seat import Seat, sit
+
+CHAT, STUCK = "chat", "interrupt-alone"
+
+
+class Store:
+    """A store with a few threads that official graphs can go on with."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.url = place.url
+        self.threads: dict[str, Thread] = {
+            name: drive(place.saver(), scenarios.SCENARIOS[name]) for name in (CHAT, STUCK)
+        }
+
+    def graph(self, name: str) -> Any:
+        return self.threads[name].graph(self.place.saver())
+
+    def state(self, name: str) -> Any:
+        """What the official library says of a thread's head."""
+        return self.graph(name).get_state(config_of(name))
+
+    def history(self, name: str) -> list[str]:
+        """Its checkpoints as the official saver lists them, newest first."""
+        found = self.place.saver().list(config_of(name))
+        return [one.checkpoint["id"] for one in found]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    if request.param == "sqlite":
+        with sqlite_place(tmp_path / "agent.db") as place:
+            yield Store(place)
+        return
+    server = request.getfixturevalue("postgres_server")
+    with postgres_database(server) as url, postgres_place(url) as place:
+        yield Store(place)
+
+
+async def go(seat: Seat, name: str) -> None:
+    """To the tree of a thread."""
+    await seat.press("slash")
+    await seat.type(name)
+    await seat.press("enter", "enter")
+    assert seat.main.view.thread_id == name
+
+
+def test_a_thread_is_rolled_back_resumed_and_the_change_undone(store: Store) -> None:
+    before = store.history(STUCK)
+
+    async def work(seat: Seat) -> None:
+        await go(seat, STUCK)
+        assert seat.sees("WRITE")
+        assert seat.main.place is not None
+        assert seat.main.place.checkpoint_id == before[0]
+        await seat.press("k", "B")
+        assert seat.sees("Plan", "Roll the thread back?", "back to")
+        await seat.press("n")
+        assert store.history(STUCK) == before
+        await seat.press("B", "y")
+        await seat.until(lambda: seat.sees("rolled back"))
+        await seat.rest()
+        head, *rest = store.history(STUCK)
+        assert rest == before
+        assert seat.main.place.checkpoint_id == head
+        assert store.state(STUCK).config["configurable"]["checkpoint_id"] == head
+        # The official graph goes on from it, in a branch that comes up on the screen.
+        found = store.graph(STUCK).invoke(None, config_of(STUCK))
+        assert "__interrupt__" in found
+        await seat.press("r")
+        assert seat.sees("2 branches", "interrupted")
+        assert set(before) < set(store.history(STUCK))
+
+    sit(store.url, work, kind=WritingApp)
+
+
+def test_undo_takes_a_rollback_back(store: Store) -> None:
+    before = store.history(CHAT)
+
+    async def work(seat: Seat) -> None:
+        await go(seat, CHAT)
+        await seat.press("k", "k", "B", "y")
+        await seat.until(lambda: seat.sees("rolled back"))
+        assert len(store.history(CHAT)) == len(before) + 1
+        await seat.press("U")
+        assert seat.sees("Undo this?", "remove")
+        await seat.press("y")
+        await seat.until(lambda: seat.sees("undone"))
+        assert store.history(CHAT) == before
+        await seat.press("U")
+        await seat.until(lambda: seat.sees("nothing") or seat.sees("no "))
+        assert store.history(CHAT) == before
+
+    sit(store.url, work, kind=WritingApp)
+
+
+def test_a_fork_with_a_value_edited_in_the_editor(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(seat: Seat) -> None:
+        screen: Any = seat.main
+        seen: list[str] = []
+
+        def edit(text: str) -> str:
+            seen.append(text)
+            return json.dumps(["edited"])
+
+        monkeypatch.setattr(screen, "edited", edit)
+        await go(seat, STUCK)
+        await seat.press("F")
+        assert seat.sees("Fork", "New thread", "Channel to edit", "items")
+        await seat.type("forked-one")
+        await seat.press("tab")
+        await seat.type("nonsense")
+        await seat.press("enter")
+        assert seat.sees("no channel 'nonsense'")
+        await seat.press(*["backspace"] * len("nonsense"))
+        await seat.type("items")
+        await seat.press("enter")
+        await seat.until(lambda: seat.sees("Fork the thread?"))
+        assert isinstance(json.loads(seen[0]), list)
+        await seat.press("y")
+        await seat.until(lambda: seat.sees("forked"))
+
+    sit(store.url, work, kind=WritingApp)
+    found = store.graph(STUCK).get_state(config_of("forked-one"))
+    assert found.values["items"] == ["edited"]
+    assert store.state(STUCK).values["items"] != ["edited"]
+
+
+def test_what_cannot_be_done_is_said(store: Store) -> None:
+    before = store.history(CHAT)
+
+    async def work(seat: Seat) -> None:
+        await go(seat, CHAT)
+        await seat.press("P")
+        await seat.until(lambda: seat.sees("nothing is missing") or seat.sees("no place of its"))
+        await seat.press("U")
+        await seat.rest()
+        assert seat.app.screen is seat.main
+        await seat.press("F", "escape")
+        assert seat.app.screen is seat.main
+
+    sit(store.url, work, kind=WritingApp)
+    assert store.history(CHAT) == before
+
+
+def test_a_thread_that_moved_on_since_the_plan_is_left_alone(store: Store) -> None:
+    async def work(seat: Seat) -> None:
+        await go(seat, CHAT)
+        await seat.press("k", "B")
+        assert seat.sees("Roll the thread back?")
+        store.graph(CHAT).update_state(config_of(CHAT), {})
+        after = store.history(CHAT)
+        await seat.press("y")
+        await seat.until(lambda: seat.sees("changed"))
+        assert store.history(CHAT) == after
+
+    sit(store.url, work, kind=WritingApp)
+
+
+def test_the_same_plan_as_the_command(store: Store) -> None:
+    async def work(seat: Seat) -> None:
+        await go(seat, CHAT)
+        await seat.press("k", "k", "B")
+        place = seat.main.place
+        assert place is not None
+        told = ckpt("-s", store.url, "rollback", CHAT, place.checkpoint_id, "--dry-run").out
+        for one in told.splitlines():
+            # The new checkpoint's id is of the moment.
+            if one.strip() and not one.startswith("add"):
+                assert one.strip()[:60] in seat.text
+
+    sit(store.url, work, kind=WritingApp, size=(140, 50))

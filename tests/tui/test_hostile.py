@@ -1,0 +1,121 @@
+"""What a store holds is shown as text, however it is made."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from ckpt_backends.url import parse_url
+from ckpt_cli.reading.opening import Opening
+from tests.travel.official import graphs
+from tests.tui.seat import Seat, sit
+
+NAMES = [
+    "[red]bold[/red]",
+    "[@click=app.quit]press me[/]",
+    "\x1b[31mred\x1b[0m",
+    "two\nlines",
+    "100%s %d {x}",
+    "\u202ereversed",
+    "'; DROP TABLE checkpoints; --",
+    "[/]",
+    "x" * 5000,
+    "日本語のスレッド",
+]
+
+
+def fill(path: Path, *values: str) -> None:
+    """A thread a name, each with the values in a list."""
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        graph = graphs.linear(saver)
+        for name in NAMES:
+            graph.invoke({"items": list(values)}, {"configurable": {"thread_id": name}})
+
+
+def test_names_and_values_are_never_markup_or_escapes(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    fill(store, "[bold]loud[/bold]", "\x1b]0;title\x07", "[link=http://x]y[/link]", "[/nothing]")
+
+    async def look(seat: Seat) -> None:
+        tried = 0
+        for _ in NAMES:
+            # A tab more for each name, so that all come in turn.
+            await seat.press("123456"[tried % 6], "Y", "c")
+            tried += 1
+            for bad in ("\x1b", "\x07", "\u202e"):
+                assert bad not in seat.text
+            await seat.press("escape", "1")
+            assert seat.sees("[bold]loud[/bold]")
+            await seat.press("escape", "escape", "j")
+        assert tried == len(NAMES)
+        await seat.press("S")
+        await seat.type("loud")
+        await seat.press("enter", "t")
+        assert seat.sees("[bold]loud[/bold]", "[red]bold[/red]", "日本語のスレッド"), seat.text
+        await seat.press("escape", "slash")
+        await seat.type("[red")
+        await seat.press("enter")
+        assert "\x1b" not in seat.app.export_screenshot()
+
+    sit(store, look, size=(100, 30))
+
+
+def test_a_value_of_50_mb_is_shown_by_its_beginning(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    with SqliteSaver.from_conn_string(str(store)) as saver:
+        graph = graphs.linear(saver)
+        config = {"configurable": {"thread_id": "large"}}
+        graph.update_state(config, {"items": ["head " + "x" * 50_000_000]}, as_node="read")
+
+    async def look(seat: Seat) -> None:
+        await seat.press("enter")
+        for key in "123456":
+            await seat.press(key)
+            assert seat.main.inspector.document.lines
+            assert sum(len(one.text) for one in seat.main.inspector.document.lines) < 5_000_000
+        await seat.press("1", "G")
+        assert seat.sees("only its beginning is shown"), seat.text
+
+    sit(store, look, size=(100, 30))
+
+
+def test_damaged_rows_are_messages(sample: Path) -> None:
+    with closing(sqlite3.connect(sample)) as connection:
+        connection.execute("UPDATE checkpoints SET checkpoint = x'c1c1', metadata = x'80ff00'")
+        connection.execute("UPDATE writes SET value = x'd9'")
+        connection.commit()
+
+    async def look(seat: Seat) -> None:
+        for _ in range(2):
+            await seat.press("enter", "1", "2", "3", "4", "5", "6", "escape", "escape", "j")
+            assert seat.sees("8 threads")
+        await seat.press("enter", "1")
+        assert seat.sees("not readable")
+        await seat.press("i", "escape", "d", "escape", "S")
+        await seat.type("x")
+        await seat.press("enter", "t", "escape")
+
+    sit(sample, look)
+
+
+def test_redacted_values_stay_out_of_every_pane(sample: Path) -> None:
+    opening = Opening(parse_url(str(sample)), redact=True)
+
+    async def look(seat: Seat) -> None:
+        await seat.press("z")
+        for _ in range(2):
+            for key in "12345":
+                await seat.press(key)
+                text = "\n".join(one.text for one in seat.main.inspector.document.lines)
+                assert "Kanra" not in text
+                assert "Refund 89" not in text
+            await seat.press("6")
+            (said, *_) = seat.main.inspector.document.lines
+            assert said.text == "--raw and --redact exclude each other"
+            seat.main.rows.action_move(1)
+            await seat.rest()
+
+    sit(sample, look, opening=opening)

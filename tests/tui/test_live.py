@@ -1,0 +1,108 @@
+"""A store that changes, goes away and comes back while it is looked at."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from tests.travel.official import graphs
+from tests.tui.seat import Seat, sit
+
+
+def test_new_checkpoints_come_and_the_cursor_stays_where_it_is(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+
+    def say(thread_id: str, text: str) -> None:
+        with SqliteSaver.from_conn_string(str(store)) as saver:
+            config = {"configurable": {"thread_id": thread_id}}
+            graphs.linear(saver).invoke({"items": [text]}, config)
+
+    for name in ("first", "second", "third"):
+        say(name, "hello")
+
+    async def look(seat: Seat) -> None:
+        rows, tree = seat.main.rows, seat.main.tree_rows
+        await seat.press("j", "enter", "k")
+        here, place = rows.thread, seat.main.place
+        assert here is not None
+        assert here.thread_id == "second"
+        before = len(tree.lines)
+        say("fourth", "hello")
+        say("second", "again")
+        await seat.press("r")
+        assert [one.thread_id for one in rows.listing.shown[:2]] == ["second", "fourth"]
+        assert rows.thread is not None
+        assert rows.thread.thread_id == "second"
+        assert seat.main.place == place
+        assert len(tree.lines) > before
+
+    sit(store, look)
+
+
+def test_it_looks_again_by_itself(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    with SqliteSaver.from_conn_string(str(store)) as saver:
+        graph = graphs.linear(saver)
+        graph.invoke({"items": ["a"]}, {"configurable": {"thread_id": "one"}})
+
+    async def look(seat: Seat) -> None:
+        with SqliteSaver.from_conn_string(str(store)) as saver:
+            graph = graphs.linear(saver)
+            graph.invoke({"items": ["a"]}, {"configurable": {"thread_id": "two"}})
+        await seat.until(lambda: seat.sees("2 threads"))
+
+    sit(store, look, pause=0.2)
+
+
+def test_a_thread_that_is_deleted_meanwhile_is_said_to_be_gone(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter")
+        with closing(sqlite3.connect(sample)) as connection:
+            for table in ("checkpoints", "writes"):
+                connection.execute(f"DELETE FROM {table} WHERE thread_id = 'trip-to-kyoto'")
+            connection.commit()
+        await seat.press("k")
+        assert seat.sees("no thread 'trip-to-kyoto'")
+        await seat.press("r")
+        assert seat.main.rows.thread is not None
+        assert seat.main.rows.thread.thread_id == "refund-4711"
+        assert seat.sees("Refund 89.00 EUR")
+
+    sit(sample, look)
+
+
+def test_a_store_that_goes_away_is_waited_for(sample: Path) -> None:
+    away = sample.with_name("away.db")
+
+    async def look(seat: Seat) -> None:
+        await seat.press("j")
+        sample.rename(away)
+        # What is open stays readable; a new connection is not to be had.
+        for lane in seat.app.lanes:
+            lane._drop()
+        await seat.until(lambda: seat.sees("trying again"))
+        assert seat.main.rows.thread is not None
+        await seat.press("j", "enter", "2", "i", "escape")
+        away.rename(sample)
+        await seat.until(lambda: not seat.sees("trying again"))
+        await seat.press("r", "shift+tab", "shift+tab")
+        assert seat.sees("8 threads")
+
+    sit(sample, look, pause=0.3)
+
+
+def test_an_empty_store_has_nothing_to_show(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    with SqliteSaver.from_conn_string(str(store)) as saver:
+        saver.setup()
+
+    async def look(seat: Seat) -> None:
+        assert seat.sees("0 threads")
+        everything = ["enter", "m", "d", "y", "c", "escape", "i", "escape", "o", "a", "6", "z"]
+        await seat.press(*everything, "j", "k", "G", "g", "enter")
+        assert seat.sees("ckpt")
+
+    sit(store, look)

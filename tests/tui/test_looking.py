@@ -1,0 +1,328 @@
+"""Looking at a store: every key of the main screen, on the sample store."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+from ckpt_cli.tui.keys import LOOKING
+from tests.support import ckpt
+from tests.tui.seat import Seat, sit
+
+KYOTO = "trip-to-kyoto"
+
+
+def test_threads_come_newest_first_with_what_they_wait_for(sample: Path) -> None:
+    listed = ckpt("-s", sample, "threads", "list", "-o", "json").json
+    signs = {"done": "✓", "interrupted": "?", "error": "✗", "pending": "▸"}
+
+    async def look(seat: Seat) -> None:
+        rows = [one[:40].split()[:2] for one in seat.lines[2 : 2 + len(listed)]]
+        assert rows == [[signs[one["status"]], one["thread_id"]] for one in listed]
+        assert seat.sees("read-only", "sqlite", f"{len(listed)} threads")
+
+    sit(sample, look)
+
+
+def test_the_tree_is_that_of_show(sample: Path) -> None:
+    drawn = ckpt("-s", sample, "--utc", "show", "--tree", KYOTO).out.splitlines()[3:]
+    rows = [one.strip() for one in drawn if "Nov" not in one and one][:-1]
+
+    async def look(seat: Seat) -> None:
+        shown = [one.text.strip() for one in seat.main.tree_rows.lines]
+        assert [one for one in rows if one not in shown] == []
+
+    sit(sample, look)
+
+
+def test_each_tab_shows_its_part_of_the_checkpoint(sample: Path) -> None:
+    says = {
+        "1": ["next", "booking", "KYO-HKK-0407"],
+        "2": ["--- trip-to-kyoto", "+++ trip-to-kyoto", "itinerary"],
+        "3": ["how it was made", "last_value"],
+        "4": ["human", "Five nights in Kyoto"],
+        "5": ["parent", "channel_versions", "source"],
+        "6": ["where", "body", "000000"],
+    }
+
+    async def look(seat: Seat) -> None:
+        await seat.press("z")
+        for key, words in says.items():
+            await seat.press(key)
+            text = "\n".join(one.text for one in seat.main.inspector.document.lines)
+            assert all(word in text for word in words), (key, text)
+
+    sit(sample, look)
+
+
+def test_a_filter_takes_text_patterns_status_and_user(sample: Path) -> None:
+    async def shown(seat: Seat, typed: str) -> list[str]:
+        await seat.press("slash")
+        seat.main.threads_pane.search.value = ""
+        await seat.type(typed)
+        await seat.press("enter")
+        return [one.thread_id for one in seat.main.rows.listing.shown]
+
+    async def look(seat: Seat) -> None:
+        assert await shown(seat, "KYOTO") == [KYOTO]
+        assert await shown(seat, "*-report") == ["nightly-report"]
+        assert await shown(seat, "status:interrupted") == ["refund-4711"]
+        assert seat.sees("ask_approval", "Refund 89.00 EUR")
+        assert set(await shown(seat, "status:interrupted,error")) == {
+            "refund-4711",
+            "invoice-import",
+        }
+        assert await shown(seat, "user:nobody") == []
+        await seat.press("escape")
+        assert len(seat.main.rows.listing.shown) == 8
+        await shown(seat, "status:asleep")
+        assert seat.sees("no status 'asleep'")
+
+    sit(sample, look)
+
+
+def test_threads_are_sorted_and_the_cursor_stays_on_its_own(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("j", "j")
+        here = seat.main.rows.thread
+        assert here is not None
+        for sort in ("first", "id", "checkpoints", "last"):
+            await seat.press("s")
+            assert seat.main.rows.listing.sort == sort
+            assert seat.main.rows.thread == here
+        await seat.press("s", "s")
+        ids = [one.thread_id for one in seat.main.rows.listing.shown]
+        assert ids == sorted(ids)
+
+    sit(sample, look)
+
+
+def test_moving_by_lines_pages_and_to_the_ends(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        rows = seat.main.rows
+        await seat.press("G")
+        assert rows.cursor == 7
+        await seat.press("g")
+        assert rows.cursor == 0
+        await seat.press("down", "j", "k")
+        assert rows.cursor == 1
+        await seat.press("space", "pageup", "end", "home")
+        assert rows.cursor == 0
+        await seat.press("up")
+        assert rows.cursor == 0
+
+    sit(sample, look)
+
+
+def test_into_a_subgraph_call_and_back_to_its_step(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter")
+        tree = seat.main.tree_rows
+        picture = tree.picture
+        assert picture is not None
+        (call,) = picture.inner
+        tree.cursor = call
+        outside = tree.key
+        await seat.press("enter")
+        assert seat.sees("4 checkpoints", "inside a subgraph", "draft_days", "check_weather")
+        assert seat.main.place is not None
+        assert seat.main.place.checkpoint_ns.startswith("planner:")
+        await seat.press("escape")
+        assert tree.key == outside
+        assert seat.sees("20 checkpoints")
+        await seat.press("escape")
+        assert seat.main.rows.has_focus
+
+    sit(sample, look)
+
+
+def test_folds_open_and_subgraphs_are_drawn_inside(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "z", "g", "j")
+        assert seat.sees("3 steps")
+        await seat.press("enter")
+        assert not seat.sees("3 steps")
+        await seat.press("o")
+        assert seat.sees("3 steps")
+        assert not seat.sees("draft_days")
+        await seat.press("a")
+        assert seat.sees("draft_days")
+
+    sit(sample, look)
+
+
+def test_two_marked_checkpoints_stand_side_by_side(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "k", "k", "k", "m", "G", "d")
+        assert seat.sees("--- trip-to-kyoto", "+++ trip-to-kyoto", "itinerary", " │ ")
+        assert any("+" in one.partition("│")[2] for one in seat.lines)
+        await seat.press("escape", "2")
+        base = seat.main.base
+        assert base is not None
+        assert seat.sees(f"--- trip-to-kyoto@{base.checkpoint_id}")
+        await seat.press("escape", "k", "k", "k", "m")
+        assert seat.main.base is None
+
+    sit(sample, look)
+
+
+def test_from_a_question_to_its_thread(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("i")
+        assert seat.sees("Questions: 1", "refund-4711", "ask_approval")
+        await seat.press("enter")
+        assert seat.main.place is not None
+        assert seat.main.place.thread_id == "refund-4711"
+        assert seat.sees("? {question: Refund 89.00 EUR")
+
+    sit(sample, look)
+
+
+def test_a_search_in_a_thread_and_in_all(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("S")
+        await seat.type("booked")
+        await seat.press("enter")
+        found = ckpt("-s", sample, "grep", "-i", "booked", "--threads", KYOTO, "-o", "json").json
+        assert seat.sees("Search in this thread", f"{len(found)} found", "is booked from 7 April")
+        await seat.press("t")
+        everywhere = ckpt("-s", sample, "grep", "-i", "booked", "-o", "json").json
+        assert seat.sees("Search in all threads", f"{len(everywhere)} found")
+        await seat.press("enter")
+        place = seat.main.place
+        assert place is not None
+        assert place.checkpoint_id == everywhere[0]["checkpoint_id"]
+        await seat.press("S")
+        await seat.type("(")
+        await seat.press("enter")
+        assert seat.sees("cannot read the pattern")
+
+    sit(sample, look)
+
+
+def test_from_a_message_to_the_step_that_wrote_it(sample: Path) -> None:
+    blamed = ckpt("-s", sample, "blame", KYOTO, "messages[1]", "-o", "json").json
+
+    async def look(seat: Seat) -> None:
+        await seat.press("4", "j", "j", "j", "enter")
+        place = seat.main.place
+        assert place is not None
+        assert place.checkpoint_id == blamed["checkpoint_id"]
+        assert seat.main.inspector.tab == "writes"
+        assert seat.main.tree_rows.has_focus
+
+    sit(sample, look)
+
+
+def test_what_is_copied_is_what_the_commands_and_graphs_take(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "k", "y")
+        place = seat.main.place
+        assert place is not None
+        shown = ckpt("-s", sample, "show", seat.app.clipboard, "-o", "json").json
+        assert shown["checkpoint_id"] == place.checkpoint_id
+        await seat.press("Y")
+        configurable = json.loads(seat.app.clipboard)["configurable"]
+        assert configurable == {
+            "thread_id": KYOTO,
+            "checkpoint_ns": "",
+            "checkpoint_id": place.checkpoint_id,
+        }
+
+    sit(sample, look)
+
+
+def test_each_command_line_runs_and_shows_what_the_screen_does(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("slash")
+        await seat.type("status:done kyoto")
+        await seat.press("enter", "enter", "k", "m", "j")
+        for tab in "123456":
+            await seat.press(tab)
+            lines = seat.main._command_lines()
+            assert len(lines) == 3
+            for one in lines:
+                program, *words = shlex.split(one)
+                assert program == "ckpt"
+                answer = ckpt(*words)
+                assert answer.code == 0, (one, answer.err)
+                assert b"kyoto" in answer.raw.lower()
+        await seat.press("c")
+        assert seat.sees("ckpt -s")
+        await seat.press("y")
+        assert seat.app.clipboard == seat.main._command_lines()[0]
+
+    sit(sample, look)
+
+
+def test_one_pane_alone_and_all_again(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        main = seat.main
+        panes = [main.threads_pane, main.tree_pane, main.inspector]
+        for _, pane in enumerate(panes):
+            await seat.press("z")
+            assert [one for one in panes if one.region.area] == [pane]
+            await seat.press("z")
+            assert all(one.region.area for one in panes)
+            await seat.press("tab")
+
+    sit(sample, look)
+
+
+def test_help_names_every_key(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("question_mark")
+        assert all(seat.sees(key.help) for key in LOOKING)
+        assert max(map(len, seat.lines)) <= 80
+        await seat.press("escape")
+        assert seat.app.screen is seat.main
+
+    sit(sample, look, size=(80, 60))
+
+
+def test_the_palette_does_what_keys_do_and_goes_to_a_typed_ref(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("colon")
+        await seat.type("Messages")
+        await seat.press("enter")
+        assert seat.main.inspector.tab == "messages"
+        await seat.press("colon")
+        await seat.type("refund-4711@~2")
+        await seat.press("enter")
+        place = seat.main.place
+        assert place is not None
+        assert place.thread_id == "refund-4711"
+        wanted = ckpt("-s", sample, "show", "refund-4711@~2", "-o", "json").json
+        assert place.checkpoint_id == wanted["checkpoint_id"]
+        await seat.press("colon")
+        await seat.type("no-such-thread")
+        await seat.press("enter")
+        assert seat.sees("no thread 'no-such-thread'")
+
+    sit(sample, look)
+
+
+def test_a_search_in_a_pane_goes_from_hit_to_hit(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "z", "slash")
+        await seat.type("assistant")
+        await seat.press("enter")
+        first = seat.main.tree_rows.here
+        assert "assistant" in seat.main.tree_rows.lines[first].text
+        await seat.press("n")
+        assert seat.main.tree_rows.here != first
+        await seat.press("N")
+        assert seat.main.tree_rows.here == first
+        await seat.press("slash")
+        await seat.type("zebra")
+        await seat.press("enter")
+        assert seat.sees("'zebra' is not here")
+
+    sit(sample, look)
+
+
+def test_the_screen_is_refused_without_a_terminal(sample: Path) -> None:
+    answer = ckpt("-s", sample, "tui")
+    assert answer.code == 2
+    assert "needs a terminal" in answer.err
