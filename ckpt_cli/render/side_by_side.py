@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 
 from ckpt_cli.render.cells import fit, pad
 from ckpt_cli.render.lines import Line, Style, line
@@ -14,23 +14,27 @@ MOST = 3000
 _BETWEEN = " │ "
 
 
+_AROUND = 3
+"""Lines that are the same on both sides and are shown around those that are not."""
+
+Pair = tuple[str | None, str | None, bool]
+"""A line of each side, None where it has none at that height, and whether they are the same."""
+
+
 def side_by_side(before: Sequence[str], after: Sequence[str], width: int) -> Iterator[Line]:
-    """The lines of two texts in two columns; what only one of them has is marked."""
+    """Two texts in two columns; what only one of them has is marked, long likeness left out."""
     room = max((width - len(_BETWEEN)) // 2, 1)
-    for left, right, is_same in aligned(before, after):
-        styles: tuple[Style, Style] = ("plain", "plain") if is_same else ("remove", "add")
-        signs = ("  ", "  ") if is_same else (_sign(left, "- "), _sign(right, "+ "))
-        yield line(
-            (pad(fit(signs[0] + (left or ""), room), room), styles[0]),
-            (_BETWEEN, "dim"),
-            (fit(signs[1] + (right or ""), room), styles[1]),
-        )
+    for is_same, group in groupby(aligned(before, after), key=lambda pair: pair[2]):
+        pairs = list(group)
+        if is_same and len(pairs) > 2 * _AROUND + 1:
+            yield from (_line(pair, room) for pair in pairs[:_AROUND])
+            yield line((f"… {len(pairs) - 2 * _AROUND} lines that are the same", "dim"))
+            pairs = pairs[-_AROUND:]
+        yield from (_line(pair, room) for pair in pairs)
 
 
-def aligned(
-    before: Sequence[str], after: Sequence[str]
-) -> Iterator[tuple[str | None, str | None, bool]]:
-    """Pairs of lines, and whether they are the same; None where a side has none at that height."""
+def aligned(before: Sequence[str], after: Sequence[str]) -> Iterator[Pair]:
+    """The lines of two texts in pairs."""
     if len(before) > MOST or len(after) > MOST:
         for left, right in zip_longest(before, after):
             yield left, right, left == right
@@ -41,5 +45,12 @@ def aligned(
             yield left, right, tag == "equal"
 
 
-def _sign(text: str | None, sign: str) -> str:
-    return sign if text is not None else ""
+def _line(pair: Pair, room: int) -> Line:
+    left, right, is_same = pair
+    styles: tuple[Style, Style] = ("plain", "plain") if is_same else ("remove", "add")
+    signs = ("  ", "  ") if is_same else ("- " if left is not None else "", "+ ")
+    return line(
+        (pad(fit(signs[0] + (left or ""), room), room), styles[0]),
+        (_BETWEEN, "dim"),
+        (fit(signs[1] + right, room) if right is not None else "", styles[1]),
+    )

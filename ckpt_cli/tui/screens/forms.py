@@ -82,7 +82,14 @@ class ForkForm(Form[tuple[str, str, Kind, str | None]]):
         kind = next((one for one in KINDS if one == self._kind.value), None)
         if kind is None:
             raise UsageError(f"no way '{self._kind.value}' to edit", hint=", ".join(KINDS))
-        channel = self._channel.value
-        if channel and channel not in self._channels:
-            raise UsageError(f"no channel '{channel}' here", hint=", ".join(self._channels))
-        return self._to.value, channel, kind, self._node.value or None
+        return self._to.value, self._chosen(), kind, self._node.value or None
+
+    def _chosen(self) -> str:
+        """The channel that was typed, or begun and shown to be completed."""
+        typed = self._channel.value
+        found = [one for one in self._channels if one.startswith(typed)]
+        if not typed or typed in found:
+            return typed
+        if len(found) != 1:
+            raise UsageError(f"no channel '{typed}' here", hint=", ".join(self._channels))
+        return found[0]

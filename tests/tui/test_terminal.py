@@ -1,0 +1,144 @@
+"""The screen in a real terminal, with real keys, under tmux."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.servers import REQUIRED
+from tests.support import ROOT, ckpt
+
+_PATIENCE = 60.0
+
+
+class Terminal:
+    """A terminal of some size with a program in it."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self._socket = f"ckpt-{uuid4().hex[:8]}"
+        self._size = (str(width), str(height))
+
+    def start(self, words: list[str], environment: Mapping[str, str]) -> None:
+        """Run a program; the terminal stays when it ends."""
+        command = f"{shlex.join(words)}; echo ended with $?; exec sleep 600"
+        variables = [f"-e{name}={value}" for name, value in environment.items()]
+        width, height = self._size
+        self._tmux("new-session", "-d", "-x", width, "-y", height, *variables, "sh", "-c", command)
+
+    def press(self, *keys: str) -> None:
+        """Press keys as tmux names them."""
+        self._tmux("send-keys", *keys)
+
+    @property
+    def text(self) -> str:
+        """What is on the screen."""
+        return self._tmux("capture-pane", "-p")
+
+    @property
+    def colored(self) -> str:
+        """The same with its colours."""
+        return self._tmux("capture-pane", "-p", "-e")
+
+    def until(self, holds: Callable[[str], object]) -> str:
+        """Wait until the screen is so; what it shows then."""
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end:
+            if holds(text := self.text):
+                return text
+            time.sleep(0.1)
+        raise AssertionError(f"never so:\n{self.text}")
+
+    def close(self) -> None:
+        self._tmux("kill-server")
+
+    def _tmux(self, *words: str) -> str:
+        command = ["tmux", "-L", self._socket, "-f", "/dev/null", *words]
+        # The size of the terminal, not that of the tests.
+        environment = {key: os.environ[key] for key in os.environ if key != "COLUMNS"}
+        found = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment
+        )
+        assert found.returncode == 0, found.stderr
+        return found.stdout
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    if shutil.which("tmux") is None:
+        if "tmux" in REQUIRED:
+            pytest.fail("tmux is not installed: apt-get install tmux")
+        pytest.skip("tmux is not installed: apt-get install tmux")
+    found = Terminal(80, 24)
+    yield found
+    found.close()
+
+
+def start(terminal: Terminal, store: Path, *words: str, **variables: str) -> None:
+    environment = {"TERM": "screen-256color", "LC_ALL": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+    environment |= {"TZ": "UTC", "HOME": os.environ["HOME"], **variables}
+    program = [sys.executable, "-m", "ckpt_cli", "-s", str(store), "tui", *words]
+    terminal.start(program, environment)
+    terminal.until(lambda text: "8 threads" in text and "next" in text)
+
+
+def test_looking_around_and_leaving(terminal: Terminal, sample: Path) -> None:
+    start(terminal, sample)
+    terminal.press("j")
+    terminal.until(lambda text: "Refund 89.00 EUR" in text)
+    terminal.press("Enter", "Enter")
+    terminal.press("4")
+    text = terminal.until(lambda text: "The shoes of order 4711" in text)
+    assert len(text.splitlines()) == 24
+    assert "\x1b[" in terminal.colored
+    terminal.press("?")
+    terminal.until(lambda text: "Keys" in text)
+    terminal.press("Escape")
+    terminal.until(lambda text: "Keys" not in text)
+    terminal.press("q")
+    terminal.until(lambda text: "ended with 0" in text)
+
+
+def test_without_colours(terminal: Terminal, sample: Path) -> None:
+    start(terminal, sample, NO_COLOR="1")
+    terminal.press("j")
+    text = terminal.until(lambda text: "Refund 89.00 EUR" in text)
+    # What colours say is said by signs too.
+    assert "? refund-4711" in text
+    assert "✗ invoice-import" in text
+    terminal.press("q")
+    terminal.until(lambda text: "ended with 0" in text)
+
+
+def test_a_fork_with_a_value_edited_in_a_real_editor(
+    terminal: Terminal, sample: Path, tmp_path: Path
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i s/Kyoto/Nara/ "$1"\n')
+    editor.chmod(0o755)
+    start(terminal, sample, "--write", EDITOR=str(editor))
+    assert "WRITE" in terminal.text
+    terminal.press("Enter")
+    terminal.press("F")
+    terminal.until(lambda text: "Channel to edit" in text)
+    terminal.press("-l", "to-nara")
+    terminal.until(lambda text: "to-nara" in text)
+    terminal.press("Tab")
+    terminal.press("-l", "destination")
+    terminal.until(lambda text: "destination" in text and "booking, budget" not in text)
+    terminal.press("Enter")
+    terminal.until(lambda text: "Fork the thread?" in text)
+    terminal.press("y")
+    terminal.until(lambda text: "9 threads" in text)
+    terminal.press("q")
+    terminal.until(lambda text: "ended with 0" in text)
+    state = ckpt("-s", sample, "show", "to-nara", "--path", "destination", "-o", "json").json
+    assert state == "Nara"

@@ -1,0 +1,39 @@
+"""Two texts beside each other."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckpt_cli.render.cells import cell_len
+from ckpt_cli.render.side_by_side import aligned, side_by_side
+
+LINES = st.lists(st.sampled_from(["a", "b", "c", "日本", ""]), max_size=30)
+
+
+@given(LINES, LINES)
+def test_each_side_has_all_its_lines_in_order(before: list[str], after: list[str]) -> None:
+    pairs = list(aligned(before, after))
+    assert [left for left, _, _ in pairs if left is not None] == before
+    assert [right for _, right, _ in pairs if right is not None] == after
+    assert all((left == right) for left, right, is_same in pairs if is_same)
+
+
+@given(LINES, LINES, st.integers(20, 100))
+def test_no_line_is_wider_than_the_screen(before: list[str], after: list[str], width: int) -> None:
+    assert all(cell_len(one.text) <= width for one in side_by_side(before, after, width))
+
+
+def test_what_one_side_has_alone_is_marked_and_likeness_left_out() -> None:
+    same = [str(n) for n in range(20)]
+    lines = [one.text.rstrip() for one in side_by_side(["old", *same], ["new", *same], 41)]
+    assert lines == [
+        "- old               │ + new",
+        "  0                 │   0",
+        "  1                 │   1",
+        "  2                 │   2",
+        "… 14 lines that are the same",
+        "  17                │   17",
+        "  18                │   18",
+        "  19                │   19",
+    ]
