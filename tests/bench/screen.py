@@ -1,0 +1,121 @@
+"""Sit at the screen on a store, and say how long everything took: screen.py [STORE] -> JSON
+
+Without a store, an empty application of Textual's own, for comparison.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from time import monotonic, time
+from typing import Any
+
+_TICK = 0.005
+_SIZE = (120, 40)
+
+
+class Pulse:
+    """The longest time that the event loop did not get round, for one phase after the other."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._task = asyncio.get_running_loop().create_task(self._beat())
+
+    async def _beat(self) -> None:
+        while True:
+            before = monotonic()
+            await asyncio.sleep(_TICK)
+            self.longest = max(self.longest, monotonic() - before - _TICK)
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+
+@asynccontextmanager
+async def phase(found: dict[str, Any], pulse: Pulse, name: str) -> AsyncIterator[None]:
+    """Seconds that something takes, and the longest gap meanwhile."""
+    pulse.longest, began = 0.0, monotonic()
+    yield
+    found[name] = {"seconds": monotonic() - began, "gap": pulse.longest}
+
+
+async def until(holds: Callable[[], Any], pause: Callable[[], Awaitable[Any]]) -> None:
+    while not holds():
+        await asyncio.sleep(_TICK)
+        await pause()
+
+
+async def on_store(store: str, began: float) -> dict[str, Any]:
+    """Open, scroll and filter."""
+    from datetime import UTC
+
+    from ckpt_backends.url import parse_url
+    from ckpt_cli.reading.opening import Opening
+    from ckpt_cli.tui.app import CkptApp
+
+    found: dict[str, Any] = {}
+    app = CkptApp(Opening(parse_url(store)), ["-s", store], UTC, 0)
+    pulse = Pulse()
+    async with app.run_test(size=_SIZE) as pilot:
+        found["painted"] = time() - began
+        screen: Any = app.screen
+
+        def settled() -> bool:
+            return not any(lane.waiting for lane in app.lanes)
+
+        async with phase(found, pulse, "listing"):
+            await until(lambda: screen.rows.listing.shown, pilot.pause)
+        async with phase(found, pulse, "first thread"):
+            await until(lambda: screen.inspector.document.lines and settled(), pilot.pause)
+        async with phase(found, pulse, "scrolling by 200 pages"):
+            for _ in range(200):
+                await pilot.press("pagedown")
+        async with phase(found, pulse, "scrolling by 500 lines"):
+            for _ in range(500):
+                await pilot.press("down")
+        async with phase(found, pulse, "to the end and back"):
+            await pilot.press("G", "g")
+            await asyncio.sleep(0.2)
+            await until(settled, pilot.pause)
+        async with phase(found, pulse, "filtering as 'a4f' is typed"):
+            await pilot.press("slash", "a", "4", "f")
+            await asyncio.sleep(0.2)
+            await until(settled, pilot.pause)
+        found["filtered"] = len(screen.rows.listing.shown)
+        async with phase(found, pulse, "sorting in four ways"):
+            await pilot.press("escape", "s", "s", "s", "s")
+        async with phase(found, pulse, "looking again"):
+            await pilot.press("r")
+            await asyncio.sleep(0.2)
+            await until(settled, pilot.pause)
+        found["threads"] = len(screen.rows.listing.threads)
+    pulse.stop()
+    return found
+
+
+async def on_nothing(began: float) -> dict[str, Any]:
+    """The least that an application takes."""
+    from textual.app import App, ComposeResult
+    from textual.widgets import Static
+
+    class Empty(App[None]):
+        def compose(self) -> ComposeResult:
+            yield Static("nothing")
+
+    async with Empty().run_test(size=_SIZE):
+        return {"painted": time() - began}
+
+
+def main() -> None:
+    began, store = float(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None
+    found = asyncio.run(on_nothing(began) if store is None else on_store(store, began))
+    found["mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The terminal UI on a large store: first paint, scrolling, filtering, memory."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench.measure import Figure
+from tests.support import ROOT
+
+pytestmark = pytest.mark.bench
+
+_ROUNDS = 5
+_TEXTUAL = "Textual's own start-up"
+
+
+def _sat(*store: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.bench.screen", str(time.time()), *map(str, store)]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return dict(json.loads(found.stdout))
+
+
+def test_the_screen(large: Path, threads: int, figures: list[Figure]) -> None:
+    empty, full = [], []
+    for _ in range(_ROUNDS):
+        empty.append(_sat())
+        full.append(_sat(large))
+    assert {one["threads"] for one in full} == {threads}
+    assert all(0 < one["filtered"] < threads for one in full)
+
+    def median(found: list[dict[str, Any]], *path: str) -> float:
+        values: list[Any] = found
+        for key in path:
+            values = [one[key] for one in values]
+        return statistics.median(values)
+
+    def told(name: str, seconds: float, than: float) -> Figure:
+        return Figure(name, f"{seconds:.2f} s", f"{seconds / than:.1f}x of {_TEXTUAL}")
+
+    start = median(empty, "painted")
+    figures.append(Figure(_TEXTUAL, f"{start:.2f} s"))
+    figures.append(told("ckpt tui: first paint", median(full, "painted"), start))
+    for name in (key for key, value in full[0].items() if isinstance(value, dict)):
+        seconds, gap = median(full, name, "seconds"), max(one[name]["gap"] for one in full)
+        figures.append(
+            Figure(f"ckpt tui: {name}", f"{seconds:.2f} s", f"longest gap {gap * 1000:.0f} ms")
+        )
+    mib = median(full, "mib")
+    figures.append(
+        Figure("ckpt tui: memory", f"{mib:.0f} MiB", f"{mib / median(empty, 'mib'):.1f}x Textual's")
+    )
