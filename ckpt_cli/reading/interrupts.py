@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -11,6 +11,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.tasks import INTERRUPT, Question
 from ckpt_cli.reading import redacted
+from ckpt_cli.reading.heads import head_keys, some_at_once
 from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
@@ -42,8 +43,8 @@ def open_questions(
         lessons = Lessons(store)
         found = (
             waiting
-            for thread in watch(store.threads())
-            if _may_ask(store, thread)
+            for some in some_at_once(watch(store.threads()))
+            for thread in _that_may_ask(store, some)
             for waiting in of_thread(ThreadReader(store, thread, lessons))
         )
     for waiting in found:
@@ -64,13 +65,12 @@ def of_thread(reader: ThreadReader) -> Iterator[Waiting]:
         yield from _leaves(reader, reader.moment("", head))
 
 
-def _may_ask(store: Store, thread: Thread) -> bool:
-    if thread.head is None:
-        return False
-    found = store.writes(
-        thread.thread_id, checkpoint_ns="", checkpoint_ids=[thread.head], channels=[INTERRUPT]
-    )
-    return any(True for _ in found)
+def _that_may_ask(store: Store, threads: Sequence[Thread]) -> list[Thread]:
+    """Those of some threads that have an Interrupt at their head."""
+    keys = head_keys(threads)
+    found = store.writes_at(keys, channels=[INTERRUPT]) if keys else ()
+    asking = {write.key.thread_id for write in found}
+    return [one for one in threads if one.thread_id in asking]
 
 
 def _leaves(reader: ThreadReader, moment: Moment) -> Iterator[Waiting]:

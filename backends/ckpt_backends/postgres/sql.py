@@ -152,6 +152,13 @@ USAGE = """
     FROM {writes} {where} GROUP BY thread_id, checkpoint_ns, channel, type
 """
 
+KEYS = """
+    unnest(%(threads)s::text[], %(spaces)s::text[], %(ids)s::text[])
+    WITH ORDINALITY k(thread, ns, id, n) JOIN
+"""
+AT_KEY = "c.thread_id = k.thread AND c.checkpoint_ns = k.ns AND c.checkpoint_id = k.id"
+"""Checkpoints or writes of several threads."""
+
 BLOBS = """
     LEFT JOIN LATERAL (
         SELECT array_agg(b.channel) AS channels, array_agg(b.type) AS types,

@@ -102,17 +102,18 @@ class Hashes:
         parsed = self._parse_write(name) if name.startswith(self._start(_WRITES)) else None
         return None if parsed is None else parsed[0]
 
-    def writes_at(self, ids: Mapping[str, str]) -> dict[str, list[WritePlace]]:
-        found: dict[str, dict[bytes, WritePlace]] = {one: {} for one in ids}
-        mark, wanted = raw(self.separator), {raw(own) for own in ids.values()}
+    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WritePlace]:
+        found: dict[bytes, WritePlace] = {}
+        mark, wanted = raw(self.separator), {raw(key.checkpoint_id) for key in keys}
+        asked = set(keys)
         for names in self._connection.scan(self._pattern(_WRITES), "hash"):
             for name in names:
                 if wanted.isdisjoint(name.rsplit(mark, _PARTS_OF_WRITE)[1:2]):
                     continue
                 key = self._key_of(name)
-                if key is not None and ids.get(key.thread_id) == key.checkpoint_id:
-                    found[key.thread_id][name] = WritePlace(name, key.checkpoint_id)
-        return {one: list(places.values()) for one, places in found.items()}
+                if key in asked:
+                    found[name] = WritePlace(name, key.checkpoint_id)
+        return list(found.values())
 
     def is_indexed(self) -> bool:
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -110,8 +110,8 @@ class Layout(Protocol):
         """The keys of some threads, at the price of one where there is no index."""
         ...
 
-    def writes_at(self, ids: Mapping[str, str]) -> dict[str, list[WritePlace]]:
-        """The writes of one checkpoint of each of these threads, at the price of `find`."""
+    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WritePlace]:
+        """The writes of some checkpoints, at the price of `find`; perhaps with others."""
         ...
 
     def is_indexed(self) -> bool:
