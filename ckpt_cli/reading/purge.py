@@ -171,7 +171,9 @@ def _sized(store: Store, threads: Sequence[Doomed]) -> Iterator[Doomed]:
             yield one
         else:
             removal = replace(one.removal, writes=size.writes)
-            yield replace(one, writes=size.writes, bytes=size.bytes, removal=removal)
+            yield replace(
+                one, writes=size.writes, blobs=size.blobs, bytes=size.bytes, removal=removal
+            )
 
 
 def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> Doomed | None:

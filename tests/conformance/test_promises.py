@@ -232,6 +232,7 @@ def test_size_counts_what_is_stored(store: Store, filled: Filled, thread_id: str
     stored = sum(len(part.data) for one in checkpoints for part in (one.body, one.metadata) if part)
     assert size.checkpoints == len(checkpoints)
     assert size.writes == len(writes)
+    assert size.blobs == sum(one.table in APART for one in store.rows(thread_id))
     values = sum(one.size for one in writes)
     if filled.bench.parsed:
         assert stored + values < size.bytes < 10 * (stored + values)

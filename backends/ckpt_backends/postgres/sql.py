@@ -119,14 +119,14 @@ BLOB_KEYS = """
 """
 
 SIZES = """
-    SELECT t.thread_id, c.n, w.n, c.bytes + w.bytes + b.bytes
+    SELECT t.thread_id, c.n, w.n, c.bytes + w.bytes + b.bytes, b.n
     FROM unnest(%(threads)s::text[]) t(thread_id),
          LATERAL (SELECT count(*) AS n, coalesce(
               sum(pg_column_size(checkpoint) + pg_column_size(metadata)), 0)::bigint AS bytes
           FROM {checkpoints} c WHERE c.thread_id = t.thread_id) c,
          LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
           FROM {writes} w WHERE w.thread_id = t.thread_id) w,
-         LATERAL (SELECT coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
+         LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
           FROM {blobs} b WHERE b.thread_id = t.thread_id) b
 """
 """None of these reads a value that is stored out of line: sizes stand beside the pointer to it.
