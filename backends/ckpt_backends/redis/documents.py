@@ -33,7 +33,16 @@ from ckpt_backends.model import (
 from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.redis.connect import Connection, in_chunks
 from ckpt_backends.redis.index import ThreadIndex, index_of
-from ckpt_backends.redis.keyspace import Found, Line, Place, WritePlace, literally, raw, text
+from ckpt_backends.redis.keyspace import (
+    Found,
+    Line,
+    Place,
+    WritePlace,
+    beginning,
+    literally,
+    raw,
+    text,
+)
 from ckpt_backends.redis.lines import lines_by_name
 
 EMPTY_NS, EMPTY_ID = "__empty__", "00000000-0000-0000-0000-000000000000"
@@ -167,9 +176,8 @@ class Documents:
             for thread_id in thread_ids
             for prefix in (self.prefixes.checkpoint, self.prefixes.write)
         }
-        pattern = b"*:*"
-        if len(thread_ids) == 1:
-            pattern = b"*:" + literally(stored_id(thread_ids[0])) + b":*"
+        pattern = b"*:" + beginning(list(map(stored_id, thread_ids)))
+        pattern += b":*" if len(thread_ids) == 1 else b"*"
         names: dict[str, set[bytes]] = {one: set() for one in thread_ids}
         for some in self._connection.scan(pattern, JSON_TYPE):
             for name in some:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from os.path import commonprefix
 from typing import Protocol
 
 from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, Usage, Write
@@ -28,6 +29,11 @@ def raw(name: str) -> bytes:
 def literally(name: str) -> bytes:
     """A part of a pattern of SCAN that matches only this text."""
     return _SPECIAL.sub(rb"\\\1", raw(name))
+
+
+def beginning(names: Collection[str]) -> bytes:
+    """A part of a pattern for what all of these begin with: the server sends that much less."""
+    return literally(commonprefix(list(names)))  # noqa: RUF071  (characters are meant)
 
 
 @dataclass(frozen=True, slots=True)
