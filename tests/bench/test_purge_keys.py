@@ -61,7 +61,7 @@ for start in range(0, len(names), 100):
     for collection in (database.checkpoint_writes, database.checkpoints):
         collection.delete_many({"thread_id": {"$in": names[start:start + 100]}})
 """
-REDIS, MONGODB = 20_000, 2_000
+REDIS, MONGODB = 20_000, 500
 """Threads, unless the environment says otherwise; a tenth of them is old."""
 
 
