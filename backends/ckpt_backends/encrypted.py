@@ -8,13 +8,13 @@ channels and the metadata of a SQLite store are not encrypted; MongoDB's metadat
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from ckpt_backends.errors import UsageError
-from ckpt_backends.model import Checkpoint, TypedBytes, Write
+from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.wrapped import WrappedStore
 
@@ -153,6 +153,22 @@ class DecryptingStore(WrappedStore):
             channels=channels,
             values=values,
         )
+        return map(self._write, found) if values else found
+
+    def checkpoints_at(
+        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+    ) -> Iterator[Checkpoint]:
+        found = self.inner.checkpoints_at(keys, body=body, metadata=metadata)
+        return map(self._checkpoint, found) if body or metadata else found
+
+    def writes_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        found = self.inner.writes_at(keys, channels=channels, values=values)
         return map(self._write, found) if values else found
 
     def _write(self, found: Write) -> Write:

@@ -91,6 +91,8 @@ class ThreadSize:
     checkpoints: int
     writes: int
     bytes: int
+    blobs: int = 0
+    """Values that are kept apart from bodies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,28 @@ class Store(Protocol):
         """
         ...
 
+    def checkpoints_at(
+        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+    ) -> Iterator[Checkpoint]:
+        """Some hundred checkpoints of any threads at once, each as `checkpoints` gives it.
+
+        In no order; what is not there is left out.
+        """
+        ...
+
+    def writes_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        """The writes of these checkpoints, filtered and read as in `writes`.
+
+        Those of one checkpoint come in the order of `writes`, checkpoints in none.
+        """
+        ...
+
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
         """The values of a thread that are kept apart from bodies, with their sizes.
 

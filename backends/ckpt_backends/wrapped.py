@@ -85,6 +85,20 @@ class WrappedStore(Closing):
             values=values,
         )
 
+    def checkpoints_at(
+        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+    ) -> Iterator[Checkpoint]:
+        return self.inner.checkpoints_at(keys, body=body, metadata=metadata)
+
+    def writes_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        return self.inner.writes_at(keys, channels=channels, values=values)
+
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
         return self.inner.blobs(thread_id)
 

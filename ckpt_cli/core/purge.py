@@ -25,8 +25,8 @@ class Doomed:
     checkpoints: int
     writes: int
     removal: Removal
-    blobs: int | None = None
-    """Values kept apart that go; None where they were not counted."""
+    blobs: int = 0
+    """Values kept apart that go."""
     bytes: int = 0
     keeps: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     """Of a thread that is pruned: by namespace, the checkpoints that stay, and why."""
@@ -61,15 +61,15 @@ class Report:
 
 def doomed_record(one: Doomed) -> dict[str, Any]:
     """One thread of a plan, without what is needed to carry it out."""
-    record = {
+    return {
         "thread_id": one.thread_id,
         "action": one.action,
         "reason": one.reason,
         "checkpoints": one.checkpoints,
         "writes": one.writes,
+        "blobs": one.blobs,
         "bytes": one.bytes,
     }
-    return record if one.blobs is None else {**record, "blobs": one.blobs}
 
 
 def to_plan(one: Doomed) -> dict[str, Any]:
@@ -121,6 +121,6 @@ def from_plan(record: Any) -> Doomed:
             int(expects["writes"]),
             inside,
         ),
-        blobs=record.get("blobs"),
+        blobs=record.get("blobs", 0),
         bytes=int(record["bytes"]),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -11,6 +11,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.tasks import INTERRUPT, Question
 from ckpt_cli.reading import redacted
+from ckpt_cli.reading.heads import head_keys, some_at_once
 from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
@@ -39,22 +40,26 @@ def open_questions(
     if thread_id is not None:
         found = of_thread(ThreadReader(store, thread_id))
     else:
-        found = _of_threads(store, watch(store.threads()))
+        lessons = Lessons(store)
+        found = (
+            waiting
+            for some in some_at_once(watch(store.threads()))
+            for waiting in _of_threads(store, some, lessons)
+        )
     for waiting in found:
         if before is None or (waiting.since is not None and waiting.since <= before):
             yield _shown(store, waiting)
 
 
-def of_threads(store: Store, threads: Iterable[Thread]) -> Iterator[Waiting]:
-    """The open questions of some threads, in their order."""
-    return (_shown(store, waiting) for waiting in _of_threads(store, threads))
-
-
-def _of_threads(store: Store, threads: Iterable[Thread]) -> Iterator[Waiting]:
+def of_threads(store: Store, threads: Sequence[Thread]) -> Iterator[Waiting]:
+    """The open questions of some hundred threads, in their order."""
     lessons = Lessons(store)
-    for thread in threads:
-        if _may_ask(store, thread):
-            yield from of_thread(ThreadReader(store, thread, lessons))
+    return (_shown(store, waiting) for waiting in _of_threads(store, threads, lessons))
+
+
+def _of_threads(store: Store, threads: Sequence[Thread], lessons: Lessons) -> Iterator[Waiting]:
+    for thread in _that_may_ask(store, threads):
+        yield from of_thread(ThreadReader(store, thread, lessons))
 
 
 def _shown(store: Store, found: Waiting) -> Waiting:
@@ -70,13 +75,12 @@ def of_thread(reader: ThreadReader) -> Iterator[Waiting]:
         yield from _leaves(reader, reader.moment("", head))
 
 
-def _may_ask(store: Store, thread: Thread) -> bool:
-    if thread.head is None:
-        return False
-    found = store.writes(
-        thread.thread_id, checkpoint_ns="", checkpoint_ids=[thread.head], channels=[INTERRUPT]
-    )
-    return any(True for _ in found)
+def _that_may_ask(store: Store, threads: Sequence[Thread]) -> list[Thread]:
+    """Those of some threads that have an Interrupt at their head."""
+    keys = head_keys(threads)
+    found = store.writes_at(keys, channels=[INTERRUPT]) if keys else ()
+    asking = {write.key.thread_id for write in found}
+    return [one for one in threads if one.thread_id in asking]
 
 
 def _leaves(reader: ThreadReader, moment: Moment) -> Iterator[Waiting]:

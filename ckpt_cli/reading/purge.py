@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -19,6 +19,7 @@ from ckpt_cli.core.purge import Doomed
 from ckpt_cli.core.retention import Item, Keep, choose
 from ckpt_cli.core.state import Body, read_body, read_metadata
 from ckpt_cli.core.triggers import SENDS
+from ckpt_cli.reading.heads import head_keys, read_heads, some_at_once
 from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import ThreadReader, moment_time, unreadable
 from ckpt_cli.reading.threads import Selection, list_threads
@@ -68,10 +69,12 @@ def plan_purge(
     Threads of which nothing would go are left out, but for those that a rule keeps.
     """
     lessons = Lessons(store)
-    threads = (row.thread for row in list_threads(store, policy.selection, watch=watch))
+    rows = list_threads(store, policy.selection, sizes=False, watch=watch)
+    threads = (row.thread for row in rows)
     chosen = (thread for thread in threads if not _is_young(thread, policy))
-    while some := list(islice(chosen, _AT_ONCE)):
-        found = [_plan_thread(store, thread, policy, now, lessons) for thread in some]
+    for some in some_at_once(chosen):
+        waits = _waits(store, some, policy, lessons) if policy.reads_heads else {}
+        found = [_plan_thread(store, thread, policy, now, lessons, waits) for thread in some]
         yield from _sized(store, [one for one in found if one is not None])
 
 
@@ -81,24 +84,43 @@ def _is_young(thread: Thread, policy: Policy) -> bool:
     return thread.last_at >= policy.older_than
 
 
+def _waits(
+    store: Store, threads: Sequence[Thread], policy: Policy, lessons: Lessons
+) -> dict[str, str]:
+    """Threads that stay for what they wait for, or because that cannot be read; and why."""
+    told = {one.thread_id: Status.EMPTY for one in threads}
+    told |= {key.thread_id: Status.UNKNOWN for key in head_keys(threads)}
+    try:
+        told |= {one.key.thread_id: one.status for one in read_heads(store, threads, lessons)}
+    except CkptError as error:
+        return dict.fromkeys(told, error.message)
+    waits = {}
+    for thread_id, status in told.items():
+        if status in _WAITS and not _included(status, policy):
+            why, option = _WAITS[status]
+            waits[thread_id] = f"{why}; {option} removes it too"
+    return waits
+
+
 def _plan_thread(
-    store: Store, thread: Thread, policy: Policy, now: datetime, lessons: Lessons
+    store: Store,
+    thread: Thread,
+    policy: Policy,
+    now: datetime,
+    lessons: Lessons,
+    waits: Mapping[str, str],
 ) -> Doomed | None:
     if any(fnmatchcase(thread.thread_id, pattern) for pattern in policy.protect):
         return _kept(thread, "protected")
     if policy.older_than is not None and thread.last_at is None:
         return _kept(thread, "its age cannot be told")
-    reader = ThreadReader(store, thread, lessons)
-    try:
-        if not policy.keep.is_empty:
-            return plan_inside(reader, policy.keep, now)
-        if policy.reads_heads:
-            status = _status(reader)
-            if status in _WAITS and not _included(status, policy):
-                why, option = _WAITS[status]
-                return _kept(thread, f"{why}; {option} removes it too")
-    except CkptError as error:
-        return _kept(thread, error.message)
+    if not policy.keep.is_empty:
+        try:
+            return plan_inside(ThreadReader(store, thread, lessons), policy.keep, now)
+        except CkptError as error:
+            return _kept(thread, error.message)
+    if thread.thread_id in waits:
+        return _kept(thread, waits[thread.thread_id])
     return _whole(thread, _reason(thread, policy))
 
 
@@ -149,7 +171,9 @@ def _sized(store: Store, threads: Sequence[Doomed]) -> Iterator[Doomed]:
             yield one
         else:
             removal = replace(one.removal, writes=size.writes)
-            yield replace(one, writes=size.writes, bytes=size.bytes, removal=removal)
+            yield replace(
+                one, writes=size.writes, blobs=size.blobs, bytes=size.bytes, removal=removal
+            )
 
 
 def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> Doomed | None:
@@ -191,13 +215,6 @@ def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> Doomed | Non
 def _kept(thread: Thread, why: str) -> Doomed:
     removal = Removal(thread.thread_id, thread.last_at, thread.checkpoints, 0)
     return Doomed("keep", why, 0, 0, removal)
-
-
-def _status(reader: ThreadReader) -> Status:
-    if reader.thread.head is None:
-        return Status.EMPTY
-    head = next(reader.moments("", [reader.thread.head]), None)
-    return Status.UNKNOWN if head is None else head.status
 
 
 class _Facts:

@@ -263,7 +263,7 @@ class ThreadReader:
             if checkpoint_id not in writes:
                 ids = [checkpoint_id, *islice(pending, _AT_ONCE)]
                 writes = self._writes_of(checkpoint_ns, ids, True if values else CONTROL)
-            yield self._moment(checkpoint, writes.get(checkpoint_id, []))
+            yield self.with_step(checkpoint, writes.get(checkpoint_id, []))
 
     def _writes_of(
         self, checkpoint_ns: str, ids: Iterable[str], values: bool | Collection[str]
@@ -275,7 +275,8 @@ class ThreadReader:
             grouped[write.key.checkpoint_id].append(write)
         return grouped
 
-    def _moment(self, checkpoint: Checkpoint, writes: Sequence[Write]) -> Moment:
+    def with_step(self, checkpoint: Checkpoint, writes: Sequence[Write]) -> Moment:
+        """A checkpoint that was read with body and metadata, with the tasks of its next step."""
         body, metadata = read_body(checkpoint), read_metadata(checkpoint)
         parent = checkpoint.parent_checkpoint_id
 

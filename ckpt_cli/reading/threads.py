@@ -20,6 +20,7 @@ from ckpt_cli.core.redact import redact_metadata
 from ckpt_cli.core.refs import tips
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.expiry import Lifetime, expires_at, lifetime
+from ckpt_cli.reading.heads import read_heads, some_at_once
 from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
@@ -114,26 +115,28 @@ def list_threads(
 ) -> Iterator[Row]:
     """The threads wanted, in the order asked for; a stream where that order is the store's own.
 
-    After the first `skip` of them; with `limit`, no more than one beyond it, where the store
-    itself can stop there. Details come with the thread's size unless `sizes` is false.
-    `watch` sees each thread whose head is about to be read, to show progress.
+    After the first `skip` of them; with `limit`, no more than one beyond it. Details come with
+    the thread's size unless `sizes` is false. `watch` sees each thread whose head is about to be
+    read, to show progress.
     """
     as_stored = wanted == Selection() and sort == "last"
     most = skip + limit + 1 if as_stored and limit is not None else None
     threads = filter(_index_filter(wanted), store.threads(limit=most))
     lessons = Lessons(store)
     rows: Iterator[Row]
-    if wanted.needs_heads or sort in {"step", "bytes"}:
-        rows = (Row(one, _details(store, one, lessons, sizes=sizes)) for one in watch(threads))
+    heads_decide = wanted.needs_heads or sort in {"step", "bytes"}
+    if heads_decide:
+        rows = _detailed(store, watch(threads), lessons, sizes=sizes)
         rows = (row for row in rows if row.details and _fits(row.details, wanted))
     else:
         rows = (Row(thread) for thread in threads)
     if sort != "last":
         rows = iter(sorted(rows, key=lambda row: _order(row, sort)))
-    for row in islice(rows, skip, None):
+    rows = islice(rows, skip, None if limit is None else skip + limit + 1)
+    if details and not heads_decide:
+        rows = _detailed(store, (row.thread for row in rows), lessons, sizes=sizes)
+    for row in rows:
         found = row
-        if details and not row.details:
-            found = replace(row, details=_details(store, row.thread, lessons, sizes=sizes))
         if first_messages:
             found = replace(found, first_message=first_message(store, row.thread))
         yield _shown(store, found)
@@ -184,15 +187,31 @@ def _index_filter(wanted: Selection) -> Callable[[Thread], bool]:
     return fits
 
 
-def _details(store: Store, thread: Thread, lessons: Lessons, *, sizes: bool) -> Details:
-    size = store.size(thread.thread_id).bytes if sizes else None
-    if thread.head is None:
-        return Details(Status.EMPTY, None, size)
-    head = next(ThreadReader(store, thread, lessons).moments("", [thread.head]), None)
-    if head is None:  # Such an id is not text: listed, and not looked up.
-        return Details(Status.UNKNOWN, None, size)
+def _detailed(
+    store: Store, threads: Iterable[Thread], lessons: Lessons, *, sizes: bool
+) -> Iterator[Row]:
+    """The same threads with what their heads tell."""
+    for some in some_at_once(threads):
+        found = {
+            head.key.thread_id: _details(store, head) for head in read_heads(store, some, lessons)
+        }
+        ids = [one.thread_id for one in some]
+        bytes_of = (
+            {thread_id: size.bytes for thread_id, size in zip(ids, store.sizes(ids), strict=True)}
+            if sizes
+            else {}
+        )
+        for one in some:
+            # An id that is not text is listed, and not looked up.
+            without = Status.EMPTY if one.head is None else Status.UNKNOWN
+            details = found.get(one.thread_id, Details(without, None, None))
+            yield Row(one, replace(details, bytes=bytes_of.get(one.thread_id)))
+
+
+def _details(store: Store, head: Moment) -> Details:
+    """What a head tells, but for the size of its thread."""
     facts = Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata)
-    return Details(head.status, facts, size, expires_at(store, head.key))
+    return Details(head.status, facts, None, expires_at(store, head.key))
 
 
 def _fits(details: Details, wanted: Selection) -> bool:
@@ -267,7 +286,7 @@ def summarize(store: Store, thread_id: str) -> Summary:
     """Everything that the index and the head tell of a thread. Raises `NotFound`."""
     reader = ThreadReader(store, thread_id)
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
-    row = Row(reader.thread, _details(store, reader.thread, Lessons(store), sizes=True))
+    (row,) = _detailed(store, [reader.thread], Lessons(store), sizes=True)
     return Summary(
         row=_shown(store, row),
         head=redacted.moment(head) if head and redacted.is_redacted(store) else head,

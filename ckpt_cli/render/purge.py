@@ -103,12 +103,12 @@ def removed_record(report: Report) -> dict[str, Any]:
 def removed_sizes(plan: PlanFile, report: Report) -> Iterator[ThreadSize]:
     """What the threads had of which something went."""
     for one in done(plan, report):
-        yield ThreadSize(one.checkpoints, one.writes, one.bytes)
+        yield ThreadSize(one.checkpoints, one.writes, one.bytes, one.blobs)
 
 
 def sum_record(sizes: Iterable[ThreadSize]) -> dict[str, int]:
     """Sizes of threads, summed up."""
-    total = {"checkpoints": 0, "writes": 0, "bytes": 0}
+    total = {"checkpoints": 0, "writes": 0, "blobs": 0, "bytes": 0}
     for one in sizes:
         for name in total:
             total[name] += getattr(one, name)

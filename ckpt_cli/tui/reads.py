@@ -19,6 +19,7 @@ from ckpt_cli.core.tree import CallRow, FoldRow, Key, SectionRow, StepRow
 from ckpt_cli.core.tree import Row as TreeRow
 from ckpt_cli.reading.blame import blame
 from ckpt_cli.reading.compare import compare
+from ckpt_cli.reading.heads import read_heads
 from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.messages import conversation
 from ckpt_cli.reading.target import Target
@@ -104,18 +105,11 @@ def read_threads(store: Store) -> list[Thread]:
 
 def read_statuses(store: Store, threads: Sequence[Thread]) -> list[Status]:
     """What each of some threads waits for."""
-    lessons = Lessons(store)
-    return [_status(store, one, lessons) for one in threads]
-
-
-def _status(store: Store, thread: Thread, lessons: Lessons) -> Status:
-    if thread.head is None:
-        return Status.EMPTY
-    try:
-        head = next(ThreadReader(store, thread, lessons).moments("", [thread.head]), None)
-    except Unreadable:
-        return Status.UNKNOWN
-    return Status.UNKNOWN if head is None else head.status
+    found = {one.key.thread_id: one.status for one in read_heads(store, threads, Lessons(store))}
+    return [
+        Status.EMPTY if one.head is None else found.get(one.thread_id, Status.UNKNOWN)
+        for one in threads
+    ]
 
 
 def read_thread_tree(

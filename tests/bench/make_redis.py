@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +14,8 @@ from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver
 
 STEPS = 200
 """Checkpoints of a thread."""
-_TEMPLATE = "template"
+TEMPLATE = "template"
+"""The thread that is copied."""
 _AT_ONCE = 500
 Key = tuple[bytes, bytes, Any]
 """Name, kind and value."""
@@ -26,29 +27,38 @@ def fill_documents(url: str, threads: int) -> None:
         saver.setup()
         _run(saver)
     with redis.Redis.from_url(url, protocol=2) as client:
-        _copy(client, threads)
+        _copy_and_forget(client, threads)
 
 
 def fill_hashes(url: str, threads: int) -> None:
     """Threads of the plain saver."""
     with redis.Redis.from_url(url, protocol=2) as client:
         _run(PlainRedisSaver(client))
-        _copy(client, threads)
+        _copy_and_forget(client, threads)
 
 
 def _run(saver: Any) -> None:
-    config: Any = {"configurable": {"thread_id": _TEMPLATE}, "recursion_limit": STEPS}
+    config: Any = {"configurable": {"thread_id": TEMPLATE}, "recursion_limit": STEPS}
     build(saver, STEPS - 2, False).invoke({"turns": 0}, config)
 
 
-def _copy(client: Any, threads: int) -> None:
-    keys = [
+def _copy_and_forget(client: Any, threads: int) -> None:
+    keys = keys_of(client)
+    copy(client, keys, map(name_of, range(threads)))
+    client.delete(*(name for name, _, _ in keys))
+
+
+def keys_of(client: Any) -> list[Key]:
+    """The keys of the thread that is copied."""
+    return [
         (name, client.type(name), _value(client, name))
-        for name in client.scan_iter(f"*{_TEMPLATE}*", count=5000)
+        for name in client.scan_iter(f"*{TEMPLATE}*", count=5000)
     ]
-    commands = (
-        command for n in range(threads) for key in keys for command in _set(key, name_of(n))
-    )
+
+
+def copy(client: Any, keys: Sequence[Key], names: Iterable[str]) -> None:
+    """Make threads of these names with the same keys."""
+    commands = (command for name in names for key in keys for command in _set(key, name))
     some: list[Sequence[Any]] = []
     for command in commands:
         some.append(command)
@@ -56,7 +66,6 @@ def _copy(client: Any, threads: int) -> None:
             _send(client, some)
             some = []
     _send(client, some)
-    client.delete(*(name for name, _, _ in keys))
 
 
 def name_of(n: int) -> str:
@@ -77,17 +86,17 @@ def _value(client: Any, name: bytes) -> Any:
 
 def _set(key: Key, thread_id: str) -> Iterator[Sequence[Any]]:
     stored, kind, value = key
-    name = stored.replace(_TEMPLATE.encode(), thread_id.encode())
+    name = stored.replace(TEMPLATE.encode(), thread_id.encode())
     match kind:
         case b"ReJSON-RL":
-            yield ("JSON.SET", name, "$", value.replace(f'"{_TEMPLATE}"', f'"{thread_id}"'))
+            yield ("JSON.SET", name, "$", value.replace(f'"{TEMPLATE}"', f'"{thread_id}"'))
         case b"hash":
             yield ("HSET", name, *(part for pair in value.items() for part in pair))
         case b"zset":
             for member, score in value:
-                yield ("ZADD", name, score, member.replace(_TEMPLATE.encode(), thread_id.encode()))
+                yield ("ZADD", name, score, member.replace(TEMPLATE.encode(), thread_id.encode()))
         case _:
-            yield ("SET", name, value.replace(_TEMPLATE.encode(), thread_id.encode()))
+            yield ("SET", name, value.replace(TEMPLATE.encode(), thread_id.encode()))
 
 
 def _send(client: Any, commands: Sequence[Sequence[Any]]) -> None:

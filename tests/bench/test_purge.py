@@ -23,6 +23,7 @@ pytestmark = pytest.mark.bench
 CKPT = Path(sysconfig.get_path("scripts")) / "ckpt"
 MEMORY = 150
 ROUNDS = 3
+OFFICIAL = "delete_thread loop"
 WORDS = ["--match", "old-*", "--yes", "-o", "ndjson"]
 TABLES = {
     "sqlite": ("writes", "checkpoints"),
@@ -167,28 +168,16 @@ def measured(
 def report(figures: list[Figure], engine: str, found: Mapping[str, Runs], rows: int) -> None:
     for name, ours in found.items():
         if name.startswith("purge"):
-            for raw, most in (("find and DELETE", 2), ("DELETE", None)):
-                figures.append(compared(f"{engine}: {name}", ours, raw, found[raw], most))
-            figures.append(
-                compared(f"{engine}: {name}", ours, "delete_thread loop", found["official"])
-            )
+            for other, most in (("find and DELETE", 2), ("DELETE", None), (OFFICIAL, None)):
+                if other in found:
+                    figures.append(compared(f"{engine}: {name}", ours, other, found[other], most))
             figures.append(memory(f"{engine}: {name}", ours.mib, MEMORY))
             figures.append(Figure(f"{engine}: {name}", f"{rows / ours.least:,.0f} rows/s"))
 
 
 def test_sqlite(sqlite_store: Path, number: int, tmp_path: Path, figures: list[Figure]) -> None:
     copy = tmp_path / "copy.db"
-    purge: list[str | Path] = [
-        CKPT,
-        "-s",
-        copy,
-        "purge",
-        "--match",
-        "old-*",
-        "--yes",
-        "-o",
-        "ndjson",
-    ]
+    purge: list[str | Path] = [CKPT, "-s", copy, "purge", *WORDS]
     blind: Command = [*purge, "--include-interrupted", "--include-pending"]
     old = str(number // 10)
 
@@ -215,7 +204,7 @@ def test_sqlite(sqlite_store: Path, number: int, tmp_path: Path, figures: list[F
             "purge, whatever they wait for": blind,
             "DELETE": [sys.executable, "-c", RAW_SQLITE, copy, old],
             "find and DELETE": [sys.executable, "-c", FOUND_SQLITE, copy, old],
-            "official": [sys.executable, "-c", OFFICIAL_SQLITE, copy, old],
+            OFFICIAL: [sys.executable, "-c", OFFICIAL_SQLITE, copy, old],
         },
         prepare,
         left,
@@ -228,17 +217,7 @@ def test_postgres(
 ) -> None:
     admin, name = postgres_store.rpartition("/")[0] + "/postgres", "ckpt_bench_purge"
     url = postgres_store.rpartition("/")[0] + f"/{name}"
-    purge: list[str | Path] = [
-        CKPT,
-        "-s",
-        url,
-        "purge",
-        "--match",
-        "old-*",
-        "--yes",
-        "-o",
-        "ndjson",
-    ]
+    purge: list[str | Path] = [CKPT, "-s", url, "purge", *WORDS]
     blind: Command = [*purge, "--include-interrupted", "--include-pending"]
     old, source = str(number // 10), postgres_store.rpartition("/")[2]
 
@@ -265,7 +244,7 @@ def test_postgres(
                 "purge, whatever they wait for": blind,
                 "DELETE": [sys.executable, "-c", RAW_POSTGRES, url, old],
                 "find and DELETE": [sys.executable, "-c", FOUND_POSTGRES, url, old],
-                "official": [sys.executable, "-c", OFFICIAL_POSTGRES, url, old],
+                OFFICIAL: [sys.executable, "-c", OFFICIAL_POSTGRES, url, old],
             },
             prepare,
             lambda: count(url),

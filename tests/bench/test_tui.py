@@ -39,7 +39,7 @@ def test_the_screen(large: Path, threads: int, figures: list[Figure]) -> None:
         values: list[Any] = found
         for key in path:
             values = [one[key] for one in values]
-        return statistics.median(values)
+        return float(statistics.median(values))
 
     def told(name: str, seconds: float, than: float) -> Figure:
         return Figure(name, f"{seconds:.2f} s", f"{seconds / than:.1f}x of {_TEXTUAL}")

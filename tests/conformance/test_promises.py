@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, product
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.ids import time_of
-from ckpt_backends.model import USERS, Capability, Checkpoint
+from ckpt_backends.model import USERS, Capability, Checkpoint, CheckpointKey, Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.state import read_body
@@ -144,6 +145,42 @@ def test_writes_come_in_the_order_of_the_protocol(store: Store, filled: Filled) 
         assert places == sorted(places)
 
 
+def test_checkpoints_and_writes_of_many_threads_are_those_of_each(
+    store: Store, filled: Filled
+) -> None:
+    newest = [one.key for thread_id in filled.threads for one in store.checkpoints(thread_id)]
+    missing = [
+        replace(newest[0], thread_id="no such thread"),
+        replace(newest[0], thread_id="\ud800"),
+        replace(newest[0], checkpoint_ns="no such namespace"),
+        replace(newest[0], checkpoint_id=newest[-1].checkpoint_id),
+    ]
+    asked = [*newest, *missing]
+    for body, metadata in product((False, True), repeat=2):
+        one_by_one = {
+            one.key: one
+            for thread_id in filled.threads
+            for one in store.checkpoints(thread_id, body=body, metadata=metadata)
+        }
+        found = list(store.checkpoints_at(asked, body=body, metadata=metadata))
+        assert {one.key: one for one in found} == one_by_one
+        assert len(found) == len(one_by_one)
+    for channels, values in ((None, False), (None, True), (None, ["__interrupt__"]), (["x"], True)):
+        written = {
+            key: [
+                one
+                for one in store.writes(key.thread_id, channels=channels, values=values)
+                if one.key == key
+            ]
+            for key in newest
+        }
+        grouped: dict[CheckpointKey, list[Write]] = {key: [] for key in newest}
+        for write in store.writes_at(asked, channels=channels, values=values):
+            grouped[write.key].append(write)
+        assert grouped == written
+    assert not [*store.checkpoints_at([]), *store.writes_at([])]
+
+
 def test_write_values_are_read_for_all_none_or_some_channels(
     store: Store, filled: Filled, asking: str
 ) -> None:
@@ -195,6 +232,7 @@ def test_size_counts_what_is_stored(store: Store, filled: Filled, thread_id: str
     stored = sum(len(part.data) for one in checkpoints for part in (one.body, one.metadata) if part)
     assert size.checkpoints == len(checkpoints)
     assert size.writes == len(writes)
+    assert size.blobs == sum(one.table in APART for one in store.rows(thread_id))
     values = sum(one.size for one in writes)
     if filled.bench.parsed:
         assert stored + values < size.bytes < 10 * (stored + values)

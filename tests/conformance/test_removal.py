@@ -122,7 +122,10 @@ def test_delete_takes_a_thread_and_no_neighbour(emptied: Emptied, name: str) -> 
     receipt = emptied.ckpt("threads", "delete", name, "--yes", "-o", "json").json
     assert receipt["removed"]["threads"] == 1
     assert receipt["before"]["checkpoints"] > 0
-    assert receipt["after"] == {"checkpoints": 0, "writes": 0, "bytes": 0}
+    rows = receipt["removed"]["rows"]
+    assert receipt["before"]["blobs"] == rows.get("checkpoint_blobs", 0)
+    assert receipt["threads"][0]["blobs"] == receipt["before"]["blobs"]
+    assert receipt["after"] == {"checkpoints": 0, "writes": 0, "blobs": 0, "bytes": 0}
     assert emptied.read(name) == []
     assert emptied.rows(name) == []
     for one, rows in others.items():

@@ -23,9 +23,10 @@ from tests.retention.killing import run_and_kill, seconds_of
 from tests.support import ckpt
 
 THREADS = 20
-LONGEST = 0.4
-"""Seconds in which some of them go."""
 LONG = "t-long"
+LENGTH = 100
+"""Its checkpoints with 50 writes each: enough that some kills fall between its transactions."""
+SLOWLY = ("--batch", "1", "--sleep", "0.01", "--archive")
 LOCK = b"ckpt:purge-lock"
 READ: dict[bytes, Callable[[bytes], tuple[Any, ...]]] = {
     b"checkpoint": lambda name: ("JSON.GET", name),
@@ -83,7 +84,7 @@ def full() -> Iterator[Full]:
     with redis_of_its_own(modules=True) as server:
         with SeeingRedisSaver.from_conn_string(server.url) as saver:
             saver.setup()
-            run(saver, "stays", LONG, *(f"t{number}" for number in range(THREADS)))
+            run(saver, "stays", *(f"t{number}" for number in range(THREADS)), LONG)
             _lengthen(saver)
         admin = client(server.url)
         stored = {name: admin.dump(name) for name in admin.scan_iter(count=5000)}
@@ -92,21 +93,20 @@ def full() -> Iterator[Full]:
 
 def _lengthen(saver: Any) -> None:
     head = saver.get_tuple({"configurable": {"thread_id": LONG, "checkpoint_ns": ""}})
-    for number in range(22):
+    for number in range(LENGTH):
         own = f"{head.checkpoint['id'][:-4]}{number:04x}"
         config = saver.put(head.parent_config, {**head.checkpoint, "id": own}, head.metadata, {})
         saver.put_writes(config, [("items", ["x"])] * 50, "task")
 
 
-def check(full: Full, folder: Path, seed: int, longest: float) -> str:
-    """One round: kill a purge; in some, kill the import of what it archived too."""
+def check(full: Full, folder: Path, seed: int, longest: float, working: float) -> str:
+    """One round: kill a purge at its work; in some, kill the import of what it archived too."""
     dice, archive = random.Random(seed), folder / "archive"
     full.fill()
     before = full.threads()
     words: list[str | Path] = ["-s", full.url, "purge", "--match", "t*", "--yes"]
     words += ["--include-pending", "--include-interrupted"]
-    slowly: list[str | Path] = ["--batch", "1", "--sleep", "0.01", "--archive", archive]
-    ended = run_and_kill([*words, *slowly], dice, LONGEST, begun=full.is_locked)
+    ended = run_and_kill([*words, *SLOWLY, archive], dice, working, begun=full.is_locked)
     full.unlock()
     after = full.threads()
     for thread, found in after.items():
@@ -134,11 +134,14 @@ def check(full: Full, folder: Path, seed: int, longest: float) -> str:
 
 def rounds(full: Full, folder: Path, number: int) -> Iterator[str]:
     full.fill()
-    longest = seconds_of(["-s", full.url, "purge", "--match", "t*", "--dry-run"])
+    words: list[str | Path] = ["-s", full.url, "purge", "--match", "t*"]
+    longest = seconds_of([*words, "--dry-run"])
+    working = seconds_of([*words, "--yes", *SLOWLY, folder / "timed"]) - longest
     for seed in range(number):
         place = folder / str(seed)
         place.mkdir()
-        yield check(full, place, seed, longest)
+        # The long thread goes first: every other kill comes about then.
+        yield check(full, place, seed, longest, max(working, 0.1) / (1 + 9 * (seed % 2)))
         shutil.rmtree(place)
 
 

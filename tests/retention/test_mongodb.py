@@ -276,7 +276,7 @@ def test_what_is_left_of_a_thread_without_checkpoints(place: Place) -> None:
     delete = ["-s", place.url, "threads", "delete", "nobody", "--yes", "-o", "json"]
     receipt = ckpt(*delete).json
     assert receipt["before"]["writes"] == 1
-    assert receipt["after"] == {"checkpoints": 0, "writes": 0, "bytes": 0}
+    assert receipt["after"] == {"checkpoints": 0, "writes": 0, "blobs": 0, "bytes": 0}
     assert place.count("nobody") == [0, 0]
     assert ckpt(*delete).code == 3
     assert list(place.saver().list(config("trip"))) != []

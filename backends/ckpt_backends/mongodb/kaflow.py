@@ -161,6 +161,28 @@ class KaflowStore(MongoBase):
     ) -> Iterator[Write]:
         yield from ()
 
+    def checkpoints_at(
+        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+    ) -> Iterator[Checkpoint]:
+        # One by one, since a parent may be told by what was stored before.
+        for key in keys:
+            yield from self.checkpoints(
+                key.thread_id,
+                checkpoint_ns=key.checkpoint_ns,
+                checkpoint_ids=[key.checkpoint_id],
+                body=body,
+                metadata=metadata,
+            )
+
+    def writes_at(
+        self,
+        keys: Sequence[CheckpointKey],  # noqa: ARG002
+        *,
+        channels: Collection[str] | None = None,  # noqa: ARG002
+        values: bool | Collection[str] = False,  # noqa: ARG002
+    ) -> Iterator[Write]:
+        yield from ()
+
     def sources(self, key: CheckpointKey) -> list[str]:
         found = {
             "thread_id": (self._of(key.thread_id) or {}).get("thread_id", key.thread_id),

@@ -67,6 +67,13 @@ def of_threads(threads: Sequence[object]) -> dict[str, Any]:
     return {"thread_id": {"$in": threads, "$not": {"$type": "array"}}}
 
 
+def of_checkpoints(keys: Collection[tuple[object, str, str]]) -> dict[str, Any]:
+    """The condition for documents of some checkpoints: thread, namespace and id; and for others."""
+    threads, spaces, ids = (list({key[n]: None for key in keys}) for n in range(3))
+    wanted = {"checkpoint_ns": {"$in": spaces}, "checkpoint_id": {"$in": ids}}
+    return {**of_threads(threads), **wanted}
+
+
 def totals(threads: Sequence[object], *fields: str) -> list[Stage]:
     """How many documents each of some threads has, and the bytes of these fields."""
     return [

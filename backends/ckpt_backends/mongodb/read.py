@@ -269,23 +269,43 @@ class MongoStore(MongoBase):
         metadata: bool = False,
         values: bool | Collection[str] = False,  # noqa: ARG002  (they are in the body)
     ) -> Iterator[Checkpoint]:
-        fields = dict.fromkeys(("checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"), 1)
-        fields |= dict.fromkeys(("type", "checkpoint"), 1) if body else {}
-        fields |= {"metadata": 1} if metadata else {}
+        fields = _fields(body=body, metadata=metadata)
         for match in self._matches(thread_id, checkpoint_ns, checkpoint_ids):
             stages = [
                 {"$match": match},
                 {"$sort": {"checkpoint_ns": 1, "checkpoint_id": -1}},
-                {"$project": {"_id": 0, **fields}},
+                {"$project": fields},
             ]
             for row in self._connection.aggregate(self._layout.checkpoints, stages, raw=metadata):
-                parent = row.get("parent_checkpoint_id")
-                yield Checkpoint(
-                    CheckpointKey(thread_id, text(row.get("checkpoint_ns")), _id(row)),
-                    text(parent) if parent else None,
-                    typed(row.get("type"), row.get("checkpoint")) if body else None,
-                    metadata_of(row.get("metadata")) if metadata else None,
-                )
+                yield _checkpoint(_key(thread_id, row), row, body=body, metadata=metadata)
+
+    def checkpoints_at(
+        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+    ) -> Iterator[Checkpoint]:
+        stages: list[pipelines.Stage] = [{"$project": _fields(body=body, metadata=metadata)}]
+        for key, row in self._at(keys, self._layout.checkpoints, stages, raw=metadata):
+            yield _checkpoint(key, row, body=body, metadata=metadata)
+
+    def _at(
+        self,
+        keys: Sequence[CheckpointKey],
+        collection: str,
+        stages: Sequence[pipelines.Stage],
+        *,
+        raw: bool = False,
+    ) -> Iterator[tuple[CheckpointKey, Any]]:
+        """Documents of some checkpoints, each with the key that it was asked for by."""
+        stored = {
+            (match["thread_id"], key.checkpoint_ns, key.checkpoint_id): key
+            for key in keys
+            if (match := self._of(key.thread_id)) is not None
+        }
+        stages = [{"$match": pipelines.of_checkpoints(stored)}, *stages]
+        for row in self._connection.aggregate(collection, stages, raw=raw):
+            found = (row.get("thread_id"), row.get("checkpoint_ns"), row.get("checkpoint_id"))
+            # Each of the three is one that was asked for, but perhaps not together.
+            if (key := stored.get(found)) is not None:
+                yield key, row
 
     def writes(
         self,
@@ -298,26 +318,28 @@ class MongoStore(MongoBase):
     ) -> Iterator[Write]:
         if self._layout.writes is None:
             return
-        value = pipelines.wanted("$value", values)
-        fields = {
-            "_id": 0,
-            **dict.fromkeys(("checkpoint_ns", "checkpoint_id", "task_id", "task_path"), 1),
-            **dict.fromkeys(("idx", "channel", "type"), 1),
-            "size": pipelines.length("$value"),
-            "read": pipelines.is_read(values),
-            **({} if value is None else {"value": value}),
-        }
         only = {} if channels is None else {"channel": {"$in": storable_of(channels)}}
         # The index is read backwards: checkpoint by checkpoint, tasks to be put in order here.
         order = {"checkpoint_id": 1, "task_id": -1, "idx": -1}
         for match in self._matches(thread_id, checkpoint_ns, checkpoint_ids, writes=True):
-            stages = [{"$match": {**match, **only}}, {"$sort": order}, {"$project": fields}]
+            stages = [{"$match": {**match, **only}}, {"$sort": order}, _read_writes(values)]
             rows = self._connection.aggregate(self._layout.writes, stages)
             for _, group in groupby(rows, key=_id):
-                yield from sorted(
-                    (_write(thread_id, row) for row in group),
-                    key=lambda one: (one.task_path, one.task_id, one.idx),
-                )
+                yield from sorted((_write(_key(thread_id, row), row) for row in group), key=_order)
+
+    def writes_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        if self._layout.writes is None:
+            return
+        only = {} if channels is None else {"channel": {"$in": storable_of(channels)}}
+        stages = [{"$match": only}, _read_writes(values)]
+        found = (_write(key, row) for key, row in self._at(keys, self._layout.writes, stages))
+        yield from sorted(found, key=_order)
 
     def _matches(
         self,
@@ -444,10 +466,53 @@ def _id(row: Any) -> str:
     return text(row.get("checkpoint_id"))
 
 
-def _write(thread_id: str, row: Any) -> Write:
+def _key(thread_id: str, row: Any) -> CheckpointKey:
+    return CheckpointKey(thread_id, text(row.get("checkpoint_ns")), _id(row))
+
+
+def _fields(*, body: bool, metadata: bool) -> pipelines.Stage:
+    """The fields of a checkpoint."""
+    fields = ["thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"]
+    fields += ["type", "checkpoint"] if body else []
+    fields += ["metadata"] if metadata else []
+    return {"_id": 0, **dict.fromkeys(fields, 1)}
+
+
+def _checkpoint(key: CheckpointKey, row: Any, *, body: bool, metadata: bool) -> Checkpoint:
+    parent = row.get("parent_checkpoint_id")
+    return Checkpoint(
+        key,
+        text(parent) if parent else None,
+        typed(row.get("type"), row.get("checkpoint")) if body else None,
+        metadata_of(row.get("metadata")) if metadata else None,
+    )
+
+
+def _read_writes(values: bool | Collection[str]) -> pipelines.Stage:
+    """The fields of a write, with its value where that is asked for."""
+    fields = ["thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "task_path"]
+    fields += ["idx", "channel", "type"]
+    value = pipelines.wanted("$value", values)
+    return {
+        "$project": {
+            "_id": 0,
+            **dict.fromkeys(fields, 1),
+            "size": pipelines.length("$value"),
+            "read": pipelines.is_read(values),
+            **({} if value is None else {"value": value}),
+        }
+    }
+
+
+def _order(write: Write) -> tuple[str, str, int]:
+    """The order of the writes of one checkpoint."""
+    return write.task_path, write.task_id, write.idx
+
+
+def _write(key: CheckpointKey, row: Any) -> Write:
     idx = row.get("idx")
     return Write(
-        CheckpointKey(thread_id, text(row.get("checkpoint_ns")), _id(row)),
+        key,
         text(row.get("task_id")),
         text(row.get("task_path")),
         int(idx) if isinstance(idx, int) else 0,

@@ -28,6 +28,7 @@ _AT_FIRST = 50
 """Rows that are fetched before it is known how large they are."""
 _FETCH_BYTES = 16 << 20
 """About so many bytes are fetched at once, if it is more than one row."""
+_TEXTS = (bytes, str)
 Row = tuple[Any, ...]
 Values = Mapping[str, object]
 
@@ -123,14 +124,13 @@ class Connection:
 
 def _length(row: Row) -> int:
     """About how many bytes a row takes."""
-    return sum(
-        sum(map(_length_of, value)) if isinstance(value, list) else _length_of(value)
-        for value in row
-    )
+    return sum(map(_length_of, row))
 
 
 def _length_of(value: object) -> int:
-    return len(value) if isinstance(value, bytes | str) else 0
+    if isinstance(value, _TEXTS):
+        return len(value)
+    return sum(map(_length_of, value)) if isinstance(value, list) else 0
 
 
 def connect(url: StoreUrl, *, writable: bool = False) -> Connection:

@@ -7,6 +7,7 @@ by channel and version, shared by all checkpoints with that version.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from ckpt_backends.closing import Closing
@@ -48,6 +49,7 @@ _LONG = 30
 _SHORT = f"octet_length(blob) <= {MOST_BYTES}"
 """Told without reading the value."""
 _KEYS_AT_ONCE, _BODIES_AT_ONCE, _STATES_AT_ONCE = 5000, 200, 4
+_parts = attrgetter("thread_id", "checkpoint_ns", "checkpoint_id")
 
 
 class PostgresStore(Closing):
@@ -155,21 +157,11 @@ class PostgresStore(Closing):
         metadata: bool = False,
         values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
-        columns = ["c.checkpoint_ns", "c.checkpoint_id", "c.parent_checkpoint_id"]
-        columns += ["c.checkpoint::text" if body else "NULL"]
-        columns += ["c.metadata::text" if metadata else "NULL"]
-        kept = ""
-        if body:
-            columns += ["kept.channels", "kept.types", "kept.sizes", "kept.wanted", "kept.blobs"]
-            kept = sql.BLOBS.format(
-                blobs=self._names["blobs"],
-                wanted=_wanted(values),
-                short=f"octet_length(b.blob) <= {MOST_BYTES}",
-                same_version="" if self._layout.shallow else "AND b.version = v.version",
-            )
+        columns, kept = self._columns(body=body, metadata=metadata, values=values)
         order = 'c.checkpoint_ns COLLATE "C", ' if checkpoint_ns is None else ""
         found = self._of_thread(
-            f"SELECT {', '.join(columns)} FROM {self._names['checkpoints']} c {kept}",
+            f"SELECT c.checkpoint_ns, c.checkpoint_id, {columns}"
+            f" FROM {self._names['checkpoints']} c {kept}",
             f" ORDER BY {order}c.checkpoint_id DESC",
             _STATES_AT_ONCE if body and values else _BODIES_AT_ONCE if body else _KEYS_AT_ONCE,
             "c.",
@@ -179,14 +171,36 @@ class PostgresStore(Closing):
             users=sorted(USERS),
             names=[] if isinstance(values, bool) else _storable_of(values),
         )
-        for ns, checkpoint_id, parent, text, meta, *blobs in found:
-            yield Checkpoint(
-                CheckpointKey(thread_id, ns, checkpoint_id or ""),
-                parent,
-                _json(text) if body else None,
-                _json(meta) if metadata else None,
-                _blobs(*blobs) if body else None,
-            )
+        for ns, checkpoint_id, *rest in found:
+            key = CheckpointKey(thread_id, ns, checkpoint_id or "")
+            yield _checkpoint(key, rest, body=body, metadata=metadata)
+
+    def checkpoints_at(
+        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+    ) -> Iterator[Checkpoint]:
+        columns, kept = self._columns(body=body, metadata=metadata, values=False)
+        table = f"{self._names['checkpoints']} c"
+        found = self._at(keys, table, columns, kept, users=sorted(USERS))
+        for key, rest in found:
+            yield _checkpoint(key, rest, body=body, metadata=metadata)
+
+    def _columns(
+        self, *, body: bool, metadata: bool, values: bool | Collection[str]
+    ) -> tuple[str, str]:
+        """The columns of a checkpoint, and what its values are joined by."""
+        columns = ["c.parent_checkpoint_id"]
+        columns += ["c.checkpoint::text" if body else "NULL"]
+        columns += ["c.metadata::text" if metadata else "NULL"]
+        if not body:
+            return ", ".join(columns), ""
+        columns += ["kept.channels", "kept.types", "kept.sizes", "kept.wanted", "kept.blobs"]
+        kept = sql.BLOBS.format(
+            blobs=self._names["blobs"],
+            wanted=_wanted(values),
+            short=f"octet_length(b.blob) <= {MOST_BYTES}",
+            same_version="" if self._layout.shallow else "AND b.version = v.version",
+        )
+        return ", ".join(columns), kept
 
     def writes(
         self,
@@ -197,17 +211,12 @@ class PostgresStore(Closing):
         channels: Collection[str] | None = None,
         values: bool | Collection[str] = False,
     ) -> Iterator[Write]:
-        path = "task_path" if self._layout.task_path else "''::text"
-        wanted = "channel = ANY(%(read)s::text[])"
-        if isinstance(values, bool):
-            wanted = "true" if values else "false"
         only = "" if channels is None else " AND channel = ANY(%(channels)s::text[])"
         found = self._of_thread(
-            f"SELECT checkpoint_ns, checkpoint_id, task_id, {path}, idx, channel,"
-            f" octet_length(blob), type, {wanted}, CASE WHEN {wanted} AND {_SHORT} THEN blob END"
+            f"SELECT checkpoint_ns, checkpoint_id, {self._columns_of_writes(values)}"
             f" FROM {self._names['writes']}",
             f'{only} ORDER BY checkpoint_ns COLLATE "C", checkpoint_id COLLATE "C",'
-            f' {path} COLLATE "C", task_id COLLATE "C", idx',
+            f" {self._order_of_writes}",
             _KEYS_AT_ONCE if values is False else _BODIES_AT_ONCE,
             "",
             thread_id,
@@ -216,16 +225,57 @@ class PostgresStore(Closing):
             read=[] if isinstance(values, bool) else _storable_of(values),
             channels=_storable_of(channels or ()),
         )
-        for ns, checkpoint_id, task_id, task_path, idx, channel, size, tag, read, blob in found:
-            yield Write(
-                CheckpointKey(thread_id, ns, checkpoint_id),
-                task_id,
-                task_path,
-                idx,
-                channel,
-                size or 0,
-                _typed(tag or "", size or 0, blob) if read else None,
-            )
+        for ns, checkpoint_id, *rest in found:
+            yield _write(CheckpointKey(thread_id, ns, checkpoint_id), rest)
+
+    def writes_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        only = "" if channels is None else "WHERE channel = ANY(%(channels)s::text[])"
+        found = self._at(
+            keys,
+            f"{self._names['writes']} c",
+            self._columns_of_writes(values),
+            f"{only} ORDER BY n, {self._order_of_writes}",
+            read=[] if isinstance(values, bool) else _storable_of(values),
+            channels=_storable_of(channels or ()),
+        )
+        for key, rest in found:
+            yield _write(key, rest)
+
+    def _columns_of_writes(self, values: bool | Collection[str]) -> str:
+        wanted = "channel = ANY(%(read)s::text[])"
+        if isinstance(values, bool):
+            wanted = "true" if values else "false"
+        return (
+            f"task_id, {self._path}, idx, channel, octet_length(blob), type, {wanted},"
+            f" CASE WHEN {wanted} AND {_SHORT} THEN blob END"
+        )
+
+    @property
+    def _path(self) -> str:
+        return "task_path" if self._layout.task_path else "''::text"
+
+    @property
+    def _order_of_writes(self) -> str:
+        return f'{self._path} COLLATE "C", task_id COLLATE "C", idx'
+
+    def _at(
+        self, keys: Sequence[CheckpointKey], table: str, columns: str, rest: str, **bound: object
+    ) -> Iterator[tuple[CheckpointKey, Sequence[Any]]]:
+        """Rows at some checkpoints, each with the key that it was asked for by."""
+        keys = [key for key in keys if storable("".join(_parts(key)))]
+        query = f"SELECT {columns}, n FROM {sql.KEYS} {table} ON {sql.AT_KEY} {rest}"
+        for start in range(0, len(keys), _BODIES_AT_ONCE):
+            some = keys[start : start + _BODIES_AT_ONCE]
+            threads, spaces, ids = map(list, zip(*map(_parts, some), strict=True))
+            found = self._rows(query, threads=threads, spaces=spaces, ids=ids, **bound)
+            for *row, n in found:
+                yield some[n - 1], row
 
     def _of_thread(
         self,
@@ -323,6 +373,25 @@ def _as_stored(column: str, kind: str) -> str:
     """A column for an archive: bytes as they are, anything else but numbers as its text."""
     name = quoted_name(column)
     return name if kind in {"bytea", "int2", "int4", "int8"} else f"{name}::text"
+
+
+def _checkpoint(
+    key: CheckpointKey, rest: Sequence[Any], *, body: bool, metadata: bool
+) -> Checkpoint:
+    parent, text, meta, *blobs = rest
+    return Checkpoint(
+        key,
+        parent,
+        _json(text) if body else None,
+        _json(meta) if metadata else None,
+        _blobs(*blobs) if body else None,
+    )
+
+
+def _write(key: CheckpointKey, rest: Sequence[Any]) -> Write:
+    task_id, task_path, idx, channel, size, tag, read, blob = rest
+    value = _typed(tag or "", size or 0, blob) if read else None
+    return Write(key, task_id, task_path, idx, channel, size or 0, value)
 
 
 def _wanted(values: bool | Collection[str]) -> str:

@@ -119,14 +119,14 @@ BLOB_KEYS = """
 """
 
 SIZES = """
-    SELECT t.thread_id, c.n, w.n, c.bytes + w.bytes + b.bytes
+    SELECT t.thread_id, c.n, w.n, c.bytes + w.bytes + b.bytes, b.n
     FROM unnest(%(threads)s::text[]) t(thread_id),
          LATERAL (SELECT count(*) AS n, coalesce(
               sum(pg_column_size(checkpoint) + pg_column_size(metadata)), 0)::bigint AS bytes
           FROM {checkpoints} c WHERE c.thread_id = t.thread_id) c,
          LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
           FROM {writes} w WHERE w.thread_id = t.thread_id) w,
-         LATERAL (SELECT coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
+         LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
           FROM {blobs} b WHERE b.thread_id = t.thread_id) b
 """
 """None of these reads a value that is stored out of line: sizes stand beside the pointer to it.
@@ -151,6 +151,13 @@ USAGE = """
            count(*), coalesce(sum(octet_length(blob)), 0)::bigint
     FROM {writes} {where} GROUP BY thread_id, checkpoint_ns, channel, type
 """
+
+KEYS = """
+    unnest(%(threads)s::text[], %(spaces)s::text[], %(ids)s::text[])
+    WITH ORDINALITY k(thread, ns, id, n) JOIN
+"""
+AT_KEY = "c.thread_id = k.thread AND c.checkpoint_ns = k.ns AND c.checkpoint_id = k.id"
+"""Checkpoints or writes of several threads."""
 
 BLOBS = """
     LEFT JOIN LATERAL (

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,16 @@ from ckpt_backends.model import (
 from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.redis.connect import Connection, in_chunks
 from ckpt_backends.redis.index import ThreadIndex, index_of
-from ckpt_backends.redis.keyspace import Found, Line, Place, WritePlace, literally, raw, text
+from ckpt_backends.redis.keyspace import (
+    Found,
+    Line,
+    Place,
+    WritePlace,
+    beginning,
+    literally,
+    raw,
+    text,
+)
 from ckpt_backends.redis.lines import lines_by_name
 
 EMPTY_NS, EMPTY_ID = "__empty__", "00000000-0000-0000-0000-000000000000"
@@ -117,28 +126,29 @@ class Documents:
         names |= self._scanned(rest) if rest else {}
         return {thread_id: self._found(thread_id, names[thread_id]) for thread_id in thread_ids}
 
-    def writes_at(self, ids: Mapping[str, str]) -> dict[str, list[WritePlace]]:
-        found: dict[str, list[WritePlace]] = {}
+    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WritePlace]:
+        found: set[bytes] = set()
+        rest = []
         index = self._known_indexes()[1]
-        for thread_id, own in ids.items():
-            names = None if index is None else index.names(stored_id(thread_id), own)
-            if names is not None:
-                found[thread_id] = list(map(_write_place, names))
-        rest = {thread_id: own for thread_id, own in ids.items() if thread_id not in found}
-        return found | (self._scanned_writes(rest) if rest else {})
+        for key in keys:
+            stored = stored_id(key.thread_id)
+            names = None if index is None else index.names(stored, key.checkpoint_id)
+            if names is None:
+                rest.append(key)
+            else:
+                found.update(names)
+        return list(map(_write_place, sorted(found.union(self._scanned_writes(rest)))))
 
-    def _scanned_writes(self, ids: Mapping[str, str]) -> dict[str, list[WritePlace]]:
-        starts: dict[str, list[tuple[bytes, str]]] = {}
-        for thread_id, own in ids.items():
-            start = raw(f"{self.prefixes.write}:{stored_id(thread_id)}:")
-            starts.setdefault(own, []).append((start, thread_id))
-        found: dict[str, dict[bytes, WritePlace]] = {one: {} for one in ids}
-        for names in self._connection.scan(raw(f"{self.prefixes.write}:*"), JSON_TYPE):
-            for place in map(_write_place, names):
-                for start, thread_id in starts.get(place.checkpoint_id, ()):
-                    if place.name.startswith(start):
-                        found[thread_id][place.name] = place
-        return {one: list(places.values()) for one, places in found.items()}
+    def _scanned_writes(self, keys: Collection[CheckpointKey]) -> Iterator[bytes]:
+        starts: dict[str, tuple[bytes, ...]] = {}
+        for key in keys:
+            start = raw(f"{self.prefixes.write}:{stored_id(key.thread_id)}:")
+            starts[key.checkpoint_id] = (*starts.get(key.checkpoint_id, ()), start)
+        if starts:
+            for names in self._connection.scan(raw(f"{self.prefixes.write}:*"), JSON_TYPE):
+                for place in map(_write_place, names):
+                    if place.name.startswith(starts.get(place.checkpoint_id, ())):
+                        yield place.name
 
     def is_indexed(self) -> bool:
         return None not in self._known_indexes()
@@ -166,9 +176,8 @@ class Documents:
             for thread_id in thread_ids
             for prefix in (self.prefixes.checkpoint, self.prefixes.write)
         }
-        pattern = b"*:*"
-        if len(thread_ids) == 1:
-            pattern = b"*:" + literally(stored_id(thread_ids[0])) + b":*"
+        pattern = b"*:" + beginning(list(map(stored_id, thread_ids)))
+        pattern += b":*" if len(thread_ids) == 1 else b"*"
         names: dict[str, set[bytes]] = {one: set() for one in thread_ids}
         for some in self._connection.scan(pattern, JSON_TYPE):
             for name in some:

@@ -29,7 +29,16 @@ from ckpt_backends.model import (
 from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.redis.connect import Connection, in_chunks
 from ckpt_backends.redis.documents import quoted
-from ckpt_backends.redis.keyspace import Found, Line, Place, WritePlace, literally, raw, text
+from ckpt_backends.redis.keyspace import (
+    Found,
+    Line,
+    Place,
+    WritePlace,
+    beginning,
+    literally,
+    raw,
+    text,
+)
 from ckpt_backends.redis.lines import lines_by_name
 
 DOLLAR, COLON = "$", ":"
@@ -72,9 +81,8 @@ class Hashes:
 
     def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
         start = literally(self.separator)
-        pattern = b"*" + start + b"*"
-        if len(thread_ids) == 1:
-            pattern = b"*" + start + literally(next(iter(thread_ids))) + start + b"*"
+        rest = start + b"*" if len(thread_ids) == 1 else b"*"
+        pattern = b"*" + start + beginning(thread_ids) + rest
         checkpoints: dict[str, set[bytes]] = {one: set() for one in thread_ids}
         writes: dict[str, dict[bytes, WritePlace]] = {one: {} for one in thread_ids}
         for names in self._connection.scan(pattern, "hash"):
@@ -102,17 +110,19 @@ class Hashes:
         parsed = self._parse_write(name) if name.startswith(self._start(_WRITES)) else None
         return None if parsed is None else parsed[0]
 
-    def writes_at(self, ids: Mapping[str, str]) -> dict[str, list[WritePlace]]:
-        found: dict[str, dict[bytes, WritePlace]] = {one: {} for one in ids}
-        mark, wanted = raw(self.separator), {raw(own) for own in ids.values()}
-        for names in self._connection.scan(self._pattern(_WRITES), "hash"):
+    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WritePlace]:
+        found: dict[bytes, WritePlace] = {}
+        mark, wanted = raw(self.separator), {raw(key.checkpoint_id) for key in keys}
+        asked = set(keys)
+        start = self._pattern(_WRITES, {key.thread_id for key in keys})
+        for names in self._connection.scan(start, "hash"):
             for name in names:
                 if wanted.isdisjoint(name.rsplit(mark, _PARTS_OF_WRITE)[1:2]):
                     continue
                 key = self._key_of(name)
-                if key is not None and ids.get(key.thread_id) == key.checkpoint_id:
-                    found[key.thread_id][name] = WritePlace(name, key.checkpoint_id)
-        return {one: list(places.values()) for one, places in found.items()}
+                if key in asked:
+                    found[name] = WritePlace(name, key.checkpoint_id)
+        return list(found.values())
 
     def is_indexed(self) -> bool:
         return False
@@ -131,8 +141,8 @@ class Hashes:
     def _start(self, kind: str) -> bytes:
         return raw(kind + self.separator)
 
-    def _pattern(self, kind: str) -> bytes:
-        return literally(kind + self.separator) + b"*"
+    def _pattern(self, kind: str, thread_ids: Collection[str] = ()) -> bytes:
+        return literally(kind + self.separator) + beginning(thread_ids) + b"*"
 
     def told(self, names: Sequence[bytes]) -> Iterator[Place]:
         """Checkpoints by their keys; hashes that hold no checkpoint are left out."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from os.path import commonprefix
 from typing import Protocol
 
 from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, Usage, Write
@@ -28,6 +29,11 @@ def raw(name: str) -> bytes:
 def literally(name: str) -> bytes:
     """A part of a pattern of SCAN that matches only this text."""
     return _SPECIAL.sub(rb"\\\1", raw(name))
+
+
+def beginning(names: Collection[str]) -> bytes:
+    """A part of a pattern for what all of these begin with: the server sends that much less."""
+    return literally(commonprefix(list(names)))  # noqa: RUF071  (characters are meant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +116,8 @@ class Layout(Protocol):
         """The keys of some threads, at the price of one where there is no index."""
         ...
 
-    def writes_at(self, ids: Mapping[str, str]) -> dict[str, list[WritePlace]]:
-        """The writes of one checkpoint of each of these threads, at the price of `find`."""
+    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WritePlace]:
+        """The writes of some checkpoints, at the price of `find`; perhaps with others."""
         ...
 
     def is_indexed(self) -> bool:

@@ -50,7 +50,6 @@ class RedisStore(Closing):
         self._threads: list[_Listed] | None = None
         self._order: dict[str, int] = {}
         self._found: dict[str, Found] = {}
-        self._of_heads: dict[str, list[WritePlace]] = {}
 
     def describe(self) -> StoreInfo:
         server = self._connection.ask("INFO", "server")
@@ -135,10 +134,12 @@ class RedisStore(Closing):
         places = self._places(thread_id, checkpoint_ns, checkpoint_ids)
         places.sort(key=lambda one: one.key.checkpoint_id, reverse=True)
         places.sort(key=lambda one: one.key.checkpoint_ns)
+        return self._load(places, body=body, metadata=metadata)
+
+    def _load(self, places: Sequence[Place], *, body: bool, metadata: bool) -> Iterator[Checkpoint]:
         if body or metadata:
-            yield from self._layout.checkpoints(places, body=body, metadata=metadata)
-        else:
-            yield from map(_bare, places)
+            return self._layout.checkpoints(places, body=body, metadata=metadata)
+        return map(_bare, places)
 
     def writes(
         self,
@@ -160,7 +161,28 @@ class RedisStore(Closing):
             and (wanted is None or write.key.checkpoint_id in wanted)
             and (channels is None or write.channel in channels)
         ]
-        kept.sort(key=lambda one: (one.key, one.task_path, one.task_id, one.idx))
+        kept.sort(key=_order)
+        yield from kept
+
+    def checkpoints_at(
+        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+    ) -> Iterator[Checkpoint]:
+        return self._load(self._named(keys), body=body, metadata=metadata)
+
+    def writes_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        wanted = set(keys)
+        kept = [
+            write
+            for write in self._layout.writes(self._layout.writes_at(keys), values)
+            if write.key in wanted and (channels is None or write.channel in channels)
+        ]
+        kept.sort(key=_order)
         yield from kept
 
     def expiries(
@@ -195,7 +217,6 @@ class RedisStore(Closing):
         self._threads = None
         self._order.clear()
         self._found.clear()
-        self._of_heads.clear()
 
     def close(self) -> None:
         self._connection.close()
@@ -231,16 +252,16 @@ class RedisStore(Closing):
                 if (checkpoint_ns is None or ns == checkpoint_ns)
                 and (wanted is None or checkpoint_id in wanted)
             ]
-        keys = {CheckpointKey(thread_id, checkpoint_ns, one) for one in wanted}
+        return self._named([CheckpointKey(thread_id, checkpoint_ns, one) for one in wanted])
+
+    def _named(self, keys: Sequence[CheckpointKey]) -> list[Place]:
+        """Those of some checkpoints that are there."""
+        wanted = set(keys)
         names = sorted({self._layout.checkpoint_name(key) for key in keys})
-        return [place for place in self._layout.told(names) if place.key in keys]
+        return [place for place in self._layout.told(names) if place.key in wanted]
 
     def _write_places(self, thread_id: str, wanted: Collection[str] | None) -> list[WritePlace]:
         """The writes of some checkpoints, or all of a thread; perhaps with others."""
-        if wanted is not None and thread_id not in self._found:
-            thread = self._listed_as(thread_id)
-            if thread is not None and set(wanted) == {thread.head}:
-                return self._writes_of_head(thread)
         found = self._find(thread_id)
         known = {checkpoint_id for _, checkpoint_id in found.places}
         return [
@@ -249,18 +270,6 @@ class RedisStore(Closing):
             # What a key names counts only if there is such a checkpoint.
             if wanted is None or place.checkpoint_id in wanted or place.checkpoint_id not in known
         ]
-
-    def _listed_as(self, thread_id: str) -> _Listed | None:
-        at = self._order.get(thread_id)
-        return None if at is None or self._threads is None else self._threads[at]
-
-    def _writes_of_head(self, thread: _Listed) -> list[WritePlace]:
-        """What a head's tasks have written; with it, the same of the threads listed after it."""
-        if thread.thread_id not in self._of_heads:
-            some = [thread, *self._after(thread.thread_id)]
-            heads = {one.thread_id: one.head for one in some if one.head is not None}
-            self._of_heads = self._layout.writes_at(heads)
-        return self._of_heads[thread.thread_id]
 
 
 def _sizes(usage: Iterable[Usage], thread_ids: Sequence[str]) -> list[ThreadSize]:
@@ -272,6 +281,10 @@ def _sizes(usage: Iterable[Usage], thread_ids: Sequence[str]) -> list[ThreadSize
             total[1] += one.channel is not None
             total[2] += one.bytes
     return [ThreadSize(*sums[one]) for one in thread_ids]
+
+
+def _order(write: Write) -> tuple[CheckpointKey, str, str, int]:
+    return write.key, write.task_path, write.task_id, write.idx
 
 
 def _moment(now: datetime, left: int) -> datetime | None:

@@ -44,7 +44,7 @@ from ckpt_backends.sqlite.layout import SqliteLayout, detect, tables_of
 from ckpt_backends.sqlite.open import Opened
 from ckpt_backends.url import StoreUrl
 
-_IDS_PER_QUERY = 500
+_IDS_PER_QUERY, _KEYS_PER_QUERY = 500, 300
 """Below SQLite's oldest limit of 999 bound values."""
 
 _FIRST = f"""
@@ -195,23 +195,23 @@ class SqliteStore(Closing):
         metadata: bool = False,
         values: bool | Collection[str] = False,  # noqa: ARG002  (they are in the body)
     ) -> Iterator[Checkpoint]:
-        columns = ["checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"]
-        columns += ["type", *_sized("checkpoint")] if body else ["NULL"] * 3
-        columns += _sized("metadata") if metadata else ["NULL"] * 2
         query = _Query(
-            f"SELECT {', '.join(columns)} FROM checkpoints",
+            f"SELECT {_columns(body=body, metadata=metadata)} FROM checkpoints",
             " ORDER BY checkpoint_ns, checkpoint_id DESC",
             newest_first=True,
             has_bodies=body or metadata,
         )
         rows = self._of_thread(query, thread_id, checkpoint_ns, checkpoint_ids)
-        for ns, checkpoint_id, parent, tag, length, stored, meta_length, meta in rows:
-            yield Checkpoint(
-                CheckpointKey(thread_id, text(ns), text(checkpoint_id)),
-                None if parent is None else text(parent),
-                _typed(text(tag), length, stored) if body else None,
-                _typed("json", meta_length, meta) if metadata else None,
-            )
+        for ns, checkpoint_id, *rest in rows:
+            key = CheckpointKey(thread_id, text(ns), text(checkpoint_id))
+            yield _checkpoint(key, rest, body=body, metadata=metadata)
+
+    def checkpoints_at(
+        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+    ) -> Iterator[Checkpoint]:
+        query = _Query(f"SELECT {_columns(body=body, metadata=metadata)}", "")
+        for key, (_, _, *rest) in self._at("checkpoints", keys, query):
+            yield _checkpoint(key, rest, body=body, metadata=metadata)
 
     def writes(
         self,
@@ -222,6 +222,38 @@ class SqliteStore(Closing):
         channels: Collection[str] | None = None,
         values: bool | Collection[str] = False,
     ) -> Iterator[Write]:
+        select, bound = self._select_writes(values)
+        only = "" if channels is None else f" AND channel IN ({_texts(channels)})"
+        query = _Query(
+            f"{select} FROM writes",
+            f"{only} ORDER BY checkpoint_ns, checkpoint_id, path, task_id, idx",
+            bound,
+            [bind(name) for name in channels or ()],
+        )
+        rows = self._of_thread(query, thread_id, checkpoint_ns, checkpoint_ids)
+        for ns, checkpoint_id, *rest in rows:
+            yield _write(CheckpointKey(thread_id, text(ns), text(checkpoint_id)), rest)
+
+    def writes_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        select, bound = self._select_writes(values)
+        only = "" if channels is None else f" WHERE channel IN ({_texts(channels)})"
+        query = _Query(
+            select,
+            f"{only} ORDER BY n, path, task_id, idx",
+            bound,
+            [bind(name) for name in channels or ()],
+        )
+        for key, (_, _, *rest) in self._at("writes", keys, query):
+            yield _write(key, rest)
+
+    def _select_writes(self, values: bool | Collection[str]) -> tuple[str, list[bytes]]:
+        """The columns of writes, and what is bound in them."""
         path = "task_path" if self._layout.task_path else "''"
         columns = ["checkpoint_ns", "checkpoint_id", "task_id", f"{path} AS path", "idx"]
         length, value = _sized("value")
@@ -233,25 +265,27 @@ class SqliteStore(Closing):
             wanted = f"channel IN ({_texts(values)})"
             columns += [wanted, "type", f"CASE WHEN {wanted} THEN {value} END"]
             bound = [bind(name) for name in values] * 2
-        only = "" if channels is None else f" AND channel IN ({_texts(channels)})"
-        query = _Query(
-            f"SELECT {', '.join(columns)} FROM writes",
-            f"{only} ORDER BY checkpoint_ns, checkpoint_id, path, task_id, idx",
-            False,
-            bound,
-            [bind(name) for name in channels or ()],
-        )
-        rows = self._of_thread(query, thread_id, checkpoint_ns, checkpoint_ids)
-        for ns, checkpoint_id, task_id, task_path, idx, channel, size, read, tag, value in rows:
-            yield Write(
-                CheckpointKey(thread_id, text(ns), text(checkpoint_id)),
-                text(task_id),
-                text(task_path),
-                idx if isinstance(idx, int) else 0,
-                text(channel),
-                size or 0,
-                _typed(text(tag), size, value) if read else None,
+        return f"SELECT {', '.join(columns)}", bound
+
+    def _at(
+        self, table: str, keys: Sequence[CheckpointKey], query: _Query
+    ) -> Iterator[tuple[CheckpointKey, tuple[Any, ...]]]:
+        """Rows at some checkpoints, each with the key that it was asked for by."""
+        for start in range(0, len(keys), _KEYS_PER_QUERY):
+            some = keys[start : start + _KEYS_PER_QUERY]
+            wanted = ", ".join(f"({n}, {TEXT}, {TEXT}, {TEXT})" for n in range(len(some)))
+            bound = [
+                bind(part)
+                for key in some
+                for part in (key.thread_id, key.checkpoint_ns, key.checkpoint_id)
+            ]
+            sql = (
+                f"WITH k(n, thread, ns, id) AS (VALUES {wanted}) {query.select}, n"
+                f" FROM k CROSS JOIN {table} ON thread_id = thread AND checkpoint_ns = ns"
+                f" AND checkpoint_id = id{query.rest}"
             )
+            for *row, n in self._query(sql, [*bound, *query.before, *query.after]):
+                yield some[n], tuple(row)
 
     def _of_thread(
         self,
@@ -354,6 +388,39 @@ class SqliteStore(Closing):
             ) from error
 
 
+def _columns(*, body: bool, metadata: bool) -> str:
+    """The columns of a checkpoint."""
+    columns = ["checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"]
+    columns += ["type", *_sized("checkpoint")] if body else ["NULL"] * 3
+    columns += _sized("metadata") if metadata else ["NULL"] * 2
+    return ", ".join(columns)
+
+
+def _checkpoint(
+    key: CheckpointKey, rest: Sequence[Any], *, body: bool, metadata: bool
+) -> Checkpoint:
+    parent, tag, length, stored, meta_length, meta = rest
+    return Checkpoint(
+        key,
+        None if parent is None else text(parent),
+        _typed(text(tag), length, stored) if body else None,
+        _typed("json", meta_length, meta) if metadata else None,
+    )
+
+
+def _write(key: CheckpointKey, rest: Sequence[Any]) -> Write:
+    task_id, task_path, idx, channel, size, read, tag, value = rest
+    return Write(
+        key,
+        text(task_id),
+        text(task_path),
+        idx if isinstance(idx, int) else 0,
+        text(channel),
+        size or 0,
+        _typed(text(tag), size, value) if read else None,
+    )
+
+
 def _sized(column: str) -> list[str]:
     """A column's length, for which SQLite reads no blob, and the column unless it is too long."""
     length = f"length({column})"
@@ -369,17 +436,17 @@ def _typed(tag: str, length: object, value: object) -> TypedBytes:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A query of one thread's rows, but for the thread."""
+    """A query of one thread's rows or of some checkpoints', but for which."""
 
     select: str
     rest: str
     """What follows the conditions on thread, namespace and ids."""
-    newest_first: bool
-    """Order of the ids, where they take several queries."""
     before: Sequence[bytes] = ()
     """Values bound in `select`."""
     after: Sequence[bytes] = ()
     """Values bound in `rest`."""
+    newest_first: bool = False
+    """Order of the ids, where they take several queries."""
     has_bodies: bool = False
     """Whether checkpoints come with what they hold."""
 

@@ -1,0 +1,45 @@
+"""The heads of many threads, some hundred of them with one look into the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from ckpt_backends.model import CheckpointKey, Thread, Write
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.tasks import CONTROL
+from ckpt_cli.reading.lessons import Lessons
+from ckpt_cli.reading.thread import Moment, ThreadReader
+
+_AT_ONCE = 200
+
+
+def some_at_once(threads: Iterable[Thread]) -> Iterator[list[Thread]]:
+    """Threads in such groups as are worth one look."""
+    remaining = iter(threads)
+    while some := list(islice(remaining, _AT_ONCE)):
+        yield some
+
+
+def head_keys(threads: Sequence[Thread]) -> list[CheckpointKey]:
+    """The root heads of those of some threads that have one."""
+    return [CheckpointKey(one.thread_id, "", one.head) for one in threads if one.head is not None]
+
+
+def read_heads(store: Store, threads: Sequence[Thread], lessons: Lessons) -> Iterator[Moment]:
+    """The root heads of some threads, in no order; what is not there is left out.
+
+    The values of writes are read only for LangGraph's control channels, those of channels not at
+    all where the layout keeps them apart.
+    """
+    keys = head_keys(threads)
+    if not keys:
+        return
+    writes: dict[CheckpointKey, list[Write]] = {key: [] for key in keys}
+    for write in store.writes_at(keys, values=CONTROL):
+        writes[write.key].append(write)
+    listed = {one.thread_id: one for one in threads}
+    for checkpoint in store.checkpoints_at(keys, body=True, metadata=True):
+        key = checkpoint.key
+        reader = ThreadReader(store, listed[key.thread_id], lessons)
+        yield reader.with_step(checkpoint, writes[key])
