@@ -61,7 +61,9 @@ COMMANDS = {
         "ckpt_cli.commands.tail:tail", "Print a thread's checkpoints as they come.", LOOK
     ),
     "tui": CommandRef(
-        "ckpt_cli.commands.tui:tui", "Browse threads and checkpoints on one screen.", LOOK
+        "ckpt_cli.commands.tui:tui",
+        "Browse threads, their trees and checkpoints on one screen.",
+        LOOK,
     ),
     "sessions": CommandRef(
         "ckpt_cli.commands.sessions:COMMANDS", "List or show an application's sessions.", LOOK

@@ -23,7 +23,7 @@ _ckpt() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --from"|*" --archive"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|*" --threads"|*" --jobs"|*" --lines"|*" --interval"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --to"|*" --set"|*" --append"|*" --replace"|*" --as-node"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --grace"|*" --format"|*" --by") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --from"|*" --archive"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|*" --threads"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --to"|*" --set"|*" --append"|*" --replace"|*" --as-node"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --grace"|*" --format"|*" --by") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -64,6 +64,7 @@ _ckpt() {
             grep) kind="words:-i --ignore-case -F --fixed-strings --threads --channel --ns --head-only -n --limit --jobs" ;;
             blame) kind="words:--at --ns" ;;
             tail) kind="words:-n --lines --ns --all-ns --interval" ;;
+            tui) kind="words:--refresh --write" ;;
             replay) kind="words:--at --ns --verify --all --threads --jobs --reducer --repair --dry-run --yes" ;;
             stats) kind="words:--threads --ns --since --until --top --jobs" ;;
             rollback) kind="words:--at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --dry-run --yes" ;;
@@ -77,7 +78,7 @@ _ckpt() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts messages grep blame tail sessions replay stats rollback fork undo purge gc export import du stores demo"
+        kind="words:threads show history diff interrupts messages grep blame tail tui sessions replay stats rollback fork undo purge gc export import du stores demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;

@@ -10,7 +10,7 @@ function __ckpt_where
             continue
         end
         switch "$cmd $word"
-            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --from' '* --archive' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --top' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --grace' '* --format' '* --by'
+            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --from' '* --archive' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --top' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --grace' '* --format' '* --by'
                 set want $word
             case '* -*'
             case '*'
@@ -56,7 +56,7 @@ function __ckpt_ask
         set -l cmd "$plain[1]"
         contains -- "$cmd" threads; and set cmd "$plain[1..2]"
         switch "$cmd $word"
-            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --from' '* --archive' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --top' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --grace' '* --format' '* --by'
+            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --from' '* --archive' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --top' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --grace' '* --format' '* --by'
                 set want $word
             case '* -*'
             case '*'
@@ -97,6 +97,7 @@ complete -c ckpt -n '__ckpt_at "blame:0"' -a '(__ckpt_ask target)'
 complete -c ckpt -n '__ckpt_at "blame:1"' -a '(__ckpt_ask channel)'
 complete -c ckpt -n '__ckpt_at :0' -a tail -d 'Print a thread\'s checkpoints as they come.'
 complete -c ckpt -n '__ckpt_at "tail:0"' -a '(__ckpt_ask thread)'
+complete -c ckpt -n '__ckpt_at :0' -a tui -d 'Browse threads, their trees and checkpoints on one screen.'
 complete -c ckpt -n '__ckpt_at :0' -a sessions -d 'List or show an application\'s sessions.'
 complete -c ckpt -n '__ckpt_at :0' -a replay -d 'Prove each checkpoint by its parent and the writes.'
 complete -c ckpt -n '__ckpt_at "replay:0"' -a '(__ckpt_ask target)'
@@ -199,6 +200,8 @@ complete -c ckpt -n '__ckpt_in "tail"' -s n -l lines -x -d 'Begin with the last 
 complete -c ckpt -n '__ckpt_in "tail"' -l ns -x -a '(__ckpt_ask ns)' -d 'Checkpoint namespace; the root if not given.'
 complete -c ckpt -n '__ckpt_in "tail"' -l all-ns -d 'All namespaces.'
 complete -c ckpt -n '__ckpt_in "tail"' -l interval -x -d 'Time between looks.'
+complete -c ckpt -n '__ckpt_in "tui"' -l refresh -x -d 'Look again so often; 0: never.'
+complete -c ckpt -n '__ckpt_in "tui"' -l write -d 'With keys that roll back, fork, undo, repair, purge.'
 complete -c ckpt -n '__ckpt_in "replay"' -l at -x -a '(__ckpt_ask ref)' -d 'The checkpoint; THREAD is then never split at \'@\'.'
 complete -c ckpt -n '__ckpt_in "replay"' -l ns -x -a '(__ckpt_ask ns)' -d 'Only this one, \'\' for the root.'
 complete -c ckpt -n '__ckpt_in "replay"' -l verify -d 'Count the verdicts; exit 1 if anything does not match.'

@@ -98,9 +98,14 @@ class Document:
     """For lines that the cursor may stand on, the path of the value that they show."""
 
 
-def read_threads(store: Store) -> list[Thread]:
-    """All threads, newest first."""
-    return list(store.threads())
+def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
+    """All threads, newest first; those that are as they were `before` are the same objects."""
+    known = {one.thread_id: one for one in before}
+    found = []
+    for one in store.threads():
+        same = known.get(one.thread_id)
+        found.append(same if same == one and same is not None else one)
+    return found
 
 
 def read_statuses(store: Store, threads: Sequence[Thread]) -> list[Status]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -150,7 +151,8 @@ class MainScreen(Screen[None]):
         try:
             if self._info is None:
                 self._info = await self._threads.ask(lambda store: store.describe())
-            threads = await self._threads.ask(read_threads)
+            before = self.rows.listing.threads
+            threads = await self._threads.ask(partial(read_threads, before=before))
         except CkptError as error:
             self._trouble = f"trying again: {error.message}"
             self._tell()
@@ -169,6 +171,10 @@ class MainScreen(Screen[None]):
         listing = self.rows.listing
         before = self.rows.thread
         if list(listing.threads) != threads:
+            if not listing.threads:
+                # They stay, and looking through them again and again for what can be freed
+                # would make pauses that can be seen.
+                gc.freeze()
             listing.threads = threads
             self.rows.settle(before.thread_id if before is not None else None)
         else:
