@@ -9,7 +9,8 @@ from typing import Annotated, cast
 import typer
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.commands.purging import Pace, Terms, carry_out_plan, check_terms
+from ckpt_cli.changing.purging import Pace
+from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes

@@ -11,7 +11,8 @@ import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
-from ckpt_cli.commands.purging import Pace, Terms, carry_out_plan, check_terms
+from ckpt_cli.changing.purging import Pace
+from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
 from ckpt_cli.core.retention import Keep
 from ckpt_cli.core.times import parse_duration, parse_time
 from ckpt_cli.diagnostics import progress

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from ckpt_backends.change import Change
@@ -15,18 +16,27 @@ from ckpt_backends.errors import NotFound, Refused, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.editing import ChannelEdit, parse_edit
 from ckpt_cli.core.plan import Plan
+from ckpt_cli.core.purge import Doomed
+from ckpt_cli.core.retention import Keep
+from ckpt_cli.core.times import parse_time
 from ckpt_cli.reading.clone import plan_clone
+from ckpt_cli.reading.plan_file import PlanFile, write_plan
+from ckpt_cli.reading.purge import Policy, plan_named, plan_purge
 from ckpt_cli.reading.repair import plan_repair
 from ckpt_cli.reading.rollback import Wishes, plan_rollback
 from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.reading.threads import Selection
 from ckpt_cli.reading.undo import plan_undo
 from ckpt_cli.render.lines import Line
 from ckpt_cli.render.plan import done_lines, plan_lines
+from ckpt_cli.render.purge import plan_lines as purge_lines
 from ckpt_cli.render.repair import repair_lines
 from ckpt_cli.tui.reads import Place
 
 Kind: TypeAlias = Literal["replace", "set", "append"]
 KINDS: tuple[Kind, ...] = ("replace", "set", "append")
+_REASONS = 3
+"""Threads that are kept, of which it is said why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,36 @@ class Proposal:
     """What to do next."""
     head: Place | None
     """Where the thread stands afterwards; None where that stays, or the thread goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removing:
+    """What is about to be removed, in a plan file as the commands make it."""
+
+    plan: PlanFile
+    lines: Callable[[int], list[Line]]
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """What is to be removed, as it was filled in."""
+
+    match: str = ""
+    older_than: str = ""
+    keep_last: str = ""
+
+    def policy(self, now: datetime, zone: tzinfo) -> Policy:
+        """The policy that `ckpt purge` would make of it. Raises `UsageError`."""
+        if self.keep_last and not (self.keep_last.isdecimal() and int(self.keep_last)):
+            raise UsageError(f"'{self.keep_last}' is no number of checkpoints to keep")
+        found = Policy(
+            Selection(match=self.match or None),
+            parse_time(self.older_than, now, zone) if self.older_than else None,
+            keep=Keep(int(self.keep_last) if self.keep_last else None),
+        )
+        if found.is_empty:
+            raise UsageError("nothing says what is to be removed", hint="fill in one of the lines")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +125,21 @@ class Planner:
         return Proposal(
             lambda width: list(repair_lines(found, width)), found.change, list, head=None
         )
+
+    def delete(self, store: Store, thread_id: str, path: Path) -> Removing:
+        """Remove a thread, whatever it waits for."""
+        return self._removing(store, path, plan_named(store, [thread_id]))
+
+    def purge(self, store: Store, policy: Policy, path: Path) -> Removing:
+        """Remove threads, or what is old inside them."""
+        return self._removing(store, path, plan_purge(store, policy, self._now()))
+
+    def _removing(self, store: Store, path: Path, threads: Iterable[Doomed]) -> Removing:
+        plan = write_plan(path, store.describe(), self._now(), threads)
+        if not plan.going:
+            why = "; ".join(f"{name}: {reason}" for name, reason in plan.kept[:_REASONS])
+            raise Refused("nothing to remove" + (f": {why}" if why else ""))
+        return Removing(plan, lambda width: list(purge_lines(plan, width)))
 
     def _forked(self, store: Store, place: Place, how: Fork, wishes: Wishes) -> Proposal:
         if place.checkpoint_ns:

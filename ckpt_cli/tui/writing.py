@@ -23,19 +23,28 @@ from ckpt_backends.change import Change
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store, open_writable
+from ckpt_cli.changing.purging import Pace, run_purge
+from ckpt_cli.core.purge import Report
+from ckpt_cli.reading.plan_file import PlanFile
 from ckpt_cli.render.lines import Span
+from ckpt_cli.render.purge import report_lines
 from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.keys import LOOKING, Key, bindings
-from ckpt_cli.tui.plans import Fork, Planner, Proposal, channels_of, edit_of, editable
-from ckpt_cli.tui.screens.forms import ForkForm
+from ckpt_cli.tui.plans import Fork, Planner, Proposal, Removing, channels_of, edit_of, editable
+from ckpt_cli.tui.screens.forms import ForkForm, PurgeForm
 from ckpt_cli.tui.screens.main import MainScreen
 from ckpt_cli.tui.screens.plan import PlanScreen
+
+_WIDTH = 200
+"""Cells of what is said of a purge."""
 
 CHANGING: Sequence[Key] = (
     Key("B", "rollback", "Roll back", "Go back to this checkpoint", "B", True),
     Key("F", "fork", "Fork", "Go on from this checkpoint elsewhere", "F", True),
     Key("U", "undo", "Undo", "Take back the last change of this thread", "U", True),
     Key("P", "repair", "Repair", "Put back values that are gone or damaged", "P"),
+    Key("D", "delete", "Delete", "Remove this thread, whatever it waits for", "D"),
+    Key("X", "purge", "Purge", "Remove threads, or what is old inside them", "X"),
 )
 
 
@@ -53,6 +62,11 @@ class WritingApp(CkptApp):
         """Carry out a change. Raises what `WritableStore.apply` raises."""
         with open_writable(self.opening.url) as writable:
             writable.apply(change)
+
+    def remove(self, plan: PlanFile) -> Report:
+        """Carry out a purge, batch by batch. Raises what `WritableStore.remove` raises."""
+        with open_writable(self.opening.url) as writable:
+            return run_purge(writable, plan.threads(), Pace(), None, lambda: "")
 
 
 class WritingScreen(MainScreen):
@@ -134,6 +148,38 @@ class WritingScreen(MainScreen):
         self.say(said)
         if found.head is not None and found.head.thread_id == self.view.thread_id:
             self._goal = found.head.key
+        self.load_threads()
+
+    @work(exclusive=True, group="change")
+    async def action_delete(self) -> None:
+        thread = self.rows.thread
+        if thread is not None:
+            planned = partial(self._planner.delete, thread_id=thread.thread_id)
+            await self._propose_removal(planned, "Remove this thread?")
+
+    @work(exclusive=True, group="change")
+    async def action_purge(self) -> None:
+        wanted = self.rows.listing.wanted.text
+        pattern = wanted if any(sign in wanted for sign in "*?[") else f"*{wanted}*"
+        form = PurgeForm(pattern if wanted else "", self.app.now(), self.app.zone)
+        if (policy := await self.app.push_screen_wait(form)) is not None:
+            planned = partial(self._planner.purge, policy=policy)
+            await self._propose_removal(planned, "Remove all of this?")
+
+    async def _propose_removal(self, planned: Callable[..., Removing], ask: str) -> None:
+        """Show what would go, and remove it if that is wanted."""
+        with TemporaryDirectory(prefix="ckpt-") as folder:
+            question = partial(planned, path=Path(folder) / "plan.ndjson")
+            found = await self._ask(self._detail, question, self.tell_error)
+            if found is None or not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
+                return
+            try:
+                report = await asyncio.to_thread(self.app.remove, found.plan)
+            except CkptError as error:
+                self.tell_error(error)
+                return
+            for text in report_lines(found.plan, report, _WIDTH):
+                self.say(text.text, is_error=bool(report.stopped))
         self.load_threads()
 
     def edited(self, text: str) -> str | None:

@@ -188,3 +188,45 @@ def test_the_same_plan_as_the_command(store: Store) -> None:
                 assert one.strip()[:60] in seat.text
 
     sit(store.url, work, kind=WritingApp, size=(140, 50))
+
+
+def test_a_thread_is_deleted_and_its_neighbour_stays(store: Store) -> None:
+    before = store.history(CHAT)
+
+    async def work(seat: Seat) -> None:
+        await go(seat, STUCK)
+        await seat.press("D")
+        assert seat.sees("Remove this thread?", STUCK, "as named")
+        await seat.press("n")
+        assert store.history(STUCK)
+        await seat.press("D", "y")
+        await seat.until(lambda: seat.sees("removed", "1 thread"))
+        await seat.rest()
+        assert STUCK not in {one.thread_id for one in seat.main.rows.listing.threads}
+
+    sit(store.url, work, kind=WritingApp)
+    assert store.history(STUCK) == []
+    assert store.history(CHAT) == before
+
+
+def test_a_purge_keeps_what_waits_and_prunes_inside(store: Store) -> None:
+    waiting, chat = store.history(STUCK), store.history(CHAT)
+
+    async def work(seat: Seat) -> None:
+        await seat.press("X", "enter")
+        await seat.until(lambda: seat.sees("nothing says what is to be"))
+        await seat.type("*alone")
+        await seat.press("enter")
+        await seat.until(lambda: seat.sees("nothing to remove", STUCK))
+        assert store.history(STUCK) == waiting
+        await seat.press("X", "tab", "tab")
+        await seat.type("2")
+        await seat.press("enter")
+        await seat.until(lambda: seat.sees("Remove all of this?", "prune"))
+        await seat.press("y")
+        await seat.until(lambda: seat.sees("parts of"))
+
+    sit(store.url, work, kind=WritingApp)
+    assert len(store.history(CHAT)) < len(chat)
+    assert store.history(CHAT)[0] == chat[0]
+    assert store.history(STUCK)[0] == waiting[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, tzinfo
 from typing import ClassVar, Generic, TypeVar
 
 from textual.app import ComposeResult
@@ -13,8 +14,9 @@ from textual.suggester import SuggestFromList
 from textual.widgets import Footer, Input, Label
 
 from ckpt_backends.errors import CkptError, UsageError
+from ckpt_cli.reading.purge import Policy
 from ckpt_cli.tui.panes import title
-from ckpt_cli.tui.plans import KINDS, Kind
+from ckpt_cli.tui.plans import KINDS, Kind, Purge
 
 _Wish = TypeVar("_Wish")
 
@@ -93,3 +95,27 @@ class ForkForm(Form[tuple[str, str, Kind, str | None]]):
         if len(found) != 1:
             raise UsageError(f"no channel '{typed}' here", hint=", ".join(self._channels))
         return found[0]
+
+
+class PurgeForm(Form[Policy]):
+    """Which threads, how old, and how much of each stays."""
+
+    HEADING = "Purge"
+
+    def __init__(self, match: str, now: datetime, zone: tzinfo) -> None:
+        super().__init__()
+        self._now, self._zone = now, zone
+        self._match = Input(match, placeholder="none: all threads", compact=True, id="match")
+        self._age = Input(placeholder="30d, 2026-04-07", compact=True, id="age")
+        self._keep = Input(placeholder="none: threads go whole", compact=True, id="keep")
+
+    def fields(self) -> Sequence[tuple[str, Input]]:
+        return [
+            ("Threads whose id fits", self._match),
+            ("Not active since", self._age),
+            ("Prune inside: keep the newest", self._keep),
+        ]
+
+    def wish(self) -> Policy:
+        found = Purge(self._match.value, self._age.value, self._keep.value)
+        return found.policy(self._now, self._zone)

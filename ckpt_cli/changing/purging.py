@@ -1,0 +1,118 @@
+"""Carrying out a purge: batch by batch, so that no writer waits long and a stop loses nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ckpt_backends.bundle import Header, bundle_name, write_bundle
+from ckpt_backends.errors import CkptError
+from ckpt_backends.model import StoreInfo
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_cli.core.purge import Doomed, Report
+
+_ROWS_AT_ONCE = 5000
+"""A batch ends early with so many rows, however few threads they are of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a purge goes."""
+
+    batch: int = 100
+    """Threads in one transaction."""
+    sleep: float = 0.0
+    """Seconds between two of them."""
+    until: float | None = None
+    """When it stops before the next one, by `time.monotonic`."""
+
+    def why_stop(self) -> str:
+        """Why no further batch begins; empty where one may."""
+        is_over = self.until is not None and time.monotonic() >= self.until
+        return "--max-duration is over" if is_over else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A folder that gets a bundle of each thread before anything of it goes."""
+
+    folder: Path
+    rows: Store
+    """The store by itself, whose bytes nothing has changed on their way."""
+    info: StoreInfo
+    made_at: str
+
+    def keep(self, thread_ids: Iterable[str]) -> None:
+        """Write a bundle of each thread. Raises `StoreUnavailable`."""
+        info = self.info
+        for thread_id in thread_ids:
+            header = Header(thread_id, info.layout, info.saver, info.url, self.made_at)
+            path = self.folder / bundle_name(thread_id, self.made_at)
+            write_bundle(path, header, self.rows.rows(thread_id))
+        # A reader of a file that is not in WAL mode would stand in the way of its own writer.
+        self.rows.refresh()
+
+
+def run_purge(
+    writable: WritableStore,
+    threads: Iterable[Doomed],
+    pace: Pace,
+    archive: Archive | None,
+    why_stop: Callable[[], str],
+) -> Report:
+    """Remove what is planned of each thread; after a stop, only count what is left.
+
+    `why_stop` is asked before each batch, and says nothing where it goes on. Raises what the
+    first batch raises; what a later one raises is a stop.
+    """
+    report = Report()
+    for number, batch in enumerate(_batches(threads, pace.batch)):
+        if not report.stopped:
+            report.stopped = why_stop() or pace.why_stop()
+        if report.stopped:
+            report.left += len(batch)
+            continue
+        if number and pace.sleep:
+            time.sleep(pace.sleep)
+        try:
+            _run_batch(writable, batch, archive, report)
+        except CkptError as error:
+            if not report.done:
+                raise
+            report.stopped = error.message
+            report.left += len(batch)
+    return report
+
+
+def _run_batch(
+    writable: WritableStore,
+    batch: Sequence[Doomed],
+    archive: Archive | None,
+    report: Report,
+) -> None:
+    if archive is not None:
+        archive.keep(one.thread_id for one in batch)
+    for one, what in zip(batch, writable.remove([one.removal for one in batch]), strict=True):
+        report.done += 1
+        if what.skipped:
+            report.skipped[one.thread_id] = what.skipped
+            continue
+        report.threads += one.action == "remove"
+        report.pruned += one.action == "prune"
+        report.rows.update(what.rows)
+        report.bytes += one.bytes
+
+
+def _batches(threads: Iterable[Doomed], most: int) -> Iterator[list[Doomed]]:
+    batch: list[Doomed] = []
+    rows = 0
+    for one in threads:
+        batch.append(one)
+        rows += one.checkpoints + one.writes
+        if len(batch) >= most or rows >= _ROWS_AT_ONCE:
+            yield batch
+            batch, rows = [], 0
+    if batch:
+        yield batch
