@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import translate
 from typing import Literal
@@ -124,19 +124,19 @@ def order(threads: Sequence[Thread], sort: Sort) -> Sequence[Thread]:
     return sorted(threads, key=keys[sort])  # type: ignore[arg-type]
 
 
-def unknown(listing: Listing, around: int, number: int) -> list[Thread]:
-    """Threads whose heads are to be read next: those on the screen, and for a filter by status
-    those that have not been looked at."""
+def unread_near(listing: Listing, around: int, number: int) -> list[Thread]:
+    """Threads near a line whose heads were not read."""
     near = listing.shown[max(around - number // 2, 0) : around + number]
-    found = [one for one in near if listing.status(one) is None]
-    if not found and listing.wanted.status:
-        candidates = Filter(listing.wanted.text, frozenset(), listing.wanted.user)
-        for one in choose(listing.threads, candidates, listing.status):
-            if listing.status(one) is None:
-                found.append(one)
-                if len(found) == number:
-                    break
-    return found[:number]
+    return [one for one in near if listing.status(one) is None][:number]
+
+
+def unread(listing: Listing) -> list[Thread]:
+    """Threads that a filter by status leaves out only because their heads were not read."""
+    if not listing.wanted.status:
+        return []
+    wanted = replace(listing.wanted, status=frozenset())
+    found = choose(listing.threads, wanted, listing.status)
+    return [one for one in found if listing.status(one) is None]
 
 
 def thread_line(thread: Thread, status: Status | None, now: datetime, width: int) -> Line:

@@ -29,7 +29,7 @@ from ckpt_cli.render.tree_words import count
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.keys import LOOKING, Key, bindings
 from ckpt_cli.tui.lane import Lane
-from ckpt_cli.tui.listing import unknown
+from ckpt_cli.tui.listing import unread, unread_near
 from ckpt_cli.tui.palette import Palette
 from ckpt_cli.tui.panes import (
     Inspector,
@@ -59,8 +59,8 @@ _Answer = TypeVar("_Answer")
 
 _SOON = 0.08
 """Seconds that the cursor must rest before what it stands on is read."""
-_HEADS_AT_ONCE = 50
-"""Heads that are read with one question, so that those on the screen come soon."""
+_HEADS_NEAR, _HEADS = 50, 500
+"""Heads that are read with one question, on the screen and elsewhere; few, as others may wait."""
 _SHARE = 10
 """Looking at the store again takes no more than this fraction of the time."""
 
@@ -187,10 +187,12 @@ class MainScreen(Screen[None]):
 
     @work(exclusive=True, group="heads")
     async def read_heads(self) -> None:
-        """Read what waits, of the threads on the screen first, until all wanted is known."""
+        """Read what waits: of the threads on the screen first, then of all for a filter."""
         listing = self.rows.listing
         self._reading_heads = True
-        while some := unknown(listing, self.rows.middle, _HEADS_AT_ONCE):
+        # Newest last, as they are taken from the end.
+        rest = unread(listing)[::-1]
+        while some := unread_near(listing, self.rows.middle, _HEADS_NEAR) or rest[-_HEADS:]:
             try:
                 found = await self._heads.ask(partial(read_statuses, threads=some))
             except CkptError as error:
@@ -198,7 +200,9 @@ class MainScreen(Screen[None]):
                 break
             for thread, status in zip(some, found, strict=True):
                 listing.statuses[thread.thread_id] = (thread, status)
-            if listing.wanted.status:
+            while rest and listing.status(rest[-1]) is not None:
+                rest.pop()
+            if listing.wanted.status.intersection(found):
                 kept = self.rows.thread
                 self.rows.settle(kept.thread_id if kept is not None else None)
             else:
