@@ -1,4 +1,4 @@
-"""Writes docs/cli.md, the reference of all commands, and the matrix in docs/stores.md.
+"""Writes docs/cli.md, the matrix in docs/stores.md and the keys in docs/tui.md.
 
 Run it after a change of an option: `python docs/generate.py`. A test compares the two.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ckpt_backends.layouts import LAYOUTS
@@ -21,8 +21,9 @@ from ckpt_cli.lazy import CommandRef
 
 TARGET = Path(__file__).parent / "cli.md"
 STORES = Path(__file__).parent / "stores.md"
+SCREEN = Path(__file__).parent / "tui.md"
 GROUPS: Mapping[str, Mapping[str, CommandRef]] = {"threads": THREADS, "sessions": SESSIONS}
-_BEGIN, _END = "<!-- matrix -->\n", "<!-- end -->\n"
+_END = "<!-- end -->\n"
 
 
 def reference() -> str:
@@ -35,8 +36,29 @@ def reference() -> str:
 
 def stores(text: str) -> str:
     """The text of docs/stores.md with its matrix made anew."""
-    before, _, rest = text.partition(_BEGIN)
-    return f"{before}{_BEGIN}{_matrix()}{_END}{rest.partition(_END)[2]}"
+    return _between("<!-- matrix -->\n", _matrix(), text)
+
+
+def screen(text: str) -> str:
+    """The text of docs/tui.md with its keys made anew."""
+    from ckpt_cli.tui.keys import LOOKING, MOVING
+    from ckpt_cli.tui.writing import CHANGING
+
+    reading = [*MOVING, *((key.shown, key.help) for key in LOOKING)]
+    changing = [(key.shown, key.help) for key in CHANGING]
+    tables = f"{_keys('key', reading)}\n{_keys('with `--write`', changing)}"
+    return _between("<!-- keys -->\n", tables, text)
+
+
+def _keys(heading: str, keys: Iterable[tuple[str, str]]) -> str:
+    rows = [(heading, ""), ("---", "---"), *((f"`{name}`", text) for name, text in keys)]
+    return "".join(f"| {name} | {text} |\n" for name, text in rows)
+
+
+def _between(begin: str, made: str, text: str) -> str:
+    """A text with what stands behind a mark, and before the end mark, made anew."""
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}{made}{_END}{rest.partition(_END)[2]}"
 
 
 def _matrix() -> str:
@@ -79,3 +101,4 @@ def _help(words: list[str]) -> str:
 if __name__ == "__main__":
     TARGET.write_text(reference(), "utf-8")
     STORES.write_text(stores(STORES.read_text("utf-8")), "utf-8")
+    SCREEN.write_text(screen(SCREEN.read_text("utf-8")), "utf-8")

@@ -45,6 +45,8 @@ def test_the_command_reference_is_up_to_date() -> None:
     assert module.TARGET.read_text("utf-8") == module.reference()
     text = module.STORES.read_text("utf-8")
     assert module.stores(text) == text
+    text = module.SCREEN.read_text("utf-8")
+    assert module.screen(text) == text
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
