@@ -17,8 +17,8 @@ from ckpt_cli.tui.screens.main import MainScreen
 
 NOW = datetime(2026, 4, 8, 12, 0, tzinfo=UTC)
 """When the tests look at the sample store."""
-_QUIET = 0.15
-"""Seconds without any question to a store after which the screen has come to rest."""
+_QUIET = 3
+"""Looks without any question to a store after which the screen has come to rest."""
 _PATIENCE = 30.0
 
 
@@ -57,12 +57,13 @@ class Seat:
 
     async def rest(self) -> None:
         """Wait until nothing is asked of the store any more."""
-        quiet = 0.0
-        for _ in range(int(_PATIENCE / 0.05)):
-            await asyncio.sleep(0.05)
+        quiet = 0
+        for _ in range(int(_PATIENCE / 0.01)):
+            await asyncio.sleep(0.01)
             await self.pilot.pause()
-            quiet = 0.0 if any(lane.waiting for lane in self.app.lanes) else quiet + 0.05
-            if quiet >= _QUIET:
+            is_busy = self.main.is_busy or any(lane.waiting for lane in self.app.lanes)
+            quiet = 0 if is_busy else quiet + 1
+            if quiet == _QUIET:
                 return
         raise AssertionError("the screen does not come to rest")
 

@@ -48,7 +48,7 @@ def test_names_and_values_are_never_markup_or_escapes(tmp_path: Path) -> None:
             for bad in ("\x1b", "\x07", "\u202e"):
                 assert bad not in seat.text
             await seat.press("escape", "1")
-            assert seat.sees("[bold]loud[/bold]")
+            assert seat.sees("[bold]loud[/bold]"), seat.text
             await seat.press("escape", "escape", "j")
         assert tried == len(NAMES)
         await seat.press("S")

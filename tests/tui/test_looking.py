@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 from ckpt_cli.tui.keys import LOOKING
-from tests.support import ckpt
+from tests.support import ROOT, ckpt
 from tests.tui.seat import Seat, sit
 
 KYOTO = "trip-to-kyoto"
@@ -326,3 +328,15 @@ def test_the_screen_is_refused_without_a_terminal(sample: Path) -> None:
     answer = ckpt("-s", sample, "tui")
     assert answer.code == 2
     assert "needs a terminal" in answer.err
+
+
+def test_without_textual_it_says_how_to_install_it(sample: Path) -> None:
+    program = (
+        "import sys; sys.modules['textual'] = None; from ckpt_cli.__main__ import main;"
+        f" sys.argv = ['ckpt', '-s', {str(sample)!r}, 'tui']; main()"
+    )
+    # A terminal, as without one it is not tried at all.
+    command = ["script", "-qec", shlex.join([sys.executable, "-c", program]), "/dev/null"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    assert "pip install 'langgraph-ckpt[tui]'" in found.stdout

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer, Static
@@ -23,6 +24,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.tree import Key as TreeKey
 from ckpt_cli.reading.target import Words, find_checkpoint
 from ckpt_cli.reading.tree import Tree
+from ckpt_cli.render.cells import fit
 from ckpt_cli.render.lines import Line, Span, line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.tree_words import count
@@ -57,10 +59,12 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
-_SOON = 0.08
+_SOON = 0.05
 """Seconds that the cursor must rest before what it stands on is read."""
 _HEADS_NEAR, _HEADS = 50, 500
 """Heads that are read with one question, on the screen and elsewhere; few, as others may wait."""
+_SAID = 300
+"""Cells of what is said for a few seconds."""
 _SHARE = 10
 """Looking at the store again takes no more than this fraction of the time."""
 
@@ -128,6 +132,11 @@ class MainScreen(Screen[None]):
         self.rows.focus()
         self._tell()
         self.load_threads()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is about to be read for what the cursors stand on."""
+        return not self._rest.keys() <= {"threads"}
 
     @property
     def clock(self) -> Clock:
@@ -558,8 +567,8 @@ class MainScreen(Screen[None]):
 
     def say(self, text: str, *, is_error: bool = False) -> None:
         """Say something for a few seconds; nothing in it is parsed."""
-        severity = "error" if is_error else "information"
-        self.notify(safe_text(text), severity=severity, markup=False)  # type: ignore[arg-type]
+        severity: SeverityLevel = "error" if is_error else "information"
+        self.notify(fit(safe_text(text), _SAID), severity=severity, markup=False)
 
     def tell_error(self, error: CkptError) -> None:
         """Say what went wrong, and what to do about it."""
@@ -587,7 +596,12 @@ class MainScreen(Screen[None]):
         """Do something after a while, unless it is put off again before."""
         if (before := self._rest.get(name)) is not None:
             before.stop()
-        self._rest[name] = self.set_timer(seconds, lambda: cast("None", what()))
+
+        def run() -> None:
+            del self._rest[name]
+            what()
+
+        self._rest[name] = self.set_timer(seconds, run)
 
 
 def _said(error: CkptError) -> list[Line]:

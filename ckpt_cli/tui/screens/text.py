@@ -45,7 +45,7 @@ class TextScreen(ModalScreen[None]):
     def action_copy(self) -> None:
         text = self._lines[self._rows.cursor].text
         self.app.copy_to_clipboard(text)
-        self.notify(f"copied: {text}", markup=False)
+        self.notify("copied", markup=False)
 
 
 def help_screen(keys: Sequence[Key]) -> TextScreen:
