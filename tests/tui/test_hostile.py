@@ -48,6 +48,9 @@ def test_names_and_values_are_never_markup_or_escapes(tmp_path: Path) -> None:
             for bad in ("\x1b", "\x07", "\u202e"):
                 assert bad not in seat.text
             await seat.press("escape", "1")
+            # What was said covers a corner for some seconds.
+            seat.app.clear_notifications()
+            await seat.rest()
             assert seat.sees("[bold]loud[/bold]"), seat.text
             await seat.press("escape", "escape", "j")
         assert tried == len(NAMES)

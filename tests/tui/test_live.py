@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ckpt_cli.tui.reads import read_thread_tree
+from ckpt_cli.tui.screens import main
 from tests.travel.official import graphs
 from tests.tui.seat import Seat, sit
 
@@ -106,3 +111,25 @@ def test_an_empty_store_has_nothing_to_show(tmp_path: Path) -> None:
         assert seat.sees("ckpt")
 
     sit(store, look)
+
+
+def test_a_slow_store_is_said_to_be_loading_and_keys_go_on(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*arguments: Any, **options: Any) -> Any:
+        time.sleep(1)
+        return read_thread_tree(*arguments, **options)
+
+    async def look(seat: Seat) -> None:
+        monkeypatch.setattr(main, "read_thread_tree", slow)
+        await seat.pilot.press("j")
+        await seat.until(lambda: seat.sees("Tree: loading"))
+        began = time.monotonic()
+        await seat.pilot.press("j", "j")
+        assert time.monotonic() - began < 1
+        assert seat.main.rows.cursor == 3
+        await seat.rest()
+        assert seat.main.view.thread_id == "anna@example.com"
+        assert not seat.sees("loading")
+
+    sit(sample, look)
