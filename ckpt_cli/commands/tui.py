@@ -43,17 +43,19 @@ def tui(
     if write and (session.settings.get("copy") or session.settings.get("redact")):
         raise UsageError("--write needs the store itself", hint="leave out --copy and --redact")
     try:
-        kind = _writing() if write else _reading()
+        application = _writing() if write else _reading()
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "textual":
             raise
         raise UsageError(
             "the screen needs the package 'textual'",
-            hint="pip install 'langgraph-ckpt[tui]'",
+            hint="install it: pip install 'langgraph-ckpt[tui]'",
         ) from None
+    from ckpt_cli.tui.desk import Desk
+
     # What is wrong with the store is said before the screen is taken.
     session.store.describe()
-    kind(session.opening, store_words(session), session.zone, pause).run()
+    application(Desk(session.opening, store_words(session), session.zone, pause)).run()
 
 
 def _reading() -> type[CkptApp]:

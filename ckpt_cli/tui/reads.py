@@ -131,7 +131,7 @@ def read_thread_tree(
     )
 
 
-def draw(tree: Tree, clock: Clock, width: int) -> Picture:
+def draw_tree(tree: Tree, clock: Clock, width: int) -> Picture:
     """A tree as lines."""
     drawn = list(
         drawn_rows(tree.plan, tree.details, tree.refs, zone=clock.zone, now=clock.now, width=width)

@@ -52,20 +52,20 @@ class WritingApp(CkptApp):
     """`ckpt tui --write`."""
 
     def get_default_screen(self) -> MainScreen:
-        return WritingScreen(self.lane(), self.lane(), self.lane())
+        return WritingScreen(self.desk)
 
     def open_rows(self) -> Store:
         """The store by itself, whose bytes nothing has changed on their way: for copies."""
-        return open_store(self.opening.url)
+        return open_store(self.desk.opening.url)
 
     def apply(self, change: Change) -> None:
         """Carry out a change. Raises what `WritableStore.apply` raises."""
-        with open_writable(self.opening.url) as writable:
+        with open_writable(self.desk.opening.url) as writable:
             writable.apply(change)
 
     def remove(self, plan: PlanFile) -> Report:
         """Carry out a purge, batch by batch. Raises what `WritableStore.remove` raises."""
-        with open_writable(self.opening.url) as writable:
+        with open_writable(self.desk.opening.url) as writable:
             return run_purge(writable, plan.threads(), Pace(), None, lambda: "")
 
 
@@ -78,7 +78,7 @@ class WritingScreen(MainScreen):
     def on_mount(self) -> None:
         super().on_mount()
         self.status.add_class("write")
-        self._planner = Planner(self.app.open_rows, self.app.now)
+        self._planner = Planner(self.app.open_rows, self.desk.now)
 
     @property
     def key_table(self) -> Sequence[Key]:
@@ -110,7 +110,9 @@ class WritingScreen(MainScreen):
         place = self.place
         if place is None:
             return
-        channels = await self._ask(self._detail, partial(channels_of, place=place), self.tell_error)
+        channels = await self.ask(
+            self.desk.detail, partial(channels_of, place=place), self.tell_error
+        )
         if channels is None:
             return
         wish = await self.app.push_screen_wait(ForkForm(channels))
@@ -119,8 +121,8 @@ class WritingScreen(MainScreen):
         to, channel, kind, node = wish
         edit = None
         if channel:
-            before = await self._ask(
-                self._detail,
+            before = await self.ask(
+                self.desk.detail,
                 partial(editable, place=place, channel=channel, kind=kind),
                 self.tell_error,
             )
@@ -137,7 +139,7 @@ class WritingScreen(MainScreen):
 
     async def _propose(self, question: Callable[[Store], Proposal], ask: str, said: str) -> None:
         """Show what a plan says, and carry it out if that is wanted."""
-        found = await self._ask(self._detail, question, self.tell_error)
+        found = await self.ask(self.desk.detail, question, self.tell_error)
         if found is None or not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
             return
         try:
@@ -147,7 +149,7 @@ class WritingScreen(MainScreen):
             return
         self.say(said)
         if found.head is not None and found.head.thread_id == self.view.thread_id:
-            self._goal = found.head.key
+            self.goal = found.head.key
         self.load_threads()
 
     @work(exclusive=True, group="change")
@@ -161,7 +163,7 @@ class WritingScreen(MainScreen):
     async def action_purge(self) -> None:
         wanted = self.rows.listing.wanted.text
         pattern = wanted if any(sign in wanted for sign in "*?[") else f"*{wanted}*"
-        form = PurgeForm(pattern if wanted else "", self.app.now(), self.app.zone)
+        form = PurgeForm(pattern if wanted else "", self.desk.now(), self.desk.zone)
         if (policy := await self.app.push_screen_wait(form)) is not None:
             planned = partial(self._planner.purge, policy=policy)
             await self._propose_removal(planned, "Remove all of this?")
@@ -170,7 +172,7 @@ class WritingScreen(MainScreen):
         """Show what would go, and remove it if that is wanted."""
         with TemporaryDirectory(prefix="ckpt-") as folder:
             question = partial(planned, path=Path(folder) / "plan.ndjson")
-            found = await self._ask(self._detail, question, self.tell_error)
+            found = await self.ask(self.desk.detail, question, self.tell_error)
             if found is None or not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
                 return
             try:

@@ -57,16 +57,18 @@ async def on_store(store: str, began: float) -> dict[str, Any]:
     from ckpt_backends.url import parse_url
     from ckpt_cli.reading.opening import Opening
     from ckpt_cli.tui.app import CkptApp
+    from ckpt_cli.tui.desk import Desk
 
     found: dict[str, Any] = {}
-    app = CkptApp(Opening(parse_url(store)), ["-s", store], UTC, 0)
+    desk = Desk(Opening(parse_url(store)), ["-s", store], UTC, 0)
+    app = CkptApp(desk)
     pulse = Pulse()
     async with app.run_test(size=_SIZE) as pilot:
         found["painted"] = time() - began
         screen: Any = app.screen
 
         def settled() -> bool:
-            return not any(lane.waiting for lane in app.lanes)
+            return not any(lane.waiting for lane in desk.lanes)
 
         async with phase(found, pulse, "listing"):
             await until(lambda: screen.rows.listing.shown, pilot.pause)

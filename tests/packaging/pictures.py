@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.opening import Opening
 from ckpt_cli.tui.app import CkptApp
+from ckpt_cli.tui.desk import Desk
 from tests.support import ROOT, SAMPLE
 from tests.tui.seat import Seat
 
@@ -42,19 +43,12 @@ PICTURES = (
 )
 
 
-class _Application(CkptApp):
-    """The application at a fixed time."""
-
-    def now(self) -> datetime:
-        return _NOW
-
-
 def take(picture: Picture) -> str:
     """One picture, as SVG."""
 
     async def run() -> str:
         opening = Opening(parse_url("sample.db"))
-        app = _Application(opening, ["-s", "sample.db"], UTC, 0)
+        app = CkptApp(Desk(opening, ["-s", "sample.db"], UTC, 0, lambda: _NOW))
         async with app.run_test(size=picture.size) as pilot:
             seat = Seat(app, pilot)
             await seat.rest()

@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.opening import Opening
 from ckpt_cli.tui.app import CkptApp
+from ckpt_cli.tui.desk import Desk
 from ckpt_cli.tui.screens.main import MainScreen
 
 NOW = datetime(2026, 4, 8, 12, 0, tzinfo=UTC)
@@ -61,7 +62,7 @@ class Seat:
         for _ in range(int(_PATIENCE / 0.01)):
             await asyncio.sleep(0.01)
             await self.pilot.pause()
-            is_busy = self.main.is_busy or any(lane.waiting for lane in self.app.lanes)
+            is_busy = self.main.is_busy or any(lane.waiting for lane in self.app.desk.lanes)
             quiet = 0 if is_busy else quiet + 1
             if quiet == _QUIET:
                 return
@@ -98,13 +99,11 @@ def sit(
 ) -> None:
     """Open the screen on a store and do what a scenario says."""
 
-    class Application(kind):  # type: ignore[valid-type, misc]
-        def now(self) -> datetime:
-            return now or super().now()
-
     async def run() -> None:
         words = ["-s", str(store)]
-        app = Application(opening or Opening(parse_url(str(store))), words, UTC, pause)
+        told = {} if now is None else {"now": lambda: now}
+        desk = Desk(opening or Opening(parse_url(str(store))), words, UTC, pause, **told)
+        app = kind(desk)
         async with app.run_test(size=size, notifications=True) as pilot:
             seat = Seat(app, pilot)
             await seat.rest()

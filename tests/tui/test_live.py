@@ -12,7 +12,7 @@ import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_cli.tui.reads import read_thread_tree
-from ckpt_cli.tui.screens import main
+from ckpt_cli.tui.screens import following
 from tests.travel.official import graphs
 from tests.tui.seat import Seat, sit
 
@@ -86,7 +86,7 @@ def test_a_store_that_goes_away_is_waited_for(sample: Path) -> None:
         await seat.press("j")
         sample.rename(away)
         # What is open stays readable; a new connection is not to be had.
-        for lane in seat.app.lanes:
+        for lane in seat.app.desk.lanes:
             lane._drop()
         await seat.until(lambda: seat.sees("trying again"))
         assert seat.main.rows.thread is not None
@@ -121,7 +121,7 @@ def test_a_slow_store_is_said_to_be_loading_and_keys_go_on(
         return read_thread_tree(*arguments, **options)
 
     async def look(seat: Seat) -> None:
-        monkeypatch.setattr(main, "read_thread_tree", slow)
+        monkeypatch.setattr(following, "read_thread_tree", slow)
         await seat.pilot.press("j")
         await seat.until(lambda: seat.sees("Tree: loading"))
         began = time.monotonic()

@@ -1,312 +1,35 @@
-"""The main screen: which thread, which checkpoint of it, and what stands there."""
+"""The main screen: what keys and cursors do."""
 
 from __future__ import annotations
 
-import gc
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar
 
 from textual import work
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
-from textual.notifications import SeverityLevel
-from textual.screen import Screen
-from textual.timer import Timer
-from textual.widgets import Footer, Static
 
-from ckpt_backends.errors import CkptError, StoreUnavailable
-from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.tree import Key as TreeKey
 from ckpt_cli.reading.target import Words, find_checkpoint
-from ckpt_cli.reading.tree import Tree
-from ckpt_cli.render.cells import fit
-from ckpt_cli.render.lines import Line, Span, line
+from ckpt_cli.render.lines import line
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.tree_words import count
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.keys import LOOKING, Key, bindings
-from ckpt_cli.tui.lane import Lane
-from ckpt_cli.tui.listing import unread, unread_near
 from ckpt_cli.tui.palette import Palette
-from ckpt_cli.tui.panes import (
-    Inspector,
-    SearchPane,
-    ThreadsPane,
-    TreeRows,
-    title,
-)
-from ckpt_cli.tui.reads import (
-    Clock,
-    Document,
-    Place,
-    Tab,
-    draw,
-    read_document,
-    read_origin,
-    read_statuses,
-    read_thread_tree,
-    read_threads,
-)
-from ckpt_cli.tui.rows import Rows, as_text
-
-if TYPE_CHECKING:
-    from ckpt_cli.tui.app import CkptApp
-
-_Answer = TypeVar("_Answer")
-
-_SOON = 0.05
-"""Seconds that the cursor must rest before what it stands on is read."""
-_HEADS_NEAR, _HEADS = 50, 500
-"""Heads that are read with one question, on the screen and elsewhere; few, as others may wait."""
-_SAID = 300
-"""Cells of what is said for a few seconds."""
-_SHARE = 10
-"""Looking at the store again takes no more than this fraction of the time."""
+from ckpt_cli.tui.panes import Inspector, ThreadsPane
+from ckpt_cli.tui.reads import Place, Tab, read_origin
+from ckpt_cli.tui.rows import Rows
+from ckpt_cli.tui.screens.following import SOON, Following
 
 
-@dataclass(slots=True)
-class View:
-    """Which tree is shown, and how."""
+class MainScreen(Following):
+    """Threads, a tree and a checkpoint, with the keys that read."""
 
-    thread_id: str | None = None
-    ns: str | None = None
-    """One namespace alone; None for the whole thread."""
-    unfold: bool = False
-    nest: bool = False
-    tree: Tree | None = None
-
-
-class MainScreen(Screen[None]):
-    """Threads on the left, the tree of one of them on the right, and a checkpoint below that."""
-
-    app: CkptApp
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings(LOOKING),
         Binding("escape", "back", "Back", show=False),
     ]
     COMMANDS: ClassVar = {Palette}
-
-    def __init__(self, threads: Lane, heads: Lane, detail: Lane) -> None:
-        super().__init__()
-        self._threads, self._heads, self._detail = threads, heads, detail
-        self._info: StoreInfo | None = None
-        self._trouble = ""
-        self.view = View()
-        self._outer: list[tuple[str | None, TreeKey | None]] = []
-        """The namespaces that were gone into, each with the checkpoint that called the next."""
-        self._goal: TreeKey | None = None
-        """The checkpoint that the cursor is to stand on when its tree is there."""
-        self._shown: tuple[Place, Tab] | None = None
-        """What the inspector shows."""
-        self.base: Place | None = None
-        """What is marked as one side of a diff."""
-        self._rest: dict[str, Timer] = {}
-        self._reading_heads = False
-
-    # Parts
-
-    def compose(self) -> ComposeResult:
-        self.threads_pane = ThreadsPane(self.app.now)
-        self.rows = self.threads_pane.rows
-        self.tree_rows = TreeRows()
-        self.tree_pane = SearchPane(self.tree_rows, id="tree")
-        self.inspector = Inspector()
-        self.status = Static(id="status")
-        yield self.status
-        with Horizontal(id="body"):
-            yield self.threads_pane
-            with Vertical(id="right"):
-                yield self.tree_pane
-                yield self.inspector
-        yield Footer(show_command_palette=False)
-
-    def on_mount(self) -> None:
-        title(self.threads_pane, "Threads")
-        title(self.tree_pane, "Tree")
-        title(self.inspector, "Checkpoint")
-        self.rows.focus()
-        self._tell()
-        self.load_threads()
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether something is about to be read for what the cursors stand on."""
-        return not self._rest.keys() <= {"threads"}
-
-    @property
-    def clock(self) -> Clock:
-        """The time now, as the panes are to tell it."""
-        return Clock(self.app.now(), self.app.zone)
-
-    @property
-    def place(self) -> Place | None:
-        """The checkpoint under the cursor of the tree."""
-        key = self.tree_rows.key
-        if self.view.thread_id is None or key is None:
-            return None
-        return Place(self.view.thread_id, *key)
-
-    # Threads
-
-    @work(exclusive=True, group="threads")
-    async def load_threads(self) -> None:
-        """List all threads, and do so again after a while."""
-        began = time.monotonic()
-        try:
-            if self._info is None:
-                self._info = await self._threads.ask(lambda store: store.describe())
-            before = self.rows.listing.threads
-            threads = await self._threads.ask(partial(read_threads, before=before))
-        except CkptError as error:
-            self._trouble = f"trying again: {error.message}"
-            self._tell()
-            self._again(self.app.pause)
-            return
-        self._trouble = ""
-        self._take(threads)
-        took = time.monotonic() - began
-        self._again(max(self.app.pause, took * _SHARE))
-
-    def _again(self, pause: float) -> None:
-        if self.app.pause:
-            self._later("threads", pause, self.load_threads)
-
-    def _take(self, threads: list[Thread]) -> None:
-        listing = self.rows.listing
-        before = self.rows.thread
-        if list(listing.threads) != threads:
-            if not listing.threads:
-                # They stay, and looking through them again and again for what can be freed
-                # would make pauses that can be seen.
-                gc.freeze()
-            listing.threads = threads
-            self.rows.settle(before.thread_id if before is not None else None)
-        else:
-            # Ages are told anew.
-            self.rows.refresh()
-        self.read_heads()
-        self._tell()
-        if self.view.thread_id is not None and self.view.tree is not None:
-            self.load_tree()
-
-    @work(exclusive=True, group="heads")
-    async def read_heads(self) -> None:
-        """Read what waits: of the threads on the screen first, then of all for a filter."""
-        listing = self.rows.listing
-        self._reading_heads = True
-        # Newest last, as they are taken from the end.
-        rest = unread(listing)[::-1]
-        while some := unread_near(listing, self.rows.middle, _HEADS_NEAR) or rest[-_HEADS:]:
-            try:
-                found = await self._heads.ask(partial(read_statuses, threads=some))
-            except CkptError as error:
-                self._trouble = error.message
-                break
-            for thread, status in zip(some, found, strict=True):
-                listing.statuses[thread.thread_id] = (thread, status)
-            while rest and listing.status(rest[-1]) is not None:
-                rest.pop()
-            if listing.wanted.status.intersection(found):
-                kept = self.rows.thread
-                self.rows.settle(kept.thread_id if kept is not None else None)
-            else:
-                self.rows.refresh()
-            self._tell()
-        self._reading_heads = False
-        self._tell()
-
-    # The tree
-
-    @work(exclusive=True, group="tree")
-    async def load_tree(self) -> None:
-        """Read and draw the tree of the thread under the cursor."""
-        thread = self.rows.thread
-        view = self.view
-        if thread is None:
-            self.view = View(unfold=view.unfold, nest=view.nest)
-            self.tree_rows.clear()
-            return
-        if view.thread_id != thread.thread_id:
-            self._outer.clear()
-            view.thread_id, view.ns, view.tree = thread.thread_id, None, None
-        question = partial(
-            read_thread_tree,
-            thread_id=thread.thread_id,
-            ns=view.ns,
-            unfold=view.unfold,
-            nest=view.nest,
-            # Neither what was asked for nor what is looked at goes into a fold.
-            keep=self._goal or (self.tree_rows.key if view.tree is not None else None),
-        )
-        if view.tree is None:
-            title(self.tree_pane, "Tree: loading")
-        tree = await self._ask(self._detail, question, self._no_tree)
-        if tree is not None:
-            view.tree = tree
-            self._draw()
-
-    def _draw(self) -> None:
-        tree = self.view.tree
-        if tree is None or not self.tree_rows.width:
-            return
-        picture = draw(tree, self.clock, self.tree_rows.width)
-        facts = count(tree.plan.checkpoints, "checkpoint")
-        if tree.plan.branches > 1:
-            facts += f", {count(tree.plan.branches, 'branch')}"
-        if tree.plan.calls:
-            facts += f", {count(tree.plan.calls, 'call')}"
-        inside = " inside a subgraph, Esc leaves" if self._outer else ""
-        title(self.tree_pane, f"Tree: {facts}, {tree.status}{inside}")
-        key, self._goal = self._goal or self.tree_rows.key, None
-        base = self.base
-        of_thread = base is not None and base.thread_id == self.view.thread_id
-        self.tree_rows.marked = base.key if base is not None and of_thread else None
-        changed = self.tree_rows.lines != picture.lines
-        self.tree_rows.show_picture(picture, key)
-        if changed:
-            self._shown = None
-        self._later("document", _SOON, self.load_document)
-
-    def _no_tree(self, error: CkptError) -> None:
-        title(self.tree_pane, "Tree")
-        self.view.tree = None
-        self.tree_rows.picture = None
-        self.tree_rows.show_lines(_said(error))
-        self.inspector.document.show_document(Document(()), keep=False)
-        self._shown = None
-
-    # The inspector
-
-    @work(exclusive=True, group="document")
-    async def load_document(self) -> None:
-        """Read the tab of the checkpoint under the cursor."""
-        place, tab = self.place, self.inspector.tab
-        if place is None:
-            self._shown = None
-            self.inspector.document.show_document(Document(()), keep=False)
-            return
-        if self._shown == (place, tab):
-            return
-        width = max(self.inspector.document.width, 1)
-        question = partial(
-            read_document, tab=tab, place=place, base=self.base, clock=self.clock, width=width
-        )
-        slow = self.set_timer(0.3, lambda: title(self.inspector, "Checkpoint: loading"))
-        document = await self._ask(self._detail, question, self._no_document)
-        slow.stop()
-        title(self.inspector, f"Checkpoint {safe_text(place.checkpoint_id)}")
-        if document is not None:
-            self.inspector.document.show_document(document, keep=False)
-            self._shown = (place, tab)
-
-    def _no_document(self, error: CkptError) -> None:
-        self.inspector.document.show_document(Document(_said(error)), keep=False)
-        self._shown = None
 
     # What happens
 
@@ -315,10 +38,10 @@ class MainScreen(Screen[None]):
         if event.rows is self.rows:
             thread = self.rows.thread
             if thread is None or thread.thread_id != self.view.thread_id:
-                self._later("tree", _SOON, self.load_tree)
-            self._later("heads", _SOON, self.read_heads)
+                self.later("tree", SOON, self.load_tree)
+            self.later("heads", SOON, self.read_heads)
         elif event.rows is self.tree_rows:
-            self._later("document", _SOON, self.load_document)
+            self.later("document", SOON, self.load_document)
 
     def on_rows_chosen(self, event: Rows.Chosen) -> None:
         event.stop()
@@ -331,8 +54,8 @@ class MainScreen(Screen[None]):
 
     def on_threads_pane_narrowed(self, event: ThreadsPane.Narrowed) -> None:
         event.stop()
-        self._tell()
-        self._later("heads", _SOON, self.read_heads)
+        self.tell()
+        self.later("heads", SOON, self.read_heads)
 
     def on_inspector_turned(self, event: Inspector.Turned) -> None:
         event.stop()
@@ -341,10 +64,10 @@ class MainScreen(Screen[None]):
     def on_rows_reshaped(self, event: Rows.Reshaped) -> None:
         event.stop()
         if event.rows is self.tree_rows:
-            self._later("draw", _SOON, self._draw)
+            self.later("draw", SOON, self.draw)
         elif event.rows is self.inspector.document:
-            self._shown = None
-            self._later("document", _SOON, self.load_document)
+            self.shown = None
+            self.later("document", SOON, self.load_document)
 
     def _enter(self) -> None:
         """Go into a subgraph call, unfold a fold, or look at a checkpoint."""
@@ -352,7 +75,7 @@ class MainScreen(Screen[None]):
         if picture is None:
             return
         if at in picture.inner and not self.view.nest:
-            self._outer.append((self.view.ns, self.tree_rows.key))
+            self.outer.append((self.view.ns, self.tree_rows.key))
             self.view.ns, self.view.tree = picture.inner[at], None
             self.load_tree()
         elif at in picture.folds:
@@ -366,8 +89,8 @@ class MainScreen(Screen[None]):
         place, path = self.place, self.inspector.document.path
         if place is None or path is None:
             return
-        found = await self._ask(
-            self._detail, partial(read_origin, place=place, path=path), self.tell_error
+        found = await self.ask(
+            self.desk.detail, partial(read_origin, place=place, path=path), self.tell_error
         )
         if found is not None:
             origin, who = found
@@ -390,18 +113,18 @@ class MainScreen(Screen[None]):
         ns = place.checkpoint_ns or None
         inside = ns is not None and self.view.ns != ns and not self.view.nest
         if self.view.thread_id != place.thread_id:
-            self._outer.clear()
+            self.outer.clear()
             self.view.ns = None
         if inside:
-            self._outer.append((None, None))
+            self.outer.append((None, None))
             self.view.ns = ns
         elif ns is None and self.view.ns is not None:
-            self._outer.clear()
+            self.outer.clear()
             self.view.ns = None
         self.view.thread_id, self.view.tree = place.thread_id, None
-        self._goal = place.key
+        self.goal = place.key
         self.rows.cursor = at
-        self._shown = None
+        self.shown = None
         if tab is not None:
             self.inspector.turn(tab)
         self.tree_rows.focus()
@@ -416,7 +139,7 @@ class MainScreen(Screen[None]):
             found = find_checkpoint(store, Words(text), clock.now, clock.zone, lambda _: None)
             return Place(found.reader.thread_id, found.checkpoint_ns, found.checkpoint_id)
 
-        place = await self._ask(self._detail, find, self.tell_error)
+        place = await self.ask(self.desk.detail, find, self.tell_error)
         if place is not None:
             self.jump(place)
 
@@ -426,8 +149,8 @@ class MainScreen(Screen[None]):
         focused = self.focused
         if focused is self.inspector.document:
             self.tree_rows.focus()
-        elif focused is self.tree_rows and self._outer:
-            self.view.ns, self._goal = self._outer.pop()
+        elif focused is self.tree_rows and self.outer:
+            self.view.ns, self.goal = self.outer.pop()
             self.view.tree = None
             self.load_tree()
         elif self.has_class("zoomed"):
@@ -464,7 +187,7 @@ class MainScreen(Screen[None]):
         self.base = None if self.base == place else place
         self.tree_rows.marked = place.key if self.base is not None else None
         self.tree_rows.refresh()
-        self._shown = None
+        self.shown = None
         self.load_document()
         if self.base is not None:
             self.say("marked; go to another checkpoint, and press d")
@@ -476,17 +199,17 @@ class MainScreen(Screen[None]):
         from ckpt_cli.tui.screens.side_by_side import SideBySide
 
         base = None if self.base == place else self.base
-        self.app.push_screen(SideBySide(self._detail, base, place))
+        self.app.push_screen(SideBySide(self.desk.detail, base, place))
 
     def action_questions(self) -> None:
         from ckpt_cli.tui.screens.questions import Questions
 
-        self.app.push_screen(Questions(self.app.searching), self._follow)
+        self.app.push_screen(Questions(self.desk.searching, self.desk.now), self._follow)
 
     def action_grep(self) -> None:
         from ckpt_cli.tui.screens.search import SearchScreen
 
-        screen = SearchScreen(self.app.searching, self.view.thread_id)
+        screen = SearchScreen(self.desk.searching, self.view.thread_id)
         self.app.push_screen(screen, self._follow)
 
     def _follow(self, place: Place | None) -> None:
@@ -514,7 +237,7 @@ class MainScreen(Screen[None]):
 
     def _command_lines(self) -> list[str]:
         """The commands for what has the focus first."""
-        store, place = self.app.store_words, self.place
+        store, place = self.desk.store_words, self.place
         wanted = self.rows.listing.wanted
         found = [command_line.list_command(store, sorted(wanted.status), wanted.text, wanted.user)]
         if self.view.thread_id is not None:
@@ -537,75 +260,3 @@ class MainScreen(Screen[None]):
     def key_table(self) -> Sequence[Key]:
         """The keys of this screen, for its help and the palette."""
         return LOOKING
-
-    # What is said
-
-    def mode(self) -> Span:
-        """Whether anything can be changed here."""
-        return "read-only", "dim"
-
-    def _tell(self) -> None:
-        """Say in the status line what is open, and what is going on."""
-        listing = self.rows.listing
-        total, shown = len(listing.threads), len(listing.shown)
-        number = f"{shown:,} of {total:,}" if shown != total else f"{total:,}"
-        spans: list[Span | str] = [("ckpt ", "bold"), self.mode(), "  "]
-        # What may be cut stands last.
-        if self._trouble:
-            spans.append((f"{safe_text(self._trouble)}  ", "error"))
-        if self._info is not None:
-            spans.append(f"{number} threads  ")
-        elif not self._trouble:
-            spans.append(("opening the store", "dim"))
-        if self._reading_heads and listing.wanted.status:
-            spans.append((f"{len(listing.statuses):,} heads read  ", "dim"))
-        if self._info is not None:
-            spans += [(f"{safe_text(self._info.layout)}  ", "dim"), safe_text(self._info.url)]
-        self.status.update(as_text(line(*spans)))
-        order = "" if listing.sort == "last" else f", by {listing.sort}"
-        title(self.threads_pane, f"Threads: {number}{order}")
-
-    def say(self, text: str, *, is_error: bool = False) -> None:
-        """Say something for a few seconds; nothing in it is parsed."""
-        severity: SeverityLevel = "error" if is_error else "information"
-        self.notify(fit(safe_text(text), _SAID), severity=severity, markup=False)
-
-    def tell_error(self, error: CkptError) -> None:
-        """Say what went wrong, and what to do about it."""
-        hint = f"; {error.hint}" if error.hint else ""
-        self.say(f"{error.message}{hint}", is_error=True)
-
-    async def _ask(
-        self,
-        lane: Lane,
-        question: Callable[[Store], _Answer],
-        otherwise: Callable[[CkptError], None],
-    ) -> _Answer | None:
-        """What a lane answers; None where it cannot, which is then told."""
-        try:
-            return await lane.ask(question)
-        except StoreUnavailable as error:
-            self._trouble = f"trying again: {error.message}"
-            self._tell()
-            otherwise(error)
-        except CkptError as error:
-            otherwise(error)
-        return None
-
-    def _later(self, name: str, seconds: float, what: Callable[[], object]) -> None:
-        """Do something after a while, unless it is put off again before."""
-        if (before := self._rest.get(name)) is not None:
-            before.stop()
-
-        def run() -> None:
-            del self._rest[name]
-            what()
-
-        self._rest[name] = self.set_timer(seconds, run)
-
-
-def _said(error: CkptError) -> list[Line]:
-    lines = [line((safe_text(error.message), "error"))]
-    if error.hint:
-        lines.append(line((safe_text(error.hint), "dim")))
-    return lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import ClassVar
@@ -40,9 +40,9 @@ class Questions(Screen[Place | None]):
         Binding("escape,q", "dismiss(None)", "Close", key_display="Esc"),
     ]
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: Lane, now: Callable[[], datetime]) -> None:
         super().__init__()
-        self._lane = lane
+        self._lane, self._now = lane, now
         self._found: list[Waiting] = []
 
     def compose(self) -> ComposeResult:
@@ -77,7 +77,7 @@ class Questions(Screen[Place | None]):
             self._rows.show_lines([line(("no question waits", "dim"))])
 
     def _show(self) -> None:
-        now = self.app.now()  # type: ignore[attr-defined]
+        now = self._now()
         width = self._rows.width
         self._rows.show_lines([_line(one, now, width) for one in self._found], self._rows.cursor)
 
