@@ -245,11 +245,13 @@ class Following(Screen[None]):
         base = self.base
         of_thread = base is not None and base.thread_id == self.view.thread_id
         self.tree_rows.marked = base.key if base is not None and of_thread else None
-        changed = self.tree_rows.lines != picture.lines
+        if self.tree_rows.lines == picture.lines and self.tree_rows.key == key:
+            self.tree_rows.picture = picture
+            # What could not be read before may be there now.
+            self.later("document", SOON, self.load_document)
+            return
+        self.shown = None
         self.tree_rows.show_picture(picture, key)
-        if changed:
-            self.shown = None
-        self.later("document", SOON, self.load_document)
 
     def _no_tree(self, error: CkptError) -> None:
         title(self.tree_pane, "Tree")

@@ -15,6 +15,7 @@ from ckpt_cli.render.lines import line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.keys import LOOKING, Key, bindings
+from ckpt_cli.tui.listing import Filter
 from ckpt_cli.tui.palette import Palette
 from ckpt_cli.tui.panes import Inspector, ThreadsPane
 from ckpt_cli.tui.reads import Place, Tab, read_origin
@@ -101,9 +102,7 @@ class MainScreen(Following):
         """Go to a checkpoint, whatever is shown now."""
         listing = self.rows.listing
         at = listing.place_of(place.thread_id)
-        if at is None and listing.wanted.text + str(listing.wanted.user or "") + "".join(
-            listing.wanted.status
-        ):
+        if at is None and listing.wanted != Filter():
             self.threads_pane.action_clear()
             at = listing.place_of(place.thread_id)
         if at is None:
