@@ -349,8 +349,9 @@ class Following(Screen[None]):
             before.stop()
 
         def run() -> None:
-            del self._rest[name]
-            what()
+            # One that was put off may come all the same, and finds that it is done.
+            if self._rest.pop(name, None) is not None:
+                what()
 
         self._rest[name] = self.set_timer(seconds, run)
 
