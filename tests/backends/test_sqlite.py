@@ -6,6 +6,8 @@ import hashlib
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,6 +18,7 @@ import pytest
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.registry import open_store
+from ckpt_backends.url import parse_url
 from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
 
 NOBODY = 65534
@@ -261,3 +264,42 @@ def test_a_writer_waits_for_nobody_who_follows_a_thread(sample: Path) -> None:
             writer.execute("DELETE FROM writes")
             writer.commit()
             assert list(store.writes(OLD)) == []
+
+
+def test_a_second_opening_leaves_the_locks_of_the_first(tmp_path: Path) -> None:
+    """Closing any descriptor of a file would drop them, and the last writer remove the log."""
+    path = tmp_path / "agent.db"
+    shutil.copyfile(SAMPLE, path)
+    url = parse_url(str(path))
+    elsewhere = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
+        "c.execute('PRAGMA journal_mode = WAL');"
+        "c.execute(\"UPDATE writes SET task_path = task_path WHERE thread_id = 'x'\");"
+        "c.execute(\"DELETE FROM checkpoints WHERE thread_id = 'refund-4711'\"); c.commit();"
+        "c.close()"
+    )
+    with open_store(url) as first:
+        assert first.thread("refund-4711") is not None
+        with open_store(url) as second:
+            assert second.thread("refund-4711") is not None
+        open_store(url).close()
+        first.refresh()
+        subprocess.run([sys.executable, "-c", elsewhere, str(path)], check=True)
+        assert path.with_name("agent.db-wal").exists()
+        first.refresh()
+        assert first.thread("refund-4711") is None
+
+
+def test_a_file_that_is_replaced_meanwhile_is_not_read_on(tmp_path: Path) -> None:
+    path, other = tmp_path / "agent.db", tmp_path / "other.db"
+    shutil.copyfile(SAMPLE, path)
+    shutil.copyfile(SAMPLE, other)
+    with open_store(parse_url(str(path))) as store:
+        assert list(store.threads())
+        store.refresh()
+        other.replace(path)
+        with pytest.raises(StoreUnavailable, match="replaced"):
+            store.refresh()
+        path.unlink()
+        with pytest.raises(StoreUnavailable, match="removed"):
+            store.refresh()

@@ -13,12 +13,12 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR
 from urllib.parse import quote
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.url import StoreUrl
 
-_MAGIC = b"SQLite format 3\x00"
 _PARAMS = {"copy", "layout"}
 _BUSY_SECONDS = 5.0
 _TRIES = 3
@@ -35,6 +35,8 @@ class Opened:
     cleanup: Callable[[], None]
     frozen: bool = False
     """Whether what is written meanwhile is never seen."""
+    identity: tuple[int, int] | None = None
+    """Which file was opened; None for a private copy."""
 
 
 def open_read_only(url: StoreUrl) -> Opened:
@@ -46,7 +48,8 @@ def open_read_only(url: StoreUrl) -> Opened:
     if url.params.get("copy") in {"1", "true"}:
         return _open_copy(path)
     try:
-        return Opened(_connect(path, "mode=ro"), (), _nothing)
+        opened_file = identity(path)
+        return Opened(_connect(path, "mode=ro"), (), _nothing, identity=opened_file)
     except sqlite3.DatabaseError as error:
         if _sqlite_code(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
             raise _unavailable(path, error) from error
@@ -111,24 +114,34 @@ def _distrust(connection: sqlite3.Connection) -> None:
 
 
 def _check_file(path: Path) -> None:
-    """Raise unless the path is a readable SQLite file. Never creates it."""
+    """Raise unless the path is a file that can be read. Never creates it, and never opens it.
+
+    On POSIX, a process that closes any descriptor of a file loses all its locks on it, also those
+    of its other connections: a writer elsewhere would then remove the log that they read. What
+    kind of file it is, SQLite itself tells (https://www.sqlite.org/howtocorrupt.html, 2.2).
+    """
     try:
-        with path.open("rb") as file:
-            head = file.read(len(_MAGIC))
+        facts = path.stat()
     except FileNotFoundError:
         hint = "a mistyped path is never created; `ckpt stores` lists the stores of this folder"
         raise StoreUnavailable(f"cannot open '{path}': no such file", hint=hint) from None
-    except IsADirectoryError:
-        hint = f"name a file in it; `cd {path} && ckpt stores` lists its stores"
-        raise StoreUnavailable(f"cannot open '{path}': it is a folder", hint=hint) from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise StoreUnavailable(f"cannot open '{path}': {reason}") from error
-    if head and head != _MAGIC:
-        raise StoreUnavailable(
-            f"cannot open '{path}': not a SQLite database",
-            hint="a store of another kind is named by a URL, such as sqlite:///agent.db",
-        )
+    if S_ISDIR(facts.st_mode):
+        hint = f"name a file in it; `cd {path} && ckpt stores` lists its stores"
+        raise StoreUnavailable(f"cannot open '{path}': it is a folder", hint=hint)
+    if not os.access(path, os.R_OK):
+        raise StoreUnavailable(f"cannot open '{path}': permission denied")
+
+
+def identity(path: str | Path) -> tuple[int, int] | None:
+    """Which file a path names now, as device and inode; None where there is none."""
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
 
 
 def _connect(path: Path, query: str) -> sqlite3.Connection:
@@ -226,6 +239,11 @@ def _sqlite_code(error: sqlite3.Error) -> int:
 
 def _unavailable(path: Path, error: sqlite3.Error) -> StoreUnavailable:
     hint = None
+    if _sqlite_code(error) == sqlite3.SQLITE_NOTADB:
+        return StoreUnavailable(
+            f"cannot open '{path}': not a SQLite database",
+            hint="a store of another kind is named by a URL, such as sqlite:///agent.db",
+        )
     if _sqlite_code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         hint = "another process is writing to it; try again in a moment"
     return StoreUnavailable(f"cannot open '{path}': {error}", hint=hint)

@@ -41,7 +41,7 @@ from ckpt_backends.sqlite.binding import (
     text,
 )
 from ckpt_backends.sqlite.layout import SqliteLayout, detect, tables_of
-from ckpt_backends.sqlite.open import Opened
+from ckpt_backends.sqlite.open import Opened, identity
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY, _KEYS_PER_QUERY = 500, 300
@@ -357,6 +357,11 @@ class SqliteStore(Closing):
             raise Unsupported(
                 f"'{self._url}' is read as it was: {', '.join(self._opened.notes)}",
                 hint="leave out --copy, or read the file where its folder can be written",
+            )
+        if self._opened.identity not in (None, identity(self._url.path)):
+            raise StoreUnavailable(
+                f"'{self._url}' was removed or replaced by another file meanwhile",
+                hint="open it again",
             )
         # The first read that follows takes the snapshot, and the lock.
         for sql in ("ROLLBACK", "BEGIN"):
