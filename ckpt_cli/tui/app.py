@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from textual.app import App
+from textual.app import App, SystemCommand
+from textual.screen import Screen
 
 from ckpt_cli.tui.desk import Desk
 from ckpt_cli.tui.screens.main import MainScreen
@@ -26,6 +28,10 @@ class CkptApp(App[None]):
 
     def get_default_screen(self) -> MainScreen:
         return MainScreen(self.desk)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002
+        """None of Textual's own stand in the palette before those of the screen."""
+        return ()
 
     def on_unmount(self) -> None:
         self.desk.close()

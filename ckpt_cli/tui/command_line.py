@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from glob import escape
 
 from ckpt_cli.render.plan import quoted
+from ckpt_cli.tui.listing import is_pattern
 from ckpt_cli.tui.reads import Place, Tab
 
 _WORDS: dict[Tab, tuple[str, ...]] = {
@@ -45,8 +47,13 @@ def list_command(store: Sequence[str], status: Sequence[str], text: str, user: s
     if user is not None:
         words += ["--user", user]
     if text:
-        words += ["--match", text if any(sign in text for sign in "*?[") else f"*{text}*"]
+        words += ["--match", match_of(text)]
     return " ".join(map(quoted, words))
+
+
+def match_of(text: str) -> str:
+    """The shell pattern of thread ids that a filter's text stands for."""
+    return text if is_pattern(text) else f"*{escape(text)}*"
 
 
 def ref(place: Place) -> str:

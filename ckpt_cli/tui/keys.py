@@ -26,9 +26,9 @@ class Key:
 
 
 LOOKING: Sequence[Key] = (
-    Key("tab", "app.focus_next", "Next pane", "Go to the next pane", "Tab"),
-    Key("shift+tab", "app.focus_previous", "Previous pane", "Go to the pane before", "Shift-Tab"),
-    Key("z", "zoom", "Zoom", "This pane alone, or all again", "z", True),
+    Key("tab", "pane(1)", "Next pane", "Go to the next pane", "Tab"),
+    Key("shift+tab", "pane(-1)", "Previous pane", "Go to the pane before", "Shift-Tab"),
+    Key("z", "zoom", "Zoom", "This pane alone, or all again", "z"),
     *(
         Key(
             str(number),
@@ -39,12 +39,15 @@ LOOKING: Sequence[Key] = (
         )
         for number, name in enumerate(TABS, 1)
     ),
+    Key("left_square_bracket", "turn(-1)", "Tab before", "Show the tab before", "["),
+    Key("right_square_bracket", "turn(1)", "Next tab", "Show the next tab", "]"),
+    Key("f", "follow", "Follow", "Keep the cursor on the head, or let it stay", "f"),
     Key("o", "unfold", "Unfold", "Every step of the tree, or folded", "o"),
     Key("a", "nest", "All namespaces", "Draw subgraph calls inside the tree", "a"),
     Key("m", "mark", "Mark", "Mark this checkpoint as one side of a diff", "m", True),
     Key("d", "compare", "Diff", "Side by side with the marked one, or its parent", "d", True),
     Key("i", "questions", "Questions", "List the questions that wait, in all threads", "i", True),
-    Key("S", "grep", "Search", "Search the values of this thread, or of all", "S", True),
+    Key("S", "grep", "Search", "Search the values of this thread, or of all", "S"),
     Key("y", "copy_ref", "Copy ref", "Copy THREAD@CHECKPOINT", "y"),
     Key("Y", "copy_config", "Copy config", "Copy the config dict of this checkpoint", "Y"),
     Key("c", "command_line", "Command", "The command line that prints what is shown", "c"),

@@ -155,8 +155,13 @@ def thread_line(thread: Thread, status: Status | None, now: datetime, width: int
 def _text_filter(text: str) -> Callable[[str], bool]:
     if not text:
         return lambda _: True
-    if any(sign in text for sign in "*?["):
-        pattern = re.compile(translate(text), re.IGNORECASE)
-        return lambda thread_id: pattern.match(thread_id) is not None
     wanted = text.casefold()
-    return lambda thread_id: wanted in thread_id.casefold()
+    if not is_pattern(text):
+        return lambda thread_id: wanted in thread_id.casefold()
+    fits = re.compile(translate(text), re.IGNORECASE).match
+    return lambda thread_id: wanted in thread_id.casefold() or fits(thread_id) is not None
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a text is meant as a shell pattern; ids with brackets are found as they are."""
+    return "*" in text or "?" in text

@@ -46,7 +46,7 @@ class Search(Input):
 class ThreadRows(Rows):
     """One line a thread."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("s", "sort", "Sort")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("s", "sort", "Sort", show=False)]
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         super().__init__(id="thread-rows")
@@ -84,7 +84,6 @@ class ThreadsPane(Vertical):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "Filter", key_display="/"),
-        Binding("escape", "clear", "Clear filter", show=False),
     ]
 
     class Narrowed(Message):
@@ -256,11 +255,6 @@ class TreeRows(Found):
         at = picture.line_of(key) if key is not None else None
         self.show_lines(picture.lines, len(picture.lines) - 1 if at is None else at)
 
-    def clear(self) -> None:
-        """Show nothing."""
-        self.picture = None
-        self.show_lines(())
-
 
 class DocumentRows(Found):
     """What a tab shows."""
@@ -292,7 +286,8 @@ class Inspector(SearchPane):
     def __init__(self) -> None:
         self.document = DocumentRows()
         super().__init__(self.document, id="inspector")
-        self.tabs = Tabs(*(Tab(name.capitalize(), id=name) for name in TABS))
+        labels = (f"{number} {name.capitalize()}" for number, name in enumerate(TABS, 1))
+        self.tabs = Tabs(*(Tab(label, id=name) for label, name in zip(labels, TABS, strict=True)))
         # A tab is turned by its number; focus goes to what it shows.
         self.tabs.can_focus = False
 

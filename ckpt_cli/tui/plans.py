@@ -27,8 +27,9 @@ from ckpt_cli.reading.rollback import Wishes, plan_rollback
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.reading.threads import Selection
 from ckpt_cli.reading.undo import plan_undo
-from ckpt_cli.render.lines import Line
-from ckpt_cli.render.plan import done_lines, plan_lines
+from ckpt_cli.render.diff import diff_text
+from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.plan import plan_lines
 from ckpt_cli.render.purge import plan_lines as purge_lines
 from ckpt_cli.render.repair import repair_lines
 from ckpt_cli.tui.reads import Place
@@ -46,8 +47,6 @@ class Proposal:
     lines: Callable[[int], list[Line]]
     """In so many cells."""
     change: Change
-    done: Callable[[], list[Line]]
-    """What to do next."""
     head: Place | None
     """Where the thread stands afterwards; None where that stays, or the thread goes."""
 
@@ -122,9 +121,7 @@ class Planner:
         if not found.rebuilt:
             reasons = "; ".join(one.reason for one in found.refused)
             raise Refused(reasons or "nothing is missing or unreadable")
-        return Proposal(
-            lambda width: list(repair_lines(found, width)), found.change, list, head=None
-        )
+        return Proposal(lambda width: list(repair_lines(found, width)), found.change, head=None)
 
     def delete(self, store: Store, thread_id: str, path: Path) -> Removing:
         """Remove a thread, whatever it waits for."""
@@ -153,7 +150,7 @@ class Planner:
                 plan = plan_clone(reader, rows, place.checkpoint_id, how.to, wishes)
             else:
                 plan = plan_rollback(reader, rows, place.checkpoint_id, self._now(), wishes)
-        return _proposal(plan)
+        return _proposal(plan, values=how.edit is not None)
 
 
 def editable(store: Store, place: Place, channel: str, kind: Kind) -> str:
@@ -180,11 +177,15 @@ def channels_of(store: Store, place: Place) -> list[str]:
     return list(reader.state(moment).values)
 
 
-def _proposal(plan: Plan) -> Proposal:
+def _proposal(plan: Plan, *, values: bool = False) -> Proposal:
+    """A plan with its text; with `values`, what changes is shown in full."""
+
+    def lines(width: int) -> list[Line]:
+        found = list(plan_lines(plan, width))
+        if values:
+            found += [line(""), *diff_text(plan.changes, width=width)]
+        return found
+
     key = plan.head
-    return Proposal(
-        lambda width: list(plan_lines(plan, width)),
-        plan.change,
-        lambda: list(done_lines(plan, "")),
-        None if key is None else Place(key.thread_id, key.checkpoint_ns, key.checkpoint_id),
-    )
+    head = None if key is None else Place(key.thread_id, key.checkpoint_ns, key.checkpoint_id)
+    return Proposal(lines, plan.change, head)

@@ -83,6 +83,8 @@ class Picture:
     """For the lines that are a subgraph call, its namespace."""
     folds: frozenset[int]
     """Lines that stand for several steps."""
+    head: Key | None
+    """The head of the first tree."""
 
     def line_of(self, key: Key | None) -> int | None:
         """The line that stands for a checkpoint; None where it is folded away."""
@@ -142,6 +144,7 @@ def draw_tree(tree: Tree, clock: Clock, width: int) -> Picture:
         [_key(row) for row, _ in drawn],
         {at: row.namespaces[0] for at, (row, _) in enumerate(drawn) if isinstance(row, CallRow)},
         frozenset(at for at, (row, _) in enumerate(drawn) if isinstance(row, FoldRow)),
+        next((row.key for row, _ in drawn if isinstance(row, StepRow) and row.head), None),
     )
 
 

@@ -148,8 +148,11 @@ class Rows(ScrollView, can_focus=True):
             base += self.get_component_rich_style("rows--cursor", partial=True)
         elif self.is_found(index):
             base += self.get_component_rich_style("rows--found", partial=True)
-        line = self.line_at(index, width)
-        return as_strip(line, base).crop_extend(0, width, base).apply_offsets(0, index)
+        strip = as_strip(self.line_at(index, width), base)
+        if strip.cell_length > width:
+            # What is cut is seen to be cut.
+            strip = Strip([*strip.crop(0, width - 1), Segment("…", base)])
+        return strip.crop_extend(0, width, base).apply_offsets(0, index)
 
     def action_move(self, by: int) -> None:
         if self._stands():

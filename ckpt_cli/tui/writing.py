@@ -24,13 +24,24 @@ from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store, open_writable
 from ckpt_cli.changing.purging import Pace, run_purge
+from ckpt_cli.core.editing import ChannelEdit
 from ckpt_cli.core.purge import Report
 from ckpt_cli.reading.plan_file import PlanFile
 from ckpt_cli.render.lines import Span
 from ckpt_cli.render.purge import report_lines
 from ckpt_cli.tui.app import CkptApp
+from ckpt_cli.tui.command_line import match_of
 from ckpt_cli.tui.keys import LOOKING, Key, bindings
-from ckpt_cli.tui.plans import Fork, Planner, Proposal, Removing, channels_of, edit_of, editable
+from ckpt_cli.tui.plans import (
+    Fork,
+    Kind,
+    Planner,
+    Proposal,
+    Removing,
+    channels_of,
+    edit_of,
+    editable,
+)
 from ckpt_cli.tui.screens.forms import ForkForm, PurgeForm
 from ckpt_cli.tui.screens.main import MainScreen
 from ckpt_cli.tui.screens.plan import PlanScreen
@@ -89,8 +100,8 @@ class WritingScreen(MainScreen):
 
     @work(exclusive=True, group="change")
     async def action_rollback(self) -> None:
-        if self.place is not None:
-            question = partial(self._planner.rollback, place=self.place)
+        if (place := self.here()) is not None:
+            question = partial(self._planner.rollback, place=place)
             await self._propose(question, "Roll the thread back?", "rolled back; U takes it back")
 
     @work(exclusive=True, group="change")
@@ -107,12 +118,10 @@ class WritingScreen(MainScreen):
 
     @work(exclusive=True, group="change")
     async def action_fork(self) -> None:
-        place = self.place
-        if place is None:
+        if (place := self.here()) is None:
             return
-        channels = await self.ask(
-            self.desk.detail, partial(channels_of, place=place), self.tell_error
-        )
+        lane = self.desk.detail
+        channels = await self.ask(lane, partial(channels_of, place=place), self.tell_error)
         if channels is None:
             return
         wish = await self.app.push_screen_wait(ForkForm(channels))
@@ -121,24 +130,27 @@ class WritingScreen(MainScreen):
         to, channel, kind, node = wish
         edit = None
         if channel:
-            before = await self.ask(
-                self.desk.detail,
-                partial(editable, place=place, channel=channel, kind=kind),
-                self.tell_error,
-            )
-            after = None if before is None else self.edited(before)
-            if after is None:
-                return
-            try:
-                edit = edit_of(channel, kind, after)
-            except UsageError as error:
-                self.tell_error(error)
+            value = partial(editable, place=place, channel=channel, kind=kind)
+            before = await self.ask(lane, value, self.tell_error)
+            edit = None if before is None else self._edit(channel, kind, before)
+            if edit is None:
                 return
         question = partial(self._planner.fork, place=place, how=Fork(to, edit, node))
-        await self._propose(question, "Fork the thread?", "forked; U takes it back")
+        said = f"forked to '{to}'; U there removes it" if to else "forked; U takes it back"
+        await self._propose(question, "Fork the thread?", said)
+
+    def _edit(self, channel: str, kind: Kind, text: str) -> ChannelEdit | None:
+        """The value as edited; the editor comes again with what is no JSON."""
+        while (after := self.edited(text)) is not None:
+            try:
+                return edit_of(channel, kind, after)
+            except UsageError as error:
+                self.tell_error(error)
+                text = after
+        return None
 
     async def _propose(self, question: Callable[[Store], Proposal], ask: str, said: str) -> None:
-        """Show what a plan says, and carry it out if that is wanted."""
+        """Show what a plan says, carry it out if that is wanted, and go to what was made."""
         found = await self.ask(self.desk.detail, question, self.tell_error)
         if found is None or not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
             return
@@ -147,10 +159,10 @@ class WritingScreen(MainScreen):
         except CkptError as error:
             self.tell_error(error)
             return
+        await self.load_threads().wait()
+        if found.head is not None:
+            self.jump(found.head)
         self.say(said)
-        if found.head is not None and found.head.thread_id == self.view.thread_id:
-            self.goal = found.head.key
-        self.load_threads()
 
     @work(exclusive=True, group="change")
     async def action_delete(self) -> None:
@@ -162,8 +174,7 @@ class WritingScreen(MainScreen):
     @work(exclusive=True, group="change")
     async def action_purge(self) -> None:
         wanted = self.rows.listing.wanted.text
-        pattern = wanted if any(sign in wanted for sign in "*?[") else f"*{wanted}*"
-        form = PurgeForm(pattern if wanted else "", self.desk.now(), self.desk.zone)
+        form = PurgeForm(match_of(wanted) if wanted else "", self.desk.now(), self.desk.zone)
         if (policy := await self.app.push_screen_wait(form)) is not None:
             planned = partial(self._planner.purge, policy=policy)
             await self._propose_removal(planned, "Remove all of this?")
@@ -180,8 +191,8 @@ class WritingScreen(MainScreen):
             except CkptError as error:
                 self.tell_error(error)
                 return
-            for text in report_lines(found.plan, report, _WIDTH):
-                self.say(text.text, is_error=bool(report.stopped))
+            lines = [text.text for text in report_lines(found.plan, report, _WIDTH)]
+            self.say("; ".join(lines), is_error=bool(report.stopped))
         self.load_threads()
 
     def edited(self, text: str) -> str | None:

@@ -15,6 +15,7 @@ from ckpt_cli.reading.opening import Opening
 from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.desk import Desk
 from ckpt_cli.tui.screens.main import MainScreen
+from ckpt_cli.tui.screens.plan import PlanScreen
 
 NOW = datetime(2026, 4, 8, 12, 0, tzinfo=UTC)
 """When the tests look at the sample store."""
@@ -48,6 +49,9 @@ class Seat:
     async def press(self, *keys: str) -> None:
         """Press keys one after the other, and wait for what they bring."""
         for key in keys:
+            if isinstance(self.app.screen, PlanScreen):
+                # As long as a person takes to read the shortest plan.
+                await asyncio.sleep(0.4)
             await self.pilot.press(key)
             await self.rest()
 

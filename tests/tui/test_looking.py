@@ -242,7 +242,7 @@ def test_each_command_line_runs_and_shows_what_the_screen_does(sample: Path) -> 
         await seat.press("enter", "enter", "k", "m", "j")
         for tab in "123456":
             await seat.press(tab)
-            lines = seat.main._command_lines()
+            lines = seat.main.command_lines()
             assert len(lines) == 3
             for one in lines:
                 program, *words = shlex.split(one)
@@ -253,7 +253,7 @@ def test_each_command_line_runs_and_shows_what_the_screen_does(sample: Path) -> 
         await seat.press("c")
         assert seat.sees("ckpt -s")
         await seat.press("y")
-        assert seat.app.clipboard == seat.main._command_lines()[0]
+        assert seat.app.clipboard == seat.main.command_lines()[0]
 
     sit(sample, look)
 

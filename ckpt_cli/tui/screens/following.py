@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -26,6 +26,7 @@ from ckpt_cli.render.cells import fit
 from ckpt_cli.render.lines import Line, Span, line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.tree_words import count
+from ckpt_cli.tui import command_line
 from ckpt_cli.tui.desk import Desk
 from ckpt_cli.tui.lane import Lane
 from ckpt_cli.tui.listing import unread, unread_near
@@ -51,6 +52,8 @@ _HEADS_NEAR, _HEADS = 50, 500
 """Heads that are read with one question, on the screen and elsewhere; few, as others may wait."""
 _SAID = 300
 """Cells of what is said for a few seconds."""
+_MARK = 16
+"""Cells of a marked checkpoint's name that the status line shows."""
 _SHARE = 10
 """Looking at the store again takes no more than this fraction of the time."""
 
@@ -65,6 +68,8 @@ class View:
     unfold: bool = False
     nest: bool = False
     tree: Tree | None = None
+    follows: bool = False
+    """The cursor goes with the head."""
 
 
 class Following(Screen[None]):
@@ -80,8 +85,10 @@ class Following(Screen[None]):
         """The namespaces that were gone into, each with the checkpoint that called the next."""
         self.goal: TreeKey | None = None
         """The checkpoint that the cursor is to stand on when its tree is there."""
-        self.shown: tuple[Place, Tab] | None = None
+        self.read: tuple[Place, Tab] | None = None
         """What the inspector shows."""
+        self.shown: tuple[Place, Tab] | None = None
+        """The same as long as it is up to date."""
         self.base: Place | None = None
         """What is marked as one side of a diff."""
         self._rest: dict[str, Timer] = {}
@@ -99,7 +106,7 @@ class Following(Screen[None]):
         yield self.status
         with Horizontal(id="body"):
             yield self.threads_pane
-            with Vertical(id="right"):
+            with Vertical(id="right") as self.right:
                 yield self.tree_pane
                 yield self.inspector
         yield Footer(show_command_palette=False)
@@ -126,7 +133,7 @@ class Following(Screen[None]):
     def place(self) -> Place | None:
         """The checkpoint under the cursor of the tree."""
         key = self.tree_rows.key
-        if self.view.thread_id is None or key is None:
+        if self.view.thread_id is None or self.view.tree is None or key is None:
             return None
         return Place(self.view.thread_id, *key)
 
@@ -170,8 +177,7 @@ class Following(Screen[None]):
             self.rows.refresh()
         self.read_heads()
         self.tell()
-        if self.view.thread_id is not None and self.view.tree is not None:
-            self.load_tree()
+        self.load_tree()
 
     @work(exclusive=True, group="heads")
     async def read_heads(self) -> None:
@@ -208,7 +214,8 @@ class Following(Screen[None]):
         view = self.view
         if thread is None:
             self.view = View(unfold=view.unfold, nest=view.nest)
-            self.tree_rows.clear()
+            nothing = "no thread fits" if self.rows.listing.threads else "no threads yet"
+            self.clear([line((nothing, "dim"))] if self._info is not None else [])
             return
         if view.thread_id != thread.thread_id:
             self.outer.clear()
@@ -242,6 +249,8 @@ class Following(Screen[None]):
         inside = " inside a subgraph, Esc leaves" if self.outer else ""
         title(self.tree_pane, f"Tree: {facts}, {tree.status}{inside}")
         key, self.goal = self.goal or self.tree_rows.key, None
+        if self.view.follows and not self.outer:
+            key = picture.head or key
         base = self.base
         of_thread = base is not None and base.thread_id == self.view.thread_id
         self.tree_rows.marked = base.key if base is not None and of_thread else None
@@ -254,12 +263,17 @@ class Following(Screen[None]):
         self.tree_rows.show_picture(picture, key)
 
     def _no_tree(self, error: CkptError) -> None:
-        title(self.tree_pane, "Tree")
         self.view.tree = None
+        self.clear(_said(error))
+
+    def clear(self, said: Sequence[Line]) -> None:
+        """Show no tree and no checkpoint, and say why."""
+        title(self.tree_pane, "Tree")
+        title(self.inspector, "Checkpoint")
         self.tree_rows.picture = None
-        self.tree_rows.show_lines(_said(error))
+        self.tree_rows.show_lines(said)
         self.inspector.document.show_document(Document(()), keep=False)
-        self.shown = None
+        self.shown = self.read = None
 
     # The inspector
 
@@ -268,8 +282,6 @@ class Following(Screen[None]):
         """Read the tab of the checkpoint under the cursor."""
         place, tab = self.place, self.inspector.tab
         if place is None:
-            self.shown = None
-            self.inspector.document.show_document(Document(()), keep=False)
             return
         if self.shown == (place, tab):
             return
@@ -280,10 +292,12 @@ class Following(Screen[None]):
         slow = self.set_timer(0.3, lambda: title(self.inspector, "Checkpoint: loading"))
         document = await self.ask(self.desk.detail, question, self._no_document)
         slow.stop()
-        title(self.inspector, f"Checkpoint {safe_text(place.checkpoint_id)}")
+        base = self.base if tab == "diff" else None
+        marked = f", from {safe_text(command_line.ref(base))}" if base is not None else ""
+        title(self.inspector, f"Checkpoint {safe_text(place.checkpoint_id)}{marked}")
         if document is not None:
-            self.inspector.document.show_document(document, keep=False)
-            self.shown = (place, tab)
+            self.inspector.document.show_document(document, keep=self.read == (place, tab))
+            self.read = self.shown = (place, tab)
 
     def _no_document(self, error: CkptError) -> None:
         self.inspector.document.show_document(Document(_said(error)), keep=False)
@@ -308,6 +322,9 @@ class Following(Screen[None]):
             spans.append(f"{number} threads  ")
         elif not self._trouble:
             spans.append(("opening the store", "dim"))
+        if self.base is not None:
+            name = safe_text(command_line.ref(self.base)[-_MARK:])
+            spans.append((f"marked …{name}  ", "question"))
         if self._reading_heads and listing.wanted.status:
             spans.append((f"{len(listing.statuses):,} heads read  ", "dim"))
         if self._info is not None:
@@ -317,7 +334,8 @@ class Following(Screen[None]):
         title(self.threads_pane, f"Threads: {number}{order}")
 
     def say(self, text: str, *, is_error: bool = False) -> None:
-        """Say something for a few seconds; nothing in it is parsed."""
+        """Say something for a few seconds, instead of what was said before; nothing is parsed."""
+        self.app.clear_notifications()
         severity: SeverityLevel = "error" if is_error else "information"
         self.notify(fit(safe_text(text), _SAID), severity=severity, markup=False)
 

@@ -11,16 +11,17 @@ from textual.binding import Binding, BindingType
 
 from ckpt_backends.protocol import Store
 from ckpt_cli.reading.target import Words, find_checkpoint
-from ckpt_cli.render.lines import line
-from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.keys import LOOKING, Key, bindings
 from ckpt_cli.tui.listing import Filter
 from ckpt_cli.tui.palette import Palette
 from ckpt_cli.tui.panes import Inspector, ThreadsPane
-from ckpt_cli.tui.reads import Place, Tab, read_origin
+from ckpt_cli.tui.reads import TABS, Place, Tab, read_origin
 from ckpt_cli.tui.rows import Rows
 from ckpt_cli.tui.screens.following import SOON, Following
+
+_NARROW = 60
+"""Columns below which there is room for one pane only."""
 
 
 class MainScreen(Following):
@@ -31,6 +32,26 @@ class MainScreen(Following):
         Binding("escape", "back", "Back", show=False),
     ]
     COMMANDS: ClassVar = {Palette}
+    is_zoomed = False
+
+    def go(self, rows: Rows) -> None:
+        """To a pane, which then stands alone where only one can be seen."""
+        rows.focus()
+        self.show_panes(rows)
+
+    def show_panes(self, rows: Rows | None = None) -> None:
+        """Show all panes; only one of them where it is wanted alone, or there is no more room."""
+        alone = self.is_zoomed or self.size.width < _NARROW
+        focused = rows or self.focused
+        panes = (self.threads_pane, self.tree_pane, self.inspector)
+        chosen = next((one for one in panes if focused in one.walk_children()), self.threads_pane)
+        for pane in panes:
+            pane.display = not alone or pane is chosen
+        self.right.display = not alone or chosen is not self.threads_pane
+        self.set_class(alone, "alone")
+
+    def on_resize(self) -> None:
+        self.show_panes()
 
     # What happens
 
@@ -47,7 +68,7 @@ class MainScreen(Following):
     def on_rows_chosen(self, event: Rows.Chosen) -> None:
         event.stop()
         if event.rows is self.rows:
-            self.tree_rows.focus()
+            self.go(self.tree_rows)
         elif event.rows is self.tree_rows:
             self._enter()
         else:
@@ -82,7 +103,7 @@ class MainScreen(Following):
         elif at in picture.folds:
             self.action_unfold()
         else:
-            self.inspector.document.focus()
+            self.go(self.inspector.document)
 
     @work(exclusive=True, group="origin")
     async def find_origin(self) -> None:
@@ -126,7 +147,7 @@ class MainScreen(Following):
         self.shown = None
         if tab is not None:
             self.inspector.turn(tab)
-        self.tree_rows.focus()
+        self.go(self.tree_rows)
         self.load_tree()
 
     @work(exclusive=True, group="goto")
@@ -146,30 +167,41 @@ class MainScreen(Following):
 
     def action_back(self) -> None:
         focused = self.focused
-        if focused is self.inspector.document:
-            self.tree_rows.focus()
+        if self.is_zoomed:
+            self.action_zoom()
+        elif focused is self.inspector.document:
+            self.go(self.tree_rows)
         elif focused is self.tree_rows and self.outer:
             self.view.ns, self.goal = self.outer.pop()
             self.view.tree = None
             self.load_tree()
-        elif self.has_class("zoomed"):
-            self.action_zoom()
-        else:
-            self.rows.focus()
+        elif focused is self.tree_rows:
+            self.go(self.rows)
+        elif self.rows.listing.wanted != Filter():
+            self.threads_pane.action_clear()
 
     def action_zoom(self) -> None:
         """Show one pane alone; the others come back with the same key."""
-        zoomed = self.has_class("zoomed")
-        for pane in (self.threads_pane, self.tree_pane, self.inspector):
-            inside = pane.has_focus_within
-            pane.display = zoomed or inside
-        self.query_one("#right").display = zoomed or not self.threads_pane.has_focus_within
-        self.set_class(not zoomed, "zoomed")
+        self.is_zoomed = not self.is_zoomed
+        self.show_panes()
+
+    def action_pane(self, way: int) -> None:
+        stops = [self.rows, self.tree_rows, self.inspector.document]
+        here = next((at for at, one in enumerate(stops) if one is self.focused), 0)
+        self.go(stops[(here + way) % len(stops)])
 
     def action_tab(self, tab: Tab) -> None:
         self.inspector.turn(tab)
-        if not self.has_class("zoomed"):
-            self.inspector.document.focus()
+        self.go(self.inspector.document)
+
+    def action_turn(self, way: int) -> None:
+        after = (TABS.index(self.inspector.tab) + way) % len(TABS)
+        self.inspector.turn(TABS[after])
+
+    def action_follow(self) -> None:
+        self.view.follows = not self.view.follows
+        self.say("the cursor goes with the head" if self.view.follows else "the cursor stays")
+        self.load_tree()
 
     def action_unfold(self) -> None:
         self.view.unfold = not self.view.unfold
@@ -179,21 +211,24 @@ class MainScreen(Following):
         self.view.nest = not self.view.nest
         self.load_tree()
 
+    def here(self) -> Place | None:
+        """The checkpoint under the cursor; if there is none, that is said."""
+        if self.place is None:
+            self.say("there is no checkpoint here", is_error=True)
+        return self.place
+
     def action_mark(self) -> None:
-        place = self.place
-        if place is None:
+        if (place := self.here()) is None:
             return
         self.base = None if self.base == place else place
         self.tree_rows.marked = place.key if self.base is not None else None
         self.tree_rows.refresh()
         self.shown = None
         self.load_document()
-        if self.base is not None:
-            self.say("marked; go to another checkpoint, and press d")
+        self.tell()
 
     def action_compare(self) -> None:
-        place = self.place
-        if place is None:
+        if (place := self.here()) is None:
             return
         from ckpt_cli.tui.screens.side_by_side import SideBySide
 
@@ -203,25 +238,28 @@ class MainScreen(Following):
     def action_questions(self) -> None:
         from ckpt_cli.tui.screens.questions import Questions
 
-        self.app.push_screen(Questions(self.desk.searching, self.desk.now), self._follow)
+        def follow(place: Place | None) -> None:
+            if place is not None:
+                self.jump(place, "state")
+
+        self.app.push_screen(Questions(self.desk.searching, self.desk.now), follow)
 
     def action_grep(self) -> None:
         from ckpt_cli.tui.screens.search import SearchScreen
 
-        screen = SearchScreen(self.desk.searching, self.view.thread_id)
-        self.app.push_screen(screen, self._follow)
+        def follow(place: Place | None) -> None:
+            if place is not None:
+                self.jump(place)
 
-    def _follow(self, place: Place | None) -> None:
-        if place is not None:
-            self.jump(place)
+        self.app.push_screen(SearchScreen(self.desk.searching, self.view.thread_id), follow)
 
     def action_copy_ref(self) -> None:
-        if self.place is not None:
-            self.copy(command_line.ref(self.place))
+        if (place := self.here()) is not None:
+            self.copy(command_line.ref(place))
 
     def action_copy_config(self) -> None:
-        if self.place is not None:
-            self.copy(command_line.config(self.place))
+        if (place := self.here()) is not None:
+            self.copy(command_line.config(place))
 
     def copy(self, text: str) -> None:
         """Put a text into the terminal's clipboard, and show it."""
@@ -229,12 +267,11 @@ class MainScreen(Following):
         self.say(f"copied: {text}")
 
     def action_command_line(self) -> None:
-        from ckpt_cli.tui.screens.text import TextScreen
+        from ckpt_cli.tui.screens.text import CopyScreen
 
-        lines = [line(safe_text(one)) for one in self._command_lines()]
-        self.app.push_screen(TextScreen("The same on the command line", lines, copies=True))
+        self.app.push_screen(CopyScreen("The same on the command line", self.command_lines()))
 
-    def _command_lines(self) -> list[str]:
+    def command_lines(self) -> list[str]:
         """The commands for what has the focus first."""
         store, place = self.desk.store_words, self.place
         wanted = self.rows.listing.wanted
@@ -251,9 +288,9 @@ class MainScreen(Following):
         self.load_threads()
 
     def action_help(self) -> None:
-        from ckpt_cli.tui.screens.text import help_screen
+        from ckpt_cli.tui.screens.text import HelpScreen
 
-        self.app.push_screen(help_screen(self.key_table))
+        self.app.push_screen(HelpScreen(self.key_table))
 
     @property
     def key_table(self) -> Sequence[Key]:

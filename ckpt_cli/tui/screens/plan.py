@@ -3,40 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Footer
+from textual.widgets import Footer, Static
 
 from ckpt_cli.render.lines import Line, line
 from ckpt_cli.tui.panes import Found, title
+from ckpt_cli.tui.rows import as_text
+
+_UNREAD = 0.3
+"""Seconds in which an answer can only be meant for what was on the screen before."""
 
 
 class PlanScreen(ModalScreen[bool]):
     """The same text as the command prints; only `y` carries it out."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "dismiss(True)", "Carry it out"),
+        Binding("y", "agree", "Carry it out"),
         Binding("n,escape,q", "dismiss(False)", "Leave it", key_display="n Esc"),
     ]
 
     def __init__(self, question: str, lines: Callable[[int], Sequence[Line]]) -> None:
         super().__init__()
         self._question, self._lines = question, lines
+        self._since = monotonic()
 
     def compose(self) -> ComposeResult:
         self._rows = Found(id="plan")
+        self._foot = Static(id="question")
         with Vertical(classes="box") as box:
             title(box, "Plan")
             yield self._rows
+            yield self._foot
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
+        self._since = monotonic()
         self._rows.focus()
 
     def on_resize(self) -> None:
-        lines = [*self._lines(self._rows.width), line(""), line((self._question, "question"))]
+        lines = self._lines(self._rows.width)
         self._rows.show_lines(lines)
+        more = "  the plan goes on below" if len(lines) > self._rows.size.height else ""
+        self._foot.update(as_text(line((self._question, "question"), (more, "dim"))))
+
+    def action_agree(self) -> None:
+        if monotonic() - self._since >= _UNREAD:
+            self.dismiss(True)

@@ -79,7 +79,9 @@ class Questions(Screen[Place | None]):
     def _show(self) -> None:
         now = self._now()
         width = self._rows.width
-        self._rows.show_lines([_line(one, now, width) for one in self._found], self._rows.cursor)
+        longest = max(cell_len(safe_text(one.key.thread_id)) for one in self._found)
+        lines = [_line(one, now, width, min(longest, _WIDEST_NAME)) for one in self._found]
+        self._rows.show_lines(lines, self._rows.cursor)
 
     def on_resize(self) -> None:
         if self._found:
@@ -99,9 +101,9 @@ def _questions(store: Store, threads: Sequence[Thread]) -> list[Waiting]:
     return list(of_threads(store, threads))
 
 
-def _line(one: Waiting, now: datetime, width: int) -> Line:
+def _line(one: Waiting, now: datetime, width: int, widest: int) -> Line:
     old = age(one.since, now) if one.since is not None else "?"
-    name = pad(fit(safe_text(one.key.thread_id), _WIDEST_NAME), _WIDEST_NAME)
+    name = pad(fit(safe_text(one.key.thread_id), widest), widest)
     node = safe_text(one.question.node or "?")
     room = max(width - cell_len(name) - cell_len(node) - 10, 10)
     return line(

@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.screen import Screen
 from textual.widgets import Footer, Input
 from textual.worker import get_current_worker
@@ -21,7 +22,7 @@ from ckpt_cli.render.grep import excerpt
 from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui.lane import Lane
-from ckpt_cli.tui.panes import Found, SearchPane, title
+from ckpt_cli.tui.panes import Found, title
 from ckpt_cli.tui.reads import Place, read_threads
 from ckpt_cli.tui.rows import Rows
 
@@ -38,7 +39,7 @@ class SearchScreen(Screen[Place | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "type", "Type", key_display="/"),
         Binding("t", "scope", "This thread or all"),
-        Binding("escape", "leave", "Close", key_display="Esc"),
+        Binding("escape,q", "leave", "Close", key_display="Esc"),
     ]
 
     def __init__(self, lane: Lane, thread_id: str | None) -> None:
@@ -52,8 +53,8 @@ class SearchScreen(Screen[Place | None]):
         self._input = Input(placeholder="regular expression", id="pattern", compact=True)
         yield self._input
         self._rows = Found(id="hits")
-        self._pane = SearchPane(self._rows, id="hits-pane")
-        yield self._pane
+        with Vertical(id="hits-pane", classes="pane") as self._pane:
+            yield self._rows
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -110,7 +111,8 @@ class SearchScreen(Screen[Place | None]):
         except CkptError as error:
             self.notify(safe_text(error.message), severity="error", markup=False)
             return
-        self._head(f"{len(self._found)} found")
+        rest = "; t searches all" if self._only_this and not self._found else ""
+        self._head(f"{len(self._found)} found{rest}")
 
     def _head(self, text: str) -> None:
         where = "this thread" if self._only_this else "all threads"

@@ -1,4 +1,4 @@
-"""A box with lines to read: the help, and command lines to copy."""
+"""Boxes with lines to read: the help, and command lines to copy."""
 
 from __future__ import annotations
 
@@ -11,46 +11,75 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Footer
 
+from ckpt_cli.render.cells import wrap
 from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui.keys import MOVING, Key
 from ckpt_cli.tui.panes import Found, title
 
 
 class TextScreen(ModalScreen[None]):
-    """Lines in a box; `copied` tells whether the line under the cursor can be copied."""
+    """Lines in a box."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark", "dismiss", "Close", key_display="Esc"),
-        Binding("y", "copy", "Copy"),
     ]
 
-    def __init__(self, heading: str, lines: Sequence[Line], *, copies: bool) -> None:
+    def __init__(self, heading: str) -> None:
         super().__init__()
-        self._heading, self._lines, self._copies = heading, lines, copies
+        self._heading = heading
+        self.rows = Found(id="text")
+
+    def lines(self, width: int) -> Sequence[Line]:
+        """What stands in it, in so many cells."""
+        raise NotImplementedError
 
     def compose(self) -> ComposeResult:
-        self._rows = Found(id="text")
         with Vertical(classes="box") as box:
             title(box, self._heading)
-            yield self._rows
+            yield self.rows
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        self._rows.show_lines(self._lines)
-        self._rows.focus()
+        self.rows.focus()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        return action != "copy" or self._copies
+    def on_resize(self) -> None:
+        self.rows.show_lines(self.lines(self.rows.width), self.rows.cursor)
+
+
+class HelpScreen(TextScreen):
+    """All keys, with what they do."""
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        super().__init__("Keys")
+        self._keys = keys
+
+    def lines(self, width: int) -> Sequence[Line]:  # noqa: ARG002
+        found = [line((f"{name:<17}", "head"), text) for name, text in MOVING]
+        found.append(line(""))
+        return found + [line((f"{key.shown:<17}", "head"), key.help) for key in self._keys]
+
+
+class CopyScreen(TextScreen):
+    """Texts, of which the one under the cursor can be copied."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "copy", "Copy")]
+
+    def __init__(self, heading: str, texts: Sequence[str]) -> None:
+        super().__init__(heading)
+        self._texts = texts
+        self._owners: list[str] = []
+        """For each line, the text that it is a part of."""
+
+    def lines(self, width: int) -> Sequence[Line]:
+        found: list[Line] = []
+        self._owners = []
+        for text in self._texts:
+            pieces = [line(piece) for piece in wrap(safe_text(text), width)]
+            found += [*pieces, line("")]
+            self._owners += [text] * (len(pieces) + 1)
+        return found
 
     def action_copy(self) -> None:
-        text = self._lines[self._rows.cursor].text
-        self.app.copy_to_clipboard(text)
+        self.app.copy_to_clipboard(self._owners[self.rows.cursor])
         self.notify("copied", markup=False)
-
-
-def help_screen(keys: Sequence[Key]) -> TextScreen:
-    """All keys, with what they do."""
-    lines = [line((f"{name:<17}", "head"), text) for name, text in MOVING]
-    lines.append(line(""))
-    lines += [line((f"{key.shown:<17}", "head"), key.help) for key in keys]
-    return TextScreen("Keys", lines, copies=False)
