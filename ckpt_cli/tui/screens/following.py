@@ -54,6 +54,8 @@ _SAID = 300
 """Cells of what is said for a few seconds."""
 _MARK = 16
 """Cells of a marked checkpoint's name that the status line shows."""
+_READING = frozenset({"threads", "heads", "tree", "document", "origin", "goto"})
+"""Groups of what runs besides the screen and ends by itself."""
 _SHARE = 10
 """Looking at the store again takes no more than this fraction of the time."""
 
@@ -121,8 +123,9 @@ class Following(Screen[None]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is about to be read for what the cursors stand on."""
-        return not self._rest.keys() <= {"threads"}
+        """Whether something is read, or about to be, for what the cursors stand on."""
+        reading = any(one.group in _READING and not one.is_finished for one in self.workers)
+        return reading or not self._rest.keys() <= {"threads"}
 
     @property
     def clock(self) -> Clock:
