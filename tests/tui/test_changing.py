@@ -119,7 +119,7 @@ def test_a_fork_with_a_value_edited_in_the_editor(
 
         def edit(text: str) -> str:
             seen.append(text)
-            return json.dumps(["edited"])
+            return '["edited"' if len(seen) == 1 else json.dumps(["edited"])
 
         monkeypatch.setattr(screen, "edited", edit)
         await go(seat, STUCK)
@@ -135,8 +135,17 @@ def test_a_fork_with_a_value_edited_in_the_editor(
         await seat.press("enter")
         await seat.until(lambda: seat.sees("Fork the thread?"))
         assert isinstance(json.loads(seen[0]), list)
+        # What is no JSON comes again as it was left.
+        assert seen[1] == '["edited"'
+        assert seat.sees("edited")
         await seat.press("y")
-        await seat.until(lambda: seat.sees("forked"))
+        await seat.until(lambda: seat.sees("forked to 'forked-one'"))
+        await seat.rest()
+        assert seat.main.view.thread_id == "forked-one"
+        # What was said holds: here it can be undone, and the original is untouched by that.
+        await seat.press("U")
+        assert seat.sees("Undo this?", "forked-one")
+        await seat.press("n")
 
     sit(store.url, work, kind=WritingApp)
     found = store.graph(STUCK).get_state(config_of("forked-one"))

@@ -13,7 +13,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_cli.tui.reads import read_thread_tree
 from ckpt_cli.tui.screens import following
-from tests.travel.official import graphs
+from tests.travel.official import config_of, graphs
 from tests.tui.seat import Seat, sit
 
 
@@ -133,3 +133,64 @@ def test_a_slow_store_is_said_to_be_loading_and_keys_go_on(
         assert not seat.sees("loading")
 
     sit(sample, look)
+
+
+def test_what_could_not_be_read_is_read_when_it_is_there_again(sample: Path) -> None:
+    away = sample.with_name("away.db")
+
+    async def look(seat: Seat) -> None:
+        sample.rename(away)
+        await seat.press("j")
+        await seat.until(lambda: seat.sees("trying again"))
+        away.rename(sample)
+        await seat.until(lambda: seat.sees("Refund 89.00 EUR", "question"))
+
+    sit(sample, look, pause=0.3)
+
+
+def test_a_page_that_is_read_stays_where_it_is(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+
+    def say(text: str) -> None:
+        with SqliteSaver.from_conn_string(str(store)) as saver:
+            graphs.linear(saver).invoke({"items": [text] * 40}, config_of("busy"))
+
+    say("hello")
+
+    async def look(seat: Seat) -> None:
+        document = seat.main.inspector.document
+        await seat.press("enter", "1", "pagedown", "pagedown")
+        before, cursor = document.scroll_y, document.cursor
+        assert before > 0
+        say("again")
+        await seat.press("r")
+        assert (document.scroll_y, document.cursor) == (before, cursor)
+
+    sit(store, look, size=(80, 24))
+
+
+def test_the_cursor_goes_with_the_head_if_it_is_to(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+
+    def say(text: str) -> str:
+        with SqliteSaver.from_conn_string(str(store)) as saver:
+            graph = graphs.linear(saver)
+            graph.invoke({"items": [text]}, config_of("busy"))
+            return str(graph.get_state(config_of("busy")).config["configurable"]["checkpoint_id"])
+
+    say("hello")
+
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "k", "f")
+        for text in ("one", "two"):
+            head = say(text)
+            await seat.press("r")
+            assert seat.main.place is not None
+            assert seat.main.place.checkpoint_id == head
+        await seat.press("f")
+        before = seat.main.place
+        say("three")
+        await seat.press("r")
+        assert seat.main.place == before
+
+    sit(store, look)

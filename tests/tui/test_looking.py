@@ -340,3 +340,93 @@ def test_without_textual_it_says_how_to_install_it(sample: Path) -> None:
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert found.returncode == 2
     assert "pip install 'langgraph-ckpt[tui]'" in found.stdout
+
+
+def test_nothing_fits_and_what_fits_again(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("slash")
+        await seat.type("zzzz")
+        await seat.press("enter")
+        assert seat.sees("no thread fits", "0 of 8 threads")
+        assert not seat.sees("branches")
+        await seat.press("d", "y")
+        assert seat.app.screen is seat.main
+        assert seat.sees("there is no checkpoint here")
+        await seat.press("escape")
+        assert seat.sees("20 checkpoints", "8 threads")
+
+    sit(sample, look)
+
+
+def test_a_mark_is_seen_wherever_one_goes(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        await seat.press("enter", "m", "escape", "j", "2")
+        assert seat.sees("marked …", "refund-4711", ", from trip-to-kyoto@")
+
+    sit(sample, look)
+
+
+def test_escape_leads_out_of_one_thing_after_the_other(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        main = seat.main
+        for rows in (main.rows, main.tree_rows, main.inspector.document):
+            main.go(rows)
+            await seat.press("z", "escape")
+            assert not main.is_zoomed
+            assert main.focused is rows
+            assert rows.region.area
+        await seat.press("escape")
+        assert main.tree_rows.has_focus
+        await seat.press("escape")
+        assert main.rows.has_focus
+        # A tab that is asked for is shown, whatever stood alone before.
+        await seat.press("z", "5")
+        assert main.inspector.region.area
+        assert not main.threads_pane.region.area
+        await seat.press("right_square_bracket", "left_square_bracket", "left_square_bracket")
+        assert main.inspector.tab == "messages"
+
+    sit(sample, look)
+
+
+def test_a_narrow_screen_shows_one_pane_after_the_other(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        main = seat.main
+        await seat.press("j")
+        assert seat.sees("refund-4711")
+        assert not main.right.region.area
+        await seat.press("enter")
+        assert seat.sees("● 8d9f")
+        assert not main.threads_pane.region.area
+        await seat.press("enter")
+        assert seat.sees("1 State", "question")
+        await seat.press("tab")
+        assert main.threads_pane.region.area
+        await seat.pilot.resize_terminal(120, 40)
+        await seat.rest()
+        assert all(one.region.area for one in (main.threads_pane, main.tree_pane, main.inspector))
+
+    sit(sample, look, size=(40, 12))
+
+
+def test_brackets_in_a_filter_are_those_of_ids(tmp_path: Path) -> None:
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    from tests.travel.official import config_of, graphs
+
+    store = tmp_path / "agent.db"
+    with SqliteSaver.from_conn_string(str(store)) as saver:
+        for name in ("[red]one", "two[1]", "three"):
+            graphs.linear(saver).invoke({"items": ["in"]}, config_of(name))
+
+    async def look(seat: Seat) -> None:
+        for typed, wanted in (("[red", "[red]one"), ("two[1]", "two[1]"), ("th*e", "three")):
+            await seat.press("slash")
+            seat.main.threads_pane.search.value = ""
+            await seat.type(typed)
+            await seat.press("enter")
+            assert [one.thread_id for one in seat.main.rows.listing.shown] == [wanted]
+            line = seat.main.command_lines()[0]
+            assert wanted in ckpt(*shlex.split(line)[1:]).out
+
+    sit(store, look)
