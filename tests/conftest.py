@@ -121,6 +121,20 @@ def mongodb_url(mongodb_server: servers.Server) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def mysql_server() -> Iterator[servers.Server]:
+    """A MariaDB for the whole run, started when the first test asks for it."""
+    with _started("mysql", servers.start_mysql) as server:
+        yield server
+
+
+@pytest.fixture
+def mysql_url(mysql_server: servers.Server) -> Iterator[str]:
+    """A new, empty database, with the server's default collation."""
+    with servers.mysql_database(mysql_server) as url:
+        yield url
+
+
 MISSING: list[str] = []
 """Servers that could not be had, with the command that installs them."""
 
