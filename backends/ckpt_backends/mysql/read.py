@@ -98,7 +98,7 @@ class MySQLStore(Closing):
         return [*found, *self._merged_threads()]
 
     def _merged_threads(self) -> list[str]:
-        """Whether the saver takes threads of the store for one: told from the index of their ids."""
+        """Whether the saver takes threads for one: told from the index of their ids."""
         if self._merged is None:
             self._merged = []
             if self._layout.merging:
@@ -329,7 +329,6 @@ class MySQLStore(Closing):
     ) -> Iterator[Write]:
         wanted = (row for row in listed if channels is None or row[6] in channels)
         for chunk in in_chunks(wanted, AT_ONCE):
-            # What is not wanted or too long takes no room.
             yield from self._read_some(chunk, values)
 
     def _read_some(
@@ -353,7 +352,7 @@ class MySQLStore(Closing):
             value = None
             if is_read(channel):
                 if _SMALL < size <= MOST_BYTES:
-                    blob = next(fetched)  # noqa: PLW2901
+                    blob = next(fetched)
                 value = typed(tag or "", size, blob)
             key = CheckpointKey(thread_id, ns, checkpoint_id)
             yield Write(key, task_id, path, idx, channel, size, value)

@@ -13,7 +13,7 @@ MIGRATION = "SELECT MAX(v) FROM checkpoint_migrations"
 
 
 def exact(column: str) -> str:
-    """The bytes of a text in UTF-8: equal only for what is the same, in the order of code points."""
+    """The bytes of a text in UTF-8: equal only for the same, and in the order of code points."""
     return f"CAST(CONVERT({column} USING utf8mb4) AS BINARY)"
 
 
