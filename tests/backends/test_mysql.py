@@ -35,7 +35,7 @@ COMMANDS = [
     ["interrupts"],
     ["messages", "trip"],
     ["grep", "from", "--jobs", "2"],
-    ["blame", "trip", "n"],
+    ["blame", "trip", "items"],
     ["du", "trip", "--by", "channel"],
     ["replay", "--all", "--verify", "--jobs", "2"],
     ["stats"],
@@ -578,3 +578,19 @@ def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     assert answer.code == 2
     assert "pip install 'langgraph-ckpt[mysql]'" in answer.err
     assert not re.search("C4nary", answer.err)
+
+
+def test_a_value_that_is_gone_is_put_back(mysql_url: str) -> None:
+    fill(mysql_url, "trip")
+    stored = "SELECT * FROM checkpoint_blobs ORDER BY channel, version"
+    before = run(mysql_url, stored)
+    ((version,),) = run(
+        mysql_url, "SELECT MAX(version) FROM checkpoint_blobs WHERE channel = 'items'"
+    )
+    run(
+        mysql_url, f"DELETE FROM checkpoint_blobs WHERE channel = 'items' AND version = '{version}'"
+    )
+    assert run(mysql_url, stored) != before
+    done = ckpt("-s", mysql_url, "replay", "trip", "--repair", "--yes", "--reducer", "items=append")
+    assert done.code == 0, done.err
+    assert run(mysql_url, stored) == before

@@ -159,8 +159,11 @@ def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
     """
     settings = settings_of(url)
     level = "READ COMMITTED" if writable else "REPEATABLE READ"
+    waits, first = settings["read_timeout"], settings["connect_timeout"]
     try:
-        driver = pymysql.connect(**settings)
+        driver: Any = pymysql.connect(**{**settings, "read_timeout": first})
+        # The driver's own limit for connecting ends before the server has said a word.
+        driver._read_timeout = waits
         with driver.cursor() as cursor:
             cursor.execute(_SESSION, {"seconds": _LOCK_SECONDS})
             cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
