@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -455,9 +455,9 @@ def mongodb_database(server: Server) -> Iterator[str]:
         client.close()
 
 
-def start_mysql() -> Server:
+def start_mysql(*options: str) -> Server:
     """A MariaDB that keeps nothing for good, as an unprivileged user where this one is root."""
-    if url := os.environ.get("CKPT_TEST_MYSQL_URL"):
+    if not options and (url := os.environ.get("CKPT_TEST_MYSQL_URL")):
         USED["mysql"] = "the one of CKPT_TEST_MYSQL_URL"
         return Server(url)
     prefix, user = _mariadb(), _unprivileged()
@@ -467,13 +467,15 @@ def start_mysql() -> Server:
         if user:
             folder.chmod(0o755)
             os.chown(folder, user["user"], user["group"])
-        return _start_mysql(prefix, folder, user)
+        return _start_mysql(prefix, folder, user, options)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def _start_mysql(prefix: Path, folder: Path, user: Mapping[str, Any]) -> Server:
+def _start_mysql(
+    prefix: Path, folder: Path, user: Mapping[str, Any], options: Sequence[str]
+) -> Server:
     libraries = [str(place.parent) for place in prefix.glob("lib/*/libaio.so.1")]
     path = f"{prefix}/bin:{prefix}/sbin:{os.environ['PATH']}"
     environment = {"PATH": path, "TZ": "UTC", "LC_ALL": "C.UTF-8"}
@@ -501,6 +503,7 @@ def _start_mysql(prefix: Path, folder: Path, user: Mapping[str, Any]) -> Server:
         command += ["--max-allowed-packet=1G", "--performance-schema=OFF"]
         # The official saver reads no checkpoint of more than this: it lets the server join values.
         command += ["--group-concat-max-len=4294967295", "--character-set-server=utf8mb4"]
+        command += options
         with (folder / "server.log").open("wb") as log:
             process = subprocess.Popen(
                 command,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ckpt_backends.apart import CHECKPOINTS
 from ckpt_backends.mysql import sql
 from ckpt_backends.mysql.connect import Connection
-from ckpt_backends.mysql.layout import CHECKPOINTS, Column, MySQLLayout, Table, detect
+from ckpt_backends.mysql.layout import Column, MySQLLayout, Table, detect
 from ckpt_backends.url import StoreUrl
 
 

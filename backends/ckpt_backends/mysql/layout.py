@@ -18,26 +18,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import md5
 
+from ckpt_backends.apart import (
+    BLOBS,
+    CHECKPOINTS,
+    NAMES,
+    WRITES,
+    missing_columns,
+    unknown_columns,
+)
 from ckpt_backends.errors import UnknownLayout
-
-CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
-NAMES = (CHECKPOINTS, BLOBS, WRITES)
 
 FULL, SHALLOW = "mysql", "mysql-shallow"
 HASH = "checkpoint_ns_hash"
 
-_SHARED: Mapping[str, frozenset[str]] = {
-    CHECKPOINTS: frozenset({"thread_id", "checkpoint_ns", "checkpoint", "metadata"}),
-    BLOBS: frozenset({"thread_id", "checkpoint_ns", "channel", "type", "blob"}),
-    WRITES: frozenset(
-        {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "type", "blob"}
-    ),
-}
-_FULL: Mapping[str, frozenset[str]] = {
-    CHECKPOINTS: _SHARED[CHECKPOINTS] | {"checkpoint_id", "parent_checkpoint_id"},
-    BLOBS: _SHARED[BLOBS] | {"version"},
-    WRITES: _SHARED[WRITES],
-}
 _ALSO: Mapping[str, frozenset[str]] = {
     CHECKPOINTS: frozenset({"type", HASH}),
     BLOBS: frozenset({HASH}),
@@ -127,12 +120,11 @@ class MySQLLayout:
 
     @property
     def merging(self) -> str:
-        """The collation by which the server takes different thread ids for one; else `''`.
-
-        That of padding, by which all but a few do so with ids that end in spaces, is left out.
-        """
+        """The collation by which the server may take different thread ids for one, if only because
+        of spaces at their end; else `''`."""
         collation = self.checkpoints.columns["thread_id"].collation
-        return "" if collation.endswith(("_bin", "_cs")) or collation == "binary" else collation
+        exact = collation == "binary" or collation.endswith(("_nopad_bin", "_0900_bin"))
+        return "" if exact else collation
 
     @property
     def saver(self) -> str:
@@ -167,12 +159,7 @@ def detect(
         raise UnknownLayout(f"no checkpoint tables in '{where}'", hint=f"found {found}")
     columns = {name: tables[name].columns.keys() for name in NAMES if name in tables}
     shallow = "checkpoint_id" not in columns[CHECKPOINTS]
-    needed = _SHARED if shallow else _FULL
-    missing = [
-        f"{name}.{column}"
-        for name, names in needed.items()
-        for column in sorted(names - columns.get(name, set()))
-    ]
+    missing = missing_columns(columns, shallow=shallow)
     if shallow and not missing and not all(HASH in columns[name] for name in NAMES):
         missing = [HASH]
     if missing:
@@ -180,11 +167,7 @@ def detect(
             f"unknown layout of the checkpoint tables in '{where}'",
             hint=f"missing {', '.join(missing)}",
         )
-    unknown = [
-        f"column {name}.{column}"
-        for name in needed
-        for column in sorted(columns[name] - _FULL[name] - _ALSO[name])
-    ]
+    unknown = [f"column {name}" for name in unknown_columns(columns, _ALSO)]
     if migration is not None and migration > _NEWEST[SHALLOW if shallow else FULL]:
         unknown.append(f"migration {migration}")
     layout = MySQLLayout(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES, json_bytes, typed
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.ids import time_of
@@ -24,7 +25,6 @@ from ckpt_backends.model import (
     StoreInfo,
     Thread,
     ThreadSize,
-    TypedBytes,
     Usage,
     Write,
 )
@@ -32,7 +32,7 @@ from ckpt_backends.mysql import sql
 from ckpt_backends.mysql.catalog import find_layout
 from ckpt_backends.mysql.connect import Connection
 from ckpt_backends.mysql.fetch import AT_ONCE, Fetcher, in_chunks
-from ckpt_backends.mysql.layout import BLOBS, CHECKPOINTS, WRITES, bound, quoted_name, storable
+from ckpt_backends.mysql.layout import bound, quoted_name, storable
 from ckpt_backends.mysql.values import read_blobs
 from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.rows import Row
@@ -112,7 +112,9 @@ class MySQLStore(Closing):
         return self._merged
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
-        query = sql.GROUPED.format(**self._names, where="")
+        # Grouped as the server compares ids, threads that are the same for it would be one.
+        grouped = sql.GROUPED if self._merged_threads() else sql.LISTED
+        query = grouped.format(**self._names, where="")
         values: dict[str, Any] = {"root": self._layout.ns_key("")}
         if limit is not None:
             found = self._rows(f"{query} LIMIT %(limit)s", **values, limit=limit)
@@ -266,8 +268,8 @@ class MySQLStore(Closing):
                 Checkpoint(
                     CheckpointKey(thread_id, ns, checkpoint_id or ""),
                     parent,
-                    (too_long or _json(text)) if body else None,
-                    (too_long or _json(meta)) if metadata else None,
+                    (too_long or json_bytes(text)) if body else None,
+                    (too_long or json_bytes(meta)) if metadata else None,
                 )
             )
         if body:
@@ -413,6 +415,7 @@ class MySQLStore(Closing):
 
     def refresh(self) -> None:
         self._connection.restart()
+        self._merged = None
 
     def close(self) -> None:
         if self._open is not None:
@@ -484,15 +487,6 @@ class MySQLStore(Closing):
         return self._connection.rows(query, values)
 
 
-def typed(tag: str, size: int, blob: bytes | None) -> TypedBytes:
-    """A value as stored, or what stands for one that is too long."""
-    return unread(tag, size) if size > MOST_BYTES else TypedBytes(tag, blob or b"")
-
-
-def _json(text: str | None) -> TypedBytes:
-    return TypedBytes("json", (text or "null").encode("utf-8", "surrogatepass"))
-
-
 def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
@@ -500,7 +494,7 @@ def _text(raw: bytes) -> str:
 def _thread(row: tuple[Any, ...]) -> Thread:
     thread_id, head, first_id, last_id, checkpoints, namespaces = row
     first, last = time_of(first_id or ""), time_of(last_id or "")
-    return Thread(_text(thread_id), head, first, last, checkpoints, namespaces)
+    return Thread(_text(thread_id), head, first, last, int(checkpoints), namespaces)
 
 
 def _literal(text: str) -> str:

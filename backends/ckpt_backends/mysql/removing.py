@@ -12,19 +12,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.ids import time_of
 from ckpt_backends.mysql import sql_write as sql
 from ckpt_backends.mysql.connect import Connection
 from ckpt_backends.mysql.fetch import in_chunks
-from ckpt_backends.mysql.layout import (
-    BLOBS,
-    CHECKPOINTS,
-    WRITES,
-    MySQLLayout,
-    Table,
-    bound,
-    storable,
-)
+from ckpt_backends.mysql.layout import MySQLLayout, Table, bound, storable
 from ckpt_backends.mysql.sql import SHALLOW_ID, exact
 from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
 

@@ -24,12 +24,25 @@ GROUPED = f"""
     FROM {{checkpoints}} c {{where}}
     GROUP BY thread ORDER BY newest DESC, thread
 """
-"""One thread, or all of them, from the index of thread ids, which ends in the primary key."""
+"""One thread, or all of them where some are the same for the server. All that is read stands in
+the index of thread ids, since that ends in the primary key."""
 
-MERGED = f"""
-    SELECT MIN({exact("thread_id")}) AS one, MAX({exact("thread_id")}) AS other
-    FROM {{checkpoints}} GROUP BY thread_id HAVING one <> other LIMIT 1
+LISTED = f"""
+    SELECT {exact("thread_id")} AS thread, MAX(CASE WHEN ns = %(root)s THEN last_id END),
+           MIN(first_id), MAX(last_id) AS newest, SUM(n), COUNT(*)
+    FROM (SELECT c.thread_id, c.{{ns}} AS ns, MIN(c.checkpoint_id) AS first_id,
+                 MAX(c.checkpoint_id) AS last_id, COUNT(*) AS n
+          FROM {{checkpoints}} c GROUP BY c.thread_id, c.{{ns}}) per_namespace
+    GROUP BY thread_id ORDER BY newest DESC, thread
 """
+"""All threads, where none are the same for the server: in the order of that index, which is some
+thirty times as fast as to group by bytes."""
+
+MERGED = """
+    SELECT MIN(CAST(thread_id AS BINARY)) AS one, MAX(CAST(thread_id AS BINARY)) AS other
+    FROM {checkpoints} GROUP BY thread_id HAVING one <> other LIMIT 1
+"""
+"""Two threads that are the same for the server, if there are such; from that index too."""
 
 SHALLOW_ID = "JSON_UNQUOTE(JSON_EXTRACT(c.checkpoint, '$.id'))"
 SHALLOW = f"""(

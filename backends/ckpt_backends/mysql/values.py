@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ckpt_backends.apart import typed
 from ckpt_backends.model import USERS, Blob, Checkpoint, TypedBytes
 from ckpt_backends.mysql.fetch import Fetcher
 from ckpt_backends.mysql.layout import MySQLLayout
-from ckpt_backends.oversize import MOST_BYTES, unread
+from ckpt_backends.oversize import MOST_BYTES
 
 _SMALL = 1024
 """A value of so many bytes comes with its key."""
@@ -74,9 +75,9 @@ def read_blobs(
 def _blob(found: Blob, data: bytes | None, *, is_read: bool) -> Blob:
     if not is_read:
         return replace(found, value=None)
-    if found.size > MOST_BYTES:
-        return replace(found, value=unread(found.type, found.size))
-    return found if data is None else replace(found, value=TypedBytes(found.type, data))
+    if found.size <= _SMALL:
+        return found
+    return replace(found, value=typed(found.type, found.size, data))
 
 
 def _is_wanted(channel: str, blob: Blob, values: bool | Collection[str], *, is_old: bool) -> bool:

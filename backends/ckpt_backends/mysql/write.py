@@ -15,10 +15,11 @@ from typing import Any
 
 import pymysql
 
+from ckpt_backends.apart import cells_of_checkpoint, cells_of_value
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
-from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.mysql import sql_write as sql
 from ckpt_backends.mysql.catalog import find_layout
 from ckpt_backends.mysql.connect import (
@@ -90,16 +91,18 @@ class WritableMySQLStore(Closing):
                 self._refuse_rival(change.thread_id)
             self._remove(change)
             for one in change.checkpoints:
-                self._run(sql.ADD_CHECKPOINT, **self._at(one.key), **_checkpoint(one))
+                self._run(sql.ADD_CHECKPOINT, **self._at(one.key), **cells_of_checkpoint(one))
             for blob in change.blobs:
                 place = CheckpointKey(change.thread_id, blob.checkpoint_ns, "")
                 named = {"channel": blob.channel, "version": blob.version}
-                self._run(sql.ADD_BLOB, **self._at(place), **named, **_typed(blob.value))
+                self._run(sql.ADD_BLOB, **self._at(place), **named, **cells_of_value(blob.value))
             if change.copies:
                 self._copy(change.thread_id, change.copies)
             for write in change.writes:
                 task = {"task": write.task_id, "idx": write.idx, "channel": write.channel}
-                self._run(sql.ADD_WRITE, **self._at(write.key), **task, **_typed(write.value))
+                self._run(
+                    sql.ADD_WRITE, **self._at(write.key), **task, **cells_of_value(write.value)
+                )
             for copy in change.copies_of_writes:
                 self._copy_writes(copy.source, copy.target, copy.tasks)
             number = sum(count for _, count in heads.values())
@@ -293,18 +296,3 @@ def lock_name(thread_id: str) -> str:
 
 def _place(key: CheckpointKey) -> tuple[str, str]:
     return key.checkpoint_ns, key.checkpoint_id
-
-
-def _checkpoint(one: Checkpoint) -> dict[str, Any]:
-    assert one.body is not None  # noqa: S101
-    assert one.metadata is not None  # noqa: S101
-    return {
-        "parent": one.parent_checkpoint_id,
-        "body": one.body.data.decode(),
-        "metadata": one.metadata.data.decode(),
-    }
-
-
-def _typed(value: TypedBytes | None) -> dict[str, Any]:
-    assert value is not None  # noqa: S101
-    return {"tag": value.type, "blob": None if value.type == "empty" else value.data}
