@@ -594,3 +594,14 @@ def test_a_value_that_is_gone_is_put_back(mysql_url: str) -> None:
     done = ckpt("-s", mysql_url, "replay", "trip", "--repair", "--yes", "--reducer", "items=append")
     assert done.code == 0, done.err
     assert run(mysql_url, stored) == before
+
+
+def test_a_row_whose_hash_is_of_no_namespace_is_still_a_row(mysql_url: str) -> None:
+    fill(mysql_url, "trip")
+    for table in TABLES:
+        run(mysql_url, f"UPDATE {table} SET checkpoint_ns_hash = UNHEX(MD5('other'))")
+    with open_store(mysql_url) as store:
+        assert len(list(store.checkpoints("trip", body=True, metadata=True))) == 4
+        assert all(one.value is not None for one in store.writes("trip", values=True))
+        size = store.size("trip")
+        assert len(list(store.rows("trip"))) == size.checkpoints + size.writes + size.blobs

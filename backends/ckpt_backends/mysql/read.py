@@ -226,13 +226,12 @@ class MySQLStore(Closing):
         for chunk in in_chunks(self._at(keys, self._names["checkpoints"], columns), AT_ONCE):
             yield from self._read(chunk, body=body, metadata=metadata, values=False)
 
-    @staticmethod
-    def _listed(*, body: bool, metadata: bool) -> str:
+    def _listed(self, *, body: bool, metadata: bool) -> str:
         """What is listed of a checkpoint: its key, parent, and the size of what will be read."""
         sizes = [size for size, wanted in ((_BODY, body), (_METADATA, metadata)) if wanted]
         return (
             "c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id,"
-            f" {' + '.join(sizes) or '0'}"
+            f" {' + '.join(sizes) or '0'}, c.{self._layout.ns}"
         )
 
     def _read(
@@ -248,9 +247,7 @@ class MySQLStore(Closing):
         if body or metadata:
             columns = ["checkpoint" if body else "NULL", "metadata" if metadata else "NULL"]
             sizes = {row[:3]: row[4] for row in listed if row[4] <= MOST_BYTES}
-            places = [
-                (row[0], self._layout.ns_key(row[1]), row[2]) for row in listed if row[:3] in sizes
-            ]
+            places = [(row[0], row[5], row[2]) for row in listed if row[:3] in sizes]
             found = {
                 row[:3]: row[3:]
                 for row in self._fetcher.rows(
@@ -261,7 +258,7 @@ class MySQLStore(Closing):
                 )
             }
         read = []
-        for thread_id, ns, checkpoint_id, parent, size in listed:
+        for thread_id, ns, checkpoint_id, parent, size, _ in listed:
             text, meta = found.get((thread_id, ns, checkpoint_id), (None, None))
             too_long = unread("json", size) if size > MOST_BYTES else None
             read.append(
@@ -320,7 +317,8 @@ class MySQLStore(Closing):
         small = f"CASE WHEN OCTET_LENGTH(c.`blob`) <= {_SMALL} THEN c.`blob` END"
         return (
             f"c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.task_id, {self._path}, c.idx,"
-            f" c.channel, c.type, {_BLOB}, {'NULL' if values is False else small}"
+            f" c.channel, c.type, {_BLOB}, {'NULL' if values is False else small},"
+            f" c.{self._layout.ns}"
         )
 
     def _read_writes(
@@ -340,7 +338,7 @@ class MySQLStore(Closing):
             return values if isinstance(values, bool) else channel in values
 
         apart = [
-            (row[8], (row[0], self._layout.ns_key(row[1]), row[2], row[3], row[5]))
+            (row[8], (row[0], row[10], row[2], row[3], row[5]))
             for row in rows
             if is_read(row[6]) and _SMALL < row[8] <= MOST_BYTES
         ]
@@ -350,7 +348,7 @@ class MySQLStore(Closing):
             apart,
         )
         for row in rows:
-            thread_id, ns, checkpoint_id, task_id, path, idx, channel, tag, size, blob = row
+            thread_id, ns, checkpoint_id, task_id, path, idx, channel, tag, size, blob, _ = row
             value = None
             if is_read(channel):
                 if _SMALL < size <= MOST_BYTES:
@@ -372,24 +370,20 @@ class MySQLStore(Closing):
             return
         layout = self._layout
         where, values = self._where(thread_id)
-        ns = "checkpoint_ns"
-        for name, table, key in (
+        for name, table, own in (
             (BLOBS, layout.blobs, ("channel", *([] if layout.shallow else ["version"]))),
             (WRITES, layout.writes, ("checkpoint_id", "task_id", "idx")),
             (CHECKPOINTS, layout.checkpoints, () if layout.shallow else ("checkpoint_id",)),
         ):
             size = _BLOB if name != CHECKPOINTS else f"{_BODY} + {_METADATA}"
-            listed = ", ".join(f"c.{column}" for column in ("thread_id", ns, *key))
+            key = ("thread_id", layout.ns, *own)
+            listed = ", ".join(f"c.{column}" for column in key)
             found = self._rows(
                 f"SELECT {size}, {listed} FROM {table.sql} c WHERE {where}", **values
             )
-            places = [
-                (size, (thread, layout.ns_key(of), *rest)) for size, thread, of, *rest in found
-            ]
+            places = [(size, tuple(place)) for size, *place in found]
             columns = [quoted_name(column) for column in table.stored]
-            for row in self._fetcher.each(
-                table.sql, ("thread_id", layout.ns, *key), columns, places
-            ):
+            for row in self._fetcher.each(table.sql, key, columns, places):
                 yield Row(name, dict(zip(table.stored, row, strict=True)))
 
     def sources(self, key: CheckpointKey) -> list[str]:
