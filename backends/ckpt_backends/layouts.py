@@ -16,6 +16,8 @@ LAYOUTS: Mapping[str, C] = {
     "sqlite": _SAVER | C.INLINE_VALUES | C.ENFORCED_READ_ONLY,
     "postgres": _SAVER | C.ENFORCED_READ_ONLY,
     "postgres-shallow": C.WRITES | C.TASK_PATH | C.ENFORCED_READ_ONLY,
+    "mysql": _SAVER | C.ENFORCED_READ_ONLY,
+    "mysql-shallow": C.WRITES | C.TASK_PATH | C.ENFORCED_READ_ONLY,
     "mongodb": _SAVER | C.INLINE_VALUES,
     "kaflow": C.HISTORY | C.ADDING | C.INLINE_VALUES,
     "redis": _SAVER | C.INLINE_VALUES | C.SESSIONS,

@@ -18,6 +18,8 @@ BUNDLED = {
     "mongodb+srv": "ckpt_backends.mongodb:MongoBackend",
     "redis": "ckpt_backends.redis:RedisBackend",
     "rediss": "ckpt_backends.redis:RedisBackend",
+    "mysql": "ckpt_backends.mysql:MySQLBackend",
+    "mariadb": "ckpt_backends.mysql:MySQLBackend",
 }
 """URL scheme to the backend that serves it. A bundled name wins over an installed one."""
 

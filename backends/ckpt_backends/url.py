@@ -18,8 +18,9 @@ _PRINTABLE_PARAMS = {
     **dict.fromkeys(("prefix", "write_prefix"), _PLAIN),
     **dict.fromkeys(("collection", "writes_collection", "authSource", "replicaSet"), _PLAIN),
     **dict.fromkeys(("sslmode", "target_session_attrs"), _WORDS),
+    "ssl_mode": re.compile(r"[a-zA-Z_]{0,16}", re.ASCII),
     **dict.fromkeys(("snapshot", "tls", "directConnection", "retryWrites"), _WORDS),
-    **dict.fromkeys(("copy", "port", "connect_timeout"), _NUMBERS),
+    **dict.fromkeys(("copy", "port", "connect_timeout", "read_timeout"), _NUMBERS),
 }
 """Query parameters whose values are shown if they look as they should. All others may hold a
 secret and are masked."""

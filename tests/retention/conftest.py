@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.travel.conftest import (
     mongodb_filled,
+    mysql_filled,
     plain_redis_filled,
     postgres_filled,
     quiet,
@@ -13,6 +14,7 @@ from tests.travel.conftest import (
 
 __all__ = [
     "mongodb_filled",
+    "mysql_filled",
     "plain_redis_filled",
     "postgres_filled",
     "quiet",

@@ -16,7 +16,7 @@ import pytest
 
 from tests.backends.agent import graph_of, saver_of
 from tests.retention.killing import run_and_kill, seconds_of
-from tests.servers import Server, postgres_database
+from tests.servers import Server, mysql_connection, mysql_database, postgres_database
 from tests.support import ckpt
 
 THREADS = 40
@@ -86,6 +86,32 @@ def on_postgres(postgres_server: Server) -> Iterator[Full]:
         yield Full(url, refill, rows)
 
 
+@pytest.fixture(scope="module")
+def on_mysql(mysql_server: Server) -> Iterator[Full]:
+    from langgraph.checkpoint.mysql.pymysql import PyMySQLSaver
+
+    tables = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+    with mysql_database(mysql_server) as url, mysql_connection(url) as connection:
+
+        def query(text: str) -> Any:
+            with connection.cursor() as cursor:
+                cursor.execute(text)
+                return cursor.fetchall()
+
+        saver = PyMySQLSaver(connection)
+        saver.setup()
+        _write(saver)
+        for table in tables:
+            query(f"CREATE TABLE full_{table} AS SELECT * FROM {table}")
+
+        def refill() -> None:
+            for table in tables:
+                query(f"TRUNCATE {table}")
+                query(f"INSERT INTO {table} SELECT * FROM full_{table}")
+
+        yield Full(url, refill, lambda: _by_thread(query, tables))
+
+
 def _by_thread(query: Callable[[str], Any], tables: tuple[str, ...]) -> Rows:
     found: Rows = {}
     for table in tables:
@@ -137,7 +163,11 @@ def test_some_kills_on_postgres(on_postgres: Full, tmp_path: Path) -> None:
     assert set(rounds(on_postgres, tmp_path, 8)) & {"killed", "in the middle"}
 
 
+def test_some_kills_on_mysql(on_mysql: Full, tmp_path: Path) -> None:
+    assert set(rounds(on_mysql, tmp_path, 8)) & {"killed", "in the middle"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["on_sqlite", "on_postgres"])
+@pytest.mark.parametrize("name", ["on_sqlite", "on_postgres", "on_mysql"])
 def test_a_thousand_kills(request: pytest.FixtureRequest, name: str, tmp_path: Path) -> None:
     assert "in the middle" in set(rounds(request.getfixturevalue(name), tmp_path, 1000))

@@ -21,6 +21,11 @@ def test_each_kind_of_thread_on_postgres(postgres_filled: Filled, name: str) -> 
 
 
 @pytest.mark.parametrize("name", SAMPLE)
+def test_each_kind_of_thread_on_mysql(mysql_filled: Filled, name: str) -> None:
+    check_pruned(mysql_filled, mysql_filled.thread(name), POLICIES["last-2-tips"])
+
+
+@pytest.mark.parametrize("name", SAMPLE)
 def test_each_kind_of_thread_on_mongodb(mongodb_filled: Filled, name: str) -> None:
     check_pruned(mongodb_filled, mongodb_filled.thread(name), POLICIES["last-2-tips"])
 

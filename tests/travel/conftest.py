@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from tests.conftest import redis_of_its_own
-from tests.servers import Server, mongodb_database, postgres_database
+from tests.servers import Server, mongodb_database, mysql_database, postgres_database
 from tests.travel.official import Thread, drive, scenarios, stored_ids
 from tests.travel.places import (
     Place,
     mongodb_place,
+    mysql_place,
     plain_redis_place,
     postgres_place,
     redis_place,
@@ -38,7 +39,7 @@ PLAIN = {
 """Threads that differ in what is stored only, not in what runs."""
 
 UNSTORABLE = {"zoo-floats", "zoo-text"}
-"""JSONB has no NaN, and no text with a NUL."""
+"""JSONB has no NaN, and no text with a NUL; JSON of MySQL has no NaN either."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,12 @@ def sqlite_filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
 @pytest.fixture(scope="session")
 def postgres_filled(postgres_server: Server) -> Iterator[Filled]:
     with postgres_database(postgres_server) as url, postgres_place(url) as place:
+        yield Filled(place)
+
+
+@pytest.fixture(scope="session")
+def mysql_filled(mysql_server: Server) -> Iterator[Filled]:
+    with mysql_database(mysql_server) as url, mysql_place(url) as place:
         yield Filled(place)
 
 

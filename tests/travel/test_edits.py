@@ -14,7 +14,7 @@ from tests.travel.conftest import Filled
 from tests.travel.official import config_of, ending, outcome, state
 
 
-@pytest.fixture(params=["sqlite_filled", "postgres_filled", "mongodb_filled"])
+@pytest.fixture(params=["sqlite_filled", "postgres_filled", "mysql_filled", "mongodb_filled"])
 def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
     found: Filled = request.getfixturevalue(request.param)
     yield found
@@ -115,7 +115,7 @@ def test_an_edit_is_what_update_state_makes(sqlite_filled: Filled, case: Any) ->
 
 
 @pytest.mark.parametrize("case", CASES[2:8], ids=named)
-@pytest.mark.parametrize("place", ["postgres_filled", "mongodb_filled"])
+@pytest.mark.parametrize("place", ["postgres_filled", "mysql_filled", "mongodb_filled"])
 def test_the_same_on_a_server(place: str, case: Any, request: pytest.FixtureRequest) -> None:
     filled: Filled = request.getfixturevalue(place)
     try:

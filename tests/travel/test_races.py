@@ -32,7 +32,7 @@ COMMAND = [sys.executable, "-m", "ckpt_cli"]
 _SECONDS = 30.0
 
 
-@pytest.fixture(params=["sqlite_filled", "postgres_filled"])
+@pytest.fixture(params=["sqlite_filled", "postgres_filled", "mysql_filled"])
 def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
     found: Filled = request.getfixturevalue(request.param)
     found.thread("subgraph-stateful")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ckpt_backends.apart import NAMES
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import Connection
-from ckpt_backends.postgres.layout import NAMES, PostgresLayout, Table, detect
+from ckpt_backends.postgres.layout import PostgresLayout, Table, detect
 from ckpt_backends.url import StoreUrl
 
 _LOCK_TIMEOUT = "5s"

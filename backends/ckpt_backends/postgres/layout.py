@@ -14,25 +14,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ckpt_backends.apart import (
+    BLOBS,
+    CHECKPOINTS,
+    NAMES,
+    WRITES,
+    missing_columns,
+    unknown_columns,
+)
 from ckpt_backends.errors import UnknownLayout
-
-CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
-NAMES = (CHECKPOINTS, BLOBS, WRITES)
 
 FULL, SHALLOW = "postgres", "postgres-shallow"
 
-_SHARED: Mapping[str, frozenset[str]] = {
-    CHECKPOINTS: frozenset({"thread_id", "checkpoint_ns", "checkpoint", "metadata"}),
-    BLOBS: frozenset({"thread_id", "checkpoint_ns", "channel", "type", "blob"}),
-    WRITES: frozenset(
-        {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "type", "blob"}
-    ),
-}
-_FULL: Mapping[str, frozenset[str]] = {
-    CHECKPOINTS: _SHARED[CHECKPOINTS] | {"checkpoint_id", "parent_checkpoint_id"},
-    BLOBS: _SHARED[BLOBS] | {"version"},
-    WRITES: _SHARED[WRITES],
-}
 _ALSO: Mapping[str, frozenset[str]] = {
     CHECKPOINTS: frozenset({"type"}),
     BLOBS: frozenset(),
@@ -104,12 +97,7 @@ def detect(
             hint="this layout is not read",
         )
     shallow = "checkpoint_id" not in columns[CHECKPOINTS]
-    needed = _SHARED if shallow else _FULL
-    missing = [
-        f"{name}.{column}"
-        for name, names in needed.items()
-        for column in sorted(names - columns.get(name, set()))
-    ]
+    missing = missing_columns(columns, shallow=shallow)
     if not missing:
         missing = [
             f"{CHECKPOINTS}.{column} of type jsonb"
@@ -121,11 +109,7 @@ def detect(
             f"unknown layout of the checkpoint tables in '{where}'",
             hint=f"missing {', '.join(missing)}",
         )
-    unknown = [
-        f"{name}.{column}"
-        for name in needed
-        for column in sorted(columns[name] - _FULL[name] - _ALSO[name])
-    ]
+    unknown = unknown_columns(columns, _ALSO)
     layout = PostgresLayout(
         found[CHECKPOINTS],
         found[BLOBS],

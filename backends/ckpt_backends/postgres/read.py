@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
+from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES, json_bytes, typed
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.ids import time_of
@@ -23,22 +24,14 @@ from ckpt_backends.model import (
     StoreInfo,
     Thread,
     ThreadSize,
-    TypedBytes,
     Usage,
     Write,
 )
-from ckpt_backends.oversize import MOST_BYTES, unread
+from ckpt_backends.oversize import MOST_BYTES
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.catalog import begin, find_layout
 from ckpt_backends.postgres.connect import Connection
-from ckpt_backends.postgres.layout import (
-    BLOBS,
-    CHECKPOINTS,
-    WRITES,
-    PostgresLayout,
-    quoted_name,
-    storable,
-)
+from ckpt_backends.postgres.layout import PostgresLayout, quoted_name, storable
 from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
@@ -382,15 +375,15 @@ def _checkpoint(
     return Checkpoint(
         key,
         parent,
-        _json(text) if body else None,
-        _json(meta) if metadata else None,
+        json_bytes(text) if body else None,
+        json_bytes(meta) if metadata else None,
         _blobs(*blobs) if body else None,
     )
 
 
 def _write(key: CheckpointKey, rest: Sequence[Any]) -> Write:
     task_id, task_path, idx, channel, size, tag, read, blob = rest
-    value = _typed(tag or "", size or 0, blob) if read else None
+    value = typed(tag or "", size or 0, blob) if read else None
     return Write(key, task_id, task_path, idx, channel, size or 0, value)
 
 
@@ -409,20 +402,11 @@ def _blobs(
     blobs: list[bytes | None],
 ) -> dict[str, Blob]:
     return {
-        channel: Blob(tag or "", size, _typed(tag or "", size, blob) if read else None)
+        channel: Blob(tag or "", size, typed(tag or "", size, blob) if read else None)
         for channel, tag, size, read, blob in zip(
             channels or (), types or (), sizes or (), wanted or (), blobs or (), strict=True
         )
     }
-
-
-def _typed(tag: str, size: int, blob: bytes | None) -> TypedBytes:
-    """A value as stored, or what stands for one that is too long."""
-    return unread(tag, size) if size > MOST_BYTES else TypedBytes(tag, blob or b"")
-
-
-def _json(text: str | None) -> TypedBytes:
-    return TypedBytes("json", (text or "null").encode())
 
 
 def _thread(row: tuple[Any, ...]) -> Thread:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.ids import time_of
 from ckpt_backends.postgres import sql_write as sql
 from ckpt_backends.postgres.connect import Connection
-from ckpt_backends.postgres.layout import BLOBS, CHECKPOINTS, WRITES, storable
+from ckpt_backends.postgres.layout import storable
 from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
 
 _TABLES = {"writes": WRITES, "blobs": BLOBS, "checkpoints": CHECKPOINTS}

@@ -9,20 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import Any
 
 import psycopg
 from psycopg import errors
 
+from ckpt_backends.apart import (
+    BLOBS,
+    CHECKPOINTS,
+    WRITES,
+    cells_of_checkpoint,
+    cells_of_value,
+)
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
-from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
+from ckpt_backends.model import CheckpointKey
 from ckpt_backends.postgres import sql as read
 from ckpt_backends.postgres import sql_write as sql
 from ckpt_backends.postgres.catalog import begin, find_layout
 from ckpt_backends.postgres.connect import Connection, explained, unavailable
-from ckpt_backends.postgres.layout import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.postgres.removing import remove_threads
 from ckpt_backends.postgres.restoring import restore_rows
 from ckpt_backends.removal import Removal, Removed
@@ -73,7 +78,7 @@ class WritablePostgresStore(Closing):
                 raise moved(change)
             self._remove(change)
             for one in change.checkpoints:
-                self._run(sql.ADD_CHECKPOINT, **_checkpoint(one))
+                self._run(sql.ADD_CHECKPOINT, **_at(one.key), **cells_of_checkpoint(one))
             for blob in change.blobs:
                 self._run(
                     sql.ADD_BLOB,
@@ -81,13 +86,13 @@ class WritablePostgresStore(Closing):
                     ns=blob.checkpoint_ns,
                     channel=blob.channel,
                     version=blob.version,
-                    **_typed(blob.value),
+                    **cells_of_value(blob.value),
                 )
             if change.copies:
                 self._copy(change.thread_id, change.copies)
             for write in change.writes:
                 task = {"task": write.task_id, "idx": write.idx, "channel": write.channel}
-                self._run(sql.ADD_WRITE, **_at(write.key), **task, **_typed(write.value))
+                self._run(sql.ADD_WRITE, **_at(write.key), **task, **cells_of_value(write.value))
             for copy in change.copies_of_writes:
                 places = [(copy.source, copy.target, *task) for task in copy.tasks]
                 self._copy_writes(copy.source.thread_id, copy.target.thread_id, places)
@@ -236,24 +241,8 @@ def lock_number(thread_id: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def _checkpoint(one: Checkpoint) -> dict[str, Any]:
-    assert one.body is not None  # noqa: S101
-    assert one.metadata is not None  # noqa: S101
-    return {
-        **_at(one.key),
-        "parent": one.parent_checkpoint_id,
-        "body": one.body.data.decode(),
-        "metadata": one.metadata.data.decode(),
-    }
-
-
 def _at(key: CheckpointKey) -> dict[str, str]:
     return {"thread": key.thread_id, "ns": key.checkpoint_ns, "id": key.checkpoint_id}
-
-
-def _typed(value: TypedBytes | None) -> dict[str, Any]:
-    assert value is not None  # noqa: S101
-    return {"tag": value.type, "blob": None if value.type == "empty" else value.data}
 
 
 def _expect(holds: bool, key: CheckpointKey | None) -> None:

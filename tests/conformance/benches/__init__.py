@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.conformance.benches.bench import Bench
 from tests.conformance.benches.kaflow import KaflowBench
 from tests.conformance.benches.mongodb import MongoBench
+from tests.conformance.benches.mysql import MySQLBench, ShallowMySQLBench
 from tests.conformance.benches.postgres import PostgresBench, ShallowPostgresBench
 from tests.conformance.benches.redis import PlainRedisBench, RedisBench, ShallowRedisBench
 from tests.conformance.benches.sqlite import SqliteBench
@@ -13,6 +14,8 @@ BENCHES: list[type[Bench]] = [
     SqliteBench,
     PostgresBench,
     ShallowPostgresBench,
+    MySQLBench,
+    ShallowMySQLBench,
     MongoBench,
     KaflowBench,
     RedisBench,

@@ -7,6 +7,7 @@ the same, so that LangGraph resumes it as the original.
 from __future__ import annotations
 
 from tests.travel.places.mongodb import mongodb_place
+from tests.travel.places.mysql import mysql_place
 from tests.travel.places.place import POINTERS, Place, Rows
 from tests.travel.places.postgres import postgres_place
 from tests.travel.places.redis import plain_redis_place, redis_place
@@ -17,6 +18,7 @@ __all__ = [
     "Place",
     "Rows",
     "mongodb_place",
+    "mysql_place",
     "plain_redis_place",
     "postgres_place",
     "redis_place",

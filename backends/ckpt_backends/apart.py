@@ -1,0 +1,73 @@
+"""What LangGraph's savers for PostgreSQL and MySQL have in common: three tables, and values that
+stand apart from the bodies that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any
+
+from ckpt_backends.model import Checkpoint, TypedBytes
+from ckpt_backends.oversize import MOST_BYTES, unread
+
+CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
+NAMES = (CHECKPOINTS, BLOBS, WRITES)
+
+_SHALLOW: Mapping[str, frozenset[str]] = {
+    CHECKPOINTS: frozenset({"thread_id", "checkpoint_ns", "checkpoint", "metadata"}),
+    BLOBS: frozenset({"thread_id", "checkpoint_ns", "channel", "type", "blob"}),
+    WRITES: frozenset(
+        {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "type", "blob"}
+    ),
+}
+_FULL: Mapping[str, frozenset[str]] = {
+    CHECKPOINTS: _SHALLOW[CHECKPOINTS] | {"checkpoint_id", "parent_checkpoint_id"},
+    BLOBS: _SHALLOW[BLOBS] | {"version"},
+    WRITES: _SHALLOW[WRITES],
+}
+
+
+def missing_columns(columns: Mapping[str, Set[str]], *, shallow: bool) -> list[str]:
+    """Columns that every release has and these tables do not, as `table.column`."""
+    return [
+        f"{name}.{column}"
+        for name, needed in (_SHALLOW if shallow else _FULL).items()
+        for column in sorted(needed - columns.get(name, frozenset()))
+    ]
+
+
+def unknown_columns(
+    columns: Mapping[str, Set[str]], also: Mapping[str, frozenset[str]]
+) -> list[str]:
+    """Columns that no release has, as `table.column`; `also` are those that some have."""
+    return [
+        f"{name}.{column}"
+        for name, known in _FULL.items()
+        for column in sorted(columns[name] - known - also[name])
+    ]
+
+
+def typed(tag: str, size: int, blob: bytes | None) -> TypedBytes:
+    """A value as stored, or what stands for one that is too long."""
+    return unread(tag, size) if size > MOST_BYTES else TypedBytes(tag, blob or b"")
+
+
+def json_bytes(text: str | None) -> TypedBytes:
+    """A body or metadata as the engine gives it."""
+    return TypedBytes("json", (text or "null").encode())
+
+
+def cells_of_checkpoint(one: Checkpoint) -> dict[str, Any]:
+    """What is bound for a checkpoint that is added."""
+    assert one.body is not None  # noqa: S101
+    assert one.metadata is not None  # noqa: S101
+    return {
+        "parent": one.parent_checkpoint_id,
+        "body": one.body.data.decode(),
+        "metadata": one.metadata.data.decode(),
+    }
+
+
+def cells_of_value(value: TypedBytes | None) -> dict[str, Any]:
+    """What is bound for a value that is added."""
+    assert value is not None  # noqa: S101
+    return {"tag": value.type, "blob": None if value.type == "empty" else value.data}

@@ -1,0 +1,256 @@
+"""A connection with one transaction and nothing outside it: read-only and of one moment, unless
+it was opened for a change.
+
+No statement is prepared on the server. The protocol holds one unfinished answer at a time, so
+what is left of a long one is put aside when something else is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pymysql
+from pymysql.cursors import SSCursor
+
+from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
+from ckpt_backends.mysql.settings import settings_of
+from ckpt_backends.url import StoreUrl, masked
+
+_LOCK_SECONDS = 5
+"""How long to wait for a row or a table that is locked."""
+_SESSION = """
+    SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',
+        lock_wait_timeout = %(seconds)s, innodb_lock_wait_timeout = %(seconds)s
+"""
+"""Modes of the server would change what quotes and backslashes mean."""
+_READING = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+_WRITING = "START TRANSACTION"
+Row = tuple[Any, ...]
+Values = Mapping[str, object] | Sequence[object]
+
+DUPLICATE, LOCKED, DEADLOCK = 1062, 1205, 1213
+DENIED = frozenset({1044, 1142, 1143, 1227, 1370})
+READ_ONLY = frozenset({1290, 1792, 1836})
+
+
+class Connection:
+    """One transaction at a time. Its errors are `StoreUnavailable`."""
+
+    def __init__(self, driver: Any, url: StoreUrl, *, writable: bool) -> None:
+        self._driver = driver
+        self._url = url
+        self._begin = _WRITING if writable else _READING
+        self._begun = False
+        self._unfinished: _Answer | None = None
+
+    def rows(self, sql: str, values: Values | None = None) -> list[Row]:
+        """A short answer, whole."""
+        with explained(self._url):
+            self._ready()
+            with self._driver.cursor() as cursor:
+                cursor.execute(sql, values or None)
+                return list(cursor.fetchall())
+
+    def stream(self, sql: str, values: Values) -> Iterator[Row]:
+        """A long answer, row by row as it arrives; read on to its end if something else is asked
+        meanwhile, and then kept in memory."""
+        with explained(self._url):
+            self._ready()
+            cursor = self._driver.cursor(SSCursor)
+            cursor.execute(sql, values or None)
+        answer = self._unfinished = _Answer(cursor)
+        # What is left of an answer that nobody wants is read later, not here: this may run when
+        # the garbage collector finds it, in the middle of another query.
+        try:
+            while True:
+                with explained(self._url):
+                    row = answer.next()
+                if row is None:
+                    return
+                yield row
+        finally:
+            answer.wanted = False
+
+    def _ready(self) -> None:
+        """Finish what was asked before, and begin the transaction."""
+        if self._unfinished is not None:
+            answer, self._unfinished = self._unfinished, None
+            answer.put_aside()
+        if not self._begun:
+            self._driver.query(self._begin)
+            self._begun = True
+
+    def change(self, sql: str, values: Values | None = None) -> int:
+        """Run a statement that changes rows. Gives how many; its errors are the driver's own."""
+        self._ready()
+        with self._driver.cursor() as cursor:
+            return int(cursor.execute(sql, values or None))
+
+    def alone(self, sql: str) -> list[Row]:
+        """Run a statement that no transaction may hold; its errors are the driver's own."""
+        self.restart()
+        with self._driver.cursor() as cursor:
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+
+    def restart(self) -> None:
+        """End the transaction; the next query begins one, of its own moment."""
+        with explained(self._url):
+            if self._begun:
+                self._ready()
+                self._driver.rollback()
+            self._begun = False
+
+    def restart_quietly(self) -> None:
+        """End the transaction after an error, whatever became of the connection."""
+        with suppress(pymysql.Error, OSError):
+            self._driver.rollback()
+        self._begun = False
+
+    def commit(self) -> None:
+        """End the transaction and keep what it did; its errors are the driver's own."""
+        self._driver.commit()
+        self._begun = False
+
+    def close(self) -> None:
+        """End the transaction and the connection."""
+        with suppress(pymysql.Error, OSError):
+            self._driver.close()
+
+
+class _Answer:
+    """Rows that arrive one by one."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+        self._kept: deque[Row] = deque()
+        self._arrives = True
+        self.wanted = True
+
+    def next(self) -> Row | None:
+        """The next row; None at the end."""
+        if self._kept:
+            return self._kept.popleft()
+        if not self._arrives:
+            return None
+        row: Row | None = self._cursor.fetchone()
+        self._arrives = row is not None
+        return row
+
+    def put_aside(self) -> None:
+        """Read the rest, so that something else can be asked; keep it if it is wanted."""
+        if not self._arrives:
+            return
+        self._arrives = False
+        if self.wanted:
+            self._kept.extend(self._cursor.fetchall_unbuffered())
+        self._cursor.close()
+
+
+def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
+    """Connect as the URL, `MYSQL_PWD` and `~/.my.cnf` say.
+
+    A transaction that writes sees what others commit meanwhile; one that reads is of one moment.
+    Raises `StoreUnavailable` or `UsageError`.
+    """
+    settings = settings_of(url)
+    level = "READ COMMITTED" if writable else "REPEATABLE READ"
+    waits, first = settings["read_timeout"], settings["connect_timeout"]
+    try:
+        driver: Any = pymysql.connect(**{**settings, "read_timeout": first})
+        # The driver's own limit for connecting ends before the server has said a word.
+        driver._read_timeout = waits
+        with driver.cursor() as cursor:
+            cursor.execute(_SESSION, {"seconds": _LOCK_SECONDS})
+            cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+            if not writable:
+                cursor.execute("SET SESSION TRANSACTION READ ONLY")
+    except RuntimeError as error:
+        # The driver wants it for some kinds of passwords, where there is no TLS.
+        raise MissingDependency(
+            f"cannot open '{url}': {masked(str(error), url)}", hint="pip install cryptography"
+        ) from None
+    except (pymysql.Error, OSError, UnicodeError, ValueError) as error:
+        raise _refused(url, error) from None
+    return Connection(driver, url, writable=writable)
+
+
+@contextmanager
+def explained(url: StoreUrl) -> Iterator[None]:
+    """Turn the driver's errors into `StoreUnavailable`, without secrets."""
+    try:
+        yield
+    except (pymysql.Error, OSError) as error:
+        raise unavailable(url, error) from None
+
+
+def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
+    """The error that a person sees, without secrets."""
+    reason, hint = _said(error, url), None
+    match code_of(error):
+        case 1969 | 3024:
+            reason = "the server ended the query: it took longer than the server allows"
+            hint = "ask for less, or allow more: see max_statement_time or max_execution_time"
+        case 1317:
+            reason = "the server ended the query"
+        case 1205 | 1213:
+            reason = "another session holds a lock on its tables"
+            hint = "a migration may be running; try again later"
+        case code if code in DENIED:
+            hint = "reading needs SELECT on the three checkpoint tables"
+        case 1054 | 1146:
+            hint = "its tables changed meanwhile; try again"
+        case 0 | 1053 | 1077 | 1927 | 2006 | 2013 | 2014 | 2055 | 4031:
+            reason, hint = "the connection was lost", "try again; nothing was changed"
+    return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint)
+
+
+def code_of(error: Exception) -> int:
+    """The number of a server's or driver's error; 0 where it has none."""
+    code = error.args[0] if isinstance(error, pymysql.Error) and error.args else 0
+    return code if isinstance(code, int) else 0
+
+
+_REFUSALS: Sequence[tuple[int, str, str, str]] = (
+    (1045, "", "wrong user or password", "a password can also come from MYSQL_PWD or ~/.my.cnf"),
+    (1698, "", "wrong user or password", "a password can also come from MYSQL_PWD or ~/.my.cnf"),
+    (1044, "", "its user may not use this database", "reading needs SELECT on its tables"),
+    (1049, "", "no such database", "SHOW DATABASES lists those of a server"),
+    (1040, "", "the server has no connection left", "try again later"),
+    (1203, "", "its user has no connection left", "try again later"),
+    (1130, "", "the server does not let this host in", ""),
+    (2026, "", "TLS failed", "see ssl_mode and ssl_ca"),
+    (0, "certificate|ssl", "TLS failed", "see ssl_mode and ssl_ca"),
+    (0, "refused", "connection refused", "is the server running, and are host and port right?"),
+    (
+        0,
+        "name or service|nodename|name resolution|getaddrinfo",
+        "unknown host",
+        "check the name of the host",
+    ),
+    (0, "timed out", "it does not answer", "add ?connect_timeout=SECONDS to wait longer"),
+    (0, "unreachable|no route", "its host cannot be reached", ""),
+    (0, "no such file", "no server listens on that socket", "see unix_socket"),
+    (2013, "", "it does not answer", "add ?connect_timeout=SECONDS to wait longer"),
+)
+"""A code (0 for any) and what is said (a pattern), how it is put here, a hint."""
+
+
+def _refused(url: StoreUrl, error: Exception) -> StoreUnavailable | UsageError:
+    if isinstance(error, UnicodeError | ValueError):
+        return UsageError(f"cannot read the URL '{url}'")
+    code, said = code_of(error), str(error)
+    for known, mark, reason, hint in _REFUSALS:
+        if known in {0, code} and re.search(mark, said, re.IGNORECASE):
+            return StoreUnavailable(f"cannot open '{url}': {reason}", hint=hint or None)
+    return StoreUnavailable(f"cannot open '{url}': {_said(error, url)}")
+
+
+def _said(error: Exception, url: StoreUrl) -> str:
+    """The first line of what the server or the driver says."""
+    text = str(error.args[-1] if error.args else "")
+    return masked(text.strip().partition("\n")[0], url) or type(error).__name__

@@ -1,0 +1,94 @@
+"""Reading rows by their keys: some hundred at once, and fewer where they are large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from ckpt_backends.mysql.connect import Connection
+from ckpt_backends.mysql.layout import Column, MySQLLayout, bound
+
+AT_ONCE = 200
+"""So many keys are named in one query."""
+_BYTES_AT_ONCE = 16 << 20
+"""About so many bytes are read at once, if it is more than one row."""
+_IDX = Column("int")
+T = TypeVar("T")
+Place = tuple[Any, ...]
+"""What a row has in the columns of its key."""
+
+
+def in_chunks(items: Iterable[T], number: int) -> Iterator[list[T]]:
+    """Items, so many at a time."""
+    chunk: list[T] = []
+    for item in items:
+        chunk.append(item)
+        if len(chunk) == number:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+class Fetcher:
+    """Reads what stands at keys; each key is unique as the server compares it."""
+
+    def __init__(self, connection: Connection, layout: MySQLLayout) -> None:
+        self._connection = connection
+        self._columns = {
+            name: column for table in layout.tables for name, column in table.columns.items()
+        }
+
+    def rows(
+        self,
+        table: str,
+        key: Sequence[str],
+        columns: Sequence[str],
+        places: Sequence[Place],
+        order: str = "",
+    ) -> Iterator[tuple[Any, ...]]:
+        """The rows at some places, in no order of these."""
+        marks = [bound("%s", self._columns.get(name, _IDX)) for name in key]
+        one = " AND ".join(f"c.{name} = {mark}" for name, mark in zip(key, marks, strict=True))
+        select = f"SELECT {', '.join(columns)} FROM {table} c WHERE "
+        for chunk in in_chunks(places, AT_ONCE):
+            query = select + " OR ".join([f"({one})"] * len(chunk))
+            if order:
+                query += f" ORDER BY {order}"
+            yield from self._connection.rows(query, [part for place in chunk for part in place])
+
+    def each(
+        self,
+        table: str,
+        key: Sequence[str],
+        columns: Sequence[str],
+        places: Sequence[tuple[int, Place]],
+    ) -> Iterator[tuple[Any, ...]]:
+        """The row at each place, in their order; each comes with its size."""
+        named = [*(f"c.{name}" for name in key), *columns]
+        for chunk in _small_chunks(places):
+            found = {
+                row[: len(key)]: row[len(key) :] for row in self.rows(table, key, named, chunk)
+            }
+            for place in chunk:
+                yield found[place]
+
+    def values(
+        self, table: str, key: Sequence[str], places: Sequence[tuple[int, Place]]
+    ) -> Iterator[bytes]:
+        """The column `blob` at each place, in their order."""
+        for (blob,) in self.each(table, key, ["c.`blob`"], places):
+            yield blob
+
+
+def _small_chunks(places: Sequence[tuple[int, Place]]) -> Iterator[list[Place]]:
+    chunk: list[Place] = []
+    total = 0
+    for size, place in places:
+        if chunk and (total + size > _BYTES_AT_ONCE or len(chunk) == AT_ONCE):
+            yield chunk
+            chunk, total = [], 0
+        chunk.append(place)
+        total += size
+    if chunk:
+        yield chunk

@@ -1,0 +1,211 @@
+"""Which layout of langgraph-checkpoint-mysql a database holds, from its catalog alone.
+
+| layout | savers | migrations | differs |
+|---|---|---|---|
+| `mysql` | 1.0 to 2.0.8 | 4 to 8 | keyed by `checkpoint_ns` |
+| `mysql` | 2.0.9 | 14 | the namespace is in no key |
+| `mysql` | 2.0.10, 2.0.11 | 17 | keyed by `checkpoint_ns_hash`, which MySQL itself computes |
+| `mysql` | 2.0.12 to 3.0 | 21 | the saver computes it; `task_path` |
+| `mysql-shallow` | shallow savers | 10 | no checkpoint ids, no versions: newest state only |
+
+The hash is MD5 of the namespace, in 16 bytes. Read from the savers' `MIGRATIONS`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import md5
+
+from ckpt_backends.apart import (
+    BLOBS,
+    CHECKPOINTS,
+    NAMES,
+    WRITES,
+    missing_columns,
+    unknown_columns,
+)
+from ckpt_backends.errors import UnknownLayout
+
+FULL, SHALLOW = "mysql", "mysql-shallow"
+HASH = "checkpoint_ns_hash"
+
+_ALSO: Mapping[str, frozenset[str]] = {
+    CHECKPOINTS: frozenset({"type", HASH}),
+    BLOBS: frozenset({HASH}),
+    WRITES: frozenset({"task_path", HASH}),
+}
+_NEWEST = {FULL: 21, SHALLOW: 10}
+"""The last migration of a known saver."""
+_GENERATIONS = (
+    (4, "before 2.0.6"),
+    (7, "2.0.6"),
+    (8, "2.0.7 or 2.0.8"),
+    (14, "2.0.9"),
+    (17, "2.0.10 or 2.0.11"),
+    (21, "2.0.12 or later"),
+)
+"""Savers by their last migration."""
+_PLAIN_NAME = re.compile(r"\w+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What the catalog says of a column."""
+
+    kind: str
+    """Such as `longtext`."""
+    generated: bool = False
+    """Whether the server computes it."""
+    charset: str = ""
+    collation: str = ""
+    """Empty for what is no text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the database with what its columns are."""
+
+    name: str
+    columns: Mapping[str, Column]
+
+    @property
+    def sql(self) -> str:
+        """The table's name for a query."""
+        return quoted_name(self.name)
+
+    @property
+    def stored(self) -> list[str]:
+        """The columns that are not computed by the server."""
+        return [name for name, column in self.columns.items() if not column.generated]
+
+
+@dataclass(frozen=True, slots=True)
+class MySQLLayout:
+    """The layout as found in one database."""
+
+    checkpoints: Table
+    blobs: Table
+    writes: Table
+    shallow: bool
+    migration: int | None
+    """The saver's last migration; None where that cannot be read."""
+    unknown: tuple[str, ...]
+    """What no known saver makes; a newer saver may have."""
+
+    @property
+    def name(self) -> str:
+        return SHALLOW if self.shallow else FULL
+
+    @property
+    def hashed(self) -> bool:
+        """Whether rows are keyed by the hash of their namespace; if not, the store is too old to
+        be written to."""
+        return all(HASH in table.columns for table in self.tables)
+
+    @property
+    def ns(self) -> str:
+        """The column by which rows of a namespace are found."""
+        return HASH if self.hashed else "checkpoint_ns"
+
+    @property
+    def task_path(self) -> bool:
+        """Whether writes have their task's path."""
+        return "task_path" in self.writes.columns
+
+    @property
+    def tables(self) -> tuple[Table, Table, Table]:
+        return self.checkpoints, self.blobs, self.writes
+
+    @property
+    def merging(self) -> str:
+        """The collation by which the server may take different thread ids for one, if only because
+        of spaces at their end; else `''`."""
+        collation = self.checkpoints.columns["thread_id"].collation
+        exact = collation == "binary" or collation.endswith(("_nopad_bin", "_0900_bin"))
+        return "" if exact else collation
+
+    @property
+    def saver(self) -> str:
+        """The saver that the tables point to, in words."""
+        package = "langgraph-checkpoint-mysql"
+        if self.shallow:
+            return f"{package} 2.0.10 or later, shallow"
+        if self.migration is not None:
+            for number, release in _GENERATIONS:
+                if self.migration <= number:
+                    return f"{package} {release}"
+        if self.task_path:
+            return f"{package} 2.0.12 or later"
+        return f"{package} {'2.0.10 or 2.0.11' if self.hashed else 'before 2.0.10'}"
+
+    def ns_key(self, checkpoint_ns: str) -> bytes | str:
+        """What the column `ns` holds for a namespace."""
+        if not self.hashed:
+            return checkpoint_ns
+        return md5(checkpoint_ns.encode(), usedforsecurity=False).digest()
+
+
+def detect(
+    tables: Mapping[str, Table], migration: int | None, wanted: str | None, where: str
+) -> MySQLLayout:
+    """The layout of a database with these tables.
+
+    Raises `UnknownLayout`, also where it is not the `wanted` one.
+    """
+    if CHECKPOINTS not in tables:
+        found = ", ".join(sorted(tables)[:10]) or "no tables at all"
+        raise UnknownLayout(f"no checkpoint tables in '{where}'", hint=f"found {found}")
+    columns = {name: tables[name].columns.keys() for name in NAMES if name in tables}
+    shallow = "checkpoint_id" not in columns[CHECKPOINTS]
+    missing = missing_columns(columns, shallow=shallow)
+    if shallow and not missing and not all(HASH in columns[name] for name in NAMES):
+        missing = [HASH]
+    if missing:
+        raise UnknownLayout(
+            f"unknown layout of the checkpoint tables in '{where}'",
+            hint=f"missing {', '.join(missing)}",
+        )
+    unknown = [f"column {name}" for name in unknown_columns(columns, _ALSO)]
+    if migration is not None and migration > _NEWEST[SHALLOW if shallow else FULL]:
+        unknown.append(f"migration {migration}")
+    layout = MySQLLayout(
+        tables[CHECKPOINTS],
+        tables[BLOBS],
+        tables[WRITES],
+        shallow=shallow,
+        migration=migration,
+        unknown=tuple(unknown),
+    )
+    if wanted not in {None, layout.name}:
+        raise UnknownLayout(
+            f"'{where}' does not hold the layout '{wanted}'",
+            hint=f"it holds '{layout.name}'; leave the parameter 'layout' out",
+        )
+    return layout
+
+
+def quoted_name(name: str) -> str:
+    """A table or column for a query."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def storable(text: str) -> bool:
+    """Whether the server can hold a text, so that it makes sense to look for it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def bound(mark: str, column: Column) -> str:
+    """A bound text for a comparison with a column.
+
+    The server refuses to compare a text with a column whose character set cannot hold it; turned
+    into that, it is another text, and what is found is compared once more.
+    """
+    if column.charset == "utf8mb4" or not _PLAIN_NAME.fullmatch(column.charset + column.collation):
+        return mark
+    return f"CONVERT({mark} USING {column.charset}) COLLATE {column.collation}"

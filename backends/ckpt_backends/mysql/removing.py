@@ -1,0 +1,121 @@
+"""Removing rows of LangGraph's layouts on MySQL and MariaDB, inside a transaction.
+
+A saver stores a checkpoint without looking whether what it names is still there. So no saver may
+write to a thread between the look at it and its removal: the rows that it has are read for a
+change, which locks them and the gaps where its new ones would go, in the order in which a saver's
+own `put` writes, so that neither waits for the other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.ids import time_of
+from ckpt_backends.mysql import sql_write as sql
+from ckpt_backends.mysql.connect import Connection
+from ckpt_backends.mysql.fetch import in_chunks
+from ckpt_backends.mysql.layout import MySQLLayout, Table, bound, storable
+from ckpt_backends.mysql.sql import SHALLOW_ID, exact
+from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
+
+_IDS_AT_ONCE = 500
+
+
+def remove_threads(
+    connection: Connection, layout: MySQLLayout, removals: Sequence[Removal]
+) -> list[Removed]:
+    """Remove what is planned of each thread that is still as it was."""
+    asked = sorted({one.thread_id for one in removals if storable(one.thread_id)})
+    blobs = _state(connection, layout.blobs, asked)
+    newest = f"MAX({SHALLOW_ID if layout.shallow else 'c.checkpoint_id'})"
+    checkpoints = _state(connection, layout.checkpoints, asked, newest)
+    writes = _state(connection, layout.writes, asked)
+    none = (0, None)
+    done = []
+    for one in removals:
+        rows, newest_id = checkpoints.get(one.thread_id, none)
+        state = (time_of(newest_id or ""), rows, writes.get(one.thread_id, none)[0])
+        if one.checkpoints and not rows:
+            done.append(Removed(one.thread_id, skipped=GONE))
+        elif state != (one.last_at, one.checkpoints, one.writes):
+            done.append(Removed(one.thread_id, skipped=MOVED))
+        elif one.inside is not None:
+            done.append(Removed(one.thread_id, _remove_inside(connection, layout, one)))
+        else:
+            counts = {
+                WRITES: writes.get(one.thread_id, none)[0],
+                BLOBS: blobs.get(one.thread_id, none)[0],
+                CHECKPOINTS: rows,
+            }
+            for table, number in zip(
+                (layout.writes, layout.blobs, layout.checkpoints), counts.values(), strict=True
+            ):
+                if number:
+                    condition, values = _thread(table, one.thread_id)
+                    query = sql.REMOVE_THREAD.format(table=table.sql, thread=condition)
+                    connection.change(query, values)
+            done.append(Removed(one.thread_id, {k: v for k, v in counts.items() if v}))
+    return done
+
+
+def _state(
+    connection: Connection, table: Table, threads: Sequence[str], newest: str = "NULL"
+) -> dict[str, tuple[int, str | None]]:
+    """How many rows each thread has, and its newest checkpoint; they stay so until the end."""
+    found: dict[str, tuple[int, str | None]] = {}
+    for chunk in in_chunks(threads, _IDS_AT_ONCE):
+        marks = {f"t{n}": one for n, one in enumerate(chunk)}
+        columns = [bound(f"%({mark})s", table.columns["thread_id"]) for mark in marks]
+        query = sql.STATE.format(table=table.sql, newest=newest, threads=", ".join(columns))
+        for thread, number, last in connection.rows(query, marks):
+            found[thread.decode()] = (number, last)
+    return found
+
+
+def _remove_inside(
+    connection: Connection, layout: MySQLLayout, removal: Removal
+) -> Mapping[str, int]:
+    """Remove some checkpoints of a thread, their writes, and values that nobody names."""
+    assert removal.inside is not None  # noqa: S101
+    rows: Counter[str] = Counter()
+    own_id = SHALLOW_ID if layout.shallow else "c.checkpoint_id"
+    for table, column, places in (
+        (layout.writes, "c.checkpoint_id", _checkpoints(removal.inside)),
+        (layout.blobs, "c.version", _versions(removal.inside)),
+        (layout.checkpoints, own_id, _checkpoints(removal.inside)),
+    ):
+        condition, values = _thread(table, removal.thread_id)
+        for ns, channel, wanted in places:
+            where = condition if channel is None else f"{condition} AND c.channel = %(channel)s"
+            query = sql.REMOVE_SOME.format(
+                table=table.sql, thread=where, ns=layout.ns, column=column
+            )
+            for chunk in in_chunks(filter(storable, wanted), _IDS_AT_ONCE):
+                place = {"ns_key": layout.ns_key(ns), "channel": channel, "values": tuple(chunk)}
+                rows[table.name] += connection.change(query, {**values, **place})
+    return {name: number for name, number in rows.items() if number}
+
+
+def _checkpoints(inside: Inside) -> Iterator[tuple[str, None, Sequence[str]]]:
+    for ns, ids in inside.checkpoints.items():
+        if storable(ns):
+            yield ns, None, ids
+
+
+def _versions(inside: Inside) -> Iterator[tuple[str, str, Sequence[str]]]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for blob in inside.blobs:
+        found.setdefault((blob.checkpoint_ns, blob.channel), []).append(blob.version)
+    for (ns, channel), versions in found.items():
+        if storable(ns + channel):
+            yield ns, channel, versions
+
+
+def _thread(table: Table, thread_id: str) -> tuple[str, dict[str, Any]]:
+    """The condition on a row for being of that very thread, and what it binds."""
+    mark = bound("%(thread)s", table.columns["thread_id"])
+    condition = f"c.thread_id = {mark} AND {exact('c.thread_id')} = %(exact)s"
+    return condition, {"thread": thread_id, "exact": thread_id.encode()}

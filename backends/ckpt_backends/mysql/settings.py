@@ -1,0 +1,94 @@
+"""A store URL as the driver's settings: user, password, TLS."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from ckpt_backends.errors import UsageError
+from ckpt_backends.url import StoreUrl, split_url
+
+_PORT = 3306
+_CONNECT_SECONDS = 10
+_HOST = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<host>[^:]*))(?::(?P<port>\d*))?")
+_TLS = ("ssl_ca", "ssl_cert", "ssl_key")
+_MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
+_PARAMS = ("layout", "connect_timeout", "read_timeout", "unix_socket", "ssl_mode", *_TLS)
+"""Parameters of the URL; the names of the last ones are those of MySQL's own client."""
+_OWN_FILE = "~/.my.cnf"
+
+
+def settings_of(url: StoreUrl) -> dict[str, Any]:
+    """What the driver is called with. Raises `UsageError`."""
+    unknown = sorted(url.params.keys() - set(_PARAMS))
+    if unknown:
+        raise UsageError(
+            f"unknown parameter '{unknown[0]}' of a MySQL store",
+            hint=f"known: {', '.join(_PARAMS)}",
+        )
+    parts = split_url(url.raw)
+    host = _HOST.fullmatch(parts.hosts)
+    database = unquote(parts.path.removeprefix("/"))
+    if host is None:
+        raise UsageError(f"cannot read the URL '{url}'", hint="it names one host")
+    if not database:
+        raise UsageError(f"'{url}' names no database", hint="write mysql://USER@HOST:PORT/DATABASE")
+    found: dict[str, Any] = {
+        "host": unquote(host["six"] or host["host"] or "localhost"),
+        "port": int(host["port"] or _PORT),
+        "database": database,
+        "charset": "utf8mb4",
+        "program_name": "ckpt",
+        "connect_timeout": _seconds(url, "connect_timeout") or _CONNECT_SECONDS,
+        "read_timeout": _seconds(url, "read_timeout"),
+        **_tls(url),
+    }
+    if "unix_socket" in url.params:
+        found["unix_socket"] = url.params["unix_socket"]
+    if parts.user:
+        found["user"] = unquote(parts.user)
+    password = os.environ.get("MYSQL_PWD") if parts.password is None else unquote(parts.password)
+    if password:
+        # The driver would write text in Latin-1.
+        found["password"] = password.encode()
+    elif Path(_OWN_FILE).expanduser().is_file():
+        found["read_default_file"] = _OWN_FILE
+    return found
+
+
+def _seconds(url: StoreUrl, name: str) -> int | None:
+    text = url.params.get(name)
+    if text is None:
+        return None
+    if not text.isdecimal() or not 0 < int(text) <= 31536000:
+        raise UsageError(f"'{name}' is a number of seconds")
+    return int(text)
+
+
+def _tls(url: StoreUrl) -> dict[str, Any]:
+    """TLS as MySQL's own client understands its options; where it is asked for, it must be had."""
+    given = {name: url.params[name] for name in _TLS if name in url.params}
+    mode = url.params.get("ssl_mode", "verify_identity" if "ssl_ca" in given else "")
+    mode = mode.lower() or ("required" if given else "preferred")
+    if mode not in _MODES:
+        raise UsageError(f"unknown ssl_mode '{mode}'", hint=f"known: {', '.join(_MODES)}")
+    if mode == "disabled":
+        return {"ssl_disabled": True}
+    if mode == "preferred" and not given:
+        return {}
+    try:
+        context = ssl.create_default_context(cafile=given.get("ssl_ca"))
+        context.check_hostname = mode == "verify_identity"
+        if not mode.startswith("verify"):
+            context.verify_mode = ssl.CERT_NONE
+        if "ssl_cert" in given:
+            context.load_cert_chain(given["ssl_cert"], given.get("ssl_key"))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            "cannot read a file of ssl_ca, ssl_cert or ssl_key", hint="they are files in PEM form"
+        ) from error
+    return {"ssl": context}

@@ -1,0 +1,81 @@
+"""The queries. Table and column names are filled in; everything else is bound.
+
+With most collations the server takes `Abc` for `abc`, so rows of a thread are found by the index
+and compared once more by their bytes. `{ns}` is the column by which a namespace is found.
+"""
+
+COLUMNS = """
+    SELECT table_name, column_name, data_type, extra, character_set_name, collation_name
+    FROM information_schema.columns WHERE table_schema = DATABASE()
+    ORDER BY table_name, ordinal_position
+"""
+MIGRATION = "SELECT MAX(v) FROM checkpoint_migrations"
+
+
+def exact(column: str) -> str:
+    """The bytes of a text in UTF-8: equal only for the same, and in the order of code points."""
+    return f"CAST(CONVERT({column} USING utf8mb4) AS BINARY)"
+
+
+GROUPED = f"""
+    SELECT {exact("c.thread_id")} AS thread,
+           MAX(CASE WHEN c.{{ns}} = %(root)s THEN c.checkpoint_id END),
+           MIN(c.checkpoint_id), MAX(c.checkpoint_id) AS newest, COUNT(*), COUNT(DISTINCT c.{{ns}})
+    FROM {{checkpoints}} c {{where}}
+    GROUP BY thread ORDER BY newest DESC, thread
+"""
+"""One thread, or all of them where some are the same for the server. All that is read stands in
+the index of thread ids, since that ends in the primary key."""
+
+LISTED = f"""
+    SELECT {exact("thread_id")} AS thread, MAX(CASE WHEN ns = %(root)s THEN last_id END),
+           MIN(first_id), MAX(last_id) AS newest, SUM(n), COUNT(*)
+    FROM (SELECT c.thread_id, c.{{ns}} AS ns, MIN(c.checkpoint_id) AS first_id,
+                 MAX(c.checkpoint_id) AS last_id, COUNT(*) AS n
+          FROM {{checkpoints}} c GROUP BY c.thread_id, c.{{ns}}) per_namespace
+    GROUP BY thread_id ORDER BY newest DESC, thread
+"""
+"""All threads, where none are the same for the server: in the order of that index, which is some
+thirty times as fast as to group by bytes."""
+
+MERGED = """
+    SELECT MIN(CAST(thread_id AS BINARY)) AS one, MAX(CAST(thread_id AS BINARY)) AS other
+    FROM {checkpoints} GROUP BY thread_id HAVING one <> other LIMIT 1
+"""
+"""Two threads that are the same for the server, if there are such; from that index too."""
+
+SHALLOW_ID = "JSON_UNQUOTE(JSON_EXTRACT(c.checkpoint, '$.id'))"
+SHALLOW = f"""(
+    SELECT thread_id, checkpoint_ns, checkpoint_ns_hash, {SHALLOW_ID} AS checkpoint_id,
+           NULL AS parent_checkpoint_id, checkpoint, metadata FROM {{checkpoints}} c)"""
+"""The shallow layout's rows in the form of the full one's."""
+
+NAMESPACES = f"""
+    SELECT DISTINCT {exact("c.checkpoint_ns")} AS ns FROM {{checkpoints}} c WHERE {{where}}
+    ORDER BY ns
+"""
+
+BLOB_KEYS = """
+    SELECT c.checkpoint_ns, c.channel, c.version, COALESCE(OCTET_LENGTH(c.`blob`), 0)
+    FROM {blobs} c WHERE {where}
+"""
+
+SIZES = f"""
+    SELECT {exact("c.thread_id")} AS thread, COUNT(*), COALESCE(SUM({{size}}), 0)
+    FROM {{table}} c WHERE c.thread_id IN ({{threads}}) GROUP BY thread
+"""
+
+USAGE = f"""
+    SELECT {exact("c.thread_id")} AS thread, {{label}}, {exact("c.checkpoint_ns")} AS ns,
+           {{channel}} AS channel, {{tag}} AS tag, COUNT(*), COALESCE(SUM({{size}}), 0)
+    FROM {{table}} c {{where}} GROUP BY thread, ns, channel, tag
+"""
+
+DESCRIBE = """
+    SELECT VERSION(),
+           (SELECT CAST(SUM(data_length + index_length) AS UNSIGNED)
+            FROM information_schema.tables
+            WHERE table_schema = DATABASE() AND table_name IN %(names)s),
+           (SELECT JSON_CONTAINS_PATH(checkpoint, 'one', '$.channel_values')
+            FROM {checkpoints} LIMIT 1)
+"""

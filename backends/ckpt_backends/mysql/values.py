@@ -1,0 +1,119 @@
+"""The values that a checkpoint's layout keeps apart from its body, by channel and version."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ckpt_backends.apart import typed
+from ckpt_backends.model import USERS, Blob, Checkpoint, TypedBytes
+from ckpt_backends.mysql.fetch import Fetcher
+from ckpt_backends.mysql.layout import MySQLLayout
+from ckpt_backends.oversize import MOST_BYTES
+
+_SMALL = 1024
+"""A value of so many bytes comes with its key."""
+_CONTROL = re.compile(r"__|branch:|join:|start:")
+_MARGIN = 6
+"""Before format 4 each node has a channel that holds the node's name: only a value that is no
+longer than that, in its serialised form, can be it."""
+Place = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What a body says of its channels."""
+
+    places: Mapping[str, Place]
+    """Channel to the key of its value."""
+    is_old: bool
+    """Whether it is of a format before 4."""
+
+
+def read_blobs(
+    fetcher: Fetcher,
+    layout: MySQLLayout,
+    checkpoints: Sequence[Checkpoint],
+    values: bool | Collection[str],
+) -> Iterator[Checkpoint]:
+    """The checkpoints with the blobs that they name; `values` as in `Store.checkpoints`."""
+    named = [_named(one, layout) for one in checkpoints]
+    key = ("thread_id", layout.ns, "channel", *([] if layout.shallow else ["version"]))
+    places = {place: None for one in named for place in one.places.values()}
+    small = f"CASE WHEN OCTET_LENGTH(c.`blob`) <= {_SMALL} THEN c.`blob` END"
+    columns = [*(f"c.{name}" for name in key), "c.type", "OCTET_LENGTH(c.`blob`)", small]
+    found = {
+        row[: len(key)]: Blob(tag or "", size or 0, TypedBytes(tag or "", blob or b""))
+        for *row_, tag, size, blob in fetcher.rows(layout.blobs.sql, key, columns, list(places))
+        if tag != "empty" and (row := tuple(row_))
+    }
+    wanted = {
+        place: None
+        for one in named
+        for channel, place in one.places.items()
+        if place in found and _is_wanted(channel, found[place], values, is_old=one.is_old)
+    }
+    large = [
+        (found[place].size, place) for place in wanted if _SMALL < found[place].size <= MOST_BYTES
+    ]
+    fetched = fetcher.values(layout.blobs.sql, key, large)
+    read = {place: blob for (_, place), blob in zip(large, fetched, strict=True)}
+    for checkpoint, one in zip(checkpoints, named, strict=True):
+        yield replace(
+            checkpoint,
+            blobs={
+                channel: _blob(found[place], read.get(place), is_read=place in wanted)
+                for channel, place in one.places.items()
+                if place in found
+            },
+        )
+
+
+def _blob(found: Blob, data: bytes | None, *, is_read: bool) -> Blob:
+    if not is_read:
+        return replace(found, value=None)
+    if found.size <= _SMALL:
+        return found
+    return replace(found, value=typed(found.type, found.size, data))
+
+
+def _is_wanted(channel: str, blob: Blob, values: bool | Collection[str], *, is_old: bool) -> bool:
+    if values is True or (values is not False and channel in values):
+        return True
+    if _CONTROL.match(channel) and channel not in USERS:
+        return True
+    return is_old and blob.size < len(channel.encode()) + _MARGIN
+
+
+def _named(checkpoint: Checkpoint, layout: MySQLLayout) -> _Named:
+    """The places of a checkpoint's values; none where its body is not what a saver writes."""
+    body: Any = None
+    if checkpoint.body is not None:
+        try:
+            body = json.loads(checkpoint.body.data)
+        except (ValueError, RecursionError):
+            body = None
+    versions = body.get("channel_versions") if isinstance(body, dict) else None
+    if not isinstance(versions, dict):
+        return _Named({}, is_old=False)
+    key = checkpoint.key
+    ns = layout.ns_key(key.checkpoint_ns)
+    places = {
+        channel: (key.thread_id, ns, channel, *([] if layout.shallow else [str(version)]))
+        for channel, version in _storable(versions.items())
+    }
+    return _Named(places, is_old=body.get("v") in {1, 2, 3})
+
+
+def _storable(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Channels with a version, as the server can hold them."""
+    for channel, version in items:
+        if isinstance(version, str | int | float):
+            try:
+                f"{channel}{version}".encode()
+            except UnicodeEncodeError:
+                continue
+            yield channel, version

@@ -1,0 +1,298 @@
+"""Changing LangGraph's layout on MySQL and MariaDB: one transaction a change, one change at a time
+a thread.
+
+Savers take no lock that could be waited for. A named lock keeps two changes of one thread apart;
+what a saver adds meanwhile is looked for at the very end, just before the commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from typing import Any
+
+import pymysql
+
+from ckpt_backends.apart import cells_of_checkpoint, cells_of_value
+from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.closing import Closing
+from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
+from ckpt_backends.model import CheckpointKey
+from ckpt_backends.mysql import sql_write as sql
+from ckpt_backends.mysql.catalog import find_layout
+from ckpt_backends.mysql.connect import (
+    DEADLOCK,
+    DENIED,
+    DUPLICATE,
+    LOCKED,
+    READ_ONLY,
+    Connection,
+    code_of,
+    explained,
+    unavailable,
+)
+from ckpt_backends.mysql.layout import HASH, bound
+from ckpt_backends.mysql.removing import remove_threads
+from ckpt_backends.mysql.restoring import restore_rows
+from ckpt_backends.mysql.sql import exact
+from ckpt_backends.removal import Removal, Removed
+from ckpt_backends.rows import Restored, Row
+from ckpt_backends.url import StoreUrl
+
+_LOCK_SECONDS = 5
+
+
+class WritableMySQLStore(Closing):
+    """A MySQL or MariaDB database, opened for changing."""
+
+    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+        self._url = url
+        self._open: Connection | None = connection
+        try:
+            self._layout = layout = find_layout(connection, url)
+            connection.restart()
+            if layout.unknown:
+                raise UnknownLayout(
+                    f"'{url}' was made by a saver that is not known here, so nothing is written",
+                    hint=f"unknown: {', '.join(layout.unknown)}",
+                )
+            if not layout.hashed:
+                raise Unsupported(
+                    f"'{url}' was made by a saver before 2.0.10, so nothing is written",
+                    hint="let setup() of langgraph-checkpoint-mysql 3.0 run once",
+                )
+        except BaseException:
+            self.close()
+            raise
+        is_computed = layout.checkpoints.columns[HASH].generated
+        self._mark = bound("%(thread)s", layout.checkpoints.columns["thread_id"])
+        self._names = {
+            "checkpoints": layout.checkpoints.sql,
+            "blobs": layout.blobs.sql,
+            "writes": layout.writes.sql,
+            "ns": layout.ns,
+            "hash": "" if is_computed else f", {HASH}",
+            "hash_value": "" if is_computed else ", %(ns_key)s",
+            "thread": f"c.thread_id = {self._mark} AND {exact('c.thread_id')} = %(exact)s",
+            "type": ", type" if "type" in layout.checkpoints.columns else "",
+            "path": ", task_path" if layout.task_path else "",
+        }
+
+    def apply(self, change: Change) -> None:
+        if self._layout.shallow:
+            raise Unsupported(f"'{self._url}' keeps no history, so nothing can be added to it")
+        with self._lock(change.thread_id), self._transaction():
+            heads = self._heads(change.thread_id)
+            if {ns: head for ns, (head, _) in heads.items()} != dict(change.heads):
+                raise moved(change)
+            if change.checkpoints or change.copies:
+                self._refuse_rival(change.thread_id)
+            self._remove(change)
+            for one in change.checkpoints:
+                self._run(sql.ADD_CHECKPOINT, **self._at(one.key), **cells_of_checkpoint(one))
+            for blob in change.blobs:
+                place = CheckpointKey(change.thread_id, blob.checkpoint_ns, "")
+                named = {"channel": blob.channel, "version": blob.version}
+                self._run(sql.ADD_BLOB, **self._at(place), **named, **cells_of_value(blob.value))
+            if change.copies:
+                self._copy(change.thread_id, change.copies)
+            for write in change.writes:
+                task = {"task": write.task_id, "idx": write.idx, "channel": write.channel}
+                self._run(
+                    sql.ADD_WRITE, **self._at(write.key), **task, **cells_of_value(write.value)
+                )
+            for copy in change.copies_of_writes:
+                self._copy_writes(copy.source, copy.target, copy.tasks)
+            number = sum(count for _, count in heads.values())
+            number += len(change.checkpoints) + len(change.copies) - len(change.removed or {})
+            if sum(count for _, count in self._heads(change.thread_id).values()) != number:
+                raise moved(change)
+
+    def remove(self, removals: Sequence[Removal]) -> list[Removed]:
+        with self._transaction() as connection:
+            connection.alone(sql.REPEATABLE)
+            return remove_threads(connection, self._layout, removals)
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        with self._transaction() as connection:
+            return restore_rows(connection, self._layout, rows)
+
+    def vacuum(self) -> None:
+        with explained(self._url):
+            for table in self._layout.tables:
+                for _, _, kind, text in self._connection.alone(f"OPTIMIZE TABLE {table.sql}"):
+                    if str(kind).lower() == "error":
+                        raise StoreUnavailable(f"cannot vacuum '{self._url}': {text}")
+
+    def _refuse_rival(self, thread_id: str) -> None:
+        """Nothing is added where the saver would take it for another thread's."""
+        query = sql.RIVAL.format(**self._names, mark=self._mark)
+        for (other,) in self._connection.rows(query, self._at(CheckpointKey(thread_id, "", ""))):
+            raise Unsupported(
+                f"the saver takes thread '{thread_id}' for '{other.decode()}', so nothing is added",
+                hint=f"their ids are the same in the collation {self._layout.merging or 'in use'}",
+            )
+
+    def _heads(self, thread_id: str) -> dict[str, tuple[str, int]]:
+        """The newest checkpoint of each namespace, and how many it has."""
+        query = sql.HEADS.format(**self._names)
+        rows = self._connection.rows(query, self._at(CheckpointKey(thread_id, "", "")))
+        return {ns.decode(): (head, number) for ns, head, number in rows}
+
+    def _remove(self, change: Change) -> None:
+        for key, writes in (change.removed or {}).items():
+            if self._run(sql.REMOVE_WRITES, **self._at(key)) != writes:
+                raise moved(change)
+            if self._run(sql.REMOVE_CHECKPOINT, **self._at(key)) != 1:
+                raise gone(key)
+        for ns, channel, version in change.removed_blobs:
+            place = self._at(CheckpointKey(change.thread_id, ns, ""))
+            self._run(sql.REMOVE_BLOB, **place, channel=channel, version=version)
+        if change.removed and not self._heads(change.thread_id):
+            # When the last checkpoint of a thread goes, its values go too.
+            self._run(sql.REMOVE_BLOBS, **self._at(CheckpointKey(change.thread_id, "", "")))
+
+    def _copy(self, thread_id: str, copies: Sequence[CopyOfCheckpoint]) -> None:
+        """Copy checkpoints of one other thread, the values that they name, and their writes."""
+        named: dict[tuple[str, str], set[str]] = {}
+        for one in copies:
+            source = self._at(one.source)
+            given = {
+                name: value.data.decode()
+                for name, value in (("body", one.body), ("metadata", one.metadata))
+                if value is not None
+            }
+            query = sql.COPY_CHECKPOINT.format(
+                **self._names,
+                body="%(body)s" if one.body else "checkpoint",
+                metadata="%(metadata)s" if one.metadata else "metadata",
+            )
+            if self._connection.change(query, {**source, **given, "new": thread_id}) != 1:
+                raise gone(one.source)
+            for channel, version in self._versions(CheckpointKey(thread_id, *_place(one.source))):
+                named.setdefault((one.source.checkpoint_ns, channel), set()).add(version)
+            target = CheckpointKey(thread_id, *_place(one.source))
+            self._copy_writes(one.source, target, one.writes)
+        thread = copies[0].source.thread_id
+        for (ns, channel), versions in named.items():
+            place = self._at(CheckpointKey(thread, ns, ""))
+            wanted = {"channel": channel, "versions": tuple(sorted(versions))}
+            self._run(sql.COPY_BLOBS, **place, **wanted, new=thread_id)
+
+    def _versions(self, key: CheckpointKey) -> Iterator[tuple[str, str]]:
+        """The values that a checkpoint names: channel and version."""
+        query = sql.BODY.format(**self._names)
+        for (text,) in self._connection.rows(query, self._at(key)):
+            body = json.loads(text)
+            versions = body.get("channel_versions") if isinstance(body, dict) else None
+            if isinstance(versions, Mapping):
+                yield from ((channel, str(version)) for channel, version in versions.items())
+
+    def _copy_writes(
+        self,
+        source: CheckpointKey,
+        target: CheckpointKey,
+        tasks: Sequence[tuple[str, int]] | None,
+    ) -> None:
+        """Copy writes from a checkpoint to another one: some by task id and idx, or all."""
+        place = {**self._at(source), "new": target.thread_id, "new_id": target.checkpoint_id}
+        if tasks is None:
+            self._run(sql.COPY_WRITES, **place)
+            return
+        for task, idx in tasks:
+            if self._run(sql.COPY_WRITES + sql.ONE_WRITE, **place, task=task, idx=idx) != 1:
+                raise gone(source)
+
+    def _at(self, key: CheckpointKey) -> dict[str, Any]:
+        """What a statement binds for a checkpoint."""
+        return {
+            "thread": key.thread_id,
+            "exact": key.thread_id.encode(),
+            "ns": key.checkpoint_ns,
+            "ns_key": self._layout.ns_key(key.checkpoint_ns),
+            "id": key.checkpoint_id,
+        }
+
+    def _run(self, query: str, **values: object) -> int:
+        return self._connection.change(query.format(**self._names), values)
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    @property
+    def _connection(self) -> Connection:
+        if self._open is None:
+            raise StoreUnavailable(f"'{self._url}' is closed")
+        return self._open
+
+    @contextmanager
+    def _lock(self, thread_id: str) -> Iterator[None]:
+        """The named lock of a thread. The server gives it back with the connection, too."""
+        name = lock_name(thread_id)
+        asked = {"name": name, "seconds": _LOCK_SECONDS}
+        ((got,),) = self._connection.rows(sql.LOCK, asked)
+        # So that the change sees what was committed while it waited.
+        self._connection.restart()
+        if got != 1:
+            raise self._locked()
+        try:
+            yield
+        finally:
+            with suppress(StoreUnavailable):
+                self._connection.rows(sql.UNLOCK, {"name": name})
+                self._connection.restart()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        connection = self._connection
+        try:
+            yield connection
+            connection.commit()
+        except BaseException as error:
+            connection.restart_quietly()
+            if isinstance(error, pymysql.Error | OSError):
+                raise self._explained(error) from None
+            raise
+
+    def _locked(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"cannot write to '{self._url}': another session holds a lock",
+            hint="another change of this thread may be under way; try again in a moment",
+        )
+
+    def _explained(self, error: Exception) -> StoreChanged | StoreUnavailable:
+        code = code_of(error)
+        if code in {DUPLICATE, DEADLOCK}:
+            return StoreChanged(
+                f"'{self._url}' changed meanwhile, so nothing was written",
+                hint="run the command again",
+            )
+        if code == LOCKED:
+            return self._locked()
+        if code in DENIED:
+            return StoreUnavailable(
+                f"cannot write to '{self._url}': its user may not",
+                hint="a change needs SELECT, INSERT and, for undo, DELETE on the three"
+                " checkpoint tables",
+            )
+        if code in READ_ONLY:
+            return StoreUnavailable(
+                f"cannot write to '{self._url}': the server only reads", hint="name the primary"
+            )
+        found = unavailable(self._url, error)
+        found.message = f"{found.message}; nothing was written"
+        return found
+
+
+def lock_name(thread_id: str) -> str:
+    """The server's named lock of a thread: that of all databases, so it may be waited for in vain,
+    which does no harm."""
+    return f"ckpt:{sha256(thread_id.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}"
+
+
+def _place(key: CheckpointKey) -> tuple[str, str]:
+    return key.checkpoint_ns, key.checkpoint_id

@@ -1,0 +1,607 @@
+"""What only MySQL and MariaDB have: collations that merge ids, users, releases of the saver."""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported, UsageError
+from ckpt_backends.model import Capability
+from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.url import parse_url
+from tests.backends.agent import SAID, graph_of, with_user
+from tests.mysql import exactly
+from tests.servers import Server, free_port, mysql_connection, mysql_database
+from tests.support import ckpt
+
+COMMANDS = [
+    ["threads", "list", "--long", "-o", "json"],
+    ["threads", "list", "--all", "-o", "json"],
+    ["threads", "show", "trip"],
+    ["show", "trip", "--writes", "--metadata"],
+    ["show", "trip", "--tree", "--all-ns", "--unfold"],
+    ["show", "trip", "--raw"],
+    ["show", "trip", "--where"],
+    ["history", "trip", "--all-ns"],
+    ["diff", "trip"],
+    ["interrupts"],
+    ["messages", "trip"],
+    ["grep", "from", "--jobs", "2"],
+    ["blame", "trip", "items"],
+    ["du", "trip", "--by", "channel"],
+    ["replay", "--all", "--verify", "--jobs", "2"],
+    ["stats"],
+    ["stores"],
+    ["replay", "trip", "--repair", "--dry-run"],
+    ["rollback", "trip", "head", "--force", "--dry-run"],
+    ["fork", "trip", "head", "--to", "new", "--dry-run"],
+]
+TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+
+
+def run(url: str, *statements: str) -> Any:
+    """Run statements; gives the rows of the last one."""
+    with mysql_connection(url) as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        return cursor.fetchall()
+
+
+@contextmanager
+def saver_of(url: str, *, exact: bool = False) -> Iterator[Any]:
+    from langgraph.checkpoint.mysql.pymysql import PyMySQLSaver
+
+    with PyMySQLSaver.from_conn_string(url) as saver:
+        saver.setup()
+        yield exactly(saver) if exact else saver
+
+
+def config_of(thread: str) -> Any:
+    return {"configurable": {"thread_id": thread}}
+
+
+def fill(url: str, *threads: str, exact: bool = False) -> None:
+    """Let the official saver write some threads."""
+    with saver_of(url, exact=exact) as saver:
+        for thread in threads:
+            graph_of(saver).invoke({"items": [f"in {thread}"]}, config_of(thread))
+
+
+@contextmanager
+def user(url: str, rights: str, password: str = "") -> Iterator[str]:
+    """The URL of a new user with such rights on the database, without the password."""
+    name, database = f"reader_{free_port()}", urlsplit(url).path.removeprefix("/")
+    secret = password.replace("\\", "\\\\").replace("'", "''")
+    granted = [f"GRANT {rights} ON {database}.{table} TO {name}@'%'" for table in TABLES]
+    run(url, f"CREATE USER {name}@'%' IDENTIFIED BY '{secret}'", *granted)
+    try:
+        yield with_user(url, name)
+    finally:
+        run(url, f"DROP USER {name}@'%'")
+
+
+@pytest.fixture(scope="module")
+def filled_url(mysql_server: Server) -> Iterator[str]:
+    """A database that these tests only read."""
+    with mysql_database(mysql_server) as url:
+        fill(url, "trip", "other")
+        yield url
+
+
+def test_a_user_that_may_only_select_can_run_every_command(filled_url: str) -> None:
+    with user(filled_url, "SELECT") as url:
+        for words in COMMANDS:
+            answer = ckpt("-s", url, *words)
+            assert answer.code == 0, (words, answer.err)
+        refused = ckpt("-s", url, "rollback", "trip", "head", "--force", "--yes")
+    assert refused.code == 4
+    assert "its user may not" in refused.err
+
+
+def test_a_user_without_rights_is_told_so(filled_url: str) -> None:
+    with user(filled_url, "INSERT") as url:
+        answer = ckpt("-s", url, "threads", "list")
+    assert answer.code == 4
+    assert "SELECT" in answer.err
+
+
+def test_the_scheme_mariadb_means_the_same(filled_url: str) -> None:
+    other = filled_url.replace("mysql://", "mariadb://")
+    assert ckpt("-s", other, "show", "trip", "-o", "json").json["values"]["n"] == 1
+
+
+def test_the_engine_itself_refuses_to_write(filled_url: str) -> None:
+    from ckpt_backends.mysql.connect import connect
+
+    connection = connect(parse_url(filled_url))
+    try:
+        with pytest.raises(StoreUnavailable, match="READ ONLY transaction"):
+            connection.rows("DELETE FROM checkpoints")
+    finally:
+        connection.close()
+
+
+def test_the_servers_time_limit_is_kept(filled_url: str) -> None:
+    with open_store(filled_url) as store:
+        rows: Callable[[str], Any] = store._connection.rows  # type: ignore[attr-defined]
+        rows("SET SESSION max_statement_time = 0.05")
+        with pytest.raises(StoreUnavailable, match="longer than the server allows"):
+            rows("SELECT SLEEP(5), COUNT(*) FROM checkpoints")
+
+
+def test_a_locked_table_says_so(mysql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(mysql_url, "trip")
+    monkeypatch.setattr("ckpt_backends.mysql.connect._LOCK_SECONDS", 1)
+    with mysql_connection(mysql_url) as writer:
+        writer.cursor().execute("LOCK TABLES checkpoints WRITE")
+        answer = ckpt("-s", mysql_url, "threads", "list")
+    assert answer.code == 4
+    assert "holds a lock" in answer.err
+
+
+def test_a_change_of_the_same_thread_is_waited_for(
+    mysql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ckpt_backends.mysql.write import lock_name
+
+    fill(mysql_url, "ours", "other")
+    monkeypatch.setattr("ckpt_backends.mysql.write._LOCK_SECONDS", 1)
+    words = ["step:0", "--yes", "--force"]
+    with mysql_connection(mysql_url) as writer, writer.cursor() as cursor:
+        cursor.execute("SELECT GET_LOCK(%s, 0)", [lock_name("ours")])
+        answer = ckpt("-s", mysql_url, "rollback", "ours", *words)
+        assert answer.code == 4
+        assert "another session holds a lock" in answer.err
+        assert ckpt("-s", mysql_url, "rollback", "other", *words).code == 0
+    assert ckpt("-s", mysql_url, "rollback", "ours", *words).code == 0
+
+
+def test_one_answer_is_of_one_moment(mysql_url: str) -> None:
+    fill(mysql_url, "trip")
+    with open_store(mysql_url) as store:
+        before = list(store.checkpoints("trip", body=True, values=True))
+        fill(mysql_url, "trip", "later")
+        assert [one.thread_id for one in store.threads()] == ["trip"]
+        assert list(store.checkpoints("trip", body=True, values=True)) == before
+    with open_store(mysql_url) as store:
+        assert {one.thread_id for one in store.threads()} == {"trip", "later"}
+
+
+def test_answers_that_are_asked_for_at_once_do_not_disturb_each_other(filled_url: str) -> None:
+    with open_store(filled_url) as store:
+        threads = list(store.threads())
+        unfinished = [store.threads() for _ in range(5)]
+        first = [next(one) for one in unfinished]
+        assert first == [threads[0]] * 5
+        del unfinished[::2]
+        assert [list(one) for one in unfinished] == [threads[1:]] * 2
+        for one in store.threads():
+            for _ in store.checkpoints(one.thread_id, body=True):
+                assert next(store.writes(one.thread_id)).key.thread_id == one.thread_id
+
+
+VARIANTS = ["Abc", "abc", "àbc", "abc ", "ABC"]
+"""One thread for a server with its default collation."""
+
+
+@pytest.fixture
+def merging_url(mysql_url: str) -> str:
+    """A store that holds threads which its saver takes for one."""
+    fill(mysql_url, *VARIANTS, "other", exact=True)
+    return mysql_url
+
+
+def test_threads_that_the_server_takes_for_one_are_never_mixed(merging_url: str) -> None:
+    with open_store(merging_url) as store:
+        assert {one.thread_id for one in store.threads()} == {*VARIANTS, "other"}
+        sizes = store.sizes(VARIANTS)
+        for name, size in zip(VARIANTS, sizes, strict=True):
+            thread = store.thread(name)
+            assert thread is not None
+            assert thread.checkpoints == size.checkpoints == 4
+            assert {one.key.thread_id for one in store.checkpoints(name)} == {name}
+            assert {one.key.thread_id for one in store.writes(name)} == {name}
+            assert {row.cells["thread_id"] for row in store.rows(name)} == {name}
+            assert len(list(store.blobs(name))) == size.blobs > 0
+        assert store.thread("aBC") is None
+        assert [*store.checkpoints("aBC"), *store.rows("aBC")] == []
+    for name in VARIANTS:
+        shown = ckpt("-s", merging_url, "show", name, "-o", "json").json
+        assert shown["values"]["items"] == [f"in {name}", "from a", "from b"]
+
+
+def test_a_store_whose_threads_are_mixed_is_named_as_such(merging_url: str) -> None:
+    answer = ckpt("-s", merging_url, "threads", "list")
+    assert "are mixed by the saver" in answer.err
+    assert "general_ci" in answer.err
+    listed = ckpt("-s", merging_url, "stores", "-o", "json").json
+    assert "are mixed by the saver" in str(listed)
+    run(merging_url, f"DELETE FROM checkpoints WHERE BINARY thread_id IN {tuple(VARIANTS[1:])}")
+    assert "mixed" not in ckpt("-s", merging_url, "threads", "list").err
+
+
+def test_only_the_named_thread_is_deleted(merging_url: str) -> None:
+    def rows(name: str) -> list[Any]:
+        with open_store(merging_url) as store:
+            return list(store.rows(name))
+
+    before = {name: rows(name) for name in VARIANTS}
+    assert ckpt("-s", merging_url, "threads", "delete", "abc", "--yes").code == 0
+    before["abc"] = []
+    assert {name: rows(name) for name in VARIANTS} == before
+
+
+def test_nothing_is_added_to_a_thread_that_the_saver_takes_for_another(merging_url: str) -> None:
+    for words in (["rollback", "abc", "step:0"], ["fork", "other", "head", "--to", "OTHER"]):
+        answer = ckpt("-s", merging_url, *words, "--force", "--yes")
+        assert answer.code == 4, answer.err
+        assert "the saver takes thread" in answer.err
+    assert ckpt("-s", merging_url, "rollback", "other", "step:0", "--force", "--yes").code == 0
+
+
+def test_a_text_that_the_tables_cannot_hold_is_not_there(mysql_server: Server) -> None:
+    with mysql_database(mysql_server) as url:
+        run(url, f"ALTER DATABASE {urlsplit(url).path[1:]} CHARACTER SET latin1")
+        fill(url, "trip", "café")
+        with open_store(url) as store:
+            assert {one.thread_id for one in store.threads()} == {"trip", "café"}
+            for name in ("会话", "caf?", "\U0001f600"):
+                assert store.thread(name) is None
+                assert list(store.checkpoints(name, body=True)) == []
+                assert store.sizes([name])[0].bytes == 0
+        shown = ckpt("-s", url, "show", "café", "-o", "json").json
+        assert shown["values"]["items"] == ["in café", "from a", "from b"]
+
+
+def test_values_beyond_what_the_server_joins_are_read(mysql_url: str) -> None:
+    """The official saver lets the server join them, which cuts them at `group_concat_max_len`."""
+    long = "x" * 3_000_000
+    with saver_of(mysql_url) as saver:
+        graph_of(saver).invoke({"items": [long, "y"]}, config_of("trip"))
+    run(mysql_url, "SET GLOBAL group_concat_max_len = 1048576")
+    try:
+        for words in (["show", "trip", "-o", "json"], ["show", "trip@~1", "-o", "json"]):
+            shown = ckpt("-s", mysql_url, *words).json
+            assert shown["values"]["items"][0] == long
+        with open_store(mysql_url) as store:
+            sizes = [one.size for one in store.writes("trip", values=True) if one.value]
+            assert max(sizes) > len(long)
+            assert all(
+                one.value is not None and one.size == len(one.value.data)
+                for one in store.writes("trip", values=True)
+            )
+    finally:
+        run(mysql_url, "SET GLOBAL group_concat_max_len = 4294967295")
+
+
+def migrated(url: str, last: int, source: str) -> None:
+    """Tables as a saver left them whose last migration was that one, with the rows of another
+    database."""
+    from langgraph.checkpoint.mysql.base import MIGRATIONS
+
+    names = MIGRATIONS[: last + 1]
+    run(url, *names, *(f"INSERT INTO checkpoint_migrations VALUES ({n})" for n in range(last + 1)))
+    whence = urlsplit(source).path.removeprefix("/")
+    for table in TABLES:
+        columns = ", ".join(
+            f"`{name}`"
+            for (name,) in run(
+                url,
+                "SELECT column_name FROM information_schema.columns"
+                f" WHERE table_schema = DATABASE() AND table_name = '{table}'",
+            )
+        )
+        run(url, f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {whence}.{table}")
+
+
+@pytest.mark.parametrize(
+    ("last", "says"),
+    [
+        (4, "before 2.0.6"),
+        (8, "2.0.7 or 2.0.8"),
+        (14, "2.0.9"),
+        (17, "2.0.10 or 2.0.11"),
+        (21, "2.0.17 or later"),
+    ],
+)
+def test_stores_of_each_release(mysql_url: str, filled_url: str, last: int, says: str) -> None:
+    migrated(mysql_url, last, filled_url)
+    if last < 21:
+        run(
+            mysql_url,
+            "UPDATE checkpoints SET checkpoint = JSON_REMOVE(checkpoint, '$.channel_values')",
+        )
+    with open_store(mysql_url) as store, open_store(filled_url) as newest:
+        info = store.describe()
+        assert info.layout == "mysql"
+        assert says in info.saver
+        assert (Capability.ADDING in info.capabilities) == (last >= 17)
+        assert (Capability.TASK_PATH in info.capabilities) == (last >= 18)
+        assert list(store.threads()) == list(newest.threads())
+        for ids in (["trip"], ["trip", "other"]):
+            assert [one.blobs for one in store.sizes(ids)] == [
+                one.blobs for one in newest.sizes(ids)
+            ]
+        read = {one.key: one.blobs for one in store.checkpoints("trip", body=True, values=True)}
+        assert read == {
+            one.key: one.blobs for one in newest.checkpoints("trip", body=True, values=True)
+        }
+        assert len(list(store.writes("trip", values=True))) == len(list(newest.writes("trip")))
+        assert len(list(store.rows("trip"))) == len(list(newest.rows("trip")))
+    for words in COMMANDS[:-3]:
+        assert ckpt("-s", mysql_url, *words).code == 0, words
+    answer = ckpt("-s", mysql_url, "rollback", "trip", "step:0", "--force", "--yes")
+    deleted = ckpt("-s", mysql_url, "threads", "delete", "trip", "--yes")
+    if last >= 17:
+        assert (answer.code, deleted.code) == (0, 0), answer.err
+    else:
+        assert (answer.code, deleted.code) == (4, 4)
+        assert "saver before 2.0.10" in answer.err + deleted.err
+        with pytest.raises(Unsupported):
+            open_writable(parse_url(mysql_url))
+
+
+def test_a_hash_that_the_server_computes_is_not_written(mysql_url: str, tmp_path: Path) -> None:
+    """As MySQL keeps it for the savers 2.0.10 and 2.0.11; MariaDB takes it in no primary key."""
+    fill(mysql_url, "trip")
+    computed = "BINARY(16) AS (UNHEX(MD5(checkpoint_ns))) STORED"
+    for table, key in zip(
+        TABLES,
+        (
+            "thread_id, checkpoint_id",
+            "thread_id, channel, version",
+            "thread_id, checkpoint_id, task_id, idx",
+        ),
+        strict=True,
+    ):
+        run(
+            mysql_url,
+            f"ALTER TABLE {table} DROP PRIMARY KEY, DROP COLUMN checkpoint_ns_hash,"
+            f" ADD COLUMN checkpoint_ns_hash {computed}, ADD PRIMARY KEY ({key})",
+        )
+    for words in COMMANDS:
+        assert ckpt("-s", mysql_url, *words).code == 0, words
+    words = ["--force", "--yes"]
+    assert ckpt("-s", mysql_url, "rollback", "trip", "step:0", *words).code == 0
+    assert ckpt("-s", mysql_url, "undo", "trip", "--yes").code == 0
+    assert ckpt("-s", mysql_url, "fork", "trip", "head", "--to", "new", *words).code == 0
+    with open_store(mysql_url) as store:
+        before = sorted(map(repr, store.rows("trip")))
+    delete = ["threads", "delete", "trip", "--archive", str(tmp_path), "--yes"]
+    assert ckpt("-s", mysql_url, *delete).code == 0
+    (bundle,) = tmp_path.iterdir()
+    assert ckpt("-s", mysql_url, "import", str(bundle), "--yes").code == 0
+    with open_store(mysql_url) as store:
+        assert sorted(map(repr, store.rows("trip"))) == before
+
+
+def test_an_archive_goes_into_tables_whose_saver_computes_the_hash(
+    mysql_url: str, filled_url: str
+) -> None:
+    from ckpt_backends.rows import Row
+
+    fill(mysql_url, "first")
+    with open_store(filled_url) as store:
+        rows = list(store.rows("trip"))
+    bare = [
+        Row(row.table, {k: v for k, v in row.cells.items() if k != "checkpoint_ns_hash"})
+        for row in rows
+    ]
+    with open_writable(parse_url(mysql_url)) as writable:
+        assert writable.restore(bare).added == len(rows)
+        assert writable.restore(rows).there == len(rows)
+        writable.vacuum()
+    with open_store(mysql_url) as store:
+        assert sorted(map(repr, store.rows("trip"))) == sorted(map(repr, rows))
+
+
+def test_a_store_of_a_later_saver_is_only_read(mysql_url: str) -> None:
+    fill(mysql_url, "trip")
+    run(mysql_url, "INSERT INTO checkpoint_migrations VALUES (22)")
+    shown = ckpt("-s", mysql_url, "show", "trip")
+    assert shown.code == 0
+    assert "made by an unknown saver: migration 22" in shown.err
+    refused = ckpt("-s", mysql_url, "rollback", "trip", "step:0", "--force", "--yes")
+    assert refused.code == 4
+
+
+@pytest.mark.parametrize(
+    ("ddl", "says"),
+    [
+        ("SELECT 1", "no tables at all"),
+        ("CREATE TABLE songs (name text)", "found songs"),
+        ("CREATE TABLE checkpoints (thread_id text, checkpoint_id text)", "missing checkpoints."),
+    ],
+)
+def test_a_database_of_another_layout(mysql_url: str, ddl: str, says: str) -> None:
+    run(mysql_url, ddl)
+    with pytest.raises(UnknownLayout) as caught:
+        open_store(mysql_url)
+    assert says in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_a_layout_that_is_not_there_is_refused(filled_url: str) -> None:
+    assert ckpt("-s", f"{filled_url}?layout=mysql", "threads", "list").code == 0
+    answer = ckpt("-s", f"{filled_url}?layout=mysql-shallow", "threads", "list")
+    assert answer.code == 4
+    assert "it holds 'mysql'" in answer.err
+
+
+@pytest.mark.filterwarnings("ignore:ShallowPyMySQLSaver")
+def test_the_shallow_layout_has_one_checkpoint_a_namespace(mysql_url: str) -> None:
+    from langgraph.checkpoint.mysql.pymysql import ShallowPyMySQLSaver
+
+    with ShallowPyMySQLSaver.from_conn_string(mysql_url) as saver:
+        saver.setup()
+        graph_of(saver).invoke({"items": ["in"]}, config_of("trip"))
+        head = saver.get_tuple(config_of("trip"))
+    assert head is not None
+    shown = ckpt("-s", mysql_url, "show", "trip", "-o", "json").json
+    assert shown["checkpoint_id"] == head.checkpoint["id"]
+    assert shown["values"] == {"items": ["in", "from a", "from b"], "n": 1, "messages": [SAID]}
+    for words in COMMANDS[:-3]:
+        assert ckpt("-s", mysql_url, *words).code == 0, words
+    for words in COMMANDS[-3:]:
+        refused = ckpt("-s", mysql_url, *words)
+        assert (refused.code, refused.out) == (4, ""), words
+        assert "hint: " in refused.err
+
+
+def test_what_a_person_can_run_finds_the_rows(filled_url: str) -> None:
+    with open_store(filled_url) as store:
+        key = next(store.checkpoints("trip")).key
+        checkpoint, values, writes = store.sources(next(store.checkpoints("trip")).key)
+        assert len(run(filled_url, checkpoint)) == 1
+        (body,) = store.checkpoints("trip", checkpoint_ids=[key.checkpoint_id], body=True)
+        assert len(run(filled_url, values)) == len(body.blobs or ())
+        found = store.writes("trip", checkpoint_ids=[key.checkpoint_id])
+        assert len(run(filled_url, writes)) == len(list(found))
+
+
+CANARY = "C4nary/@:?#&=%+ é"
+QUOTED = quote(CANARY, safe="")
+
+
+def _shows_nothing(text: str) -> None:
+    for form in (CANARY, QUOTED, "C4nary", CANARY[6:], QUOTED[6:]):
+        assert form not in text
+
+
+def test_a_password_of_odd_characters_works_in_each_place(
+    filled_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with user(filled_url, "SELECT", CANARY) as guarded:
+        named = urlsplit(guarded).username or ""
+        answer = ckpt("-s", with_user(guarded, named, QUOTED), "stores", "-o", "json")
+        assert answer.code == 0, answer.err
+        _shows_nothing(answer.out + answer.err)
+        refused = ckpt("-s", with_user(guarded, named, QUOTED + "x"), "stores", "--debug")
+        assert "wrong user or password" in refused.err
+        _shows_nothing(refused.out + refused.err)
+        bare = ckpt("-s", guarded, "threads", "list")
+        assert (bare.code, "MYSQL_PWD" in bare.err) == (4, True)
+        home = Path("~/.my.cnf").expanduser()
+        home.write_text(f'[client]\npassword = "{CANARY}"\n', "utf-8")
+        monkeypatch.setenv("MYSQL_PWD", CANARY)
+        assert ckpt("-s", guarded, "threads", "list").code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda url: f"mysql://u@127.0.0.1:{free_port()}/x", "connection refused"),
+        (lambda url: "mysql://u@no-such-host.invalid/x", "unknown host"),
+        (lambda url: url + "_no", "no such database"),
+        (lambda url: with_user(url, "nobody_here"), "wrong user or password"),
+        (lambda url: f"{url}?ssl_mode=required", "TLS failed"),
+        (lambda url: "mysql://u@h/x?unix_socket=/nowhere", "no server listens"),
+    ],
+)
+def test_a_server_that_cannot_be_had(
+    filled_url: str, change: Callable[[str], str], says: str
+) -> None:
+    answer = ckpt("-s", change(filled_url), "threads", "list")
+    assert answer.code == 4, answer.err
+    assert says in answer.err
+    assert len(answer.err.splitlines()) <= 2
+
+
+def test_a_server_that_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"mysql://u@127.0.0.1:{silent.getsockname()[1]}/x?connect_timeout=1"
+        answer = ckpt("-s", url, "threads", "list")
+    assert answer.code == 4
+    assert "does not answer" in answer.err
+
+
+def test_a_server_that_goes_away_in_the_middle(filled_url: str) -> None:
+    with open_store(filled_url) as store:
+        rows: Callable[[str], Any] = store._connection.rows  # type: ignore[attr-defined]
+        ((number,),) = rows("SELECT CONNECTION_ID()")
+        run(filled_url, f"KILL {number}")
+        with pytest.raises(StoreUnavailable, match="the connection was lost"):
+            list(store.threads())
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("mysql://127.0.0.1:1/x?shema=a", "shema"),
+        ("mysql://127.0.0.1:1/", "names no database"),
+        ("mysql://127.0.0.1:1/x?ssl_mode=maybe", "unknown ssl_mode"),
+        ("mysql://127.0.0.1:1/x?ssl_ca=/nowhere", "cannot read a file"),
+        ("mysql://127.0.0.1:1/x?connect_timeout=soon", "number of seconds"),
+        ("mysql://127.0.0.1:1,b:2/x", "cannot read the URL"),
+    ],
+)
+def test_a_url_that_is_not_understood(url: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_store(url)
+    assert says in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "mysql://u:{}@127.0.0.1:1/db",
+        "mariadb://u:{}@127.0.0.1:1/db?ssl_mode=disabled",
+        "mysql://127.0.0.1:1/db?password={}",
+        "mysql://127.0.0.1:1/db?ssl_ca={}",
+        "mysql://127.0.0.1:1/db?unix_socket={}",
+        "mysql://127.0.0.1:1/db?connect_timeout={}",
+        "mysql://u:{}@",
+    ],
+)
+@pytest.mark.parametrize("canary", [QUOTED, "C4naryplain", "C4nary@x", "C4nary?x#y", "C4nary%zz"])
+def test_no_secret_of_a_url_is_shown(place: str, canary: str) -> None:
+    for words in (["threads", "list"], ["stores", "-o", "json"], ["stores", "--debug"]):
+        answer = ckpt("-s", place.format(canary), *words)
+        assert answer.code in {2, 4}, answer.err
+        assert "internal error" not in answer.err
+        assert "C4nary" not in answer.out + answer.err
+
+
+def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(sys.modules):
+        if name.startswith(("pymysql", "ckpt_backends.mysql")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pymysql", None)
+    answer = ckpt("-s", "mysql://u:C4nary@h/db", "threads", "list")
+    assert answer.code == 2
+    assert "pip install 'langgraph-ckpt[mysql]'" in answer.err
+    assert not re.search("C4nary", answer.err)
+
+
+def test_a_value_that_is_gone_is_put_back(mysql_url: str) -> None:
+    fill(mysql_url, "trip")
+    stored = "SELECT * FROM checkpoint_blobs ORDER BY channel, version"
+    before = run(mysql_url, stored)
+    ((version,),) = run(
+        mysql_url, "SELECT MAX(version) FROM checkpoint_blobs WHERE channel = 'items'"
+    )
+    run(
+        mysql_url, f"DELETE FROM checkpoint_blobs WHERE channel = 'items' AND version = '{version}'"
+    )
+    assert run(mysql_url, stored) != before
+    done = ckpt("-s", mysql_url, "replay", "trip", "--repair", "--yes", "--reducer", "items=append")
+    assert done.code == 0, done.err
+    assert run(mysql_url, stored) == before
+
+
+def test_a_row_whose_hash_is_of_no_namespace_is_still_a_row(mysql_url: str) -> None:
+    fill(mysql_url, "trip")
+    for table in TABLES:
+        run(mysql_url, f"UPDATE {table} SET checkpoint_ns_hash = UNHEX(MD5('other'))")
+    with open_store(mysql_url) as store:
+        assert len(list(store.checkpoints("trip", body=True, metadata=True))) == 4
+        assert all(one.value is not None for one in store.writes("trip", values=True))
+        size = store.size("trip")
+        assert len(list(store.rows("trip"))) == size.checkpoints + size.writes + size.blobs
