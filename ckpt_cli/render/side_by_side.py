@@ -28,7 +28,8 @@ def side_by_side(before: Sequence[str], after: Sequence[str], width: int) -> Ite
         pairs = list(group)
         if is_same and len(pairs) > 2 * _AROUND + 1:
             yield from (_line(pair, room) for pair in pairs[:_AROUND])
-            yield line((f"… {len(pairs) - 2 * _AROUND} lines that are the same", "dim"))
+            likeness = f"… {len(pairs) - 2 * _AROUND} lines that are the same"
+            yield line((fit(likeness, width), "dim"))
             pairs = pairs[-_AROUND:]
         yield from (_line(pair, room) for pair in pairs)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ckpt_cli.render.cells import cell_len
@@ -20,6 +20,7 @@ def test_each_side_has_all_its_lines_in_order(before: list[str], after: list[str
 
 
 @given(LINES, LINES, st.integers(20, 100))
+@example(["a"] * 8, ["a"] * 8, 20)
 def test_no_line_is_wider_than_the_screen(before: list[str], after: list[str], width: int) -> None:
     assert all(cell_len(one.text) <= width for one in side_by_side(before, after, width))
 
