@@ -55,6 +55,8 @@ def tui(
 
     # What is wrong with the store is said before the screen is taken.
     session.store.describe()
+    # It would hold its moment, and a lock where writers wait for readers, as long as one looks.
+    session.store.close()
     application(Desk(session.opening, store_words(session), session.zone, pause)).run()
 
 

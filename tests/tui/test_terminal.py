@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -143,3 +145,15 @@ def test_a_fork_with_a_value_edited_in_a_real_editor(
     terminal.until(lambda text: "ended with 0" in text)
     state = ckpt("-s", sample, "show", "to-nara", "--path", "destination", "-o", "json").json
     assert state == "Nara"
+
+
+def test_no_writer_waits_for_an_open_screen(terminal: Terminal, sample: Path) -> None:
+    """Without a write-ahead log, SQLite's writers wait for whoever has not ended reading."""
+    with closing(sqlite3.connect(sample)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    start(terminal, sample)
+    with closing(sqlite3.connect(sample, timeout=2)) as connection:
+        connection.execute("DELETE FROM writes WHERE thread_id = 'weekly-digest'")
+        connection.commit()
+    terminal.press("q")
+    terminal.until(lambda text: "ended with 0" in text)
