@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import cast
 
 from ckpt_backends.errors import Unsupported, UsageError
+from ckpt_backends.memory import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Backend, Store, WritableStore
 from ckpt_backends.sessions import SessionStore
 from ckpt_backends.url import StoreUrl, parse_url
@@ -60,6 +61,22 @@ def open_sessions(url: StoreUrl) -> SessionStore:
             f"stores of '{url.scheme}://' hold no sessions", hint="sessions are read from redis://"
         )
     return cast("SessionStore", backend.open_sessions(url))
+
+
+def open_memory(url: StoreUrl) -> MemoryStore:
+    """Open long-term memory for reading. Raises what `open_store` raises, and `Unsupported`."""
+    backend = load_backend(url.scheme)
+    if not hasattr(backend, "open_memory"):
+        raise Unsupported(f"stores of '{url.scheme}://' hold no long-term memory")
+    return cast("MemoryStore", backend.open_memory(url))
+
+
+def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
+    """Open long-term memory for changing it. Raises what `open_memory` raises."""
+    backend = load_backend(url.scheme)
+    if not hasattr(backend, "open_writable_memory"):
+        raise Unsupported(f"long-term memory of '{url.scheme}://' is only read")
+    return cast("WritableMemoryStore", backend.open_writable_memory(url))
 
 
 def open_writable(url: StoreUrl) -> WritableStore:
