@@ -103,6 +103,7 @@ class Documents:
     """Tag of the JSON in its documents."""
     has_pointers = True
     """Whether a key names the head of each namespace."""
+    is_by_arrival = False
     value = "blob"
     """The field of a write with its value."""
 

@@ -56,6 +56,7 @@ class Hashes:
     """Checkpoints as hashes, their keys joined by one character."""
 
     capabilities = LAYOUTS["redis-hash"]
+    is_by_arrival = False
 
     def __init__(self, connection: Connection, separator: str) -> None:
         self._connection = connection

@@ -101,6 +101,8 @@ class Layout(Protocol):
     saver: str
     capabilities: Capability
     tables: tuple[str, ...]
+    is_by_arrival: bool
+    """Whether the writes of a checkpoint are in the order in which they came."""
 
     def lines(self) -> Iterator[Line]:
         """Every namespace of the store, in no order."""
@@ -148,7 +150,7 @@ class Layout(Protocol):
     def writes(
         self, places: Sequence[WritePlace], values: bool | Collection[str]
     ) -> Iterator[Write]:
-        """Writes, in no order, without those that are gone by now."""
+        """Writes, without those that are gone by now; in no order, unless that is by arrival."""
         ...
 
     def written(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:

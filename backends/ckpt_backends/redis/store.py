@@ -171,7 +171,7 @@ class RedisStore(Closing):
             and (wanted is None or write.key.checkpoint_id in wanted)
             and (channels is None or write.channel in channels)
         ]
-        kept.sort(key=_order)
+        kept.sort(key=_by_checkpoint if self._layout.is_by_arrival else _order)
         yield from kept
 
     def checkpoints_at(
@@ -192,7 +192,7 @@ class RedisStore(Closing):
             for write in self._layout.writes(self._layout.writes_at(keys), values)
             if write.key in wanted and (channels is None or write.channel in channels)
         ]
-        kept.sort(key=_order)
+        kept.sort(key=_by_checkpoint if self._layout.is_by_arrival else _order)
         yield from kept
 
     def expiries(
@@ -295,6 +295,10 @@ def _sizes(usage: Iterable[Usage], thread_ids: Sequence[str]) -> list[ThreadSize
             total[2] += one.bytes
             total[3] += is_apart
     return [ThreadSize(*sums[one]) for one in thread_ids]
+
+
+def _by_checkpoint(write: Write) -> CheckpointKey:
+    return write.key
 
 
 def _order(write: Write) -> tuple[CheckpointKey, str, str, int]:

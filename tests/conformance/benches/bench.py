@@ -42,6 +42,8 @@ class Bench(Protocol):
     sparse: ClassVar[bool] = False
     """Whether objects are stored under an old path of their class, and without their defaults."""
 
+    by_arrival: ClassVar[bool] = False
+    """Whether the saver gives the writes of a checkpoint in the order in which they came."""
     fixture: ClassVar[str | None] = None
     """The fixture that fills it, where its saver cannot be run from Python."""
 
@@ -66,11 +68,11 @@ class Bench(Protocol):
 
     def restore(self) -> None:
         """Put the fixture in."""
-        ...
+        raise TypeError("it has no fixture")
 
     def told(self) -> dict[str, Any]:
         """What the fixture's own library said of it, by thread, as in `truth.json`."""
-        ...
+        raise TypeError("it has no fixture")
 
     def takes(self, thread_id: str) -> bool:
         """Whether the saver can store a thread of that id."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import pymongo
@@ -35,12 +34,11 @@ class JavaScriptBench(Bench):
     fixture: ClassVar[str | None]
     mangled: ClassVar[frozenset[str]] = _LACKING
 
-    def saver(self) -> AbstractContextManager[Any]:
-        raise TypeError("the saver is LangGraph.js's own, which Python cannot run")
-
     def told(self) -> dict[str, Any]:
         text = gzip.decompress((FOLDER / f"{self.fixture}.truth.json.gz").read_bytes())
         threads: dict[str, Any] = json.loads(text)["threads"]
+        # LangGraph.js takes the answer to one of two questions for the task's output.
+        threads["interrupt-second"]["waiting_own"] = ["ask"]
         return threads
 
 
@@ -49,9 +47,10 @@ class JavaScriptRedisBench(JavaScriptBench, RedisBench):
 
     name: ClassVar[str] = "redis-js"
     fixture: ClassVar[str | None] = "redis"
-    refused: ClassVar[frozenset[str]] = frozenset({"reducers", "zoo-text"})
-    """A Set comes back as an object; RedisJSON takes no half of a surrogate pair."""
-    mangled: ClassVar[frozenset[str]] = _LACKING
+    mangled: ClassVar[frozenset[str]] = _LACKING | {"reducers", "zoo-text"}
+    """Also: a Set comes back as an object, and RedisJSON takes no half of a surrogate pair."""
+    by_arrival: ClassVar[bool] = True
+    refused: ClassVar[frozenset[str]] = frozenset()
     sparse: ClassVar[bool] = False
 
     def takes(self, thread_id: str) -> bool:
@@ -78,7 +77,7 @@ class ShallowJavaScriptRedisBench(JavaScriptRedisBench):
     name: ClassVar[str] = "redis-js-shallow"
     fixture: ClassVar[str | None] = "redis-shallow"
     has_history: ClassVar[bool] = False
-    refused: ClassVar[frozenset[str]] = JavaScriptRedisBench.refused | frozenset(
+    mangled: ClassVar[frozenset[str]] = JavaScriptRedisBench.mangled | frozenset(
         {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
         | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely", "fork-asking"}
     )
