@@ -85,8 +85,9 @@ def restore_javascript_documents(path: Path, url: str) -> None:
         database.checkpoints.create_index(list(key.items()), name="thread_ns_checkpoint_idx")
         name = "thread_ns_checkpoint_task_idx"
         database.checkpoint_writes.create_index(list(write.items()), name=name)
-        for one in decode_all(gzip.decompress(path.read_bytes())):
-            database["checkpoint_writes" if "task_id" in one else "checkpoints"].insert_one(one)
+        every = decode_all(gzip.decompress(path.read_bytes()))
+        database.checkpoints.insert_many(one for one in every if "task_id" not in one)
+        database.checkpoint_writes.insert_many(one for one in every if "task_id" in one)
 
 
 def restore_keys(path: Path, url: str) -> None:

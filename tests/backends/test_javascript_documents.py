@@ -129,6 +129,26 @@ def test_a_value_that_was_stored_anew_is_not_taken_for_an_old_one(
     assert left < known
 
 
+def test_nothing_is_added_behind_a_head_that_the_saver_touches(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No key names a head, but its tasks' writes change the head itself."""
+    from ckpt_backends.redis import write
+
+    connected = client(url)
+    head = max(connected.scan_iter("checkpoint:linear::*", count=1000))
+    official = write._Plan.check
+
+    def meanwhile(self: Any) -> None:
+        official(self)
+        connected.execute_command("JSON.SET", head, "$.has_writes", '"true"')
+
+    monkeypatch.setattr(write._Plan, "check", meanwhile)
+    before = len(dump(url))
+    assert ckpt("-s", url, "rollback", "linear", "~2", "--yes").code == 6
+    assert len(dump(url)) == before
+
+
 def test_a_copy_expires_with_what_it_is_made_of(url: str) -> None:
     connected = client(url)
     for name in connected.scan_iter(f"*:{SAME}:*", count=1000):
