@@ -3,14 +3,16 @@ stand apart from the bodies that name them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Set
 from typing import Any
 
-from ckpt_backends.model import Checkpoint, TypedBytes
+from ckpt_backends.model import USERS, Checkpoint, TypedBytes
 from ckpt_backends.oversize import MOST_BYTES, unread
 
 CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
 NAMES = (CHECKPOINTS, BLOBS, WRITES)
+_CONTROL = re.compile(r"__|branch:|join:|start:")
 
 _SHALLOW: Mapping[str, frozenset[str]] = {
     CHECKPOINTS: frozenset({"thread_id", "checkpoint_ns", "checkpoint", "metadata"}),
@@ -44,6 +46,11 @@ def unknown_columns(
         for name, known in _FULL.items()
         for column in sorted(columns[name] - known - also[name])
     ]
+
+
+def is_control(channel: str) -> bool:
+    """Whether a value is LangGraph's own, which comes with every body; see `Store.checkpoints`."""
+    return _CONTROL.match(channel) is not None and channel not in USERS
 
 
 def typed(tag: str, size: int, blob: bytes | None) -> TypedBytes:

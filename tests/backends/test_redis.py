@@ -206,7 +206,6 @@ def test_another_store_is_refused_with_what_was_found(redis_url: str, make: Any,
 @pytest.mark.parametrize(
     ("document", "says"),
     [
-        ({"metadata": {}, "has_writes": "false"}, "LangGraph.js"),
         ({"metadata": "{}"}, "langgraph-checkpoint-redis 0.0"),
     ],
 )

@@ -165,7 +165,7 @@ def test_the_tree_shows_every_checkpoint_when_unfolded(filled: Filled) -> None:
 def test_diff_against_the_parent(filled: Filled) -> None:
     if not keeps_history(filled):
         return
-    for thread_id in ("linear", "chat", "reducers"):
+    for thread_id in (one for one in ("linear", "chat", "reducers") if has(filled, one)):
         newest, parent = rows(filled, thread_id)[:2]
         found = run(filled, "diff", thread_id, "-o", "json").json
         assert found["to"]["checkpoint_id"] == newest["checkpoint_id"]
@@ -216,6 +216,12 @@ def test_hostile_thread_ids_are_found_as_they_are(filled: Filled) -> None:
         assert shown["checkpoint_id"] == rows(filled, thread_id)[past]["checkpoint_id"]
 
 
+KINDS = {
+    f"{kind}Message": name
+    for kind, name in (("Human", "human"), ("AI", "ai"), ("Tool", "tool"), ("System", "system"))
+}
+
+
 def said(value: Any) -> list[dict[str, Any]]:
     """The items of a value that are messages."""
     items = value if isinstance(value, list) else []
@@ -237,7 +243,9 @@ def test_messages_are_those_of_the_state(filled: Filled) -> None:
             assert [one["index"] for one in got] == list(range(len(want)))
             assert [one["id"] for one in got] == [one["id"] for one in want]
             assert [text(one["content"]) for one in got] == [text(one["content"]) for one in want]
-            assert [one["role"] for one in got] == [one["type"] for one in want]
+            # LangGraph.js names the class alone.
+            kinds = [one.get("type") or one["$type"].rpartition(".")[2] for one in want]
+            assert [one["role"] for one in got] == [KINDS.get(kind, kind) for kind in kinds]
             results = {
                 one["tool_call_id"]: one["content"] for one in want if one.get("tool_call_id")
             }
@@ -249,8 +257,9 @@ def test_messages_are_those_of_the_state(filled: Filled) -> None:
 def test_the_channel_of_the_messages_is_found(filled: Filled) -> None:
     chat = run(filled, "messages", "chat", "-o", "json")
     assert len(chat.json) == len(rows(filled, "chat")[0]["values"]["messages"])
-    bare = run(filled, "messages", "root-messages", "-o", "json")
-    assert len(bare.json) > 1
+    if has(filled, "root-messages"):
+        bare = run(filled, "messages", "root-messages", "-o", "json")
+        assert len(bare.json) > 1
     assert run(filled, "messages", "linear").code == 3
 
 
@@ -280,7 +289,8 @@ def test_grep_finds_each_message_once_on_each_branch_where_it_first_stood(
             for message in said(one["values"].get("messages"))
             if message["content"]
         }
-        before = known[one["parent_checkpoint_id"]]
+        # Where there is no history, a parent may be named and be gone.
+        before = known.get(one["parent_checkpoint_id"], set())
         known[one["checkpoint_id"]] = before | here
         want += [(one["checkpoint_id"], content) for _, content in here - before]
     assert want or not filled.bench.has_history

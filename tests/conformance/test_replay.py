@@ -116,6 +116,9 @@ def test_what_an_official_saver_wrote_now_is_explained(filled: Filled) -> None:
         return
     with open_store(filled.bench.url) as store:
         reports = replay_store(store)
+    if filled.bench.fixture is not None:
+        check(reports, "js-1.7.3")
+        return
     if filled.bench.has_writes:
         check(reports, "lg-1.2.22", refused=filled.bench.refused)
         return

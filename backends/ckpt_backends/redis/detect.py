@@ -4,6 +4,7 @@
 |---|---|
 | a JSON document with `metadata` as text and `has_writes` | `redis` |
 | one with `metadata` as an object, and no `has_writes` | `redis-shallow` |
+| one with `has_writes` as text | `redis-js`, or `redis-js-shallow` if its key ends so |
 | a hash `checkpoint$...` | `redis-hash` |
 | a hash `checkpoint:...` with the field `type` | `redis-hash-colon` |
 
@@ -21,16 +22,19 @@ from ckpt_backends.errors import UnknownLayout, UsageError
 from ckpt_backends.redis.connect import Connection
 from ckpt_backends.redis.documents import JSON_TYPE, USUAL, Documents, Prefixes
 from ckpt_backends.redis.hashes import COLON, DOLLAR, Hashes
+from ckpt_backends.redis.javascript import JavaScriptDocuments, ShallowJavaScriptDocuments
 from ckpt_backends.redis.keyspace import Layout, literally, text
 from ckpt_backends.redis.shallow import ShallowDocuments
 from ckpt_backends.url import StoreUrl
 
-LAYOUTS = ("redis", "redis-shallow", "redis-hash", "redis-hash-colon")
+LAYOUTS = (
+    *("redis", "redis-shallow", "redis-js", "redis-js-shallow"),
+    *("redis-hash", "redis-hash-colon"),
+)
 _TURNS, _SAMPLED = 10, 20
 """So many answers of SCAN are looked at, once something was found in them; of each, so many keys
 of either separator."""
 _OTHERS = {
-    "js": "documents of LangGraph.js (@langchain/langgraph-checkpoint-redis)",
     "old": "documents of langgraph-checkpoint-redis 0.0",
     "first": "hashes of LangGraph's guide of early 2024, with 'parent_ts'",
 }
@@ -77,6 +81,10 @@ def _layout(name: str, connection: Connection, prefixes: Prefixes) -> Layout:
             return Documents(connection, prefixes)
         case "redis-shallow":
             return ShallowDocuments(connection, prefixes)
+        case "redis-js":
+            return JavaScriptDocuments(connection)
+        case "redis-js-shallow":
+            return ShallowJavaScriptDocuments(connection)
         case "redis-hash":
             return Hashes(connection, DOLLAR)
     return Hashes(connection, COLON)
@@ -126,8 +134,8 @@ def _kinds(connection: Connection, names: Sequence[bytes]) -> Iterator[str]:
 def _document(name: bytes, about: dict[str, Any], kind: Any) -> str:
     flags = about.get("$.has_writes") or [None]
     is_text = kind == [b"string"]
-    if isinstance(flags[0], str) or name.endswith(b":shallow"):
-        return "js"
+    if isinstance(flags[0], str):
+        return "redis-js-shallow" if name.endswith(b":shallow") else "redis-js"
     if is_text:
         return "redis" if isinstance(flags[0], bool) else "old"
     return "redis-shallow"

@@ -20,6 +20,7 @@ from typing import Any
 
 from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
+    BlobKey,
     Checkpoint,
     CheckpointKey,
     TypedBytes,
@@ -55,6 +56,7 @@ class Hashes:
     """Checkpoints as hashes, their keys joined by one character."""
 
     capabilities = LAYOUTS["redis-hash"]
+    is_by_arrival = False
 
     def __init__(self, connection: Connection, separator: str) -> None:
         self._connection = connection
@@ -175,7 +177,12 @@ class Hashes:
         return CheckpointKey(thread_id, ns, checkpoint_id) if separator else None
 
     def checkpoints(
-        self, places: Sequence[Place], *, body: bool, metadata: bool
+        self,
+        places: Sequence[Place],
+        *,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str],  # noqa: ARG002  (they are in the body)
     ) -> Iterator[Checkpoint]:
         for some in in_chunks(places, partial(self._lengths, "checkpoint")):
             fields = [
@@ -243,6 +250,10 @@ class Hashes:
             if parsed is not None and about is not None:
                 # Fields come one by one, so that a write may be half there.
                 yield name, parsed[0], None not in about
+
+    def blobs(self, found: Found) -> Iterator[tuple[bytes, str, BlobKey, int]]:  # noqa: ARG002
+        """None: all values stand in the bodies."""
+        yield from ()
 
     def usage(self, found: Found) -> Iterator[Usage]:
         yield from self._usage_of_checkpoints(found.checkpoints)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from os.path import commonprefix
 from typing import Protocol
 
-from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, Usage, Write
+from ckpt_backends.model import BlobKey, Capability, Checkpoint, CheckpointKey, Usage, Write
 
 _SPECIAL = re.compile(rb"([*?\[\]\\])")
 
@@ -75,6 +75,8 @@ class Found:
     writes: list[WritePlace] = field(default_factory=list)
     mixed: list[Place] = field(default_factory=list)
     """Checkpoints of several threads."""
+    blobs: list[bytes] = field(default_factory=list)
+    """Values that are kept apart; what they hold tells whose they are."""
 
     @property
     def checkpoints(self) -> list[Place]:
@@ -99,6 +101,8 @@ class Layout(Protocol):
     saver: str
     capabilities: Capability
     tables: tuple[str, ...]
+    is_by_arrival: bool
+    """Whether the writes of a checkpoint are in the order in which they came."""
 
     def lines(self) -> Iterator[Line]:
         """Every namespace of the store, in no order."""
@@ -129,15 +133,24 @@ class Layout(Protocol):
         ...
 
     def checkpoints(
-        self, places: Sequence[Place], *, body: bool, metadata: bool
+        self,
+        places: Sequence[Place],
+        *,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str],
     ) -> Iterator[Checkpoint]:
         """Checkpoints in the order of their places, without those that are gone by now."""
+        ...
+
+    def blobs(self, found: Found) -> Iterator[tuple[bytes, str, BlobKey, int]]:
+        """The values that are kept apart: key, thread, what they are of, and size."""
         ...
 
     def writes(
         self, places: Sequence[WritePlace], values: bool | Collection[str]
     ) -> Iterator[Write]:
-        """Writes, in no order, without those that are gone by now."""
+        """Writes, without those that are gone by now; in no order, unless that is by arrival."""
         ...
 
     def written(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:

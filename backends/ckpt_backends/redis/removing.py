@@ -4,7 +4,8 @@ A thread of few keys goes in one transaction. Redis would stand still for one of
 of these only what names the heads goes with the first of them, and the head of the root with the
 last: what is left after a break is still listed, waits for nothing else than before, and goes by
 the same rules. Of a thread that stays, a checkpoint goes after its parent and after the subgraphs
-that it called, so that none is left that would seem to be the end of a branch.
+that it called, so that none is left that would seem to be the end of a branch. Values that are kept
+apart go before the checkpoints of a thread that goes, and behind those of one that stays.
 
 What an agent touches when it goes on is watched. What it stored between the look at the thread and
 the watch is named by what is watched.
@@ -12,16 +13,19 @@ the watch is named by what is watched.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from redis import exceptions
 
+from ckpt_backends.model import BlobKey
 from ckpt_backends.redis.connect import Command, Connection
 from ckpt_backends.redis.keyspace import Layout
 from ckpt_backends.redis.locking import PurgeLock, purge_lock
-from ckpt_backends.redis.owned import CHECKPOINT, Owned, Owner, Owning
+from ckpt_backends.redis.owned import APART, CHECKPOINT, Owned, Owner, Owning
 from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
 from ckpt_backends.url import StoreUrl
 
@@ -78,6 +82,8 @@ class _Removing:
             self._lock.keep()
             with self._connection.driver.pipeline(transaction=True) as pipe:
                 _run(pipe, step, rows)
+        if removal.inside is not None:
+            self._remove_apart(removal.inside.blobs, rows)
         return Removed(removal.thread_id, {kind: number for kind, number in rows.items() if number})
 
     def _is_as_planned(self, removal: Removal) -> bool:
@@ -129,15 +135,42 @@ class _Removing:
             named = {(ns, one) for ns, ids in inside.checkpoints.items() for one in ids}
             owners = [one for at, one in owned.owners.items() if at in named]
             step = list(self._lists_without(owners))
+        groups = [owner.names for owner in sorted(owners, key=_order)]
+        if inside is None:
+            groups = [*({APART: [name]} for name in owned.blobs.values()), *groups]
         steps, number = [step], 0
-        for owner in sorted(owners, key=_order):
-            size = sum(map(len, owner.names.values()))
+        for names in groups:
+            size = sum(map(len, names.values()))
             if number + size > _KEYS_AT_ONCE and number:
                 steps.append([])
                 number = 0
             number += size
-            steps[-1] += [_unlink(kind, names) for kind, names in owner.names.items() if names]
+            steps[-1] += [_unlink(kind, some) for kind, some in names.items() if some]
         return steps
+
+    def _remove_apart(self, keys: Sequence[BlobKey], rows: Counter[str]) -> None:
+        """Remove values, but for those that an agent has stored anew meanwhile.
+
+        Branches number their versions alike, and a saver stores values before the checkpoint that
+        names them. A value tells which checkpoint it came with.
+        """
+        newest = max((one.key.checkpoint_id for one in self._owned.checkpoints), default="")
+        planned = [self._owned.blobs[key] for key in keys if key in self._owned.blobs]
+        for start in range(0, len(planned), _KEYS_AT_ONCE):
+            names = planned[start : start + _KEYS_AT_ONCE]
+            self._lock.keep()
+            with (
+                suppress(exceptions.WatchError),  # they are of use again
+                self._connection.driver.pipeline(transaction=True) as pipe,
+            ):
+                pipe.watch(*names)
+                told = self._connection.ask_all(
+                    ("JSON.GET", name, "$.checkpoint_id") for name in names
+                )
+                came = [json.loads(one or b"[]") for one in told]
+                old = [name for name, ids in zip(names, came, strict=True) if _is_old(ids, newest)]
+                if old:
+                    _run(pipe, [_unlink(APART, old)], rows)
 
     def _lists_without(self, owners: Sequence[Owner]) -> Iterator[tuple[str, Command]]:
         """Let what a thread that stays has beside its checkpoints name none that goes."""
@@ -162,6 +195,10 @@ class _Removing:
                     newest = self._layout.checkpoint_name(max(one.key for one in left))
                     for name in names:
                         yield "", ("SET", name, newest, "XX", "KEEPTTL")
+
+
+def _is_old(ids: Sequence[object], newest: str) -> bool:
+    return all(isinstance(one, str) and one <= newest for one in ids)
 
 
 def _order(owner: Owner) -> tuple[bool, bool, str]:

@@ -25,6 +25,7 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.javascript import BLOBS
 from ckpt_backends.redis.keyspace import Found, Layout, Line, Place, WritePlace, raw
 from ckpt_backends.redis.lines import lines_of
 from ckpt_backends.redis.owned import Owning
@@ -88,7 +89,9 @@ class RedisStore(Closing):
         places = [place for one in found.values() for place in one.places.values()]
         # What a key begins with may be the id of several threads.
         writes = {write.name: write for one in found.values() for write in one.writes}
-        usage = self._layout.usage(Found(writes=list(writes.values()), mixed=places))
+        blobs = {name: None for one in found.values() for name in one.blobs}
+        every = Found(writes=list(writes.values()), mixed=places, blobs=list(blobs))
+        usage = self._layout.usage(every)
         return _sizes(usage, thread_ids)
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
@@ -129,16 +132,23 @@ class RedisStore(Closing):
         checkpoint_ids: Collection[str] | None = None,
         body: bool = False,
         metadata: bool = False,
-        values: bool | Collection[str] = False,  # noqa: ARG002  (they are in the body)
+        values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
         places = self._places(thread_id, checkpoint_ns, checkpoint_ids)
         places.sort(key=lambda one: one.key.checkpoint_id, reverse=True)
         places.sort(key=lambda one: one.key.checkpoint_ns)
-        return self._load(places, body=body, metadata=metadata)
+        return self._load(places, body=body, metadata=metadata, values=values)
 
-    def _load(self, places: Sequence[Place], *, body: bool, metadata: bool) -> Iterator[Checkpoint]:
+    def _load(
+        self,
+        places: Sequence[Place],
+        *,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
         if body or metadata:
-            return self._layout.checkpoints(places, body=body, metadata=metadata)
+            return self._layout.checkpoints(places, body=body, metadata=metadata, values=values)
         return map(_bare, places)
 
     def writes(
@@ -161,7 +171,7 @@ class RedisStore(Closing):
             and (wanted is None or write.key.checkpoint_id in wanted)
             and (channels is None or write.channel in channels)
         ]
-        kept.sort(key=_order)
+        kept.sort(key=_by_checkpoint if self._layout.is_by_arrival else _order)
         yield from kept
 
     def checkpoints_at(
@@ -182,7 +192,7 @@ class RedisStore(Closing):
             for write in self._layout.writes(self._layout.writes_at(keys), values)
             if write.key in wanted and (channels is None or write.channel in channels)
         ]
-        kept.sort(key=_order)
+        kept.sort(key=_by_checkpoint if self._layout.is_by_arrival else _order)
         yield from kept
 
     def expiries(
@@ -202,8 +212,10 @@ class RedisStore(Closing):
             first = min((left for left in writes if left >= 0), default=_STAYS)
             yield Expiry(place.key, _moment(now, own), _moment(now, first))
 
-    def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:  # noqa: ARG002
-        return iter(())
+    def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
+        for _, thread, key, size in self._layout.blobs(self._find(thread_id)):
+            if thread == thread_id:
+                yield key, size
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         owning = Owning(self._connection, self._layout)
@@ -273,14 +285,20 @@ class RedisStore(Closing):
 
 
 def _sizes(usage: Iterable[Usage], thread_ids: Sequence[str]) -> list[ThreadSize]:
-    """Checkpoints, writes and bytes of these threads, summed up."""
-    sums = {one: [0, 0, 0] for one in thread_ids}
+    """Checkpoints, writes, bytes and values kept apart of these threads, summed up."""
+    sums = {one: [0, 0, 0, 0] for one in thread_ids}
     for one in usage:
         if (total := sums.get(one.thread_id)) is not None:
+            is_apart = one.table == BLOBS
             total[0] += one.column == "metadata"
-            total[1] += one.channel is not None
+            total[1] += one.channel is not None and not is_apart
             total[2] += one.bytes
+            total[3] += is_apart
     return [ThreadSize(*sums[one]) for one in thread_ids]
+
+
+def _by_checkpoint(write: Write) -> CheckpointKey:
+    return write.key
 
 
 def _order(write: Write) -> tuple[CheckpointKey, str, str, int]:

@@ -7,7 +7,8 @@ that are not there, is looked for at the last moment before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
@@ -21,11 +22,13 @@ from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedByte
 from ckpt_backends.redis.connect import Command, Connection, unavailable
 from ckpt_backends.redis.documents import Documents
 from ckpt_backends.redis.hashes import Hashes
+from ckpt_backends.redis.javascript import JavaScriptDocuments
 from ckpt_backends.redis.keyspace import Added, Found, Layout
 from ckpt_backends.redis.removing import remove_threads
 from ckpt_backends.redis.restoring import restore_rows
 from ckpt_backends.redis.write_documents import DocumentWriter
 from ckpt_backends.redis.write_hashes import HashWriter
+from ckpt_backends.redis.write_javascript import JavaScriptWriter
 from ckpt_backends.removal import Removal, Removed
 from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
@@ -44,8 +47,8 @@ class Writer(Protocol):
         """The key of a write."""
         ...
 
-    def watched(self, thread_id: str, namespaces: Sequence[str]) -> list[bytes]:
-        """Keys that a saver touches whenever it adds a checkpoint."""
+    def watched(self, thread_id: str, heads: Mapping[str, str]) -> list[bytes]:
+        """Keys that a saver touches when it adds to a thread with these heads."""
         ...
 
     def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:
@@ -109,7 +112,7 @@ class WritableRedisStore(Closing):
     def _transaction(self, pipe: Any, change: Change) -> Sequence[object]:
         writer = _writer(self._connection, self._layout)
         plan = _Plan(self._connection, self._layout, writer, change)
-        _watch(pipe, writer.watched(change.thread_id, sorted(change.heads)))
+        _watch(pipe, writer.watched(change.thread_id, change.heads))
         commands = list(plan.commands())
         _watch(pipe, plan.touched)
         plan.check()
@@ -214,6 +217,8 @@ class _Plan:
             self._need(writer.checkpoint_name(key), key)
             self._needed.update(names)
             yield from writer.remove(key, names)
+        if isinstance(writer, JavaScriptWriter):
+            yield from self._blobs(writer)
         for copy in change.copies:
             yield from self._copy(copy)
         for one in change.checkpoints:
@@ -235,6 +240,31 @@ class _Plan:
         for key, added in self._new.items():
             yield from writer.register(key, added, self._expiry_of_new(key))
         yield from self._point()
+
+    def _blobs(self, writer: JavaScriptWriter) -> Iterator[Command]:
+        """Remove, copy and add values that are kept apart."""
+        change, thread_id = self._change, self._change.thread_id
+        removed = {writer.blob_name(thread_id, *place) for place in change.removed_blobs}
+        gone_with = (change.removed or {}).keys()
+        if gone_with and all(one.key in gone_with for one in self._found.places.values()):
+            of_thread = self._layout.blobs(self._found)
+            removed.update(name for name, own, _, _ in of_thread if own == thread_id)
+        if removed:
+            yield ("UNLINK", *sorted(removed))
+        for source, old, new in writer.values_of(change.copies, thread_id):
+            self._need(old, source)
+            self._made[new] = source
+            yield ("COPY", old, new)
+            yield ("JSON.SET", new, "$.thread_id", json.dumps(thread_id))
+        for blob in change.blobs:
+            if blob.value.type == "empty":
+                continue  # No key stands for a channel without a value.
+            owner = writer.owner_of(blob, change)
+            name = writer.blob_name(thread_id, blob.checkpoint_ns, blob.channel, blob.version)
+            if name not in removed:
+                self._made[name] = owner
+            yield from writer.add_blob(name, owner, blob)
+            yield from self._as_long(name, owner)
 
     def _copy(self, copy: CopyOfCheckpoint) -> Iterator[Command]:
         source = copy.source
@@ -359,6 +389,8 @@ def _copied_from(one: Checkpoint) -> str | None:
 
 
 def _writer(connection: Connection, layout: Layout) -> Writer:
+    if isinstance(layout, JavaScriptDocuments):
+        return JavaScriptWriter(connection, layout)
     if isinstance(layout, Documents):
         return DocumentWriter(connection, layout)
     if isinstance(layout, Hashes):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.redis.connect import Command
@@ -22,7 +22,7 @@ class HashWriter:
     def write_name(self, key: CheckpointKey, task_id: str, idx: int) -> bytes:
         return self._layout.write_name(key, task_id, idx)
 
-    def watched(self, thread_id: str, namespaces: Sequence[str]) -> list[bytes]:  # noqa: ARG002
+    def watched(self, thread_id: str, heads: Mapping[str, str]) -> list[bytes]:  # noqa: ARG002
         return []
 
     def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from tests.conformance.benches.bench import Bench
+from tests.conformance.benches.javascript import (
+    JavaScriptMongoBench,
+    JavaScriptRedisBench,
+    ShallowJavaScriptRedisBench,
+)
 from tests.conformance.benches.kaflow import KaflowBench
 from tests.conformance.benches.mongodb import MongoBench
 from tests.conformance.benches.mysql import MySQLBench, ShallowMySQLBench
@@ -21,6 +26,9 @@ BENCHES: list[type[Bench]] = [
     RedisBench,
     ShallowRedisBench,
     PlainRedisBench,
+    JavaScriptRedisBench,
+    ShallowJavaScriptRedisBench,
+    JavaScriptMongoBench,
 ]
 
 __all__ = ["BENCHES", "Bench"]
