@@ -9,7 +9,7 @@ shares them, so they may form cycles.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pickletools import genops
 from typing import Any, TypeAlias
@@ -84,16 +84,16 @@ class Machine:
 
     def run(self, data: bytes) -> None:
         """Run all of it. Raises `PastLimit`, and ValueError, IndexError or KeyError."""
+        self.follow(_operations(data))
+
+    def follow(self, operations: Iterable[tuple[str, Any]]) -> None:
+        """Run opcodes, given by their names, each with its argument. Raises as `run` does."""
         left = self._opcodes
-        end = 0
-        for opcode, argument, position in genops(data):
+        for name, argument in operations:
             if left == 0:
                 raise PastLimit(f"more than {self._opcodes} opcodes")
             left -= 1
-            _DO[opcode.name](self, argument)
-            end = (position or 0) + 1
-        if end != len(data):
-            raise ValueError(f"{len(data) - end} bytes behind the end")
+            _DO[name](self, argument)
         if self._outer or len(self._stack) != 1:
             raise ValueError(f"{'more than' if self._stack else 'not'} one value at the end")
 
@@ -199,6 +199,15 @@ class Machine:
 
     def _refuse(self, _: object) -> None:
         raise ValueError("a buffer that is kept outside of the pickle")
+
+
+def _operations(data: bytes) -> Iterator[tuple[str, Any]]:
+    end = 0
+    for opcode, argument, position in genops(data):
+        yield opcode.name, argument
+        end = (position or 0) + 1
+    if end != len(data):
+        raise ValueError(f"{len(data) - end} bytes behind the end")
 
 
 def _unwrapped(callee: Node, args: tuple[Node, ...], kwargs: Node) -> Object:
