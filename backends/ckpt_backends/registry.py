@@ -40,7 +40,8 @@ def load_backend(scheme: str) -> type[Backend]:
         return cast("type[Backend]", found.load())
     raise UsageError(
         f"no backend for '{scheme}://' stores",
-        hint=f"known here: a path to a SQLite file or to .langgraph_api, {', '.join(f'{s}://' for s in BUNDLED)}",
+        hint="known here: a path to a SQLite file or to .langgraph_api,"
+        f" {', '.join(f'{s}://' for s in BUNDLED)}",
     )
 
 

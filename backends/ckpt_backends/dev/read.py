@@ -147,13 +147,13 @@ class DevStore(Closing):
             for row in in_ns.values():
                 for column, part in (("checkpoint", row.body), ("metadata", row.metadata)):
                     yield (CHECKPOINT_TABLE, column, ns, None, part.type), part.size
-        for key in tables.blobs_of.get(thread_id, ()):
-            _, ns, channel, _ = key
-            blob = tables.blobs[key]
+        for place in tables.blobs_of.get(thread_id, ()):
+            _, ns, channel, _ = place
+            blob = tables.blobs[place]
             yield (BLOB_TABLE, "blob", ns, channel, blob.type), blob.size
         for key, _, write in self._writes_of(thread_id):
-            place = (WRITE_TABLE, "blob", key[1], write.channel, write.value.type)
-            yield place, write.value.size
+            tag = write.value.type
+            yield (WRITE_TABLE, "blob", key[1], write.channel, tag), write.value.size
 
     def namespaces(self, thread_id: str) -> list[str]:
         found = self._tables.checkpoints.get(thread_id, {})

@@ -18,7 +18,7 @@ from ckpt_backends.dev.tables import Tables
 _PROTOCOL, _STOP = b"\x80\x04", b"."
 _MARK, _EMPTY_DICT, _SETITEM = b"(", b"}", b"s"
 _TUPLE, _TUPLE2, _TUPLE3 = b"t", b"\x86", b"\x87"
-_PUT, _GET, _BYTES, _LONG_BYTES = b"r", b"j", b"B", b"\x8e"
+_PUT, _GET, _BYTES, _LONG = b"r", b"j", b"B", b"\x8e"
 _THREAD = b"ccollections\ndefaultdict\ncbuiltins\ndict\n\x85R"
 """A `defaultdict(dict)`."""
 
@@ -55,10 +55,8 @@ class _Pickle:
         self.texts(stored.type)
         data = self._read(stored)
         size = len(data)
-        short = size < 1 << 32
-        self.put(
-            _BYTES + struct.pack("<I", size) if short else _LONG_BYTES + struct.pack("<Q", size)
-        )
+        is_short = size < 1 << 32
+        self.put(_BYTES + struct.pack("<I", size) if is_short else _LONG + struct.pack("<Q", size))
         self.put(data)
         self.put(_TUPLE2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.benches.bench import Bench
+from tests.conformance.benches.dev import DevBench
 from tests.conformance.benches.kaflow import KaflowBench
 from tests.conformance.benches.mongodb import MongoBench
 from tests.conformance.benches.mysql import MySQLBench, ShallowMySQLBench
@@ -16,6 +17,7 @@ BENCHES: list[type[Bench]] = [
     ShallowPostgresBench,
     MySQLBench,
     ShallowMySQLBench,
+    DevBench,
     MongoBench,
     KaflowBench,
     RedisBench,
