@@ -8,8 +8,8 @@ Each file is one pickle of a dict (`langgraph.checkpoint.memory`, InMemorySaver 
 3. (thread, namespace, channel, version) -> value, since langgraph-checkpoint 2.1; before, values
    stood in the bodies.
 
-Every body, metadata and value is (type, bytes). Protocol 2, in which they are pickled, has no
-bytes: they are a text, to be encoded as Latin-1.
+Every body, metadata and value is (type, bytes), or a bytearray. Protocol 2, in which they are
+pickled, has no bytes: they are a text, to be encoded as Latin-1.
 """
 
 from __future__ import annotations
@@ -191,23 +191,33 @@ def _stored(node: Node, file: BinaryIO) -> Stored:
 
 
 def _bytes(node: Node) -> bytes | Place | None:
-    match node:
-        case bytes():
-            return node
-        case Place(is_text=False):
-            return node
-        case Object(callee=callee, args=(Place(is_text=True) as place, "latin1")) if _is(
-            callee, "_codecs", "encode"
-        ):
-            return place
-        case Object(callee=callee, args=(str(text), "latin1")) if _is(callee, "_codecs", "encode"):
-            try:
-                return text.encode("latin-1")
-            except UnicodeEncodeError:
-                return None
-        case Object(callee=callee, args=()) if _is(callee, "builtins", "bytes"):
+    """What bytes or a bytearray are pickled as; None for anything else."""
+    if isinstance(node, Object):
+        is_array = _is(node.callee, "builtins", "bytearray")
+        if not node.args and (is_array or _is(node.callee, "builtins", "bytes")):
             return b""
-    return None
+        if len(node.args) == 1 and is_array:
+            return _bytes(node.args[0])
+        if len(node.args) == 2 and (is_array or _is(node.callee, "_codecs", "encode")):
+            text, encoding = node.args
+            if encoding in _LATIN_1 and isinstance(text, str):
+                return _latin(text)
+            if encoding in _LATIN_1 and isinstance(text, Place) and text.is_text:
+                return text
+        return None
+    if isinstance(node, Place) and node.is_text:
+        return None
+    return node if isinstance(node, bytes | Place) else None
+
+
+_LATIN_1 = ("latin1", "latin-1")
+
+
+def _latin(text: str) -> bytes | None:
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return None
 
 
 def _texts(node: Node, length: int, file: BinaryIO) -> list[str]:
