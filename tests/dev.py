@@ -44,11 +44,53 @@ class FileSaver(InMemorySaver):
             self.sync()
         return done
 
-    def put_writes(self, *args: Any, **named: Any) -> None:
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        # LangGraph looks at the signature, and else leaves out the path.
         with self._lock:
-            super().put_writes(*args, **named)
+            super().put_writes(config, writes, task_id, task_path)
 
 
 def stored(folder: Path) -> dict[str, bytes]:
     """The files of a folder."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+class FollowingSaver(FileSaver):
+    """Goes on with what others stored, as a server does that was started again."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.sync()
+        self._seen = _stamps(folder)
+
+    def put(self, *args: Any, **named: Any) -> Any:
+        with self._lock:
+            return InMemorySaver.put(self, *args, **named)
+
+    def get_tuple(self, *args: Any, **named: Any) -> Any:
+        self.follow()
+        return super().get_tuple(*args, **named)
+
+    def list(self, *args: Any, **named: Any) -> Any:
+        self.follow()
+        return super().list(*args, **named)
+
+    def follow(self) -> None:
+        """Read the files again if another process stored them."""
+        with self._lock:
+            if _stamps(self.folder) != self._seen:
+                for table in self.tables:
+                    table.clear()
+                    table.load()
+                self._seen = _stamps(self.folder)
+
+    def store(self) -> None:
+        """Store the files, unless another process did since."""
+        with self._lock:
+            self.follow()
+            self.sync()
+            self._seen = _stamps(self.folder)
+
+
+def _stamps(folder: Path) -> list[tuple[int, int]]:
+    return [(one.stat().st_ino, one.stat().st_mtime_ns) for one in sorted(folder.iterdir())]
