@@ -89,6 +89,8 @@ def open_files(folder: Path) -> Files:
     try:
         for _ in range(_TRIES):
             before = stamps(folder)
+            if CHECKPOINTS not in before:
+                raise FileNotFoundError
             files = Files(folder, before, {name: _open(folder / name) for name in before})
             if stamps(folder) == before and not _is_written(folder):
                 return files

@@ -93,13 +93,13 @@ class Found:
 def read_checkpoints(root: Node, file: BinaryIO, found: Found) -> Checkpoints:
     """File 1. Raises ValueError for what is no dict."""
     threads: Checkpoints = {}
-    for thread_id, in_thread in _items(root, "the file"):
+    for thread_id, in_thread in _items(root):
         with _Tolerant(found, "a thread"):
             namespaces: dict[str, dict[str, StoredCheckpoint]] = {}
-            for ns, in_ns in _items(in_thread, "a thread"):
+            for ns, in_ns in _items(in_thread):
                 with _Tolerant(found, "a namespace"):
                     rows = namespaces.setdefault(_text(ns, file), {})
-                    for checkpoint_id, row in _items(in_ns, "a namespace"):
+                    for checkpoint_id, row in _items(in_ns):
                         with _Tolerant(found, "a checkpoint"):
                             rows[_text(checkpoint_id, file)] = _checkpoint(row, file)
             threads[_text(thread_id, file)] = namespaces
@@ -109,11 +109,11 @@ def read_checkpoints(root: Node, file: BinaryIO, found: Found) -> Checkpoints:
 def read_writes(root: Node, file: BinaryIO, found: Found) -> Writes:
     """File 2. Raises ValueError for what is no dict."""
     writes: Writes = {}
-    for key, rows in _items(root, "the file"):
+    for key, rows in _items(root):
         with _Tolerant(found, "a checkpoint's writes"):
             thread_id, ns, checkpoint_id = _texts(key, 3, file)
             of_one = writes.setdefault((thread_id, ns, checkpoint_id), {})
-            for task, row in _items(rows, "a checkpoint's writes"):
+            for task, row in _items(rows):
                 with _Tolerant(found, "a write"):
                     place, write = _write(task, row, file)
                     of_one[place] = write
@@ -123,7 +123,7 @@ def read_writes(root: Node, file: BinaryIO, found: Found) -> Writes:
 def read_blobs(root: Node, file: BinaryIO, found: Found) -> Blobs:
     """File 3. Raises ValueError for what is no dict."""
     blobs: Blobs = {}
-    for key, value in _items(root, "the file"):
+    for key, value in _items(root):
         with _Tolerant(found, "a value"):
             if not isinstance(key, tuple) or len(key) != 4:
                 raise ValueError("no key of a value")
@@ -149,11 +149,11 @@ class _Tolerant:
         return True
 
 
-def _items(node: Node, what: str) -> Iterator[tuple[Node, Node]]:
+def _items(node: Node) -> Iterator[tuple[Node, Node]]:
     """The items of a dict or defaultdict; later ones win."""
     is_default = isinstance(node, Object) and _is(node.callee, "collections", "defaultdict")
     if not is_default and not isinstance(node, Dict):
-        raise ValueError(f"{what} is {_kind(node)}, and no dict")
+        raise ValueError(f"{_kind(node)} instead of a dict")
     yield from node.pairs
 
 

@@ -27,7 +27,7 @@ from ckpt_backends.apart import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.apart import WRITES as WRITE_TABLE
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
-from ckpt_backends.dev.files import BLOBS, CHECKPOINTS, WRITES, folder_of, stamps
+from ckpt_backends.dev.files import BLOBS, CHECKPOINTS, NAMES, WRITES, folder_of, stamps
 from ckpt_backends.dev.layout import BlobKey, Stored, StoredCheckpoint, StoredWrite, WriteKey
 from ckpt_backends.dev.rows import FILES, put
 from ckpt_backends.dev.save import write_table
@@ -83,6 +83,8 @@ class WritableDevStore(Closing):
     def _changing(self) -> Iterator[_Draft]:
         """All that is stored, to be changed and put back. Nothing else may change it meanwhile."""
         with _locked(self._folder), Tables(self._folder) as tables:
+            for name in NAMES:  # Of a change that was killed.
+                self._new(name).unlink(missing_ok=True)
             draft = _Draft(tables)
             if odd := tables.found.odd:
                 raise Unsupported(
@@ -99,7 +101,7 @@ class WritableDevStore(Closing):
 
     def _save(self, draft: _Draft) -> None:
         names = [name for name in _ORDER if name in draft.touched]
-        made = [self._folder / f"{name}{_NEW}" for name in names]
+        made = list(map(self._new, names))
         try:
             for name, path in zip(names, made, strict=True):
                 with path.open("wb") as out:
@@ -119,6 +121,9 @@ class WritableDevStore(Closing):
             for path in made:
                 path.unlink(missing_ok=True)
         _sync(self._folder)
+
+    def _new(self, name: str) -> Path:
+        return self._folder / f"{name}{_NEW}"
 
     def _refuse_server(self) -> None:
         if reason := running(self._folder):

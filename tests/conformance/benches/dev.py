@@ -27,7 +27,8 @@ class DevBench(Bench):
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
-        saver = FileSaver(self.path)
+        # The first time it is filled, which would take long.
+        saver = FileSaver(self.path, at_each_put=self.path.exists())
         yield saver
         saver.sync()
 
