@@ -166,6 +166,16 @@ def test_files_of_older_savers_are_read_and_kept_in_their_form(folder: Path) -> 
     assert {len(row) for rows in kept.values() for row in rows.values()} == {3}
 
 
+def test_a_removal_says_what_the_server_keeps(folder: Path) -> None:
+    own = folder / server.SERVERS_OWN
+    own.write_bytes(b"")
+    os.utime(own, (0, 0))
+    done = ckpt("-s", folder, "threads", "delete", "b", "--yes")
+    assert (done.code, f"note: {own.name} is the server's own" in done.err) == (0, True)
+    own.unlink()
+    assert "the server's own" not in ckpt("-s", folder, "threads", "delete", "a", "--yes").err
+
+
 class Evil:
     """Makes a folder when it is loaded."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
+from ckpt_backends.errors import Unsupported
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
 
@@ -23,6 +25,11 @@ class DevBackend:
     @classmethod
     def open_writable(cls, url: StoreUrl) -> WritableStore:
         """Open a folder for changing. Raises what `open` raises, also while its server runs."""
+        if os.name != "posix":
+            raise Unsupported(
+                f"'{url}' is only read here: there is no way to lock a folder",
+                hint="changes need Linux, macOS or another POSIX system",
+            )
         from ckpt_backends.dev.write import WritableDevStore
 
         return WritableDevStore(url)

@@ -15,8 +15,10 @@ from pathlib import Path
 
 QUIET_SECONDS = 20
 """A server has stored its files again after this time, which is twice its pause."""
+SERVERS_OWN = ".langgraph_ops.pckl"
+"""Its threads with their last values, and its runs with their inputs."""
 _FILES = (
-    ".langgraph_ops.pckl",
+    SERVERS_OWN,
     ".langgraph_retry_counter.pckl",
     "store.pckl",
     "store.vectors.pckl",

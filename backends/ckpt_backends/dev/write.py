@@ -31,7 +31,7 @@ from ckpt_backends.dev.files import BLOBS, CHECKPOINTS, NAMES, WRITES, folder_of
 from ckpt_backends.dev.layout import BlobKey, Stored, StoredCheckpoint, StoredWrite, WriteKey
 from ckpt_backends.dev.rows import FILES, put
 from ckpt_backends.dev.save import write_table
-from ckpt_backends.dev.server import QUIET_SECONDS, running
+from ckpt_backends.dev.server import QUIET_SECONDS, SERVERS_OWN, running
 from ckpt_backends.dev.tables import Tables, named
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
 from ckpt_backends.ids import time_of
@@ -62,6 +62,14 @@ class WritableDevStore(Closing):
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         with self._changing() as draft:
             return list(map(draft.remove, removals))
+
+    def leaves(self) -> str:
+        if not (self._folder / SERVERS_OWN).exists():
+            return ""
+        return (
+            f"{SERVERS_OWN} is the server's own, and was not changed: it may hold inputs and last"
+            " values of what was removed; delete the threads in the server, too"
+        )
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         added = there = 0
