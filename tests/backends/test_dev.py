@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import shutil
@@ -22,7 +23,7 @@ from ckpt_backends.dev import files, save, server, write
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout
 from ckpt_backends.registry import open_store
 from tests.dev import FileSaver, stored
-from tests.support import ckpt
+from tests.support import FIXTURES, ckpt
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -174,6 +175,30 @@ def test_a_removal_says_what_the_server_keeps(folder: Path) -> None:
     assert (done.code, f"note: {own.name} is the server's own" in done.err) == (0, True)
     own.unlink()
     assert "the server's own" not in ckpt("-s", folder, "threads", "delete", "a", "--yes").err
+
+
+SERVED = FIXTURES / "dev" / "runtime-0.36.7"
+
+
+def test_what_the_server_stored_reads_as_the_server_told_it() -> None:
+    threads = json.loads((SERVED / "truth.json").read_text("utf-8"))["threads"]
+    listed = ckpt("-s", SERVED, "threads", "list", "--all", "-o", "json").json
+    assert {one["thread_id"] for one in listed} == set(threads)
+    for thread_id, truth in threads.items():
+        told = ckpt("-s", SERVED, "history", thread_id, "-o", "json").json
+        assert [one["checkpoint_id"] for one in told] == [
+            one["checkpoint_id"] for one in truth["history"]
+        ]
+        for expected in truth["history"]:
+            ref = f"{thread_id}@{expected['checkpoint_id']}"
+            shown = ckpt("-s", SERVED, "show", ref, "--metadata", "-o", "json").json
+            assert shown["values"] == {k: v for k, v in expected["values"].items() if v}
+            assert shown["next"] == expected["next"]
+            assert shown["parent_checkpoint_id"] == expected["parent_checkpoint_id"]
+            assert shown["metadata"] == expected["metadata"]
+            assert [one["value"] for one in shown["interrupts"]] == [
+                one["value"] for one in expected["interrupts"]
+            ]
 
 
 class Evil:
