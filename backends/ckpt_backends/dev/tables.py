@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.picklefile import read_pickle_file
-from ckpt_backends.dev.files import BLOBS, CHECKPOINTS, WRITES, Files, open_files
+from ckpt_backends.dev.files import BLOBS, CHECKPOINTS, WRITES, Files, Stamp, open_files
 from ckpt_backends.dev.layout import (
     BlobKey,
     Blobs,
@@ -56,8 +56,23 @@ def named(key: CheckpointKey, body: TypedBytes) -> Named | None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """What a file holds."""
+
+    stamp: Stamp
+    table: Any
+    odd: list[str]
+
+
+_last: dict[str, _Parsed] = {}
+"""By name, the file that was read last. A command that changes something opens the same files a
+second time, the screen more often; they are read again when they were replaced."""
+
+
 class Tables(Closing):
-    """The three tables, without the values, which stay in the files."""
+    """The three tables, without the values, which stay in the files. Nobody changes them: they may
+    be those of other `Tables`, too."""
 
     def __init__(self, folder: Path) -> None:
         self.files: Files = open_files(folder)
@@ -113,9 +128,17 @@ class Tables(Closing):
     ) -> _Table:
         if name not in self.files.opened:
             return empty
-        file = self._file(name)
+        known = _last.get(name)
+        if known is None or known.stamp != self.files.stamps[name]:
+            known = _last[name] = self._parsed(name, reader)
+        self.found.odd += known.odd
+        table: _Table = known.table
+        return table
+
+    def _parsed(self, name: str, reader: Callable[[object, BinaryIO, Found], object]) -> _Parsed:
+        file, found = self._file(name), Found()
         try:
-            return reader(read_pickle_file(file), file, self.found)
+            table = reader(read_pickle_file(file), file, found)
         except OSError as error:
             raise self._broken(name, error) from error
         except ValueError as error:
@@ -123,6 +146,7 @@ class Tables(Closing):
                 f"'{self.files.folder / name}' is not as langgraph dev writes it: {error}",
                 hint="nothing of it was run; a copy that was cut off cannot be read",
             ) from error
+        return _Parsed(self.files.stamps[name], table, found.odd)
 
     def _file(self, name: str) -> BinaryIO:
         file = self.files.opened[name]

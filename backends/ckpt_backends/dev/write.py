@@ -150,6 +150,12 @@ class _Draft:
         self.tables = tables
         self.touched: set[str] = set()
         """Which files have to be written."""
+        tables.checkpoints = {
+            thread_id: {ns: dict(rows) for ns, rows in namespaces.items()}
+            for thread_id, namespaces in tables.checkpoints.items()
+        }
+        tables.writes = {key: dict(rows) for key, rows in tables.writes.items()}
+        tables.blobs = dict(tables.blobs)
         self._checkpoints = tables.checkpoints
         self._writes = tables.writes
         self._blobs = tables.blobs
