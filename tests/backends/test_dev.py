@@ -241,6 +241,34 @@ def test_a_hostile_pickle_is_shown_as_what_it_is(folder: Path, protocol: int) ->
     assert not marker.exists()
 
 
+def test_keys_that_no_saver_makes_are_left_out(folder: Path) -> None:
+    storage, writes, blobs = tables(folder)
+    value = ("msgpack", b"\xc0")
+    some = next(iter(writes))
+    task = ("t", "items", value, "")
+    bad_blobs = [("a", "", "x"), ("a", "", "x", 10**5000), ("a", "", 1, "1"), ("a", "", "x", ()), 7]
+    bad_writes = [("t", 1 << 40), ("t", True), ("t", "0"), (1, 1), ("other", 0), "t"]
+    writes[some] |= dict.fromkeys(bad_writes, task)
+    table: Any
+    for name, table in zip(
+        FILES, (storage, writes, blobs | dict.fromkeys(bad_blobs, value)), strict=True
+    ):
+        (folder / name).write_bytes(pickle.dumps(table, 2))
+    with open_store(str(folder)) as store:
+        assert sum(1 for one in store.blobs("a") if one[0].channel == "x") == 0
+        assert store.size("a").blobs == sum(key[0] == "a" for key in blobs)
+        assert store.size(some[0]).writes == sum(
+            len(rows) - len(bad_writes) * (key == some)
+            for key, rows in writes.items()
+            if key[0] == some[0]
+        )
+        assert len(store.notes()) == 4
+        assert "more" in store.notes()[-1]
+    for words in (["du"], ["threads", "show", "a"], ["gc", "--scope", "all", "--dry-run"]):
+        assert ckpt("-s", folder, *words).code == 0
+    assert ckpt("-s", folder, "threads", "delete", "a", "--yes").code == 4
+
+
 @pytest.mark.parametrize("protocol", range(6))
 def test_a_file_that_is_no_dict_is_refused(folder: Path, protocol: int) -> None:
     marker = folder.parent / "run"

@@ -169,7 +169,7 @@ def _checkpoint(row: Node, file: BinaryIO) -> StoredCheckpoint:
 
 
 def _write(task: Node, row: Node, file: BinaryIO) -> tuple[tuple[str, int], StoredWrite]:
-    if not isinstance(task, tuple) or len(task) != 2 or type(task[1]) is not int:
+    if not isinstance(task, tuple) or len(task) != 2 or not _is_number(task[1]):
         raise ValueError("no key of a write")
     if not isinstance(row, tuple) or len(row) not in {3, 4}:
         raise ValueError(f"{_kind(row)} instead of task, channel, value and path")
@@ -235,10 +235,15 @@ def _text(node: Node, file: BinaryIO) -> str:
 
 
 def _version(node: Node, file: BinaryIO) -> Version:
-    if type(node) in {int, float}:
+    if type(node) is float or _is_number(node):
         version: Version = node
         return version
     return _text(node, file)
+
+
+def _is_number(node: Node) -> bool:
+    """Whether it is a number as savers count."""
+    return type(node) is int and -(1 << 31) <= node < 1 << 31
 
 
 def _is(node: Node, module: str, name: str) -> bool:
