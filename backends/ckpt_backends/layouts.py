@@ -18,6 +18,7 @@ LAYOUTS: Mapping[str, C] = {
     "postgres-shallow": C.WRITES | C.TASK_PATH | C.ENFORCED_READ_ONLY,
     "mysql": _SAVER | C.ENFORCED_READ_ONLY,
     "mysql-shallow": C.WRITES | C.TASK_PATH | C.ENFORCED_READ_ONLY,
+    "langgraph-dev": _SAVER,
     "mongodb": _SAVER | C.INLINE_VALUES,
     "mongodb-js": C.HISTORY | C.WRITES | C.ADDING | C.INLINE_VALUES,
     "kaflow": C.HISTORY | C.ADDING | C.INLINE_VALUES,

@@ -13,6 +13,7 @@ from ckpt_backends.url import StoreUrl, parse_url
 
 BUNDLED = {
     "sqlite": "ckpt_backends.sqlite:SqliteBackend",
+    "langgraph-dev": "ckpt_backends.dev:DevBackend",
     "postgresql": "ckpt_backends.postgres:PostgresBackend",
     "postgres": "ckpt_backends.postgres:PostgresBackend",
     "mongodb": "ckpt_backends.mongodb:MongoBackend",
@@ -40,7 +41,8 @@ def load_backend(scheme: str) -> type[Backend]:
         return cast("type[Backend]", found.load())
     raise UsageError(
         f"no backend for '{scheme}://' stores",
-        hint=f"known here: a path to a SQLite file, {', '.join(f'{s}://' for s in BUNDLED)}",
+        hint="known here: a path to a SQLite file or to .langgraph_api,"
+        f" {', '.join(f'{s}://' for s in BUNDLED)}",
     )
 
 

@@ -16,6 +16,7 @@ from tests.servers import Server, mongodb_database, mysql_database, postgres_dat
 from tests.travel.official import Thread, drive, scenarios, stored_ids
 from tests.travel.places import (
     Place,
+    dev_place,
     mongodb_place,
     mysql_place,
     plain_redis_place,
@@ -79,6 +80,12 @@ def quiet() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def sqlite_filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
     with sqlite_place(tmp_path_factory.mktemp("travel") / "store.db") as place:
+        yield Filled(place)
+
+
+@pytest.fixture(scope="session")
+def dev_filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
+    with dev_place(tmp_path_factory.mktemp("travel-dev") / ".langgraph_api") as place:
         yield Filled(place)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.benches.bench import Bench
+from tests.conformance.benches.dev import DevBench
 from tests.conformance.benches.javascript import (
     JavaScriptMongoBench,
     JavaScriptRedisBench,
@@ -21,6 +22,7 @@ BENCHES: list[type[Bench]] = [
     ShallowPostgresBench,
     MySQLBench,
     ShallowMySQLBench,
+    DevBench,
     MongoBench,
     KaflowBench,
     RedisBench,

@@ -6,6 +6,7 @@ the same, so that LangGraph resumes it as the original.
 
 from __future__ import annotations
 
+from tests.travel.places.dev import dev_place
 from tests.travel.places.mongodb import mongodb_place
 from tests.travel.places.mysql import mysql_place
 from tests.travel.places.place import POINTERS, Place, Rows
@@ -17,6 +18,7 @@ __all__ = [
     "POINTERS",
     "Place",
     "Rows",
+    "dev_place",
     "mongodb_place",
     "mysql_place",
     "plain_redis_place",
