@@ -162,7 +162,7 @@ class RedisBench(Bench):
     def store(self, *, ttl: Any = None) -> Iterator[Any]:
         from langgraph.store.redis import RedisStore
 
-        index = {**_index(), "distance_type": "cosine"}
+        index: Any = {**_index(), "distance_type": "cosine"}
         with RedisStore.from_conn_string(self.url, index=index, ttl=ttl) as store:
             store.setup()
             yield store
@@ -201,7 +201,7 @@ class MongoBench(Bench):
                 self.url,
                 db_name=self._database,
                 ttl_config=ttl,
-                index_config=index,  # type: ignore[arg-type]
+                index_config=index,
             ) as store,
         ):
             yield store
