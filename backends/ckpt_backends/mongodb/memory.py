@@ -12,7 +12,7 @@ looks at once a minute; reading an item sets its `updated_at`, unless the store 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -55,7 +55,11 @@ PLAIN = "bson-plain"
 """Tag of a document without leaves that a saver's serializer wrote."""
 _SEPARATOR = "/"
 _KEYS_AT_ONCE, _VALUES_AT_ONCE = 200, 20
-_IS_ITEM: Stage = {"namespace": {"$type": "array"}, "key": {"$type": "string"}}
+_IS_ITEM: Stage = {
+    "_id": {"$not": {"$type": "object"}},
+    "namespace": {"$type": "array"},
+    "key": {"$type": "string"},
+}
 _KNOWN = ["_id", "namespace", "namespace_str", "namespace_prefix", "key", "value"]
 _KNOWN += ["created_at", "updated_at"]
 _LABELS: Stage = {
@@ -80,7 +84,7 @@ _VECTORS: Stage = {
                 "as": "one",
                 "cond": {
                     "$and": [
-                        {"$not": {"$in": ["$$one.k", _KNOWN]}},
+                        {"$not": [{"$in": ["$$one.k", _KNOWN]}]},
                         {"$in": [{"$type": "$$one.v"}, ["array", "binData"]]},
                     ]
                 },
@@ -91,7 +95,7 @@ _VECTORS: Stage = {
             "field": "$$one.k",
             "size": {
                 "$cond": [
-                    {"$isArray": "$$one.v"},
+                    {"$isArray": ["$$one.v"]},
                     {"$bsonSize": {"numbers": "$$one.v"}},
                     length("$$one.v"),
                 ]
@@ -152,17 +156,16 @@ class _Documents:
         found: list[_Place] = []
         remaining = iter(keys)
         while some := list(islice(remaining, _KEYS_AT_ONCE)):
-            if by_index:
-                joined = [(_SEPARATOR.join(one.namespace), one.key) for one in some]
-                match = {"$or": [{"namespace_str": name, "key": key} for name, key in joined]}
-            else:
-                match = {
-                    "$or": [{"namespace": list(one.namespace), "key": one.key} for one in some]
-                }
-            found += [one for one in self.listed(match) if one.item.key in keys]
+            places: list[Stage] = [
+                {"namespace_str": _SEPARATOR.join(one.namespace), "key": one.key}
+                if by_index
+                else {"namespace": list(one.namespace), "key": one.key}
+                for one in some
+            ]
+            found += [one for one in self.listed({"$or": places}) if one.item.key in keys]
         return found
 
-    def _place(self, row: Any, value: TypedBytes | None = None) -> _Place:
+    def _place(self, row: Any) -> _Place:
         updated = _time(row.get("updated_at"))
         vectors = [Vector(str(one["field"]), int(one["size"])) for one in row["vectors"]]
         item = Item(
@@ -172,7 +175,6 @@ class _Documents:
             int(row["size"]),
             _later(updated, self._lifetime),
             tuple(sorted(vectors, key=lambda one: one.field)),
-            value,
         )
         return _Place(item, row["_id"])
 
@@ -185,9 +187,9 @@ class _Documents:
             by_id[row["_id"]] = _typed(row.get("value"))
         for one in places:
             if one.item.size > MOST_BYTES:
-                yield _with(one.item, unread(PLAIN, one.item.size))
+                yield replace(one.item, value=unread(PLAIN, one.item.size))
             elif one.identity in by_id:
-                yield _with(one.item, by_id[one.identity])
+                yield replace(one.item, value=by_id[one.identity])
 
     def rows(self, places: Iterable[_Place]) -> Iterator[Row]:
         """Documents as they are stored."""
@@ -243,9 +245,8 @@ class MongoMemory(Closing):
         if not all(map(storable, (*prefix, key or ""))):
             return
         if keys is None:
-            match = _under(prefix) | ({} if key is None else {"key": key})
-            # The kind of a key is looked at as well; two conditions on one field are one.
-            found = self._documents.listed(match)
+            named = {} if key is None else {"key": key}
+            found = self._documents.listed({**_under(prefix), **named})
         else:
             found = self._documents.named(
                 {one for one in keys if begins(one.namespace, prefix) and key in {None, one.key}}
@@ -362,12 +363,6 @@ def find_collection(connection: Connection, url: StoreUrl) -> str:
 
 def _under(prefix: Namespace) -> Stage:
     return {f"namespace.{place}": label for place, label in enumerate(prefix)}
-
-
-def _with(item: Item, value: TypedBytes) -> Item:
-    from dataclasses import replace
-
-    return replace(item, value=value)
 
 
 def _typed(value: object) -> TypedBytes:

@@ -41,7 +41,8 @@ def restore_rows(
     """Add the documents that are not there, all of them or none.
 
     `collections` has the name of each table's collection, `keys` the fields that tell one of its
-    documents from the others. Raises `StoreChanged`, `Unsupported`, `Unreadable`, and the driver's errors.
+    documents from the others. Raises `StoreChanged`, `Unsupported`, `Unreadable`, and the
+    driver's errors.
     """
     restorer = _Restorer(connection, collections, keys)
     if connection.has_transactions:
