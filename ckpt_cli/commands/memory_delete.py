@@ -93,6 +93,8 @@ def delete(
                 _show_and_ask(session, items, more=more)
             if archive is not None:
                 bundle = archive_items(memory, items, archive, iso(session.now))
+            # A reader of a file that is not in WAL mode would stand in the way of its own writer.
+            memory.refresh()
     done = Done(0)
     if items and not dry_run:
         with open_writable_memory(session.store_url) as writable:
