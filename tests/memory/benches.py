@@ -206,7 +206,7 @@ class MongoBench(Bench):
             patch(name),
             MongoDBStore.from_conn_string(
                 self.url,
-                db_name=self._database,
+                db_name=self.database,
                 ttl_config=ttl,
                 index_config=index,
             ) as store,
@@ -218,14 +218,14 @@ class MongoBench(Bench):
         return self.store(ttl={"default_ttl": minutes * 60, "refresh_on_read": False})
 
     @property
-    def _database(self) -> str:
+    def database(self) -> str:
         return urlsplit(self.url).path.removeprefix("/")
 
     @contextmanager
     def collection(self) -> Iterator[Any]:
         """The store's collection."""
         with pymongo.MongoClient[Any](self.url) as client:
-            yield client[self._database]["persistent-store"]
+            yield client[self.database]["persistent-store"]
 
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
         from datetime import UTC, datetime
