@@ -78,7 +78,7 @@ _ckpt() {
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts messages grep blame tail tui sessions replay stats rollback fork undo purge gc export import du stores demo"
+        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay stats rollback fork undo purge gc export import du stores demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;

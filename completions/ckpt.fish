@@ -99,6 +99,7 @@ complete -c ckpt -n '__ckpt_at :0' -a tail -d 'Print a thread\'s checkpoints as 
 complete -c ckpt -n '__ckpt_at "tail:0"' -a '(__ckpt_ask thread)'
 complete -c ckpt -n '__ckpt_at :0' -a tui -d 'Browse threads, their trees and checkpoints on one screen.'
 complete -c ckpt -n '__ckpt_at :0' -a sessions -d 'List or show an application\'s sessions.'
+complete -c ckpt -n '__ckpt_at :0' -a memory -d 'List, search or remove what is remembered across threads.'
 complete -c ckpt -n '__ckpt_at :0' -a replay -d 'Prove each checkpoint by its parent and the writes.'
 complete -c ckpt -n '__ckpt_at "replay:0"' -a '(__ckpt_ask target)'
 complete -c ckpt -n '__ckpt_at :0' -a stats -d 'Say which nodes write how much to which channels.'

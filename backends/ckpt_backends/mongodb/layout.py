@@ -17,8 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ckpt_backends.errors import SeveralLayouts, UnknownLayout
+from ckpt_backends.memory import HINT
 
 OFFICIAL, JAVASCRIPT, KAFLOW = "mongodb", "mongodb-js", "kaflow"
+MEMORY = "store"
+"""What a collection is called that holds long-term memory, in archives too."""
 WRITES, CHECKPOINTS = "checkpoint_writes", "checkpoints"
 """What collections are called in archives and reports, whatever they are called in a database."""
 _KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
@@ -81,6 +84,8 @@ class Collection:
             return "writes"
         if "checkpoint" in binary and self.fields.keys() >= {*_KEY, "type"}:
             return OFFICIAL if self.fields.get("metadata") == "object" else JAVASCRIPT
+        if self.fields.get("namespace") == "array" and {"key", "value"} <= self.fields.keys():
+            return MEMORY
         return None
 
     def _kind_of_indexes(self) -> str | None:
@@ -90,6 +95,8 @@ class Collection:
             return "writes"
         if _KEY in keys:
             return JAVASCRIPT if _INDEX_OF_JAVASCRIPT in self.indexes else OFFICIAL
+        if keys & {("namespace_str", "key"), ("namespace", "key")}:
+            return MEMORY
         return KAFLOW if ("username", "created_at") in keys else None
 
     @property
@@ -162,7 +169,7 @@ def choose(
     if not layouts:
         raise UnknownLayout(
             f"no checkpoint collections in database '{database}' of '{where}'",
-            hint=f"found {_names(found)}",
+            hint=HINT if any(one.kind == MEMORY for one in found) else f"found {_names(found)}",
         )
     if len(layouts) > 1:
         raise SeveralLayouts(
