@@ -24,5 +24,6 @@ LAYOUTS: Mapping[str, C] = {
     "redis-shallow": C.WRITES | C.TASK_PATH | C.INLINE_VALUES | C.SESSIONS,
     "redis-hash": C.HISTORY | C.WRITES | C.ADDING | C.INLINE_VALUES | C.SESSIONS,
     "redis-hash-colon": C.HISTORY | C.WRITES | C.ADDING | C.INLINE_VALUES | C.SESSIONS,
+    "redis-plain": C.HISTORY | C.WRITES | C.ADDING | C.SESSIONS,
 }
 """By name, as `ckpt stores` says it."""

@@ -211,7 +211,7 @@ def test_sizes_are_those_of_each_thread_in_the_order_asked_for(
 CHECKPOINTS = {"checkpoints", "checkpoint"}
 ROWS = CHECKPOINTS | {"writes", "checkpoint_writes", "checkpoint_write"}
 APART = {"checkpoint_blobs"}
-POINTERS = {"checkpoint_latest", "write_keys_zset", "write_registry"}
+POINTERS = {"checkpoint_latest", "write_keys_zset", "write_registry", "idx", "threads"}
 
 
 def test_rows_are_all_that_a_thread_has_its_checkpoints_last(store: Store, thread_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints in Redis: the official saver's JSON documents, and the plain saver's hashes."""
+"""Checkpoints in Redis: the official saver's JSON documents, and what plain savers keep."""
 
 from __future__ import annotations
 
@@ -21,11 +21,16 @@ class RedisBackend:
         _need_driver(url)
         from ckpt_backends.redis.connect import connect
         from ckpt_backends.redis.detect import open_layout
+        from ckpt_backends.redis.plain import Plain
+        from ckpt_backends.redis.plain_store import PlainRedisStore
         from ckpt_backends.redis.store import RedisStore
 
         connection = connect(url)
         try:
-            return RedisStore(connection, url, open_layout(connection, url))
+            layout = open_layout(connection, url)
+            if isinstance(layout, Plain):
+                return PlainRedisStore(connection, url, layout)
+            return RedisStore(connection, url, layout)
         except BaseException:
             connection.close()
             raise

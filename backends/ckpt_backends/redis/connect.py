@@ -33,8 +33,8 @@ _SCAN_COUNT = 5000
 _AT_ONCE, _BYTES_AT_ONCE = 500, 4 << 20
 READING = frozenset(
     {"EXISTS", "GET", "HGET", "HMGET", "HSTRLEN", "INFO", "MGET", "PING", "PTTL", "SCAN", "TYPE"}
-    | {"HGETALL", "MEMORY USAGE", "PEXPIRETIME", "STRLEN"}
-    | {"ZRANGE", "JSON.DEBUG", "JSON.GET", "JSON.MGET", "JSON.TYPE"}
+    | {"GETRANGE", "HGETALL", "HKEYS", "HSCAN", "MEMORY USAGE", "PEXPIRETIME", "STRLEN"}
+    | {"ZRANGE", "ZSCORE", "JSON.DEBUG", "JSON.GET", "JSON.MGET", "JSON.TYPE"}
     | {"FT._LIST", "FT.INFO", "FT.AGGREGATE", "FT.CURSOR", "FT.SEARCH"}
 )
 """All commands that a store opened for reading sends, beside those that log in."""
@@ -87,6 +87,10 @@ class Connection:
                 if isinstance(answer, exceptions.NoPermissionError):
                     raise unavailable(self._url, answer)
                 yield None if isinstance(answer, exceptions.ResponseError) else answer
+
+    def number_of(self, names: Sequence[bytes]) -> int:
+        """How many of these keys are there."""
+        return int(self.ask("EXISTS", *names)) if names else 0
 
     def scan(self, pattern: bytes, kind: str | None = None) -> Iterator[list[bytes]]:
         """Keys by their names, some at a time; a key may come twice. Never KEYS, which blocks."""

@@ -30,6 +30,7 @@ from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.redis.connect import Connection, in_chunks
 from ckpt_backends.redis.documents import quoted
 from ckpt_backends.redis.keyspace import (
+    CALL,
     Found,
     Line,
     Place,
@@ -43,8 +44,7 @@ from ckpt_backends.redis.lines import lines_by_name
 
 DOLLAR, COLON = "$", ":"
 _CHECKPOINT, _WRITES = "checkpoint", "writes"
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_CALLS = re.compile(rf"(.*?):([^:|]+:{_UUID}(?:\|[^:|]+:{_UUID})*)", re.DOTALL)
+_CALLS = re.compile(rf"(.*?):({CALL})", re.DOTALL)
 """A thread, a colon, and the namespace of a subgraph's call, which has colons itself."""
 _AT_ONCE = 1000
 _PARTS_OF_WRITE = 3

@@ -47,6 +47,11 @@ class Owner:
     writes: list[bytes] = field(default_factory=list)
     """Its whole writes: fields of a hash may have come one by one."""
 
+    @property
+    def at(self) -> tuple[str, str]:
+        """Namespace and checkpoint id."""
+        return self.key.checkpoint_ns, self.key.checkpoint_id
+
 
 @dataclass(slots=True)
 class Owned:
@@ -213,7 +218,7 @@ class Owning:
             keys = [name for (_, name), _ in some]
             contents = self.contents([(self.types[kind], name) for (kind, name), _ in some])
             for kind, name, cells, expiry in zip(
-                kinds, keys, contents, self._expiries(keys), strict=True
+                kinds, keys, contents, expiries_of(self._connection, keys), strict=True
             ):
                 if cells is not None:
                     about = {"key": text(name), "type": self.types[kind], "expires_at": expiry}
@@ -230,15 +235,27 @@ class Owning:
         for (kind, _), answer in zip(names, answers, strict=True):
             yield _cells(kind, answer)
 
-    def _expiries(self, names: Sequence[bytes]) -> Iterator[int | None]:
-        """When keys expire, in milliseconds since 1970; None for those that stay."""
-        moments = list(self._connection.ask_all(("PEXPIRETIME", name) for name in names))
-        if None in moments:  # before Redis 7
-            now = int(self._connection.ask("INFO", "server")["server_time_usec"]) // 1000
-            left = self._connection.ask_all(("PTTL", name) for name in names)
-            moments = [-1 if one is None or one < 0 else now + int(one) for one in left]
-        for one in moments:
-            yield int(one) if int(one) >= 0 else None
+    def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
+        """What is stored of these rows by now; None for what is not there."""
+        names = [(str(row.cells["type"]), raw(str(row.cells["key"]))) for row in rows]
+        for (_, name), cells in zip(names, self.contents(names), strict=True):
+            # A key of another type holds something else.
+            yield {} if cells is None and self._connection.ask("EXISTS", name) else cells
+
+    def also(self, rows: Sequence[Row]) -> Iterator[Command]:  # noqa: ARG002
+        """What has to change beside, when rows are put back."""
+        yield from ()
+
+
+def expiries_of(connection: Connection, names: Sequence[bytes]) -> Iterator[int | None]:
+    """When keys expire, in milliseconds since 1970; None for those that stay."""
+    moments = list(connection.ask_all(("PEXPIRETIME", name) for name in names))
+    if None in moments:  # before Redis 7
+        now = int(connection.ask("INFO", "server")["server_time_usec"]) // 1000
+        left = connection.ask_all(("PTTL", name) for name in names)
+        moments = [-1 if one is None or one < 0 else now + int(one) for one in left]
+    for one in moments:
+        yield int(one) if int(one) >= 0 else None
 
 
 def _cells(kind: str, answer: Any) -> dict[str, Cell] | None:

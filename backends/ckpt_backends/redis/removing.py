@@ -12,6 +12,7 @@ the watch is named by what is watched.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -25,8 +26,8 @@ from ckpt_backends.redis.owned import CHECKPOINT, Owned, Owner, Owning
 from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
 from ckpt_backends.url import StoreUrl
 
-_KEYS_AT_ONCE = 1000
-_Step = list[tuple[str, Command]]
+KEYS_AT_ONCE = 1000
+Step = list[tuple[str, Command]]
 """Commands, each with the kind of the keys whose number it answers; `''` for another answer."""
 
 
@@ -43,20 +44,11 @@ def remove_threads(
         ]
 
 
-class _Removing:
+class Removing(ABC):
     """The removal of one thread, or of a part of it."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        layout: Layout,
-        owning: Owning,
-        lock: PurgeLock,
-        owned: Owned,
-    ) -> None:
+    def __init__(self, connection: Connection, lock: PurgeLock, owned: Owned) -> None:
         self._connection = connection
-        self._layout = layout
-        self._owning = owning
         self._lock = lock
         self._owned = owned
 
@@ -77,8 +69,20 @@ class _Removing:
         for step in rest:
             self._lock.keep()
             with self._connection.driver.pipeline(transaction=True) as pipe:
-                _run(pipe, step, rows)
+                self._run_next(pipe, step, rows)
         return Removed(removal.thread_id, {kind: number for kind, number in rows.items() if number})
+
+    @abstractmethod
+    def _steps(self, inside: Inside | None) -> list[Step]:
+        """The commands, by transaction; at least one, which may be empty."""
+
+    @abstractmethod
+    def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
+        """Run the first commands, unless an agent goes on. Raises `WatchError`."""
+
+    @abstractmethod
+    def _run_next(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
+        """Run those that follow."""
 
     def _is_as_planned(self, removal: Removal) -> bool:
         owned = self._owned
@@ -94,8 +98,23 @@ class _Removing:
     def _existing(self, names: Iterable[bytes]) -> Iterator[bool]:
         return (bool(one) for one in self._connection.ask_all(("EXISTS", name) for name in names))
 
-    def _run_watched(self, pipe: Any, step: _Step, rows: Counter[str]) -> None:
-        """Run the first commands, unless an agent goes on. Raises `WatchError`."""
+
+class _Removing(Removing):
+    """The removal of keys that name each other."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        layout: Layout,
+        owning: Owning,
+        lock: PurgeLock,
+        owned: Owned,
+    ) -> None:
+        super().__init__(connection, lock, owned)
+        self._layout = layout
+        self._owning = owning
+
+    def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
         owned = self._owned
         heads = list(owned.heads.values())
         of_namespaces = owned.shared.values()
@@ -113,15 +132,17 @@ class _Removing:
         names = [self._layout.checkpoint_name(one.key) for one in heads]
         if {place.key for place in self._layout.told(names)} != {one.key for one in heads}:
             raise exceptions.WatchError("a head is gone, or another one")
-        _run(pipe, step, rows)
+        run(pipe, step, rows)
 
-    def _steps(self, inside: Inside | None) -> list[_Step]:
-        """The commands, by transaction; at least one, which may be empty."""
+    def _run_next(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
+        run(pipe, step, rows)
+
+    def _steps(self, inside: Inside | None) -> list[Step]:
         owned = self._owned
         owners = list(owned.owners.values())
         if inside is None:
             step = [
-                _unlink(kind, names)
+                unlink(kind, names)
                 for kinds in owned.shared.values()
                 for kind, names in kinds.items()
             ]
@@ -132,11 +153,11 @@ class _Removing:
         steps, number = [step], 0
         for owner in sorted(owners, key=_order):
             size = sum(map(len, owner.names.values()))
-            if number + size > _KEYS_AT_ONCE and number:
+            if number + size > KEYS_AT_ONCE and number:
                 steps.append([])
                 number = 0
             number += size
-            steps[-1] += [_unlink(kind, names) for kind, names in owner.names.items() if names]
+            steps[-1] += [unlink(kind, names) for kind, names in owner.names.items() if names]
         return steps
 
     def _lists_without(self, owners: Sequence[Owner]) -> Iterator[tuple[str, Command]]:
@@ -157,7 +178,7 @@ class _Removing:
                     for name in names if writes else ():
                         yield "", ("ZREM", name, *writes)
                 elif here and not left:
-                    yield _unlink(kind, names)
+                    yield unlink(kind, names)
                 elif head is not None and head in owners:
                     newest = self._layout.checkpoint_name(max(one.key for one in left))
                     for name in names:
@@ -169,11 +190,12 @@ def _order(owner: Owner) -> tuple[bool, bool, str]:
     return owner.is_there, not owner.key.checkpoint_ns, owner.key.checkpoint_id
 
 
-def _unlink(kind: str, names: Sequence[bytes]) -> tuple[str, Command]:
+def unlink(kind: str, names: Sequence[bytes]) -> tuple[str, Command]:
+    """Remove keys of a kind."""
     return kind, ("UNLINK", *names)
 
 
-def _run(pipe: Any, step: _Step, rows: Counter[str]) -> None:
+def run(pipe: Any, step: Step, rows: Counter[str]) -> None:
     """Run a transaction, and count keys that went by kind. Raises `WatchError`."""
     pipe.multi()
     for _, command in step:

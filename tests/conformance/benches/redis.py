@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+import langgraph_checkpoint_plainredis
 import redis
 
 from tests.conformance.benches.bench import Bench, Refusal
@@ -107,3 +108,17 @@ class PlainRedisBench(Bench):
 
     def close(self) -> None:
         """The server goes with its fixture."""
+
+
+class PlainRedisSaverBench(PlainRedisBench):
+    """langgraph-checkpoint-plainredis on a server of its own, without modules."""
+
+    name: ClassVar[str] = "redis-plain"
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        saver = langgraph_checkpoint_plainredis.RedisSaver(url=self._url)
+        try:
+            yield saver
+        finally:
+            saver.close()
