@@ -236,6 +236,10 @@ def test_size_counts_what_is_stored(store: Store, filled: Filled, thread_id: str
     values = sum(one.size for one in writes)
     if filled.bench.parsed:
         assert stored + values < size.bytes < 10 * (stored + values)
+    elif filled.bench.wrapped:
+        whole = stored + values + _shared(checkpoints)
+        keys = size.checkpoints + size.writes + size.blobs
+        assert whole < size.bytes < 1.5 * whole + 100 * keys
     elif all(one.blobs is None for one in checkpoints):
         assert size.bytes == stored + values
     else:

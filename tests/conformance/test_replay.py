@@ -117,7 +117,8 @@ def test_what_an_official_saver_wrote_now_is_explained(filled: Filled) -> None:
     with open_store(filled.bench.url) as store:
         reports = replay_store(store)
     if filled.bench.has_writes:
-        check(reports, "lg-1.2.22", refused=filled.bench.refused)
+        damaged = set(filled.bench.damaged)
+        check(reports, "lg-1.2.22", damaged, refused=filled.bench.refused)
         return
     known = UNVERIFIABLE["lg-1.2.22"] | ALWAYS | {"its tasks wrote", "wrote is not stored"}
     for one in (finding for about in reports.values() for finding in about.findings):
