@@ -14,7 +14,7 @@ import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from ckpt_backends.redis import plain_removing, write_plain
+from ckpt_backends.redis import plain_removing, removing, write_plain
 from ckpt_backends.redis.connect import READING
 from ckpt_backends.registry import open_store, open_writable
 from ckpt_backends.removal import MOVED
@@ -115,9 +115,9 @@ def test_threads_never_leak_into_one_another(redis_url: str) -> None:
 def test_each_thread_goes_alone_and_wholly(redis_url: str) -> None:
     owned = {}
     for thread_id in ODD:
-        before = held(redis_url).keys()
+        known = held(redis_url).keys()
         fill(redis_url, thread_id)
-        owned[thread_id] = held(redis_url).keys() - before - {b"lg:threads"}
+        owned[thread_id] = held(redis_url).keys() - known - {b"lg:threads"}
     for thread_id in ODD:
         before = held(redis_url)
         done = ckpt("-s", redis_url, "threads", "delete", "--yes", "--", thread_id)
@@ -285,8 +285,7 @@ def test_what_went_by_itself_counts_for_nothing(redis_url: str) -> None:
             "other": 4,
         }
         assert store.size("trip").checkpoints == 3
-    for name in [one for one in keys(redis_url) if one.startswith(b"lg:cp:other")]:
-        admin.delete(name)
+    admin.delete(*(one for one in keys(redis_url) if one.startswith(b"lg:cp:other")))
     listed = ckpt("-s", redis_url, "threads", "list", "-o", "json").json
     assert [one["thread_id"] for one in listed] == ["trip"]
     assert "expires_at" in listed[0]
@@ -336,7 +335,7 @@ def test_what_a_break_leaves_is_the_end_of_the_thread_and_goes_next(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plain_removing, "KEYS_AT_ONCE", 4)
-    ran, most = plain_removing.run, 0
+    ran, most = removing.run, 0
 
     class Broken(Exception):
         """Stands for the end of the process."""
@@ -378,7 +377,7 @@ def test_a_thread_that_goes_on_in_the_last_moment_stays(
 ) -> None:
     fill(redis_url, "trip", "other")
     removals = [removal_of(redis_url, name) for name in ("trip", "other")]
-    ran = plain_removing.run
+    ran = removing.run
 
     def late(pipe: Any, step: Any, rows: Any) -> None:
         if len(ids(redis_url, "trip")) == 4:

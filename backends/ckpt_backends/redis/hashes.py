@@ -27,7 +27,7 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.redis.connect import Connection, in_chunks
+from ckpt_backends.redis.connect import Command, Connection, in_chunks
 from ckpt_backends.redis.documents import quoted
 from ckpt_backends.redis.keyspace import (
     CALL,
@@ -72,6 +72,14 @@ class Hashes:
         """The key of a write's hash."""
         place = (_WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
         return raw(self.separator.join((*place, task_id, str(idx))))
+
+    def copied(self, source: bytes, target: bytes) -> Iterator[Command]:
+        """Make a copy of a hash: on a cluster the server of one key does not know the other."""
+        if not self._connection.is_cluster:
+            yield ("COPY", source, target)
+            return
+        fields = self._connection.ask("HGETALL", source)
+        yield ("HSET", target, *(part for pair in sorted(fields.items()) for part in pair))
 
     def lines(self) -> Iterator[Line]:
         return lines_by_name(self._names, self.told, raw(self.separator))

@@ -29,6 +29,11 @@ class Plan(Protocol):
         """Keys that these commands read or make."""
         ...
 
+    @property
+    def beside(self) -> Sequence[bytes]:
+        """Keys that change with it and are not watched, since others change them all the time."""
+        ...
+
     def check(self) -> None:
         """Raise `StoreChanged` unless the thread is as the change was made for."""
         ...

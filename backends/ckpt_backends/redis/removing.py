@@ -19,7 +19,7 @@ from typing import Any
 
 from redis import exceptions
 
-from ckpt_backends.redis.connect import Command, Connection
+from ckpt_backends.redis.connect import Command, Connection, keys_of
 from ckpt_backends.redis.keyspace import Layout
 from ckpt_backends.redis.locking import PurgeLock, purge_lock
 from ckpt_backends.redis.owned import CHECKPOINT, Owned, Owner, Owning
@@ -60,15 +60,16 @@ class Removing(ABC):
             return Removed(removal.thread_id, skipped=MOVED)
         self._lock.keep()
         first, *rest = self._steps(removal.inside)
+        names = [one for step in (first, *rest) for _, command in step for one in keys_of(command)]
         rows: Counter[str] = Counter()
         try:
-            with self._connection.driver.pipeline(transaction=True) as pipe:
+            with self._connection.transaction(names, loose=True) as pipe:
                 self._run_watched(pipe, first, rows)
         except exceptions.WatchError:
             return Removed(removal.thread_id, skipped=MOVED)
         for step in rest:
             self._lock.keep()
-            with self._connection.driver.pipeline(transaction=True) as pipe:
+            with self._connection.transaction(names, loose=True) as pipe:
                 self._run_next(pipe, step, rows)
         return Removed(removal.thread_id, {kind: number for kind, number in rows.items() if number})
 

@@ -18,7 +18,7 @@ from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import PartlyDone, StoreUnavailable, Unsupported
 from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_backends.redis.connect import Command, Connection, unavailable
+from ckpt_backends.redis.connect import Command, Connection, keys_of, unavailable
 from ckpt_backends.redis.documents import Documents
 from ckpt_backends.redis.hashes import Hashes
 from ckpt_backends.redis.keyspace import Added, Found, Layout
@@ -96,11 +96,8 @@ class WritableRedisStore(Closing):
                 hint="each namespace has its newest checkpoint only",
             )
         try:
-            with (
-                self._explained("nothing was written"),
-                self._connection.driver.pipeline(transaction=True) as pipe,
-            ):
-                answers = self._transaction(pipe, change)
+            with self._explained("nothing was written"):
+                answers = self._transaction(_plan(self._connection, self._layout, change))
         except exceptions.WatchError:
             raise moved(change) from None
         failed = [one for one in answers if isinstance(one, Exception)]
@@ -110,18 +107,23 @@ class WritableRedisStore(Closing):
                 hint="Redis keeps what it did of a transaction; look at the thread, then undo it",
             )
 
-    def _transaction(self, pipe: Any, change: Change) -> Sequence[object]:
-        plan = _plan(self._connection, self._layout, change)
-        _watch(pipe, plan.watched)
-        commands = list(plan.commands())
-        _watch(pipe, plan.touched)
-        plan.check()
-        commands += plan.last()
-        pipe.multi()
-        for command in commands:
-            pipe.execute_command(*command)
-        found: Sequence[object] = pipe.execute(raise_on_error=False)
-        return found
+    def _transaction(self, plan: Plan) -> Sequence[object]:
+        commands: list[Command] = []
+        if not plan.watched:
+            commands += plan.commands()
+        with self._connection.transaction(plan.watched or plan.touched) as pipe:
+            _watch(pipe, plan.watched)
+            commands = commands or list(plan.commands())
+            named = [name for command in commands for name in keys_of(command)]
+            self._connection.check_together([*plan.watched, *plan.touched, *plan.beside, *named])
+            _watch(pipe, plan.touched)
+            plan.check()
+            commands += plan.last()
+            pipe.multi()
+            for command in commands:
+                pipe.execute_command(*command)
+            found: Sequence[object] = pipe.execute(raise_on_error=False)
+            return found
 
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         with self._explained("what is left is removed by the next run"):
@@ -153,7 +155,7 @@ class WritableRedisStore(Closing):
             yield
         except exceptions.WatchError:
             raise
-        except (exceptions.RedisError, OSError) as error:
+        except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
             raise self._error(error, outcome) from None
 
     def _error(self, error: Exception, outcome: str) -> StoreUnavailable:
@@ -216,6 +218,8 @@ class _Plan:
         there = self._connection.ask_all(("EXISTS", name) for name in needed)
         if not all(there):
             raise moved(self._change)
+
+    beside: Sequence[bytes] = ()
 
     def last(self) -> Iterator[Command]:
         yield from ()

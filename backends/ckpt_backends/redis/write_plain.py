@@ -57,6 +57,10 @@ class PlainPlan:
     def touched(self) -> Sequence[bytes]:
         return sorted(self._needed | self._made)
 
+    @property
+    def beside(self) -> Sequence[bytes]:
+        return [self._layout.threads, self._layout.seq]
+
     def check(self) -> None:
         thread_id = self._change.thread_id
         places = self._layout.places([thread_id])[thread_id].values()
@@ -88,7 +92,7 @@ class PlainPlan:
         if not self._added:
             return
         number = len(self._added)
-        counted = int(self._connection.driver.incrby(self._layout.seq, number))
+        counted = int(self._connection.client_of(self._layout.seq).incrby(self._layout.seq, number))
         self._added.sort(key=lambda one: one.rank)
         for score, one in enumerate(self._added, counted - number + 1):
             timeline = one.timeline
