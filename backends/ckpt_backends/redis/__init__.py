@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ckpt_backends.errors import MissingDependency
+from ckpt_backends.errors import MissingDependency, Unsupported
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.sessions import SessionStore
 from ckpt_backends.url import StoreUrl
@@ -21,6 +21,7 @@ class RedisBackend:
         _need_driver(url)
         from ckpt_backends.redis.connect import connect
         from ckpt_backends.redis.detect import open_layout
+        from ckpt_backends.redis.old_documents import OldDocuments, OldRedisStore
         from ckpt_backends.redis.plain import Plain
         from ckpt_backends.redis.plain_store import PlainRedisStore
         from ckpt_backends.redis.store import RedisStore
@@ -30,6 +31,8 @@ class RedisBackend:
             layout = open_layout(connection, url)
             if isinstance(layout, Plain):
                 return PlainRedisStore(connection, url, layout)
+            if isinstance(layout, OldDocuments):
+                return OldRedisStore(connection, url, layout)
             return RedisStore(connection, url, layout)
         except BaseException:
             connection.close()
@@ -41,11 +44,19 @@ class RedisBackend:
         _need_driver(url)
         from ckpt_backends.redis.connect import connect
         from ckpt_backends.redis.detect import open_layout
+        from ckpt_backends.redis.old_documents import OldDocuments
         from ckpt_backends.redis.write import WritableRedisStore
 
         connection = connect(url)
         try:
-            return WritableRedisStore(connection, url, open_layout(connection, url))
+            layout = open_layout(connection, url)
+            if isinstance(layout, OldDocuments):
+                raise Unsupported(
+                    f"'{url}' was written by {layout.saver}, whose documents are only read:"
+                    " each is stored under the id of the checkpoint before it",
+                    hint="with that release, the application itself can delete a thread",
+                )
+            return WritableRedisStore(connection, url, layout)
         except BaseException:
             connection.close()
             raise

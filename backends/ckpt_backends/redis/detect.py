@@ -3,6 +3,7 @@
 | evidence | layout |
 |---|---|
 | a JSON document with `metadata` as text and `has_writes` | `redis` |
+| one with `metadata` as text and no `has_writes` | `redis`, of release 0.0 |
 | one with `metadata` as an object, and no `has_writes` | `redis-shallow` |
 | a hash `checkpoint$...` | `redis-hash` |
 | a hash `checkpoint:...` with the field `type` | `redis-hash-colon` |
@@ -23,6 +24,7 @@ from ckpt_backends.redis.connect import Connection
 from ckpt_backends.redis.documents import JSON_TYPE, USUAL, Documents, Prefixes
 from ckpt_backends.redis.hashes import COLON, DOLLAR, Hashes
 from ckpt_backends.redis.keyspace import Layout, literally, raw, text
+from ckpt_backends.redis.old_documents import OldDocuments
 from ckpt_backends.redis.plain import USUAL_PREFIX, Plain
 from ckpt_backends.redis.shallow import ShallowDocuments
 from ckpt_backends.url import StoreUrl
@@ -33,7 +35,6 @@ _TURNS, _SAMPLED = 10, 20
 of either separator."""
 _OTHERS = {
     "js": "documents of LangGraph.js (@langchain/langgraph-checkpoint-redis)",
-    "old": "documents of langgraph-checkpoint-redis 0.0",
     "first": "hashes of LangGraph's guide of early 2024, with 'parent_ts'",
 }
 """What is recognised and not read."""
@@ -68,6 +69,8 @@ def open_layout(connection: Connection, url: StoreUrl) -> Layout:
         )
     if known:
         return _layout(known[0], connection, prefixes, plain)
+    if "old" in found:
+        return OldDocuments(connection)
     others = [_OTHERS[one] for one in sorted(found)]
     if others:
         raise UnknownLayout(

@@ -212,7 +212,10 @@ class Owning:
 
         Keys that are gone by now are left out.
         """
-        names = owned.in_order()
+        return self.rows_of(owned.in_order())
+
+    def rows_of(self, names: Sequence[tuple[str, bytes]]) -> Iterator[Row]:
+        """The same of some keys, each with its kind."""
         for some in in_chunks(names, self._sizes):
             kinds = [kind for (kind, _), _ in some]
             keys = [name for (_, name), _ in some]
