@@ -21,6 +21,7 @@ UNVERIFIABLE = {
     "lg-0.2.14-json": {"update_state"},
     "lg-0.2.14": {"update_state"},
     "lg-0.2.70": {"update_state", "share the rows", "before it is not stored"},
+    "lg-0.4.10": {"update_state", "fork was given", "share the rows", "its tasks wrote"},
     "lg-0.6.11": {"update_state", "durability", "its tasks wrote"},
     "lg-1.0.3": {"update_state", "durability", "its tasks wrote", "share the rows"},
     "lg-1.0.10": {"update_state", "durability", "its tasks wrote", "share the rows"},
@@ -35,6 +36,7 @@ ALWAYS = {"parent is not stored", "the reducer of the other steps", "no reducer 
 MOST = {"lg-1.2.22-serde": 0}
 """So many transitions may be unverifiable; a twenty-fifth elsewhere."""
 DAMAGED_ON_REDIS: dict[str, set[tuple[str, int | None, str]]] = {
+    "lg-0.4.10": {("zoo-bytes", 3, "value")},
     "lg-0.6.11": {
         ("fork-chat", 1, "messages"),
         ("fork-update", 2, "items"),
