@@ -111,6 +111,28 @@ def postgres_url(postgres_server: servers.Server) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[servers.Cluster]:
+    """Three servers with RedisJSON that share their keys, started when the first test asks."""
+    try:
+        cluster = servers.start_redis_cluster(modules=True)
+    except servers.Unavailable as error:
+        if "redis" in servers.REQUIRED:
+            pytest.fail(str(error))
+        MISSING.append(str(error))
+        pytest.skip(str(error))
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def cluster_url(redis_cluster: servers.Cluster) -> Iterator[str]:
+    """An empty cluster."""
+    yield redis_cluster.url
+    for server in redis_cluster.servers:
+        servers.flush(server)
+
+
+@pytest.fixture(scope="session")
 def mongodb_server() -> Iterator[servers.Server]:
     """A server that speaks MongoDB's protocol, started when the first test asks for it."""
     with started("mongodb", servers.start_mongodb) as server:

@@ -28,5 +28,6 @@ LAYOUTS: Mapping[str, C] = {
     "redis-js-shallow": C.WRITES | C.INLINE_VALUES | C.SESSIONS,
     "redis-hash": C.HISTORY | C.WRITES | C.ADDING | C.INLINE_VALUES | C.SESSIONS,
     "redis-hash-colon": C.HISTORY | C.WRITES | C.ADDING | C.INLINE_VALUES | C.SESSIONS,
+    "redis-plain": C.HISTORY | C.WRITES | C.ADDING | C.SESSIONS,
 }
 """By name, as `ckpt stores` says it."""

@@ -26,7 +26,7 @@ def own_server(kind: type[Bench], request: pytest.FixtureRequest) -> Iterator[Se
     if kind.server is None:
         yield None
     elif kind.server.startswith("redis"):
-        with redis_of_its_own(modules=kind is not PlainRedisBench) as server:
+        with redis_of_its_own(modules=not issubclass(kind, PlainRedisBench)) as server:
             yield server
     else:
         yield request.getfixturevalue(f"{kind.server}_server")

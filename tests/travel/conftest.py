@@ -20,6 +20,7 @@ from tests.travel.places import (
     mongodb_place,
     mysql_place,
     plain_redis_place,
+    plain_redis_saver_place,
     postgres_place,
     redis_place,
     sqlite_place,
@@ -116,4 +117,13 @@ def redis_filled() -> Iterator[Filled]:
 @pytest.fixture(scope="session")
 def plain_redis_filled() -> Iterator[Filled]:
     with redis_of_its_own(modules=False) as server, plain_redis_place(server.url) as place:
+        yield Filled(place)
+
+
+@pytest.fixture(scope="session")
+def plain_redis_saver_filled() -> Iterator[Filled]:
+    with (
+        redis_of_its_own(modules=False) as server,
+        plain_redis_saver_place(server.url) as place,
+    ):
         yield Filled(place)

@@ -44,7 +44,10 @@ def _root(data: bytes) -> Dict:
 
 
 def plain(value: object) -> bytes:
-    """The opcodes that push a value, in the form of protocol 1, which all later ones know."""
+    """The opcodes that push a value, in the form of protocol 1, which all later ones know.
+
+    Raises ValueError for a value that is not plain.
+    """
     match value:
         case None:
             return b"N"

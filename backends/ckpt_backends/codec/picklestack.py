@@ -102,6 +102,10 @@ class Machine:
         """The value at the bottom. Raises IndexError where there is none yet."""
         return (self._outer[0] if self._outer else self._stack)[0]
 
+    def place_of(self, node: Node) -> int | None:
+        """Under which number a node was kept for GET; None where it was not."""
+        return next((place for place, one in self._memo.items() if one is node), None)
+
     def push(self, node: Node) -> None:
         self._stack.append(node)
 

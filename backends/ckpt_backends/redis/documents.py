@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
     BlobKey,
@@ -48,8 +49,8 @@ from ckpt_backends.redis.lines import lines_by_name
 
 EMPTY_NS, EMPTY_ID = "__empty__", "00000000-0000-0000-0000-000000000000"
 JSON_TYPE = "ReJSON-RL"
-DIALECT = "redis-json"
-"""Tag of JSON with this saver's own marks in it, such as `__interrupt__`; stored as `json`."""
+DIALECT = REDIS_JSON
+"""What is stored as `json`."""
 _FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id","has_writes"]'
 """One path, since a command for several documents takes one; in the order that documents have."""
 _FIELDS_OF_WRITE = '$["thread_id","checkpoint_ns","checkpoint_id","task_path"]'

@@ -28,9 +28,10 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.redis.connect import Connection, in_chunks
+from ckpt_backends.redis.connect import Command, Connection, in_chunks
 from ckpt_backends.redis.documents import quoted
 from ckpt_backends.redis.keyspace import (
+    CALL,
     Found,
     Line,
     Place,
@@ -44,8 +45,7 @@ from ckpt_backends.redis.lines import lines_by_name
 
 DOLLAR, COLON = "$", ":"
 _CHECKPOINT, _WRITES = "checkpoint", "writes"
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_CALLS = re.compile(rf"(.*?):([^:|]+:{_UUID}(?:\|[^:|]+:{_UUID})*)", re.DOTALL)
+_CALLS = re.compile(rf"(.*?):({CALL})", re.DOTALL)
 """A thread, a colon, and the namespace of a subgraph's call, which has colons itself."""
 _AT_ONCE = 1000
 _PARTS_OF_WRITE = 3
@@ -74,6 +74,14 @@ class Hashes:
         """The key of a write's hash."""
         place = (_WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
         return raw(self.separator.join((*place, task_id, str(idx))))
+
+    def copied(self, source: bytes, target: bytes) -> Iterator[Command]:
+        """Make a copy of a hash: on a cluster the server of one key does not know the other."""
+        if not self._connection.is_cluster:
+            yield ("COPY", source, target)
+            return
+        fields = self._connection.ask("HGETALL", source)
+        yield ("HSET", target, *(part for pair in sorted(fields.items()) for part in pair))
 
     def lines(self) -> Iterator[Line]:
         return lines_by_name(self._names, self.told, raw(self.separator))

@@ -10,6 +10,9 @@ from typing import Protocol
 
 from ckpt_backends.model import BlobKey, Capability, Checkpoint, CheckpointKey, Usage, Write
 
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+CALL = rf"[^:|]+:{_UUID}(?:\|[^:|]+:{_UUID})*"
+"""A pattern for the namespace of a subgraph's call, which has colons itself."""
 _SPECIAL = re.compile(rb"([*?\[\]\\])")
 
 
@@ -44,6 +47,8 @@ class Place:
     name: bytes
     """The key in Redis."""
     parent: str | None = None
+    rank: float = 0.0
+    """What the saver orders a namespace's checkpoints by, before their ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,8 @@ class Line:
     oldest: str
     newest: str
     checkpoints: int
+    head: str | None = None
+    """The checkpoint that the saver loads, where that may be another one than the newest."""
 
 
 @dataclass(frozen=True, slots=True)

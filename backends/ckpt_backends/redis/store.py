@@ -6,10 +6,10 @@ is not seen, and one that goes meanwhile is left out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.expiry import Expiry
@@ -32,6 +32,7 @@ from ckpt_backends.redis.owned import Owning
 from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
+_Told = TypeVar("_Told")
 _STAYS, _GONE = -1, -2
 """What PTTL answers for a key without an expiry, and for no key."""
 _REMEMBERED, _AT_ONCE = 200, 50
@@ -71,14 +72,14 @@ class RedisStore(Closing):
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         if self._threads is None:
-            self._threads = _listed(self._layout.lines())
+            self._threads = threads_of(self._layout.lines())
         listed = self._threads[:limit]
         self._order = {one.thread_id: n for n, one in enumerate(listed)}
         for one in listed:
             yield one.thread()
 
     def thread(self, thread_id: str) -> Thread | None:
-        found = _listed(lines_of(one.key for one in self._find(thread_id).places.values()))
+        found = threads_of(lines_of(one.key for one in self._places_of(thread_id).values()))
         return found[0].thread() if found else None
 
     def size(self, thread_id: str) -> ThreadSize:
@@ -122,7 +123,7 @@ class RedisStore(Closing):
                     yield one
 
     def namespaces(self, thread_id: str) -> list[str]:
-        return sorted({ns for ns, _ in self._find(thread_id).places})
+        return sorted({ns for ns, _ in self._places_of(thread_id)})
 
     def checkpoints(
         self,
@@ -234,16 +235,29 @@ class RedisStore(Closing):
         self._connection.close()
 
     def _find(self, thread_id: str) -> Found:
-        """The keys of a thread; those of the threads that were listed after it come with them."""
-        if thread_id not in self._found:
+        """The keys of a thread."""
+        return self._remembered(self._found, thread_id, self._layout.find)
+
+    def _places_of(self, thread_id: str) -> Mapping[tuple[str, str], Place]:
+        """The checkpoints of a thread, by namespace and id."""
+        return self._find(thread_id).places
+
+    def _remembered(
+        self,
+        known: dict[str, _Told],
+        thread_id: str,
+        find: Callable[[Collection[str]], Mapping[str, _Told]],
+    ) -> _Told:
+        """What is found of a thread; that of the threads that were listed after it comes too."""
+        if thread_id not in known:
             wanted = [thread_id]
             if not self._layout.is_indexed():
                 wanted += [one.thread_id for one in self._after(thread_id)]
-            wanted = [one for one in wanted if one not in self._found]
-            while self._found and len(self._found) + len(wanted) > _REMEMBERED:
-                del self._found[next(iter(self._found))]
-            self._found |= self._layout.find(wanted)
-        return self._found[thread_id]
+            wanted = [one for one in wanted if one not in known]
+            while known and len(known) + len(wanted) > _REMEMBERED:
+                del known[next(iter(known))]
+            known |= find(wanted)
+        return known[thread_id]
 
     def _after(self, thread_id: str) -> Sequence[_Listed]:
         """Threads that were listed after this one."""
@@ -260,7 +274,7 @@ class RedisStore(Closing):
         if wanted is None or checkpoint_ns is None or thread_id in self._found:
             return [
                 place
-                for (ns, checkpoint_id), place in self._find(thread_id).places.items()
+                for (ns, checkpoint_id), place in self._places_of(thread_id).items()
                 if (checkpoint_ns is None or ns == checkpoint_ns)
                 and (wanted is None or checkpoint_id in wanted)
             ]
@@ -340,7 +354,7 @@ class _Listed:
         )
 
 
-def _listed(lines: Iterable[Line]) -> list[_Listed]:
+def threads_of(lines: Iterable[Line]) -> list[_Listed]:
     """The threads of some namespaces, the one with the newest checkpoint first."""
     known: dict[str, _Listed] = {}
     for line in lines:
@@ -351,7 +365,7 @@ def _listed(lines: Iterable[Line]) -> list[_Listed]:
         found.checkpoints += line.checkpoints
         found.namespaces += 1
         if line.checkpoint_ns == "":
-            found.head = line.newest
+            found.head = line.head or line.newest
     ordered = sorted(known.values(), key=lambda one: one.thread_id)
     ordered.sort(key=lambda one: one.newest, reverse=True)
     return ordered

@@ -29,7 +29,7 @@ class HashWriter:
         name = self.checkpoint_name(one.key)
         if origin is not None:
             # So that what savers of other hands add to a hash stays in the copy.
-            yield ("COPY", origin, name)
+            yield from self._layout.copied(origin, name)
         fields: list[bytes | str] = ["checkpoint_id", raw(one.key.checkpoint_id)]
         fields += ["parent_checkpoint_id", raw(one.parent_checkpoint_id or "")]
         yield ("HSET", name, *fields, *_values(one.metadata, one.body))

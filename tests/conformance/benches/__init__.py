@@ -13,7 +13,12 @@ from tests.conformance.benches.kaflow import KaflowBench
 from tests.conformance.benches.mongodb import MongoBench
 from tests.conformance.benches.mysql import MySQLBench, ShallowMySQLBench
 from tests.conformance.benches.postgres import PostgresBench, ShallowPostgresBench
-from tests.conformance.benches.redis import PlainRedisBench, RedisBench, ShallowRedisBench
+from tests.conformance.benches.redis import (
+    PlainRedisBench,
+    PlainRedisSaverBench,
+    RedisBench,
+    ShallowRedisBench,
+)
 from tests.conformance.benches.sqlite import SqliteBench
 
 BENCHES: list[type[Bench]] = [
@@ -31,6 +36,7 @@ BENCHES: list[type[Bench]] = [
     JavaScriptRedisBench,
     ShallowJavaScriptRedisBench,
     JavaScriptMongoBench,
+    PlainRedisSaverBench,
 ]
 
 __all__ = ["BENCHES", "Bench"]

@@ -39,6 +39,11 @@ class Bench(Protocol):
     """Whether the engine keeps values parsed, so that they take more room than their text."""
     pickled: ClassVar[bool] = False
     """Whether tuples, and the classes of objects inside of others, are stored as what they are."""
+    damaged: ClassVar[frozenset[tuple[str, int, str]]] = frozenset()
+    """Thread, step and channel of values that the saver stores otherwise than its tasks wrote them,
+    or lets another branch overwrite."""
+    wrapped: ClassVar[bool] = False
+    """Whether values are stored as texts, which are longer than they are."""
     sparse: ClassVar[bool] = False
     """Whether objects are stored under an old path of their class, and without their defaults."""
 
