@@ -88,6 +88,8 @@ def delete(
         elif not dry_run:
             _check_allowed(info, write=write)
             if not yes:
+                # No application waits for a lock while a person thinks.
+                memory.refresh()
                 _show_and_ask(session, items, more=more)
             if archive is not None:
                 bundle = archive_items(memory, items, archive, iso(session.now))
