@@ -69,7 +69,10 @@ def open_memory(url: StoreUrl) -> MemoryStore:
     """Open long-term memory for reading. Raises what `open_store` raises, and `Unsupported`."""
     backend = load_backend(url.scheme)
     if not hasattr(backend, "open_memory"):
-        raise Unsupported(f"stores of '{url.scheme}://' hold no long-term memory")
+        raise Unsupported(
+            f"long-term memory of '{url.scheme}://' stores is not read",
+            hint="known: that of LangGraph's Stores on SQLite, PostgreSQL, Redis and MongoDB",
+        )
     return cast("MemoryStore", backend.open_memory(url))
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ckpt_backends.errors import PartlyDone
-from ckpt_backends.memory import Item
+from ckpt_backends.memory import Item, MemoryStore
 from ckpt_backends.registry import open_memory
 from ckpt_cli.core.memory import Wanted, parse_namespace
 from ckpt_cli.core.search import compile_pattern
@@ -121,7 +121,7 @@ def list_(
     )
     output, now = session.output, session.now
     counted, more = 0, False
-    with open_memory(session.store_url) as memory:
+    with opened_memory(session) as memory:
         found = list_items(
             memory, parse_namespace(namespace), wanted, now, redacted=_is_redacted(session)
         )
@@ -161,7 +161,7 @@ def show(
     redacted = _is_redacted(session)
     if raw and redacted:
         raise no_raw()
-    with open_memory(session.store_url) as memory:
+    with opened_memory(session) as memory:
         address = find_key(memory, key, parse_namespace(namespace))
         if raw:
             stored = stored_item(memory, address).value
@@ -205,7 +205,7 @@ def search(
     find = compile_pattern(text, fixed=not regex, ignore_case=ignore_case)
     output = session.output
     counted = unread = 0
-    with open_memory(session.store_url) as memory:
+    with opened_memory(session) as memory:
         found = search_items(
             memory,
             parse_namespace(namespace),
@@ -256,7 +256,7 @@ def export(
       ckpt -s memory.db memory export --namespace users/anna --to anna.ndjson
     """
     session: Session = ctx.obj
-    with open_memory(session.store_url) as memory:
+    with opened_memory(session) as memory:
         found = read_items(
             memory,
             parse_namespace(namespace),
@@ -271,6 +271,14 @@ def export(
             session.output.records(records, ())
         else:
             session.output.lines(records)
+
+
+def opened_memory(session: Session) -> MemoryStore:
+    """The long-term memory of a run; says what there is to say of it."""
+    memory = open_memory(session.store_url)
+    for text in memory.describe().notes:
+        session.note(text)
+    return memory
 
 
 def _is_redacted(session: Session) -> bool:

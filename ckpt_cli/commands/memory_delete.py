@@ -14,7 +14,7 @@ from ckpt_backends.memory import Item, MemoryInfo, MemoryStore
 from ckpt_backends.registry import open_memory, open_writable_memory
 from ckpt_cli.changing.memory import Done, archive_items, remove_items
 from ckpt_cli.commands.carrying_out import confirm
-from ckpt_cli.commands.memory import Match, Under
+from ckpt_cli.commands.memory import Match, Under, opened_memory
 from ckpt_cli.core.memory import Wanted, parse_namespace
 from ckpt_cli.core.times import ago
 from ckpt_cli.options import DryRun, Yes
@@ -79,7 +79,7 @@ def delete(
     if archive is not None and not dry_run:
         make_folder(archive)
     bundle: Path | None = None
-    with open_memory(session.store_url) as memory:
+    with opened_memory(session) as memory:
         planned = _plan(memory, keys or [], namespace, wanted, session, limit + 1)
         items, more = planned[:limit], len(planned) > limit
         info = memory.describe()
@@ -88,6 +88,8 @@ def delete(
         elif not dry_run:
             _check_allowed(info, write=write)
             if not yes:
+                # No application waits for a lock while a person thinks.
+                memory.refresh()
                 _show_and_ask(session, items, more=more)
             if archive is not None:
                 bundle = archive_items(memory, items, archive, iso(session.now))
@@ -186,7 +188,7 @@ def _answer(
 
     session.output.document(
         record,
-        lambda: removal_lines(shown, now, more=more),
+        lambda: removal_lines(shown, now, more=more, done=not dry_run),
         rows=lambda: (row_record(one, now) for one in shown),
         columns=item_columns(now),
     )

@@ -66,6 +66,13 @@ class Bench(ABC):
         return self.store(ttl={"default_ttl": minutes, "refresh_on_read": False})
 
     @abstractmethod
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        """The official saver of checkpoints in the same place."""
+        raise NotImplementedError
+        yield
+
+    @abstractmethod
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
         """Let the time of an item come, as if it had been stored long ago."""
 
@@ -100,6 +107,13 @@ class SqliteBench(Bench):
                 yield store
         finally:
             connection.close()
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
+        with SqliteSaver.from_conn_string(self.url) as saver:
+            yield saver
 
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
         with sqlite3.connect(self.url) as db:
@@ -138,6 +152,14 @@ class PostgresBench(Bench):
             store.setup()
             yield store
 
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.postgres import PostgresSaver
+
+        with PostgresSaver.from_conn_string(self.url) as saver:
+            saver.setup()
+            yield saver
+
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
         with psycopg.connect(self.url) as connection:
             connection.execute(
@@ -173,6 +195,14 @@ class RedisBench(Bench):
         with RedisStore.from_conn_string(self.url, index=index, ttl=ttl) as store:
             store.setup()
             yield store
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.redis import RedisSaver
+
+        with RedisSaver.from_conn_string(self.url) as saver:
+            saver.setup()
+            yield saver
 
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
         raise NotImplementedError("Redis removes what has expired by itself")
@@ -226,6 +256,13 @@ class MongoBench(Bench):
         """The store's collection."""
         with pymongo.MongoClient[Any](self.url) as client:
             yield client[self.database]["persistent-store"]
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.mongodb import MongoDBSaver
+
+        with MongoDBSaver.from_conn_string(self.url, self.database) as saver:
+            yield saver
 
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
         from datetime import UTC, datetime

@@ -74,6 +74,27 @@ def test_a_store_says_what_it_is(bench: Bench) -> None:
         assert info.engine.split()[0] in {"SQLite", "PostgreSQL", "Valkey", "Redis", "MongoDB"}
 
 
+def test_threads_and_items_live_in_one_place(bench: Bench) -> None:
+    from langgraph.checkpoint.base import empty_checkpoint
+
+    fill(bench, ONE)
+    with bench.saver() as saver:
+        config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        saver.put(config, empty_checkpoint(), {"source": "input", "step": -1, "parents": {}}, {})
+
+    def threads() -> list[str]:
+        found = ckpt("-s", bench.url, "threads", "list", "-o", "json").json
+        return [one["thread_id"] for one in found]
+
+    assert (threads(), keys(bench)) == (["t"], [(("s",), "k")])
+    assert ckpt("-s", bench.url, "threads", "delete", "t", "--yes").code == 0
+    assert keys(bench) == [(("s",), "k")]
+    with bench.saver() as saver:
+        saver.put(config, empty_checkpoint(), {"source": "input", "step": -1, "parents": {}}, {})
+    assert ckpt("-s", bench.url, "memory", "delete", "k", "--yes").code == 0
+    assert (threads(), keys(bench)) == (["t"], [])
+
+
 # SQLite
 
 

@@ -82,7 +82,7 @@ class PostgresMemory(DatabaseReader):
             url=str(self._url),
             engine=f"PostgreSQL {self._connection.version}",
             tables=tuple(f"{table.schema}.{table.name}" for table in self._tables.values()),
-            changes=why_unchangeable(self._tables),
+            changes=dotted.why_unchangeable(self._tables[STORE].columns.keys()),
         )
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
@@ -147,7 +147,7 @@ class WritablePostgresMemory(DatabaseWriter):
         try:
             self._tables = find_tables(connection, url)
             connection.restart()
-            if why := why_unchangeable(self._tables):
+            if why := dotted.why_unchangeable(self._tables[STORE].columns.keys()):
                 raise Unsupported(f"nothing is changed in '{url}': {why}")
         except BaseException:
             self.close()
@@ -190,12 +190,6 @@ def find_tables(connection: Connection, url: StoreUrl) -> dict[str, Table]:
     if elsewhere:
         hint += f"; there is one in '{elsewhere[0]}': add ?schema={elsewhere[0]}"
     raise UnknownLayout(f"no long-term memory in '{url}'", hint=hint)
-
-
-def why_unchangeable(tables: Mapping[str, Table]) -> str:
-    """Why nothing is changed in these tables; `''` where it can be."""
-    unknown = sorted(tables[STORE].columns.keys() - dotted.COLUMNS - dotted.LATER)
-    return f"columns of an unknown store: {', '.join(unknown)}" if unknown else ""
 
 
 def select_items(tables: Mapping[str, Table], *, values: bool) -> str:

@@ -68,7 +68,7 @@ class SqliteMemory(FileReader):
             url=str(self._url),
             engine=f"SQLite {sqlite3.sqlite_version}",
             tables=tuple(self._tables),
-            changes=why_unchangeable(self._tables),
+            changes=dotted.why_unchangeable(self._tables[STORE]),
             notes=self._opened.notes,
         )
 
@@ -132,7 +132,7 @@ class WritableSqliteMemory(FileWriter):
         try:
             with self._errors():
                 self._tables = store_tables(connection, url)
-            if why := why_unchangeable(self._tables):
+            if why := dotted.why_unchangeable(self._tables[STORE]):
                 raise Unsupported(f"nothing is changed in '{url}': {why}")
         except BaseException:
             self.close()
@@ -165,12 +165,6 @@ def store_tables(connection: sqlite3.Connection, url: StoreUrl) -> Mapping[str, 
             hint=f"found {found}; a LangGraph SqliteStore has the table 'store'",
         )
     return {name: tables[name] for name in (STORE, VECTORS) if name in tables}
-
-
-def why_unchangeable(tables: Mapping[str, Set[str]]) -> str:
-    """Why nothing is changed in these tables; `''` where it can be."""
-    unknown = sorted(tables[STORE] - dotted.COLUMNS - dotted.LATER)
-    return f"columns of an unknown store: {', '.join(unknown)}" if unknown else ""
 
 
 def select_items(tables: Mapping[str, Set[str]]) -> str:
