@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ _ALMOST = re.compile(
 )
 """What is meant as a server and is no URL, such as libpq's `host=... password=...`."""
 MASK = "***"
+MEMORY = ("memory.json", ".deer-flow")
+"""DeerFlow's file of memory, and the folder in which it keeps its own."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -119,7 +122,7 @@ def _is_plain(authority: str, query: str) -> bool:
 
 
 def parse_url(text: str) -> StoreUrl:
-    """A path to a SQLite file, or a URL such as `sqlite:///relative.db` or `sqlite:////abs.db`.
+    """A path to a SQLite file or to DeerFlow's memory, or a URL such as `sqlite:///relative.db` or `sqlite:////abs.db`.
 
     Raises `UsageError` for an empty text, and for one that cannot be a URL.
     """
@@ -131,7 +134,7 @@ def parse_url(text: str) -> StoreUrl:
             hint="write postgresql://USER@HOST:PORT/DATABASE, or ./FILE for a file of such a name",
         )
     if _SCHEME.match(text) is None:
-        return StoreUrl("sqlite", text, raw=text)
+        return StoreUrl("deerflow" if is_memory(text) else "sqlite", text, raw=text)
     if "\0" in unquote(text):
         raise UsageError("the store's name holds a NUL character")
     parts = split_url(text)
@@ -146,6 +149,11 @@ def parse_url(text: str) -> StoreUrl:
         params={unquote(name): unquote(value) for name, value in parts.query},
         raw=text,
     )
+
+
+def is_memory(path: str) -> bool:
+    """Whether a bare path is of DeerFlow's memory: its file, its folder, or the one around that."""
+    return os.path.basename(path.rstrip("/")) in MEMORY or os.path.isdir(f"{path}/{MEMORY[1]}")
 
 
 def is_almost_url(text: str) -> bool:
