@@ -95,6 +95,14 @@ AsOf = Annotated[
 ExitCode = Annotated[
     bool, typer.Option("--exit-code", help="Exit 1 if anything was found, 0 if not.")
 ]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="STORE",
+        help="What is remembered of these threads, if not in the profile or beside them.",
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and write nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 

@@ -116,10 +116,12 @@ def fact_item(key: ItemKey, fact: Any) -> Item:
     value = to_value(fact)
     fields = fact if isinstance(fact, dict) else {}
     category = fields.get("category")
+    created = moment(fields.get("createdAt"))
     return Item(
         key,
-        created_at=moment(fields.get("createdAt")),
-        updated_at=moment(fields.get("updatedAt")),
+        created_at=created,
+        # The first generation keeps one time, and writes a fact but once.
+        updated_at=moment(fields.get("updatedAt")) or created,
         size=len(value.data),
         value=value,
         category=category if isinstance(category, str) else None,

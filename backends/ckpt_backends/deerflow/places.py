@@ -48,8 +48,9 @@ def places(url: StoreUrl) -> list[Place]:
     A file is named by itself, with the Markdown facts beside it; a folder stands for all in it.
     Raises `UsageError`, `StoreUnavailable`, and `UnknownLayout` for a folder without any.
     """
-    if url.params:
-        raise UsageError(f"unknown parameter '{sorted(url.params)[0]}' of DeerFlow's memory")
+    # A read holds the whole of a file, so that a private copy would be nothing else.
+    if unknown := sorted(url.params.keys() - {"copy"}):
+        raise UsageError(f"unknown parameter '{unknown[0]}' of DeerFlow's memory")
     path = Path(url.path)
     try:
         kind = path.stat().st_mode
@@ -80,14 +81,6 @@ def base_of(url: StoreUrl) -> Path:
     if path.is_dir():
         return path / FOLDER if (path / FOLDER).is_dir() else _above(path)
     return _above(path.parent)
-
-
-def base_around(path: str) -> Path | None:
-    """The folder of DeerFlow that a file lies in, by the names of its folders alone."""
-    for folder in Path(os.path.abspath(path)).parents:
-        if folder.name == FOLDER:
-            return folder
-    return None
 
 
 def _above(folder: Path) -> Path:

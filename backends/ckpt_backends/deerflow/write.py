@@ -13,7 +13,7 @@ from ckpt_backends.deerflow import files
 from ckpt_backends.deerflow.document import SECTIONS, Document, to_text, to_value
 from ckpt_backends.deerflow.places import Place, places
 from ckpt_backends.deerflow.read import NEWER, TABLE, parsed
-from ckpt_backends.errors import StoreChanged, Unsupported
+from ckpt_backends.errors import StoreChanged, Unsupported, UsageError
 from ckpt_backends.memory import Item, ItemKey, Namespace
 from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
@@ -25,6 +25,8 @@ class WritableDeerFlowMemory(Closing):
     """The memory.json files of a folder, or one of them."""
 
     def __init__(self, url: StoreUrl) -> None:
+        if "copy" in url.params:
+            raise UsageError("a private copy is not what is to be changed", hint="leave out --copy")
         self._places = places(url)
 
     def remove(self, items: Sequence[Item]) -> int:
