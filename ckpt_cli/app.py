@@ -68,6 +68,11 @@ COMMANDS = {
     "sessions": CommandRef(
         "ckpt_cli.commands.sessions:COMMANDS", "List or show an application's sessions.", LOOK
     ),
+    "memory": CommandRef(
+        "ckpt_cli.commands.memory:COMMANDS",
+        "List, search or remove what is remembered across threads.",
+        LOOK,
+    ),
     "replay": CommandRef(
         "ckpt_cli.commands.replay:replay",
         "Prove each checkpoint by its parent and the writes.",

@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
+from pathlib import Path
 from typing import Any, TextIO
 
-from ckpt_backends.errors import PartlyDone
+from ckpt_backends.errors import PartlyDone, StoreUnavailable
 from ckpt_cli import ReaderGone
 from ckpt_cli.render.lines import Line, Style
 from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
@@ -75,6 +76,11 @@ class Output:
     def table(self) -> bool:
         """Whether a list is shown as a table."""
         return self._chosen == "table" or (self._chosen == "auto" and self.terminal)
+
+    @property
+    def array(self) -> bool:
+        """Whether records are one JSON document."""
+        return self._chosen == "json"
 
     @property
     def machine(self) -> bool:
@@ -156,6 +162,24 @@ class Output:
     def lines(self, rows: Iterable[Record]) -> None:
         """Print a line of JSON a record, whatever format was chosen."""
         self._print(map(_json_line, rows))
+
+    def to_file(self, path: Path, rows: Iterable[Record]) -> None:
+        """Write records to a file, which is there only when it is whole: a line each, or an array.
+
+        Raises `StoreUnavailable`.
+        """
+        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        lines = _json_array(rows) if self.array else map(_json_line, rows)
+        try:
+            with beside.open("w", encoding="utf-8", newline="\n") as file:
+                file.writelines(f"{line}\n" for line in lines)
+            beside.replace(path)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise StoreUnavailable(f"cannot write '{path}': {reason}") from error
+        finally:
+            with suppress(OSError):
+                beside.unlink()
 
     def raw(self, data: bytes) -> None:
         """Write bytes as they are. Refused on a terminal, which would obey them."""

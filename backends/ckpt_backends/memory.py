@@ -6,16 +6,21 @@ with a value. What DeerFlow keeps in files is given in the same form, its facts 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from ckpt_backends.errors import StoreChanged
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import Restored, Row
 
 Namespace = tuple[str, ...]
+HINT = "it holds long-term memory: `ckpt memory list` shows it"
+"""What to say where there are items and no checkpoints."""
+_NEAR = timedelta(seconds=1)
+"""Servers that count down tell the moment of expiry a little differently each time."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -91,7 +96,31 @@ class MemoryInfo:
     """Tables, indexes, collections or files."""
     changes: str = ""
     """Why nothing of it can be changed; empty where it can."""
+    needs_write: str = ""
+    """Why a change has to be asked for with `--write`; empty where it needs not."""
     notes: tuple[str, ...] = field(default=())
+
+
+def begins(namespace: Namespace, prefix: Namespace) -> bool:
+    """Whether a namespace is this one or below it: whole labels are compared."""
+    return namespace[: len(prefix)] == prefix
+
+
+def check_unchanged(planned: Item, found: Item | None) -> None:
+    """Raise `StoreChanged` unless an item is as it was when its removal was planned."""
+    name = "/".join((*planned.key.namespace, planned.key.key))
+    hint = "an agent may be using it; look at it, then run the command again"
+    if found is None:
+        raise StoreChanged(f"item '{name}' is gone, so nothing was removed", hint=hint)
+    same = (found.updated_at, found.size) == (planned.updated_at, planned.size)
+    if not same or not _near(found.expires_at, planned.expires_at):
+        raise StoreChanged(f"item '{name}' changed meanwhile, so nothing was removed", hint=hint)
+
+
+def _near(one: datetime | None, other: datetime | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) <= _NEAR
 
 
 class MemoryStore(Protocol):
@@ -109,12 +138,14 @@ class MemoryStore(Protocol):
         self,
         *,
         prefix: Namespace = (),
+        key: str | None = None,
         keys: Collection[ItemKey] | None = None,
         values: bool = False,
     ) -> Iterator[Item]:
         """Items in the order of namespace and key, expired ones too.
 
-        Only those under `prefix`, and of those only `keys`. Values are read only where asked for.
+        Only those under `prefix`, and of those only what is called `key`, or `keys`. Values are
+        read only where asked for, one at a time.
         """
         ...
 
@@ -151,10 +182,10 @@ class WritableMemoryStore(Protocol):
         """
         ...
 
-    def restore(self, rows: Sequence[Row]) -> int:
-        """Put back the rows of one item, unless they are there. Gives how many were added.
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        """Put back rows that are not there, all of them or none.
 
-        Raises `StoreChanged` where one is there with other contents.
+        Raises `StoreChanged` where one is there with other contents, and `Unsupported`.
         """
         ...
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
@@ -16,8 +17,9 @@ def content_of(value: Value) -> str | None:
     return content if isinstance(content, str) else None
 
 
-def text_of(value: Value) -> str:
-    """All that the value of an item says in words: what a fact says, else every text in it."""
+def text_of(item: Item) -> str:
+    """All that an item says in words: what a fact says, else every text in its value."""
+    value = None if item.value is None else decode(item.value)
     content = content_of(value)
     if content is not None:
         return content
@@ -67,6 +69,23 @@ def orphans(items: Iterable[Item], is_there: Callable[[str], bool]) -> set[ItemK
             known[thread_id] = is_there(thread_id)
         if not known[thread_id]:
             found.add(item.key)
+    return found
+
+
+def marks(
+    items: Sequence[Item], *, twice: bool, is_there: Callable[[str], bool] | None
+) -> dict[ItemKey, dict[str, Any]]:
+    """What is wrong with items, by key: `duplicate_of` one that says the same, or `orphan`.
+
+    `items` are as in `duplicates`. Threads are looked for where `is_there` tells of them.
+    """
+    found: dict[ItemKey, dict[str, Any]] = {}
+    if twice:
+        for key, first in duplicates(items).items():
+            found.setdefault(key, {})["duplicate_of"] = first.key
+    if is_there is not None:
+        for key in orphans(items, is_there):
+            found.setdefault(key, {})["orphan"] = True
     return found
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from ckpt_backends.codec import decode
 from ckpt_backends.deerflow.checkpointer import Checkpointer, checkpointer_of
 from ckpt_backends.deerflow.places import base_of
 from ckpt_backends.errors import CkptError, NotFound, UnknownLayout
@@ -15,7 +14,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.core import refs
-from ckpt_cli.core.facts import source_of, text_of
+from ckpt_cli.core.facts import source_of
 from ckpt_cli.core.messages import content_text
 from ckpt_cli.core.provenance import Likeness, likeliest
 from ckpt_cli.core.transcript import Turn
@@ -62,17 +61,19 @@ def threads_place(memory: StoreUrl, chosen: StoreUrl | None) -> Checkpointer:
     return Checkpointer(memory, "the same store")
 
 
-def trace(item: Item, thread_id: str, threads: Store) -> Origin:
-    """The thread, the checkpoint and the message of an item whose value was read. Never raises
-    for what the store holds or does not hold: the answer says so."""
+def trace(threads: Store, thread_id: str, made_at: datetime | None, text: str) -> Origin:
+    """The thread, the checkpoint and the message of an item that was made then and says this.
+
+    Never raises for what the store holds or does not hold: the answer says so.
+    """
     store = threads.describe().url
     try:
         reader = ThreadReader(threads, thread_id)
-        found = _checkpoint(reader, item.created_at)
+        found = _checkpoint(reader, made_at)
     except NotFound as error:
         return Origin(thread_id, store, remark=error.message)
     at = reader.times("")[found]
-    remark = "" if item.created_at else "the item tells no time, so this is the thread as it stands"
+    remark = "" if made_at else "the item tells no time, so this is the thread as it stands"
     try:
         step = reader.stored("", found).number
         turns = conversation(Target(reader, "", found, True), None).turns
@@ -82,7 +83,7 @@ def trace(item: Item, thread_id: str, threads: Store) -> Origin:
     origin = Origin(thread_id, store, found, step, at, people=len(said), remark=remark)
     if is_redacted(threads):
         return origin
-    like = _likeliest(item, said)
+    like = likeliest(text, [content_text(turn.message.content) for turn in said])
     if like is None:
         why = "none of them has a word in common with it; it may have been summarised since"
         return Origin(thread_id, store, found, step, at, people=len(said), remark=remark or why)
@@ -127,10 +128,3 @@ def _checkpoint(reader: ThreadReader, moment: datetime | None) -> str:
     if line.head is None:
         raise NotFound(f"thread '{reader.thread_id}' has no checkpoint of its root")
     return line.head
-
-
-def _likeliest(item: Item, said: list[Turn]) -> Likeness | None:
-    if item.value is None:
-        return None
-    texts = [content_text(turn.message.content) for turn in said]
-    return likeliest(text_of(decode(item.value)), texts)

@@ -43,7 +43,12 @@ def is_redacted(store: Store) -> bool:
 def refuse_raw(store: Store) -> None:
     """Raise `UsageError` where bytes as stored would be shown."""
     if is_redacted(store):
-        raise UsageError("--raw and --redact exclude each other", hint="give one of them")
+        raise no_raw()
+
+
+def no_raw() -> UsageError:
+    """What is said where bytes as stored would be shown."""
+    return UsageError("--raw and --redact exclude each other", hint="give one of them")
 
 
 def moment(found: Moment) -> Moment:

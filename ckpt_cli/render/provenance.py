@@ -7,7 +7,6 @@ from datetime import datetime, tzinfo
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.codec import decode
 from ckpt_backends.memory import Item
 from ckpt_cli.core.facts import text_of
 from ckpt_cli.core.messages import content_text
@@ -45,6 +44,7 @@ def origin_record(found: Origin) -> dict[str, Any]:
 
 def origin_lines(found: Origin, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
     """Where an item came from, as text."""
+    yield line("")
     place = f" in {found.store}" if found.store else ""
     yield from field("from", f"thread {found.thread_id}{place}", width, "id")
     if found.checkpoint_id is not None:
@@ -81,7 +81,7 @@ def memory_rows(
                 "confidence": item.confidence,
             }
             if not redacted and item.value is not None:
-                row["content"] = text_of(decode(item.value))
+                row["content"] = text_of(item)
             rows.append(row)
     return rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import groupby
@@ -12,7 +13,7 @@ from ckpt_backends.deerflow.document import Document, parse
 from ckpt_backends.deerflow.markdown import fact_of
 from ckpt_backends.deerflow.places import Place, base_of, places
 from ckpt_backends.errors import Unreadable
-from ckpt_backends.memory import Item, ItemKey, MemoryInfo, Namespace, NamespaceSize
+from ckpt_backends.memory import Item, ItemKey, MemoryInfo, Namespace, NamespaceSize, begins
 from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
@@ -48,6 +49,7 @@ class DeerFlowMemory(Closing):
             engine=ENGINE,
             tables=tuple(sorted(tables)),
             changes=NEWER if generations == {"deerflow-2"} else "",
+            needs_write="the application that owns this file may be about to write it, too",
             notes=tuple(
                 f"version {one.version} of '{one.place.path.name}' is not known here"
                 for one in newer
@@ -65,13 +67,18 @@ class DeerFlowMemory(Closing):
         self,
         *,
         prefix: Namespace = (),
+        key: str | None = None,
         keys: Collection[ItemKey] | None = None,
         values: bool = False,
     ) -> Iterator[Item]:
         wanted = None if keys is None else frozenset(keys)
         for item in self._items():
-            key = item.key
-            if key.namespace[: len(prefix)] == prefix and (wanted is None or key in wanted):
+            found = item.key
+            if (
+                begins(found.namespace, prefix)
+                and key in {None, found.key}
+                and (wanted is None or found in wanted)
+            ):
                 yield item if values else replace(item, value=None)
 
     def rows(self, key: ItemKey) -> Iterator[Row]:
@@ -117,4 +124,4 @@ def parsed(place: Place, snapshot: files.Snapshot) -> Document:
 
 def row_of(key: ItemKey, value: bytes) -> Row:
     """An item as a row of an archive."""
-    return Row(TABLE, {"namespace": "/".join(key.namespace), "key": key.key, "value": value})
+    return Row(TABLE, {"namespace": json.dumps(key.namespace), "key": key.key, "value": value})

@@ -11,13 +11,14 @@ from typing import Any
 from ckpt_backends.closing import Closing
 from ckpt_backends.deerflow import files
 from ckpt_backends.deerflow.document import SECTIONS, Document, to_text, to_value
-from ckpt_backends.deerflow.places import Place, places
+from ckpt_backends.deerflow.places import FACTS, Place, places
 from ckpt_backends.deerflow.read import NEWER, TABLE, parsed
 from ckpt_backends.errors import StoreChanged, Unsupported, UsageError
 from ckpt_backends.memory import Item, ItemKey, Namespace
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
 
+_KINDS = {(kind,) for kind in (FACTS, *SECTIONS)}
 _HINT = "change it in DeerFlow itself, by its settings or its API"
 
 
@@ -51,23 +52,22 @@ class WritableDeerFlowMemory(Closing):
             value["updatedAt"] = _now()
         _put(changed.values())
 
-    def restore(self, rows: Sequence[Row]) -> int:
+    def restore(self, rows: Iterable[Row]) -> Restored:
         """Put back facts and sections, at the end of what is there."""
-        named = [(_key(row), row.cells["value"]) for row in rows if row.table == TABLE]
+        named = [(_key(row), _parsed(row)) for row in rows]
         changed = self._opened(key for key, _ in named)
         added = 0
-        for key, cell in named:
-            value = json.loads(cell if isinstance(cell, bytes | str) else str(cell))
-            file = changed[key.namespace[:-1]]
-            there = dict(file.document.named()).get(key)
-            if there is None:
-                file.document.add(key, value)
+        for key, value in named:
+            document = changed[key.namespace[:-1]].document
+            there = dict(document.named())
+            if key not in there:
+                document.add(key, value)
                 added += 1
-            elif there != value:
+            elif there[key] != value:
                 raise StoreChanged(f"'{key.key}' is there with other contents")
         if added:
             _put(changed.values())
-        return added
+        return Restored(added, len(named) - added)
 
     def close(self) -> None:
         """Holds no connection."""
@@ -128,7 +128,23 @@ def _put(changed: Iterable[_File]) -> None:
 
 
 def _key(row: Row) -> ItemKey:
-    return ItemKey(tuple(str(row.cells["namespace"]).split("/")), str(row.cells["key"]))
+    """What a row of an archive is of. Raises `Unsupported`."""
+    try:
+        labels = json.loads(str(row.cells["namespace"]))
+        key = ItemKey(tuple(map(str, labels)), str(row.cells["key"]))
+    except (ValueError, TypeError, KeyError):
+        key = None
+    if row.table != TABLE or key is None or key.namespace[-1:] not in _KINDS:
+        raise Unsupported("a row is of another layout than DeerFlow's memory")
+    return key
+
+
+def _parsed(row: Row) -> Any:
+    cell = row.cells.get("value")
+    try:
+        return json.loads(cell if isinstance(cell, bytes | str) else "")
+    except ValueError:
+        raise Unsupported("a row holds no value as DeerFlow has them") from None
 
 
 def _now() -> str:

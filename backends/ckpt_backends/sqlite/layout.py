@@ -11,7 +11,9 @@ import sqlite3
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
+from ckpt_backends.dotted import COLUMNS, STORE
 from ckpt_backends.errors import UnknownLayout
+from ckpt_backends.memory import HINT
 from ckpt_backends.sqlite.binding import text
 
 CHECKPOINTS = frozenset(
@@ -39,10 +41,9 @@ def detect(tables: Mapping[str, Set[str]], where: str) -> SqliteLayout:
     columns = tables.get("checkpoints")
     if columns is None:
         found = ", ".join(sorted(tables)) or "no tables at all"
-        raise UnknownLayout(
-            f"no checkpoint tables in '{where}'",
-            hint=f"found {found}; a LangGraph SQLite store has 'checkpoints' and 'writes'",
-        )
+        hint = f"found {found}; a LangGraph SQLite store has 'checkpoints' and 'writes'"
+        is_memory = tables.get(STORE, frozenset()) >= COLUMNS
+        raise UnknownLayout(f"no checkpoint tables in '{where}'", hint=HINT if is_memory else hint)
     if "thread_ts" in columns:
         raise UnknownLayout(
             f"'{where}' was written by LangGraph 0.1 or earlier (column 'thread_ts')",

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ckpt_backends.closing import Closing
-from ckpt_backends.errors import StoreUnavailable, Unsupported
 from ckpt_backends.ids import time_of
 from ckpt_backends.model import (
     BlobKey,
@@ -35,13 +32,12 @@ from ckpt_backends.rows import Row
 from ckpt_backends.sqlite.binding import (
     TEXT,
     bind,
-    decode_text,
-    quoted_name,
     stored_bytes,
     text,
 )
+from ckpt_backends.sqlite.file import FileReader
 from ckpt_backends.sqlite.layout import SqliteLayout, detect, tables_of
-from ckpt_backends.sqlite.open import Opened, identity
+from ckpt_backends.sqlite.open import Opened
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY, _KEYS_PER_QUERY = 500, 300
@@ -89,15 +85,11 @@ _USAGE = """
 """A limit keeps SQLite from merging the queries: it would then sort the values themselves."""
 
 
-class SqliteStore(Closing):
+class SqliteStore(FileReader):
     """A SQLite file, opened for reading."""
 
     def __init__(self, opened: Opened, url: StoreUrl) -> None:
-        self._opened = opened
-        self._url = url
-        self._connection: sqlite3.Connection | None = opened.connection
-        # Not all text in a file need be UTF-8; what is not survives a round trip this way.
-        opened.connection.text_factory = decode_text
+        super().__init__(opened, url)
         try:
             self._layout = self._detect()
         except BaseException:
@@ -334,12 +326,7 @@ class SqliteStore(Closing):
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         for table in ("writes", "checkpoints"):
-            columns = self._query(f"SELECT name FROM pragma_table_info('{table}')")
-            names = [text(name) for (name,) in columns]
-            listed = ", ".join(map(quoted_name, names))
-            where = f"WHERE thread_id = {TEXT}"
-            for row in self._query(f"SELECT {listed} FROM {table} {where}", [bind(thread_id)]):
-                yield Row(table, dict(zip(names, row, strict=True)))
+            yield from self._whole_rows(table, f"thread_id = {TEXT}", [bind(thread_id)])
 
     def sources(self, key: CheckpointKey) -> list[str]:
         where = " AND ".join(
@@ -351,46 +338,6 @@ class SqliteStore(Closing):
             ]
         )
         return [f"SELECT * FROM {table} WHERE {where};" for table in ("checkpoints", "writes")]
-
-    def refresh(self) -> None:
-        if self._opened.frozen:
-            raise Unsupported(
-                f"'{self._url}' is read as it was: {', '.join(self._opened.notes)}",
-                hint="leave out --copy, or read the file where its folder can be written",
-            )
-        if self._opened.identity not in (None, identity(self._url.path)):
-            raise StoreUnavailable(
-                f"'{self._url}' was removed or replaced by another file meanwhile",
-                hint="open it again",
-            )
-        # The first read that follows takes the snapshot, and the lock.
-        for sql in ("ROLLBACK", "BEGIN"):
-            list(self._query(sql))
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-            self._opened.cleanup()
-
-    def _query(self, sql: str, bound: Iterable[object] = ()) -> Iterator[tuple[Any, ...]]:
-        if self._connection is None:
-            raise StoreUnavailable(f"'{self._url}' is closed")
-        with self._errors():
-            # Not `yield from`, which would close the cursor of an abandoned answer, maybe after
-            # its connection.
-            for row in self._connection.execute(sql, tuple(bound)):  # noqa: UP028
-                yield row
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StoreUnavailable(
-                f"cannot read '{self._url}': {error}",
-                hint="if the file is damaged, `sqlite3 FILE .recover` saves what is left",
-            ) from error
 
 
 def _columns(*, body: bool, metadata: bool) -> str:

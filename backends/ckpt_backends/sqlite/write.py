@@ -7,32 +7,28 @@ rows go in. Columns are always named, since their order differs between savers.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
 
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
-from ckpt_backends.closing import Closing
-from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout
+from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.model import Checkpoint, CheckpointKey, Write
 from ckpt_backends.removal import Removal, Removed
 from ckpt_backends.rows import Restored, Row
-from ckpt_backends.sqlite.binding import TEXT, bind, decode_text
+from ckpt_backends.sqlite.binding import TEXT, bind
+from ckpt_backends.sqlite.file import FileWriter
 from ckpt_backends.sqlite.layout import detect, tables_of
 from ckpt_backends.sqlite.removing import remove_threads
 from ckpt_backends.sqlite.restoring import restore_rows
 from ckpt_backends.url import StoreUrl
 
 _KEY = f"thread_id = {TEXT} AND checkpoint_ns = {TEXT} AND checkpoint_id = {TEXT}"
-_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-class WritableSqliteStore(Closing):
+class WritableSqliteStore(FileWriter):
     """A SQLite file, opened for changing."""
 
     def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:
-        self._url = url
-        self._connection: sqlite3.Connection | None = connection
-        connection.text_factory = decode_text
+        super().__init__(connection, url)
         try:
             with self._errors():
                 self._layout = detect(tables_of(connection), str(url))
@@ -107,44 +103,6 @@ class WritableSqliteStore(Closing):
             [*map(bind, target), *_bound(source), *bound],
         )
         _expect(task is None or done.rowcount == 1, source)
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def _alive(self) -> sqlite3.Connection:
-        if self._connection is None:
-            raise StoreUnavailable(f"'{self._url}' is closed")
-        return self._connection
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        connection = self._alive()
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-            raise
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.IntegrityError as error:
-            raise StoreChanged(
-                f"'{self._url}' changed meanwhile, so nothing was written: {error}",
-                hint="run the command again",
-            ) from error
-        except sqlite3.Error as error:
-            hint = None
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
-                hint = "another process is writing to it; try again in a moment"
-            message = f"cannot write to '{self._url}': {error}; nothing was written"
-            raise StoreUnavailable(message, hint=hint) from error
 
 
 def _check(connection: sqlite3.Connection, change: Change) -> None:

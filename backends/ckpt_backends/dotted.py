@@ -1,0 +1,31 @@
+"""Namespaces as one text, their labels joined by dots; no label of a Store has one itself.
+
+Source: `_namespace_to_text` and `_decode_ns` in `langgraph/store/sqlite/base.py` (3.1.2),
+`postgres/base.py` (3.2.0) and `redis/base.py` (0.5.2).
+"""
+
+from __future__ import annotations
+
+from ckpt_backends.memory import Namespace
+
+DOT = "."
+STORE, VECTORS = "store", "store_vectors"
+"""What a Store calls its tables, and by default the beginnings of its keys."""
+COLUMNS = frozenset({"prefix", "key", "value", "created_at", "updated_at"})
+LATER = frozenset({"expires_at", "ttl_minutes"})
+"""Columns that came with times to live."""
+
+
+def joined(namespace: Namespace) -> str | None:
+    """A namespace as it is stored; None for one that cannot be."""
+    return None if any(DOT in label for label in namespace) else DOT.join(namespace)
+
+
+def parted(text: str) -> Namespace:
+    """The labels of a stored namespace."""
+    return tuple(text.split(DOT))
+
+
+def below(text: str) -> tuple[str, str]:
+    """The bounds of what begins with a namespace and a dot: the first included, the last not."""
+    return f"{text}{DOT}", f"{text}{chr(ord(DOT) + 1)}"

@@ -1,0 +1,224 @@
+"""LangGraph's SqliteStore: the tables `store` and, where it embeds, `store_vectors`.
+
+Source: `MIGRATIONS`, `VECTOR_MIGRATIONS` and `_prepare_batch_PUT_queries` in
+`langgraph/store/sqlite/base.py`, 2.0 to 3.1.2. Values are bound as bytes, so they are BLOBs in a
+column for text. Times are text in UTC: seconds as `CURRENT_TIMESTAMP` gives them, or with an offset
+as Python binds a datetime. Expired rows stay until a sweep, and are still read until then.
+
+The store itself leaves the vectors of what it deletes, since it does not turn foreign keys on.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from datetime import UTC, datetime
+from typing import Any
+
+from ckpt_backends import dotted
+from ckpt_backends.dotted import STORE, VECTORS
+from ckpt_backends.errors import UnknownLayout, Unsupported
+from ckpt_backends.memory import (
+    Item,
+    ItemKey,
+    MemoryInfo,
+    Namespace,
+    NamespaceSize,
+    Vector,
+    begins,
+    check_unchanged,
+)
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.oversize import MOST_BYTES, unread
+from ckpt_backends.rows import Restored, Row
+from ckpt_backends.sqlite.binding import TEXT, bind, stored_bytes, text
+from ckpt_backends.sqlite.file import FileReader, FileWriter
+from ckpt_backends.sqlite.layout import tables_of
+from ckpt_backends.sqlite.open import Opened
+from ckpt_backends.sqlite.restoring import restore_rows
+from ckpt_backends.url import StoreUrl
+
+LAYOUT = "sqlite-store"
+_SIZE = """CASE typeof(value) WHEN 'blob' THEN length(value)
+           ELSE length(CAST(value AS BLOB)) END"""
+"""Of a BLOB the length stands in the row's header; text would be counted in characters."""
+_ORDER = "replace(prefix, '.', char(1)), key"
+"""The order of labels, one after the other: a dot comes behind a dash, and an end before both."""
+_AT = f"prefix = {TEXT} AND key = {TEXT}"
+_FIELDS = """(SELECT group_concat(hex(field_name) || ':' || coalesce(length(embedding), 0), ',')
+             FROM store_vectors v WHERE v.prefix = s.prefix AND v.key = s.key)"""
+"""Written so that no name of a field can be taken for two."""
+
+
+class SqliteMemory(FileReader):
+    """A SqliteStore's file, opened for reading."""
+
+    def __init__(self, opened: Opened, url: StoreUrl) -> None:
+        super().__init__(opened, url)
+        try:
+            with self._errors():
+                self._tables = store_tables(opened.connection, url)
+        except BaseException:
+            self.close()
+            raise
+
+    def describe(self) -> MemoryInfo:
+        return MemoryInfo(
+            layout=LAYOUT,
+            url=str(self._url),
+            engine=f"SQLite {sqlite3.sqlite_version}",
+            tables=tuple(self._tables),
+            changes=why_unchangeable(self._tables),
+            notes=self._opened.notes,
+        )
+
+    def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
+        where, bound = _under(prefix)
+        for found, items, size in self._query(
+            f"SELECT prefix, count(*), sum({_SIZE}) FROM store s WHERE {where}"
+            " GROUP BY prefix ORDER BY replace(prefix, '.', char(1))",
+            bound,
+        ):
+            yield NamespaceSize(dotted.parted(text(found)), items, size)
+
+    def items(
+        self,
+        *,
+        prefix: Namespace = (),
+        key: str | None = None,
+        keys: Collection[ItemKey] | None = None,
+        values: bool = False,
+    ) -> Iterator[Item]:
+        select = select_items(self._tables)
+        if keys is not None:
+            wanted = sorted(one for one in keys if begins(one.namespace, prefix))
+            found: Iterator[tuple[Any, ...]] = (
+                row
+                for one in wanted
+                if key in {None, one.key} and (bound := _bound(one)) is not None
+                for row in self._query(f"{select} WHERE {_AT}", bound)
+            )
+        else:
+            where, bound = _under(prefix)
+            if key is not None:
+                where, bound = f"{where} AND key = {TEXT}", [*bound, bind(key)]
+            found = self._query(f"{select} WHERE {where} ORDER BY {_ORDER}", bound)
+        for row in found:
+            yield item_of(row, self._value(row) if values else None)
+
+    def _value(self, row: Sequence[Any]) -> TypedBytes:
+        """The value of a row that was listed."""
+        if row[5] > MOST_BYTES:
+            return unread("json", row[5])
+        at = [bind(text(row[0])), bind(text(row[1]))]
+        for (value,) in self._query(f"SELECT value FROM store WHERE {_AT}", at):
+            return TypedBytes("json", stored_bytes(value))
+        return unread("json", row[5])
+
+    def rows(self, key: ItemKey) -> Iterator[Row]:
+        bound = _bound(key)
+        for table in self._tables if bound is not None else ():
+            yield from self._whole_rows(table, _AT, bound or ())
+
+
+class WritableSqliteMemory(FileWriter):
+    """A SqliteStore's file, opened for changing."""
+
+    def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:
+        super().__init__(connection, url)
+        try:
+            with self._errors():
+                self._tables = store_tables(connection, url)
+            if why := why_unchangeable(self._tables):
+                raise Unsupported(f"nothing is changed in '{url}': {why}")
+        except BaseException:
+            self.close()
+            raise
+
+    def remove(self, items: Sequence[Item]) -> int:
+        select = select_items(self._tables)
+        with self._errors(), self._transaction() as connection:
+            for one in items:
+                bound = _bound(one.key) or ()
+                row = connection.execute(f"{select} WHERE {_AT}", bound).fetchone()
+                check_unchanged(one, None if row is None else item_of(row))
+                for table in reversed(list(self._tables)):
+                    connection.execute(f"DELETE FROM {table} WHERE {_AT}", bound)
+        return len(items)
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        with self._errors(), self._transaction() as connection:
+            return restore_rows(connection, rows)
+
+
+def store_tables(connection: sqlite3.Connection, url: StoreUrl) -> Mapping[str, Set[str]]:
+    """The tables of a Store with their columns, its own first. Raises `UnknownLayout`."""
+    tables = tables_of(connection)
+    columns = tables.get(STORE)
+    if columns is None or not columns >= dotted.COLUMNS:
+        found = ", ".join(sorted(tables)) or "no tables at all"
+        raise UnknownLayout(
+            f"no long-term memory in '{url}'",
+            hint=f"found {found}; a LangGraph SqliteStore has the table 'store'",
+        )
+    return {name: tables[name] for name in (STORE, VECTORS) if name in tables}
+
+
+def why_unchangeable(tables: Mapping[str, Set[str]]) -> str:
+    """Why nothing is changed in these tables; `''` where it can be."""
+    unknown = sorted(tables[STORE] - dotted.COLUMNS - dotted.LATER)
+    return f"columns of an unknown store: {', '.join(unknown)}" if unknown else ""
+
+
+def select_items(tables: Mapping[str, Set[str]]) -> str:
+    """What is read of an item in a listing; a file may be older than times to live."""
+    expires = "expires_at" if "expires_at" in tables[STORE] else "NULL"
+    fields = _FIELDS if VECTORS in tables else "NULL"
+    return f"SELECT prefix, key, created_at, updated_at, {expires}, {_SIZE}, {fields} FROM store s"
+
+
+def item_of(row: Sequence[Any], value: TypedBytes | None = None) -> Item:
+    """An item of what `select_items` reads."""
+    prefix, key, created, updated, expires, size, fields = row
+    return Item(
+        ItemKey(dotted.parted(text(prefix)), text(key)),
+        _time(created),
+        _time(updated),
+        size or 0,
+        _time(expires),
+        tuple(sorted(_vectors(text(fields)), key=lambda one: one.field)),
+        value,
+    )
+
+
+def _vectors(fields: str) -> Iterator[Vector]:
+    for one in fields.split(",") if fields else ():
+        name, _, size = one.partition(":")
+        yield Vector(text(bytes.fromhex(name)), int(size))
+
+
+def _time(value: object) -> datetime | None:
+    """A stored time; None for what is none."""
+    try:
+        found = datetime.fromisoformat(text(value))
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _under(prefix: Namespace) -> tuple[str, list[bytes]]:
+    """The condition on a namespace and those below it, which an index answers."""
+    if not prefix:
+        return "true", []
+    stored = dotted.joined(prefix)
+    if stored is None:
+        return "false", []
+    first, end = dotted.below(stored)
+    where = f"(prefix = {TEXT} OR prefix >= {TEXT} AND prefix < {TEXT})"
+    return where, list(map(bind, (stored, first, end)))
+
+
+def _bound(key: ItemKey) -> list[bytes] | None:
+    """What is bound for an item; None for one that cannot be stored."""
+    stored = dotted.joined(key.namespace)
+    return None if stored is None else [bind(stored), bind(key.key)]

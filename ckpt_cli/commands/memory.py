@@ -1,0 +1,304 @@
+"""`ckpt memory`: what agents remember across threads, in LangGraph's Store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ckpt_backends.errors import PartlyDone
+from ckpt_backends.memory import Item
+from ckpt_backends.registry import open_memory
+from ckpt_cli.commands.remembering import Faults, faults, origin
+from ckpt_cli.core.memory import Wanted, parse_namespace
+from ckpt_cli.core.search import compile_pattern
+from ckpt_cli.core.times import parse_time
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.lazy import CommandRef
+from ckpt_cli.options import Threads
+from ckpt_cli.reading.memory import (
+    find_key,
+    list_items,
+    read_item,
+    read_items,
+    search_items,
+    stored_item,
+)
+from ckpt_cli.reading.redacted import no_raw
+from ckpt_cli.render.memory import (
+    hit_columns,
+    hit_record,
+    hit_row,
+    item_columns,
+    item_lines,
+    item_record,
+    read_record,
+    row_record,
+    tree_lines,
+)
+from ckpt_cli.render.provenance import origin_lines, origin_record
+from ckpt_cli.session import Session
+
+COMMANDS = {
+    "list": CommandRef(
+        "ckpt_cli.commands.memory:list_", "List items by namespace, without values.", "Commands"
+    ),
+    "show": CommandRef("ckpt_cli.commands.memory:show", "Show an item with its value.", "Commands"),
+    "search": CommandRef(
+        "ckpt_cli.commands.memory:search", "Search namespaces, keys and values.", "Commands"
+    ),
+    "export": CommandRef(
+        "ckpt_cli.commands.memory:export", "Write items with their values as JSON.", "Commands"
+    ),
+    "edit": CommandRef(
+        "ckpt_cli.commands.memory_edit:edit", "Set a field of a fact or a section.", "Commands"
+    ),
+    "delete": CommandRef(
+        "ckpt_cli.commands.memory_delete:delete", "Remove items with their vectors.", "Commands"
+    ),
+    "import": CommandRef(
+        "ckpt_cli.commands.memory_import:import_", "Put archived items back.", "Commands"
+    ),
+}
+
+Under = Annotated[
+    str,
+    typer.Option(
+        "--namespace", metavar="NAMESPACE", help="Only in this one and below, such as users/anna."
+    ),
+]
+Match = Annotated[
+    str | None, typer.Option(metavar="GLOB", help="Whose whole key fits, such as 'fact-*'.")
+]
+
+
+def list_(
+    ctx: typer.Context,
+    namespace: Annotated[
+        str, typer.Argument(metavar="[NAMESPACE]", help="Labels joined by /: users/anna.")
+    ] = "",
+    flat: Annotated[bool, typer.Option("--flat", help="A table, not a tree.")] = False,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Show so many.")] = 50,
+    everything: Annotated[bool, typer.Option("--all", help="Show all.")] = False,
+    match: Match = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Updated since then: 2h, 2026-04-07.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Not updated after then.")
+    ] = None,
+    expired: Annotated[
+        bool | None,
+        typer.Option("--expired/--no-expired", help="Only what has expired, or what has not."),
+    ] = None,
+    category: Annotated[str | None, typer.Option(metavar="NAME", help="Facts about this.")] = None,
+    min_confidence: Annotated[
+        float | None, typer.Option(metavar="F", min=0, max=1, help="Facts at least so sure.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="THREAD", help="Facts that came from this thread.")
+    ] = None,
+    duplicates: Annotated[
+        bool, typer.Option("--duplicates", help="Only facts that say what an older one says.")
+    ] = False,
+    orphans: Annotated[
+        bool, typer.Option("--orphans", help="Only facts whose thread is gone.")
+    ] = False,
+    threads: Threads = None,
+) -> None:
+    """List items by namespace, without values.
+
+    On a terminal as a tree, else a row an item. Expired items stay until the application sweeps,
+    and are marked. Vectors are named, with their size. No value is read, but for --duplicates and
+    --orphans.
+
+    \b
+      ckpt -s memory.db memory list
+      ckpt -s memory.db memory list users/anna --since 2d
+      ckpt -s memory.db memory list --expired --all -o json | jq -r '.[].key'
+    """
+    session: Session = ctx.obj
+    wanted = Wanted(
+        match=match,
+        since=None if since is None else parse_time(since, session.now, session.zone),
+        until=None if until is None else parse_time(until, session.now, session.zone),
+        expired=expired,
+        category=category,
+        min_confidence=min_confidence,
+        source=source,
+    )
+    output, now = session.output, session.now
+    counted, more = 0, False
+    looked_for, prefix = Faults(duplicates, orphans, threads), parse_namespace(namespace)
+    with open_memory(session.store_url) as memory:
+        marks = faults(session, memory, prefix, looked_for) if looked_for else {}
+        found = list_items(memory, prefix, wanted, now, redacted=_is_redacted(session))
+        if looked_for:
+            found = (one for one in found if one.key in marks)
+
+        def items() -> Iterator[Item]:
+            nonlocal counted, more
+            for counted, one in enumerate(found, 1):
+                if counted > limit and not everything:
+                    more = True
+                    return
+                yield one
+
+        if output.table and not flat:
+            output.document(dict, lambda: tree_lines(items(), now, marks), rows=tuple, columns=())
+        else:
+            record = item_record if output.machine else row_record
+            rows = ({**record(one, now), **marks.get(one.key, {})} for one in items())
+            output.records(rows, item_columns(now, marked=bool(looked_for)))
+    if not counted:
+        is_some = namespace or looked_for or wanted != Wanted()
+        session.note("no item" + (" fits" if is_some else " here"))
+    elif more:
+        session.note(f"the first {limit}; --limit N shows more, --all shows all")
+
+
+def show(
+    ctx: typer.Context,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its key, or NAMESPACE/KEY.")],
+    namespace: Under = "",
+    raw: Annotated[bool, typer.Option("--raw", help="The stored bytes of its value.")] = False,
+    threads: Threads = None,
+) -> None:
+    """Show an item with its value.
+
+    Where it names the thread that it came from: also the checkpoint as of its creation, and the
+    message in it that most likely caused it.
+
+    \b
+      ckpt -s memory.db memory show users/anna/profile
+      ckpt -s memory.db memory show profile --namespace users/anna -o json
+    """
+    session: Session = ctx.obj
+    redacted = _is_redacted(session)
+    if raw and redacted:
+        raise no_raw()
+    with open_memory(session.store_url) as memory:
+        address = find_key(memory, key, parse_namespace(namespace))
+        if raw:
+            stored = stored_item(memory, address).value
+            session.output.raw(b"" if stored is None else stored.data)
+            return
+        found = read_item(memory, address, redacted=redacted)
+        came_from = origin(session, stored_item(memory, address), threads)
+    record = read_record(found, session.now)
+    if came_from is not None:
+        record["origin"] = origin_record(came_from)
+    now, zone, width = session.now, session.zone, session.output.width
+    session.output.document(
+        lambda: record,
+        lambda: chain(
+            item_lines(found, now, zone, width),
+            () if came_from is None else origin_lines(came_from, now, zone, width),
+        ),
+        rows=lambda: [row_record(found.item, session.now)],
+        columns=item_columns(session.now),
+    )
+
+
+def search(
+    ctx: typer.Context,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for.")],
+    namespace: Under = "",
+    regex: Annotated[
+        bool, typer.Option("-E", "--regex", help="It is a regular expression, as Python has them.")
+    ] = False,
+    ignore_case: Annotated[
+        bool, typer.Option("-i", "--ignore-case", help="Upper and lower case are the same.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option("-n", "--limit", min=1, help="Stop after so many lines.")
+    ] = None,
+) -> None:
+    """Search namespaces, keys and values.
+
+    Text and numbers of values are searched, names of fields are not. It compares text, not
+    meaning: vectors are not asked. As grep does, exits with 1 if nothing was found; with 7 if a
+    value that could not be read may hold it.
+
+    \b
+      ckpt -s memory.db memory search 'likes tea'
+      ckpt -s memory.db memory search -iE 'tea|coffee' --namespace users/anna
+    """
+    session: Session = ctx.obj
+    find = compile_pattern(text, fixed=not regex, ignore_case=ignore_case)
+    output = session.output
+    counted = unread = 0
+    with open_memory(session.store_url) as memory:
+        found = search_items(
+            memory,
+            parse_namespace(namespace),
+            find,
+            partial(progress, total=None, label="searching memory"),
+            redacted=_is_redacted(session),
+        )
+
+        def hits() -> Iterator[dict[str, Any]]:
+            nonlocal unread
+            for hit in found:
+                if hit is None:
+                    unread += 1
+                else:
+                    yield hit_record(hit) if output.machine else hit_row(hit, table=output.table)
+
+        def records() -> Iterator[dict[str, Any]]:
+            nonlocal counted
+            for one in islice(hits(), limit):
+                counted += 1
+                yield one
+
+        output.records(records(), hit_columns())
+    if unread:
+        said = f"{unread} values could not be read, or not to their end"
+        if not counted:
+            raise PartlyDone(f"nothing found, but {said}")
+        session.note(said)
+    if not counted:
+        raise typer.Exit(1)
+
+
+def export(
+    ctx: typer.Context,
+    namespace: Under = "",
+    match: Match = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FILE", help="Write it there, as a whole.")
+    ] = None,
+) -> None:
+    """Write items with their values as JSON.
+
+    A line an item, as `memory show -o json` has it; with -o json one array. What `memory delete`
+    archives is another thing: rows as they are stored, which `memory import` puts back.
+
+    \b
+      ckpt -s memory.db memory export > memory.ndjson
+      ckpt -s memory.db memory export --namespace users/anna --to anna.ndjson
+    """
+    session: Session = ctx.obj
+    with open_memory(session.store_url) as memory:
+        found = read_items(
+            memory,
+            parse_namespace(namespace),
+            Wanted(match=match),
+            session.now,
+            redacted=_is_redacted(session),
+        )
+        records = (read_record(one, session.now) for one in found)
+        if to is not None:
+            session.output.to_file(to, records)
+        elif session.output.array:
+            session.output.records(records, ())
+        else:
+            session.output.lines(records)
+
+
+def _is_redacted(session: Session) -> bool:
+    return bool(session.settings.get("redact"))

@@ -1,0 +1,116 @@
+"""Items of long-term memory: which are wanted, and how a namespace is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from ckpt_backends.memory import Item, ItemKey, Namespace
+
+_ESCAPE, _SEPARATOR, _EMPTY = "\\", "/", "\\e"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which items are wanted. Every condition that is given must hold."""
+
+    match: str | None = None
+    """Shell pattern that the whole key fits."""
+    since: datetime | None = None
+    until: datetime | None = None
+    """Bounds of the last update, both included; an item without a time is in none."""
+    expired: bool | None = None
+    """Only what has expired, or only what has not."""
+    category: str | None = None
+    min_confidence: float | None = None
+    """What tells no confidence is left out."""
+    source: str | None = None
+    """The thread that an item names as its source."""
+
+    def fits(self, item: Item, now: datetime) -> bool:
+        """Whether an item is wanted."""
+        if self.match is not None and not fnmatchcase(item.key.key, self.match):
+            return False
+        if self.expired is not None and is_expired(item, now) is not self.expired:
+            return False
+        if self.category is not None and item.category != self.category:
+            return False
+        if self.min_confidence is not None and (
+            item.confidence is None or item.confidence < self.min_confidence
+        ):
+            return False
+        if self.source is not None and (
+            item.source is None or item.source.thread_id != self.source
+        ):
+            return False
+        return self._is_of_time(item.updated_at)
+
+    def _is_of_time(self, at: datetime | None) -> bool:
+        if self.since is None and self.until is None:
+            return True
+        if at is None:
+            return False
+        return not (
+            (self.since is not None and at < self.since)
+            or (self.until is not None and at > self.until)
+        )
+
+
+def is_expired(item: Item, now: datetime) -> bool:
+    """Whether its time has come: it goes with the application's next sweep."""
+    return item.expires_at is not None and item.expires_at < now
+
+
+def format_namespace(namespace: Namespace) -> str:
+    r"""Labels joined by `/`. In a label, `/` is `\/` and a backslash `\\`; an empty one is `\e`."""
+    return _SEPARATOR.join(map(_escaped, namespace))
+
+
+def format_key(key: ItemKey) -> str:
+    """An item's namespace and key as one text, from which `addresses` finds it."""
+    return _SEPARATOR.join(map(_escaped, (*key.namespace, key.key)))
+
+
+def parse_namespace(text: str) -> Namespace:
+    """The labels of a text as `format_namespace` writes it; a slash at an end means nothing."""
+    return tuple(_meant(part) for part in _parts(text) if part)
+
+
+def addresses(text: str) -> Iterator[ItemKey]:
+    """What `NAMESPACE/KEY` may mean: a key may itself hold slashes, with or without escapes."""
+    parts = list(_parts(text))
+    for end in range(len(parts) - 1, 0, -1):
+        namespace = tuple(map(_meant, filter(None, parts[:end])))
+        rest = _SEPARATOR.join(parts[end:])
+        for key in dict.fromkeys((_meant(rest), rest)):
+            yield ItemKey(namespace, key)
+
+
+def _escaped(label: str) -> str:
+    if not label:
+        return _EMPTY
+    for character in (_ESCAPE, _SEPARATOR):
+        label = label.replace(character, _ESCAPE + character)
+    return label
+
+
+def _meant(part: str) -> str:
+    if part == _EMPTY:
+        return ""
+    letters = iter(part)
+    return "".join(next(letters, _ESCAPE) if one == _ESCAPE else one for one in letters)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The parts between slashes that are not escaped, with their escapes."""
+    start = place = 0
+    while place < len(text):
+        if text[place] == _ESCAPE:
+            place += 1
+        elif text[place] == _SEPARATOR:
+            yield text[start:place]
+            start = place + 1
+        place += 1
+    yield text[start:]

@@ -1,0 +1,141 @@
+"""Answers from long-term memory: items of a listing, one of them with its value, a search.
+
+With `redacted` no value leaves this module; namespaces, keys, times, sizes and the names of vectors
+do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import Ambiguous, NotFound
+from ckpt_backends.memory import Item, ItemKey, MemoryStore, Namespace
+from ckpt_cli.core.memory import Wanted, addresses, format_key
+from ckpt_cli.core.redact import redact, redact_match
+from ckpt_cli.core.search import Find, Match, search
+
+_NAMED = 5
+"""So many candidates are named."""
+Place = Literal["namespace", "key", "value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An item with its value."""
+
+    item: Item
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A line of an item that fits."""
+
+    item: Item
+    place: Place
+    label: int | None
+    """Which label of the namespace, from 0."""
+    match: Match
+
+
+def list_items(
+    memory: MemoryStore, prefix: Namespace, wanted: Wanted, now: datetime, *, redacted: bool
+) -> Iterator[Item]:
+    """The items wanted under a namespace, in order; no value is read."""
+    for one in memory.items(prefix=prefix):
+        if wanted.fits(one, now):
+            yield _without_values(one) if redacted else one
+
+
+def read_items(
+    memory: MemoryStore, prefix: Namespace, wanted: Wanted, now: datetime, *, redacted: bool
+) -> Iterator[Read]:
+    """The same with their values, one at a time."""
+    for one in memory.items(prefix=prefix, values=True):
+        if wanted.fits(one, now):
+            yield _read(one, redacted=redacted)
+
+
+def find_key(memory: MemoryStore, text: str, prefix: Namespace) -> ItemKey:
+    """The item that is called so under a namespace, or whose namespace and key that text is.
+
+    An item in the namespace itself goes before those below it. Raises `NotFound` or `Ambiguous`.
+    """
+    named = [one.key for one in memory.items(prefix=prefix, key=text)]
+    here = [one for one in named if prefix and one.namespace == prefix]
+    if not named:
+        asked = [replace(one, namespace=(*prefix, *one.namespace)) for one in addresses(text)]
+        named = [one.key for one in memory.items(keys=asked)] if asked else []
+    found = list(dict.fromkeys(here or named))
+    if not found:
+        raise NotFound(
+            f"no item '{text}' in this memory",
+            hint="`ckpt memory list` lists them; an item is named KEY, or NAMESPACE/KEY",
+        )
+    if len(found) > 1:
+        shown = ", ".join(f"'{format_key(one)}'" for one in found[:_NAMED])
+        more = len(found) - _NAMED
+        raise Ambiguous(
+            f"'{text}' fits {len(found)} items",
+            hint=f"say which: {shown}" + (f" and {more} more" if more > 0 else ""),
+        )
+    return found[0]
+
+
+def stored_item(memory: MemoryStore, key: ItemKey) -> Item:
+    """An item with its value as stored. Raises `NotFound`."""
+    for one in memory.items(keys=[key], values=True):
+        return one
+    raise NotFound(f"item '{format_key(key)}' is gone")
+
+
+def read_item(memory: MemoryStore, key: ItemKey, *, redacted: bool) -> Read:
+    """An item with its value. Raises `NotFound`."""
+    return _read(stored_item(memory, key), redacted=redacted)
+
+
+def search_items(
+    memory: MemoryStore,
+    prefix: Namespace,
+    find: Find,
+    watch: Callable[[Iterable[Item]], Iterable[Item]],
+    *,
+    redacted: bool,
+) -> Iterator[Hit | None]:
+    """Lines of namespaces, keys and values that fit, in order; None for what cannot be read."""
+    for item in watch(memory.items(prefix=prefix, values=True)):
+        value = _read(item, redacted=False).value
+        bare = _without_values(item) if redacted else replace(item, value=None)
+        for number, label in enumerate(item.key.namespace):
+            yield from _hits(bare, "namespace", number, label, find)
+        yield from _hits(bare, "key", None, item.key.key, find)
+        for hit in _hits(bare, "value", None, value, find):
+            if hit is not None and redacted:
+                yield replace(hit, match=redact_match(hit.match))
+            else:
+                yield hit
+
+
+def _hits(
+    item: Item, place: Place, label: int | None, value: Value, find: Find
+) -> Iterator[Hit | None]:
+    for match in search(value, find):
+        yield None if match is None else Hit(item, place, label, match)
+
+
+def _read(item: Item, *, redacted: bool) -> Read:
+    assert item.value is not None  # noqa: S101
+    value = decode(item.value)
+    if redacted:
+        return Read(_without_values(item), redact(value))
+    return Read(replace(item, value=None), value)
+
+
+def _without_values(item: Item) -> Item:
+    """What a fact is about is part of what it says."""
+    return replace(item, value=None, category=None, confidence=None)

@@ -1,0 +1,228 @@
+"""Long-term memory: a tree of namespaces, one item as text, and records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, tzinfo
+from itertools import groupby, islice
+from typing import Any
+
+from ckpt_backends.codec import to_json
+from ckpt_backends.memory import Item, ItemKey, Namespace
+from ckpt_cli.core.memory import format_namespace, is_expired
+from ckpt_cli.core.paths import format_path
+from ckpt_cli.reading.memory import Hit, Read
+from ckpt_cli.render.block import block
+from ckpt_cli.render.cells import cell_len, pad
+from ckpt_cli.render.grep import excerpt
+from ckpt_cli.render.lines import Line, Span, line
+from ckpt_cli.render.table import Column
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.thread import ago, field, left
+from ckpt_cli.render.units import age, iso, size, when
+
+_INDENT = 2
+_ALIGNED = 200
+"""Items of one namespace whose columns are aligned with each other."""
+_WIDEST = 40
+"""Cells up to which shorter keys are filled up; keys are never cut."""
+_AGE, _SIZE = 8, 8
+"""Cells of `12mo ago` and `1023 KiB`."""
+
+
+def item_record(item: Item, now: datetime) -> dict[str, Any]:
+    """One item of `memory list`."""
+    record: dict[str, Any] = {
+        "namespace": list(item.key.namespace),
+        "key": item.key.key,
+        "created_at": _iso(item.created_at),
+        "updated_at": _iso(item.updated_at),
+        "expires_at": _iso(item.expires_at),
+        "expired": is_expired(item, now),
+        "bytes": item.size,
+        "vectors": [{"field": one.field, "bytes": one.size} for one in item.vectors],
+    }
+    if item.category is not None:
+        record["category"] = item.category
+    if item.confidence is not None:
+        record["confidence"] = item.confidence
+    if item.source is not None:
+        record["source"] = {"kind": item.source.kind, "thread_id": item.source.thread_id}
+    return record
+
+
+def read_record(read: Read, now: datetime) -> dict[str, Any]:
+    """One item of `memory show` and `memory export`."""
+    return {**item_record(read.item, now), "value": to_json(read.value)}
+
+
+def row_record(item: Item, now: datetime) -> dict[str, Any]:
+    """An item as a row of a table or of TSV: its namespace as `--namespace` takes it."""
+    record = item_record(item, now)
+    source = item.source
+    return {
+        **record,
+        "namespace": format_namespace(item.key.namespace),
+        "vectors": [one.field for one in item.vectors],
+        "expired": True if record["expired"] else None,
+        "source": None if source is None else source.thread_id or source.kind,
+    }
+
+
+def item_columns(now: datetime, *, marked: bool = False) -> Sequence[Column]:
+    """The columns of `memory list` and `memory delete`; `marked` tells of faults looked for."""
+    faults = [
+        Column("SAME AS", "duplicate_of", style="question"),
+        Column("THREAD", "orphan", lambda _: "gone", style="question"),
+    ]
+    return [
+        *(faults if marked else ()),
+        Column("NAMESPACE", "namespace", style="node"),
+        Column("KEY", "key", style="head"),
+        Column("UPDATED", "updated_at", ago(now), style="time", right=True),
+        Column("SIZE", "bytes", size, right=True),
+        Column("EXPIRES", "expires_at", left(now), style="time", right=True, drop=3),
+        Column("EXPIRED", "expired", lambda _: "yes", style="error", drop=4),
+        Column("VECTORS", "vectors", ", ".join, style="dim", cut=True, drop=2),
+        Column("CATEGORY", "category", drop=6),
+        Column("CONFIDENCE", "confidence", right=True, drop=5),
+        Column("SOURCE", "source", style="id", drop=1),
+        Column("CREATED", "created_at", table=False),
+    ]
+
+
+def tree_lines(
+    items: Iterable[Item], now: datetime, faults: Mapping[ItemKey, Mapping[str, Any]]
+) -> Iterator[Line]:
+    """Items under their namespaces, each label once, with what is wrong with them."""
+    before: Namespace = ()
+    for namespace, some in groupby(items, key=lambda one: one.key.namespace):
+        yield from _labels(namespace, before)
+        before = namespace
+        while batch := list(islice(some, _ALIGNED)):
+            yield from _items(batch, " " * _INDENT * len(namespace), now, faults)
+
+
+def _labels(namespace: Namespace, before: Namespace) -> Iterator[Line]:
+    """The labels of a namespace that the one before does not begin with."""
+    same = 0
+    while same < min(len(namespace), len(before)) and namespace[same] == before[same]:
+        same += 1
+    for depth in range(same, len(namespace)):
+        label = safe_text(format_namespace(namespace[depth : depth + 1]))
+        yield line(" " * _INDENT * depth, (f"{label}/", "node"))
+
+
+def _items(
+    items: Sequence[Item],
+    indent: str,
+    now: datetime,
+    faults: Mapping[ItemKey, Mapping[str, Any]],
+) -> Iterator[Line]:
+    keys = [safe_text(one.key.key) for one in items]
+    width = min(max(map(cell_len, keys)), _WIDEST)
+    for item, key in zip(items, keys, strict=True):
+        at = "" if item.updated_at is None else f"{age(item.updated_at, now)} ago"
+        spans: list[Span] = [(indent, "plain"), (key, "head")]
+        spans.append((pad("", max(width - cell_len(key), 0)), "plain"))
+        spans += [(f"  {at:>{_AGE}}", "time"), (f"  {size(item.size):>{_SIZE}}", "plain")]
+        yield line(*spans, *_marks(item, now), *_faults(faults.get(item.key, {})))
+
+
+def _marks(item: Item, now: datetime) -> Iterator[Span]:
+    """What else is known of an item, behind it."""
+    if item.expires_at is not None:
+        yield _expiry(item.expires_at, now)
+    if item.vectors:
+        noun = "vector" if len(item.vectors) == 1 else "vectors"
+        yield (f"  {noun} {safe_text(', '.join(one.field for one in item.vectors))}", "dim")
+    if item.category is not None:
+        yield (f"  {safe_text(item.category)}", "plain")
+    if item.confidence is not None:
+        yield (f"  {item.confidence:.2f}", "plain")
+    if item.source is not None:
+        yield (f"  from {safe_text(item.source.thread_id or item.source.kind)}", "id")
+
+
+def _faults(found: Mapping[str, Any]) -> Iterator[Span]:
+    if "duplicate_of" in found:
+        yield f"  says what {safe_text(found['duplicate_of'])} says", "question"
+    if "orphan" in found:
+        yield "  its thread is gone", "question"
+
+
+def _expiry(at: datetime, now: datetime) -> Span:
+    if at < now:
+        return f"  expired {age(at, now)} ago", "error"
+    return f"  expires {age(at, now)}", "time"
+
+
+def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
+    """One item as text, its value in full."""
+    item = read.item
+    yield from field("ns", format_namespace(item.key.namespace), width, "node")
+    yield from field("key", item.key.key, width, "head")
+    for name, moment in (("created", item.created_at), ("updated", item.updated_at)):
+        if moment is not None:
+            text = f"{when(moment, now, zone)} ({age(moment, now)} ago)"
+            yield from field(name, text, width)
+    if item.expires_at is not None:
+        text, style = _expiry(item.expires_at, now)
+        yield from field(
+            "expires", f"{when(item.expires_at, now, zone)} ({text.strip()})", width, style
+        )
+    yield from field("size", size(item.size), width)
+    for one in item.vectors:
+        yield from field("vector", f"{one.field}, {size(one.size)}", width, "dim")
+    if item.category is not None:
+        yield from field("category", item.category, width)
+    if item.confidence is not None:
+        yield from field("sure", f"{item.confidence:.2f}", width)
+    if item.source is not None:
+        thread = "" if item.source.thread_id is None else f" {item.source.thread_id}"
+        yield from field("source", item.source.kind + thread, width, "id")
+    yield line("")
+    yield from map(line, block(read.value, 0, width))
+
+
+def hit_record(hit: Hit) -> dict[str, Any]:
+    """One line of `memory search`."""
+    match = hit.match
+    return {
+        "namespace": list(hit.item.key.namespace),
+        "key": hit.item.key.key,
+        "updated_at": _iso(hit.item.updated_at),
+        "in": hit.place,
+        "path": format_path(match.path) if hit.place == "value" else None,
+        "line_number": match.number,
+        "line": match.line,
+        "start": match.start,
+        "end": match.end,
+    }
+
+
+def hit_row(hit: Hit, *, table: bool) -> dict[str, Any]:
+    """The same as a row; a table shows the surroundings of the match."""
+    record = {**hit_record(hit), "namespace": format_namespace(hit.item.key.namespace)}
+    if table:
+        record["line"] = excerpt(hit.match.line, hit.match.start, hit.match.end)
+    return record
+
+
+def hit_columns() -> Sequence[Column]:
+    """The columns of `memory search`."""
+    return [
+        Column("NAMESPACE", "namespace", style="node"),
+        Column("KEY", "key", style="head"),
+        Column("IN", "in", style="dim"),
+        Column("PATH", "path", style="node", drop=1),
+        Column("LINE", "line", cut=True),
+        Column("UPDATED", "updated_at", table=False),
+        Column("LINE_NUMBER", "line_number", table=False),
+        Column("START", "start", table=False),
+        Column("END", "end", table=False),
+    ]
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else iso(at)

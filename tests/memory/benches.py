@@ -1,0 +1,237 @@
+"""The four Stores of LangGraph, each in a place of its own, filled by the official library.
+
+What they embed with is a function of the text's characters, so that no model is needed and every
+run stores the same vectors.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+from unittest.mock import patch
+from urllib.parse import urlsplit
+
+import psycopg
+import pymongo
+import redis
+
+from tests.servers import Server, flush, mongodb_database, postgres_database
+
+DIMENSIONS = 4
+
+
+def embed(texts: Sequence[str]) -> list[list[float]]:
+    """Unlike vectors for unlike texts."""
+    return [[1.0, float(len(text) % 7), 0.5, float(sum(map(ord, text)) % 11)] for text in texts]
+
+
+class Bench(ABC):
+    """One layout: where its store is, and its official library."""
+
+    name: ClassVar[str]
+    layout: ClassVar[str]
+    server: ClassVar[str | None] = None
+    """The fixture of its server; None where it is a file."""
+    labels: ClassVar[str] = "."
+    """What no label of a namespace may hold."""
+    gets: ClassVar[bool] = True
+    """Whether `get` finds what is in a namespace of several labels."""
+    keeps_expired: ClassVar[bool] = True
+    """Whether what has expired stays until a sweep."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @classmethod
+    @abstractmethod
+    @contextmanager
+    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
+        """The URL of an empty place."""
+        raise NotImplementedError
+        yield ""
+
+    @abstractmethod
+    @contextmanager
+    def store(self, *, ttl: Mapping[str, Any] | None = None) -> Iterator[Any]:
+        """The official store, set up, with an index for vectors."""
+        raise NotImplementedError
+        yield
+
+    @abstractmethod
+    def expire(self, namespace: tuple[str, ...], key: str) -> None:
+        """Let the time of an item come, as if it had been stored long ago."""
+
+    @abstractmethod
+    def vectors(self) -> int:
+        """How many vectors there are."""
+
+
+class _NoExtensions(sqlite3.Connection):
+    """Python may be built so that SQLite loads no extension; writing vectors needs none."""
+
+    def enable_load_extension(self, enable: bool, /) -> None: ...
+
+
+class SqliteBench(Bench):
+    name, layout = "sqlite", "sqlite-store"
+
+    @classmethod
+    @contextmanager
+    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
+        yield str(folder / "memory.db")
+
+    @contextmanager
+    def store(self, *, ttl: Mapping[str, Any] | None = None) -> Iterator[Any]:
+        from langgraph.store.sqlite import SqliteStore
+
+        connection = sqlite3.connect(self.url, isolation_level=None, factory=_NoExtensions)
+        try:
+            with patch("sqlite_vec.load"):
+                store = SqliteStore(connection, index=_index(), ttl=ttl)  # type: ignore[arg-type]
+                store.setup()
+                yield store
+        finally:
+            connection.close()
+
+    def expire(self, namespace: tuple[str, ...], key: str) -> None:
+        with sqlite3.connect(self.url) as db:
+            db.execute(
+                "UPDATE store SET expires_at = '2020-01-01 00:00:00' WHERE prefix = ? AND key = ?",
+                (".".join(namespace), key),
+            )
+        db.close()
+
+    def vectors(self) -> int:
+        db = sqlite3.connect(self.url)
+        try:
+            ((number,),) = db.execute("SELECT count(*) FROM store_vectors").fetchall()
+        finally:
+            db.close()
+        return int(number)
+
+
+class PostgresBench(Bench):
+    name, layout, server = "postgres", "postgres-store", "postgres_server"
+
+    @classmethod
+    @contextmanager
+    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
+        assert server is not None
+        with postgres_database(server) as url:
+            yield url
+
+    @contextmanager
+    def store(self, *, ttl: Mapping[str, Any] | None = None) -> Iterator[Any]:
+        from langgraph.store.postgres import PostgresStore
+
+        with PostgresStore.from_conn_string(self.url, index=_index(), ttl=ttl) as store:  # type: ignore[arg-type]
+            store.setup()
+            yield store
+
+    def expire(self, namespace: tuple[str, ...], key: str) -> None:
+        with psycopg.connect(self.url) as connection:
+            connection.execute(
+                "UPDATE store SET expires_at = '2020-01-01' WHERE prefix = %s AND key = %s",
+                (".".join(namespace), key),
+            )
+
+    def vectors(self) -> int:
+        with psycopg.connect(self.url) as connection:
+            ((number,),) = connection.execute("SELECT count(*) FROM store_vectors").fetchall()
+        return int(number)
+
+
+class RedisBench(Bench):
+    name, layout, server = "redis", "redis-store", "redis_stack_server"
+    # langgraph-checkpoint-redis 0.5.2 escapes what redisvl 0.28 escapes again.
+    gets = False
+    keeps_expired = False
+
+    @classmethod
+    @contextmanager
+    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
+        assert server is not None
+        yield server.url
+        flush(server)
+
+    @contextmanager
+    def store(self, *, ttl: Mapping[str, Any] | None = None) -> Iterator[Any]:
+        from langgraph.store.redis import RedisStore
+
+        index = {**_index(), "distance_type": "cosine"}
+        with RedisStore.from_conn_string(self.url, index=index, ttl=ttl) as store:  # type: ignore[arg-type]
+            store.setup()
+            yield store
+
+    def expire(self, namespace: tuple[str, ...], key: str) -> None:
+        raise NotImplementedError("Redis removes what has expired by itself")
+
+    def vectors(self) -> int:
+        with redis.Redis.from_url(self.url) as client:
+            return sum(1 for _ in client.scan_iter("store_vectors:*"))
+
+
+class MongoBench(Bench):
+    name, layout, server = "mongodb", "mongodb-store", "mongodb_server"
+    labels = "/"
+
+    @classmethod
+    @contextmanager
+    def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
+        assert server is not None
+        with mongodb_database(server) as url:
+            yield url
+
+    @contextmanager
+    def store(self, *, ttl: Mapping[str, Any] | None = None) -> Iterator[Any]:
+        from langgraph.store.mongodb import MongoDBStore, create_vector_index_config
+
+        index = create_vector_index_config(DIMENSIONS, embed, ["text"], filters=[])
+        name = "langgraph.store.mongodb.base.create_vector_search_index"
+        listed = "pymongo.collection.Collection.list_search_indexes"
+        # The index for searching is Atlas's; what the store writes is the same without it.
+        with (
+            patch(listed, return_value=[]),
+            patch(name),
+            MongoDBStore.from_conn_string(
+                self.url,
+                db_name=self._database,
+                ttl_config=ttl,
+                index_config=index,  # type: ignore[arg-type]
+            ) as store,
+        ):
+            yield store
+
+    @property
+    def _database(self) -> str:
+        return urlsplit(self.url).path.removeprefix("/")
+
+    @contextmanager
+    def collection(self) -> Iterator[Any]:
+        """The store's collection."""
+        with pymongo.MongoClient[Any](self.url) as client:
+            yield client[self._database]["persistent-store"]
+
+    def expire(self, namespace: tuple[str, ...], key: str) -> None:
+        from datetime import UTC, datetime
+
+        with self.collection() as found:
+            found.update_one(
+                {"namespace": list(namespace), "key": key},
+                {"$set": {"updated_at": datetime(2020, 1, 1, tzinfo=UTC)}},
+            )
+
+    def vectors(self) -> int:
+        with self.collection() as found:
+            return int(found.count_documents({"embedding": {"$exists": True}}))
+
+
+def _index() -> dict[str, Any]:
+    return {"dims": DIMENSIONS, "embed": embed, "fields": ["text"]}
+
+
+BENCHES: tuple[type[Bench], ...] = (SqliteBench, PostgresBench, RedisBench, MongoBench)
