@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.errors import PartlyDone
-from ckpt_backends.memory import Item
+from ckpt_backends.errors import PartlyDone, UsageError
+from ckpt_backends.memory import Item, MemoryStore, Namespace
 from ckpt_backends.registry import open_memory
 from ckpt_cli.commands.remembering import Faults, faults, origin
 from ckpt_cli.core.memory import Wanted, parse_namespace
@@ -40,14 +40,18 @@ from ckpt_cli.render.memory import (
     row_record,
     tree_lines,
 )
+from ckpt_cli.render.memory_whole import whole_lines
 from ckpt_cli.render.provenance import origin_lines, origin_record
+from ckpt_cli.render.table import Column
 from ckpt_cli.session import Session
 
 COMMANDS = {
     "list": CommandRef(
         "ckpt_cli.commands.memory:list_", "List items by namespace, without values.", "Commands"
     ),
-    "show": CommandRef("ckpt_cli.commands.memory:show", "Show an item with its value.", "Commands"),
+    "show": CommandRef(
+        "ckpt_cli.commands.memory:show", "Show an item with its value, or all of them.", "Commands"
+    ),
     "search": CommandRef(
         "ckpt_cli.commands.memory:search", "Search namespaces, keys and values.", "Commands"
     ),
@@ -163,17 +167,21 @@ def list_(
 
 def show(
     ctx: typer.Context,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Its key, or NAMESPACE/KEY.")],
+    key: Annotated[
+        str | None, typer.Argument(metavar="[KEY]", help="Its key, or NAMESPACE/KEY.")
+    ] = None,
     namespace: Under = "",
     raw: Annotated[bool, typer.Option("--raw", help="The stored bytes of its value.")] = False,
     threads: Threads = None,
 ) -> None:
-    """Show an item with its value.
+    """Show an item with its value; without KEY, what all of them say.
 
-    Where it names the thread that it came from: also the checkpoint as of its creation, and the
-    message in it that most likely caused it.
+    Where an item names the thread that it came from: also the checkpoint as of its creation, and
+    the message in it that most likely caused it.
 
     \b
+      ckpt -s .deer-flow/memory.json memory show
+      ckpt -s .deer-flow/memory.json memory show fact_a1b2c3d4
       ckpt -s memory.db memory show users/anna/profile
       ckpt -s memory.db memory show profile --namespace users/anna -o json
     """
@@ -181,7 +189,12 @@ def show(
     redacted = _is_redacted(session)
     if raw and redacted:
         raise no_raw()
+    if raw and key is None:
+        raise UsageError("--raw needs the item that is meant", hint="ckpt memory show KEY --raw")
     with open_memory(session.store_url) as memory:
+        if key is None:
+            _show_all(session, memory, parse_namespace(namespace))
+            return
         address = find_key(memory, key, parse_namespace(namespace))
         if raw:
             stored = stored_item(memory, address).value
@@ -202,6 +215,17 @@ def show(
         rows=lambda: [row_record(found.item, session.now)],
         columns=item_columns(session.now),
     )
+
+
+def _show_all(session: Session, memory: MemoryStore, prefix: Namespace) -> None:
+    """What all items under a namespace say: as text, or as `export` gives them."""
+    now, output = session.now, session.output
+    found = read_items(memory, prefix, Wanted(), now, redacted=_is_redacted(session))
+    if output.text:
+        output.document(dict, lambda: whole_lines(found, output.width), rows=tuple, columns=())
+    else:
+        records = (read_record(one, now) for one in found)
+        output.records(records, [*item_columns(now), Column("VALUE", "value")])
 
 
 def search(

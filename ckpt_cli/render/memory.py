@@ -8,6 +8,7 @@ from itertools import groupby, islice
 from typing import Any
 
 from ckpt_backends.codec import to_json
+from ckpt_backends.codec.values import Value
 from ckpt_backends.memory import Item, ItemKey, Namespace
 from ckpt_cli.core.memory import format_namespace, is_expired
 from ckpt_cli.core.paths import format_path
@@ -26,6 +27,8 @@ _ALIGNED = 200
 """Items of one namespace whose columns are aligned with each other."""
 _WIDEST = 40
 """Cells up to which shorter keys are filled up; keys are never cut."""
+_TOLD = frozenset({"id", "category", "confidence", "createdAt", "updatedAt", "source"})
+"""Fields of DeerFlow's facts that are shown as those of any item."""
 _AGE, _SIZE = 8, 8
 """Cells of `12mo ago` and `1023 KiB`."""
 
@@ -182,7 +185,16 @@ def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[
         thread = "" if item.source.thread_id is None else f" {item.source.thread_id}"
         yield from field("source", item.source.kind + thread, width, "id")
     yield line("")
-    yield from map(line, block(read.value, 0, width))
+    yield from map(line, block(_untold(read), 0, width))
+
+
+def _untold(read: Read) -> Value:
+    """The value without what was told of a fact before it."""
+    item, value = read.item, read.value
+    is_fact = item.category is not None and item.source is not None
+    if not is_fact or not isinstance(value, dict):
+        return value
+    return {name: part for name, part in value.items() if name not in _TOLD}
 
 
 def hit_record(hit: Hit) -> dict[str, Any]:

@@ -77,10 +77,9 @@ def memory_rows(
                 "thread_id": thread_id,
                 "namespace": list(item.key.namespace),
                 "key": item.key.key,
-                "category": item.category,
-                "confidence": item.confidence,
             }
-            if not redacted and item.value is not None:
+            if not redacted:
+                row["category"], row["confidence"] = item.category, item.confidence
                 row["content"] = text_of(item)
             rows.append(row)
     return rows

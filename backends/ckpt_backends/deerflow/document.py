@@ -11,7 +11,6 @@ which has no `facts`, since they are Markdown files. Keys that are not known her
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -150,7 +149,7 @@ def moment(text: Any) -> datetime | None:
 def _confidence(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) and abs(value) < 1 << 53 else None
+    return float(value) if 0 <= value <= 1 else None
 
 
 def _source(value: Any) -> Source | None:
