@@ -166,7 +166,7 @@ def test_another_store_of_threads_can_be_named(root: Path, store: Path, tmp_path
         f'[stores.mem]\nurl = "{root}"\nthreads = "moved.db"\n'
         f'[stores.thr]\nurl = "moved.db"\nmemory = "mem"\n'
     )
-    line = ["--config", profiles, "-o", "json"]
+    line: list[str | Path] = ["--config", profiles, "-o", "json"]
     assert "message" in ckpt("-s", "mem", *line, "memory", "show", "fact_a1b2c3d4").json["origin"]
     shown = ckpt("-s", "thr", *line, "threads", "show", THREAD).json
     assert [one["key"] for one in shown["memories"]] == ["fact_a1b2c3d4", "fact_e5f6g7h8"]
