@@ -1,5 +1,7 @@
 """Bundles: one thread's rows in a file, from which they can be put back row for row.
 
+Those of items of long-term memory are in one bundle, of no thread.
+
 A bundle is gzip over lines of JSON, so that `zcat` and `jq` read it: a header, a line a row, and
 an end that counts the rows and has the SHA-256 of all lines before it.
 
@@ -40,7 +42,8 @@ _LONGEST_LINE = 2 << 30
 class Header:
     """What a bundle says of itself."""
 
-    thread_id: str
+    thread_id: str | None
+    """None where the rows are items of long-term memory."""
     layout: str
     saver: str
     store: str
@@ -53,8 +56,16 @@ def bundle_name(thread_id: str, made_at: str) -> str:
     """A file name that tells the thread, and that no other thread has."""
     raw = thread_id.encode("utf-8", "surrogatepass")
     readable = quote(raw, safe="@+= ")[:80].lstrip(".")
-    stamp = made_at.replace("-", "").replace(":", "")
-    return f"{readable}-{sha256(raw).hexdigest()[:12]}-{stamp}{SUFFIX}"
+    return f"{readable}-{sha256(raw).hexdigest()[:12]}-{_stamp(made_at)}{SUFFIX}"
+
+
+def memory_bundle_name(made_at: str) -> str:
+    """A file name for items of long-term memory."""
+    return f"memory-{_stamp(made_at)}{SUFFIX}"
+
+
+def _stamp(made_at: str) -> str:
+    return made_at.replace("-", "").replace(":", "")
 
 
 def make_folder(path: Path) -> None:
@@ -172,7 +183,7 @@ def _header(path: Path, line: bytes) -> Header:
             hint="a later ckpt wrote it; use that one",
         )
     thread_id = _from_json(path, record.get("thread_id"))
-    if not isinstance(thread_id, str):
+    if "thread_id" not in record or not isinstance(thread_id, str | None):
         raise _damaged(path, "it names no thread")
     text = {name: str(record.get(name, "")) for name in ("layout", "saver", "store", "made_at")}
     return Header(thread_id, **text)

@@ -17,6 +17,7 @@ _PLAIN, _WORDS, _NUMBERS = (
 _PRINTABLE_PARAMS = {
     **dict.fromkeys(("layout", "schema", "host", "hostaddr", "user", "dbname"), _PLAIN),
     **dict.fromkeys(("prefix", "write_prefix"), _PLAIN),
+    **dict.fromkeys(("store_prefix", "vector_prefix", "store_collection"), _PLAIN),
     **dict.fromkeys(("collection", "writes_collection", "authSource", "replicaSet"), _PLAIN),
     **dict.fromkeys(("sslmode", "target_session_attrs"), _WORDS),
     "ssl_mode": re.compile(r"[a-zA-Z_]{0,16}", re.ASCII),

@@ -97,6 +97,11 @@ def import_(
 def _checked(path: Path, info: StoreInfo) -> tuple[Header, int]:
     """The header of a bundle that is whole and fits the store, and how many rows it has."""
     header, counts = check_bundle(path)
+    if header.thread_id is None:
+        raise Refused(
+            f"'{path}' holds items of long-term memory",
+            hint="`ckpt memory import` puts them back",
+        )
     if header.layout != info.layout:
         raise Refused(
             f"'{path}' has rows of the layout '{header.layout}'",

@@ -61,6 +61,14 @@ def read_items(
             yield _read(one, redacted=redacted)
 
 
+def named_items(
+    memory: MemoryStore, names: Iterable[str], prefix: Namespace, *, redacted: bool
+) -> Iterator[Item]:
+    """The items that are named, in order. Raises `NotFound` or `Ambiguous`."""
+    for one in memory.items(keys=dict.fromkeys(find_key(memory, name, prefix) for name in names)):
+        yield _without_values(one) if redacted else one
+
+
 def find_key(memory: MemoryStore, text: str, prefix: Namespace) -> ItemKey:
     """The item that is called so under a namespace, or whose namespace and key that text is.
 

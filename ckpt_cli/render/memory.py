@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
 from itertools import groupby, islice
+from types import MappingProxyType
 from typing import Any
 
 from ckpt_backends.codec import to_json
@@ -95,7 +96,9 @@ def item_columns(now: datetime, *, marked: bool = False) -> Sequence[Column]:
 
 
 def tree_lines(
-    items: Iterable[Item], now: datetime, faults: Mapping[ItemKey, Mapping[str, Any]]
+    items: Iterable[Item],
+    now: datetime,
+    faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Iterator[Line]:
     """Items under their namespaces, each label once, with what is wrong with them."""
     before: Namespace = ()
@@ -139,10 +142,8 @@ def _marks(item: Item, now: datetime) -> Iterator[Span]:
     if item.vectors:
         noun = "vector" if len(item.vectors) == 1 else "vectors"
         yield (f"  {noun} {safe_text(', '.join(one.field for one in item.vectors))}", "dim")
-    if item.category is not None:
-        yield (f"  {safe_text(item.category)}", "plain")
-    if item.confidence is not None:
-        yield (f"  {item.confidence:.2f}", "plain")
+    for text in _facts(item):
+        yield (f"  {safe_text(text)}", "plain")
     if item.source is not None:
         yield (f"  from {safe_text(item.source.thread_id or item.source.kind)}", "id")
 
@@ -152,6 +153,13 @@ def _faults(found: Mapping[str, Any]) -> Iterator[Span]:
         yield f"  says what {safe_text(found['duplicate_of'])} says", "question"
     if "orphan" in found:
         yield "  its thread is gone", "question"
+
+
+def _facts(item: Item) -> Iterator[str]:
+    if item.category is not None:
+        yield item.category
+    if item.confidence is not None:
+        yield f"confidence {item.confidence:.2f}"
 
 
 def _expiry(at: datetime, now: datetime) -> Span:
@@ -177,10 +185,8 @@ def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[
     yield from field("size", size(item.size), width)
     for one in item.vectors:
         yield from field("vector", f"{one.field}, {size(one.size)}", width, "dim")
-    if item.category is not None:
-        yield from field("category", item.category, width)
-    if item.confidence is not None:
-        yield from field("sure", f"{item.confidence:.2f}", width)
+    if facts := ", ".join(_facts(item)):
+        yield from field("fact", facts, width)
     if item.source is not None:
         thread = "" if item.source.thread_id is None else f" {item.source.thread_id}"
         yield from field("source", item.source.kind + thread, width, "id")
@@ -234,6 +240,27 @@ def hit_columns() -> Sequence[Column]:
         Column("START", "start", table=False),
         Column("END", "end", table=False),
     ]
+
+
+def sum_record(items: Iterable[Item]) -> dict[str, int]:
+    """Items, summed up."""
+    total = {"items": 0, "vectors": 0, "bytes": 0}
+    for one in items:
+        total["items"] += 1
+        total["vectors"] += len(one.vectors)
+        total["bytes"] += one.size + sum(vector.size for vector in one.vectors)
+    return total
+
+
+def removal_lines(items: Sequence[Item], now: datetime, *, more: bool) -> Iterator[Line]:
+    """What a removal is about to take."""
+    yield from tree_lines(items, now)
+    yield line("")
+    total = sum_record(items)
+    vectors = f", {total['vectors']} vectors" if total["vectors"] else ""
+    rest = "; more are left for another run" if more else ""
+    noun = "item" if total["items"] == 1 else "items"
+    yield line((f"{total['items']} {noun}{vectors}, {size(total['bytes'])}{rest}", "bold"))
 
 
 def _iso(at: datetime | None) -> str | None:

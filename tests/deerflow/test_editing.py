@@ -306,3 +306,18 @@ def test_a_link_stays_a_link(tmp_path: Path, path: Path) -> None:
     assert edit(link, KEY, "--set", "category=goal", "--write").code == 0
     assert link.is_symlink()
     assert load(path)["facts"][0]["category"] == "goal"
+
+
+def test_facts_are_removed_with_an_archive_and_put_back(path: Path, tmp_path: Path) -> None:
+    before = load(path)
+    line: list[str | Path] = ["-s", path, "memory", "delete", KEY, "--yes"]
+    refused = ckpt(*line)
+    assert (refused.code, "--write" in refused.err) == (5, True)
+    assert load(path) == before
+    assert ckpt(*line, "--write", "--archive", tmp_path / "kept").code == 0
+    assert [one["id"] for one in load(path)["facts"]] == ["fact_e5f6g7h8"]
+    (bundle,) = (tmp_path / "kept").iterdir()
+    back: list[str | Path] = ["-s", path, "memory", "import", bundle, "--yes"]
+    assert ckpt(*back).code == 5
+    assert ckpt(*back, "--write").code == 0
+    assert load(path)["facts"] == before["facts"][::-1]

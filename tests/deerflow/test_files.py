@@ -57,7 +57,9 @@ def test_every_place_has_a_namespace_of_its_own(tmp_path: Path) -> None:
         assert {one.namespace[:2] for one in store.namespaces(("users", "anna"))} == {
             ("users", "anna")
         }
-        assert store.describe().layout == "deerflow-1+deerflow-2"
+        info = store.describe()
+        assert (info.layout, info.engine) == ("deerflow", "files of version 1.0")
+        assert "users/anna/agents/coder/memory.json" in info.tables
     one = read(base / "users/anna/agents/coder/memory.json")
     assert {item.key.namespace[:-1] for item in one} == {("users", "anna", "agents", "coder")}
     assert len(one) == 4

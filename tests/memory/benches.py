@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -56,7 +56,7 @@ class Bench(ABC):
 
     @abstractmethod
     @contextmanager
-    def store(self, *, ttl: Mapping[str, Any] | None = None) -> Iterator[Any]:
+    def store(self, *, ttl: Any = None) -> Iterator[Any]:
         """The official store, set up, with an index for vectors."""
         raise NotImplementedError
         yield
@@ -85,13 +85,13 @@ class SqliteBench(Bench):
         yield str(folder / "memory.db")
 
     @contextmanager
-    def store(self, *, ttl: Mapping[str, Any] | None = None) -> Iterator[Any]:
+    def store(self, *, ttl: Any = None) -> Iterator[Any]:
         from langgraph.store.sqlite import SqliteStore
 
         connection = sqlite3.connect(self.url, isolation_level=None, factory=_NoExtensions)
         try:
             with patch("sqlite_vec.load"):
-                store = SqliteStore(connection, index=_index(), ttl=ttl)  # type: ignore[arg-type]
+                store = SqliteStore(connection, index=_index(), ttl=ttl)
                 store.setup()
                 yield store
         finally:
@@ -125,10 +125,10 @@ class PostgresBench(Bench):
             yield url
 
     @contextmanager
-    def store(self, *, ttl: Mapping[str, Any] | None = None) -> Iterator[Any]:
+    def store(self, *, ttl: Any = None) -> Iterator[Any]:
         from langgraph.store.postgres import PostgresStore
 
-        with PostgresStore.from_conn_string(self.url, index=_index(), ttl=ttl) as store:  # type: ignore[arg-type]
+        with PostgresStore.from_conn_string(self.url, index=_index(), ttl=ttl) as store:
             store.setup()
             yield store
 
@@ -159,11 +159,11 @@ class RedisBench(Bench):
         flush(server)
 
     @contextmanager
-    def store(self, *, ttl: Mapping[str, Any] | None = None) -> Iterator[Any]:
+    def store(self, *, ttl: Any = None) -> Iterator[Any]:
         from langgraph.store.redis import RedisStore
 
-        index = {**_index(), "distance_type": "cosine"}
-        with RedisStore.from_conn_string(self.url, index=index, ttl=ttl) as store:  # type: ignore[arg-type]
+        index: Any = {**_index(), "distance_type": "cosine"}
+        with RedisStore.from_conn_string(self.url, index=index, ttl=ttl) as store:
             store.setup()
             yield store
 
@@ -187,7 +187,7 @@ class MongoBench(Bench):
             yield url
 
     @contextmanager
-    def store(self, *, ttl: Mapping[str, Any] | None = None) -> Iterator[Any]:
+    def store(self, *, ttl: Any = None) -> Iterator[Any]:
         from langgraph.store.mongodb import MongoDBStore, create_vector_index_config
 
         index = create_vector_index_config(DIMENSIONS, embed, ["text"], filters=[])
@@ -201,7 +201,7 @@ class MongoBench(Bench):
                 self.url,
                 db_name=self._database,
                 ttl_config=ttl,
-                index_config=index,  # type: ignore[arg-type]
+                index_config=index,
             ) as store,
         ):
             yield store
@@ -230,7 +230,7 @@ class MongoBench(Bench):
             return int(found.count_documents({"embedding": {"$exists": True}}))
 
 
-def _index() -> dict[str, Any]:
+def _index() -> Any:
     return {"dims": DIMENSIONS, "embed": embed, "fields": ["text"]}
 
 

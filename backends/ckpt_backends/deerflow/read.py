@@ -17,7 +17,8 @@ from ckpt_backends.memory import Item, ItemKey, MemoryInfo, Namespace, Namespace
 from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
-ENGINE = "files"
+LAYOUT = "deerflow"
+_KNOWN = {"1.0", "2.0"}
 NEWER = "DeerFlow alone writes this layout, by a protocol of its own"
 TABLE = "memory"
 """Of the rows that archives hold."""
@@ -34,26 +35,23 @@ class DeerFlowMemory(Closing):
     def describe(self) -> MemoryInfo:
         """What it is; reads the memory.json files, and no Markdown."""
         whole = [document(place) for place in self._places if not place.is_fact]
-        newer = [one for one in whole if one.is_newer]
-        generations = {"deerflow-2" if one.is_newer else "deerflow-1" for one in whole}
-        if len(whole) < len(self._places):
-            generations.add("deerflow-2")
         base = base_of(self._url)
-        tables = {
-            str(path.relative_to(base)) if path.is_relative_to(base) else path.name
-            for path in (one.path.absolute() for one in self._places if not one.is_fact)
-        }
+        paths = (one.place.path.absolute() for one in whole)
+        versions = {one.version for one in whole}
+        is_newer = all(one.is_newer for one in whole)
         return MemoryInfo(
-            layout="+".join(sorted(generations)),
+            layout=LAYOUT,
             url=str(self._url),
-            engine=ENGINE,
-            tables=tuple(sorted(tables)),
-            changes=NEWER if generations == {"deerflow-2"} else "",
-            needs_write="the application that owns this file may be about to write it, too",
+            engine=f"files of version {', '.join(sorted(versions)) or '2.0'}",
+            tables=tuple(
+                str(path.relative_to(base)) if path.is_relative_to(base) else path.name
+                for path in paths
+            ),
+            changes=NEWER if is_newer else "",
+            needs_write="DeerFlow may be about to write over it",
             notes=tuple(
-                f"version {one.version} of '{one.place.path.name}' is not known here"
-                for one in newer
-                if one.version != "2.0"
+                f"version {one} of DeerFlow's memory is not known here"
+                for one in sorted(versions - _KNOWN)
             ),
         )
 

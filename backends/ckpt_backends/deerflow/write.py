@@ -10,11 +10,11 @@ from typing import Any
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.deerflow import files
-from ckpt_backends.deerflow.document import SECTIONS, Document, to_text, to_value
+from ckpt_backends.deerflow.document import SECTIONS, Document, to_text
 from ckpt_backends.deerflow.places import FACTS, Place, places
 from ckpt_backends.deerflow.read import NEWER, TABLE, parsed
 from ckpt_backends.errors import StoreChanged, Unsupported, UsageError
-from ckpt_backends.memory import Item, ItemKey, Namespace
+from ckpt_backends.memory import Item, ItemKey, Namespace, check_unchanged
 from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
 
@@ -106,11 +106,12 @@ class _File:
 
 def _value(changed: Mapping[Namespace, _File], item: Item) -> Any:
     """What an item was read from. Raises `StoreChanged` where it is not as it was."""
-    file = changed[item.key.namespace[:-1]]
-    for key, value in file.document.named():
-        if key == item.key and item.value in (None, to_value(value)):
-            return value
-    raise files.changed(file.before.path)
+    document = changed[item.key.namespace[:-1]].document
+    now = next((one for one in document.items() if one.key == item.key), None)
+    check_unchanged(item, now)
+    if now is None or item.value not in (None, now.value):
+        raise files.changed(document.place.path)
+    return dict(document.named())[item.key]
 
 
 def _put(changed: Iterable[_File]) -> None:

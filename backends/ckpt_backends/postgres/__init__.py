@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ckpt_backends.errors import MissingDependency
+from ckpt_backends.memory import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
 
@@ -31,6 +32,24 @@ class PostgresBackend:
         from ckpt_backends.postgres.write import WritablePostgresStore
 
         return WritablePostgresStore(connect(url, writable=True), url)
+
+    @classmethod
+    def open_memory(cls, url: StoreUrl) -> MemoryStore:
+        """Open long-term memory. Raises what `open` raises."""
+        _need_driver(url)
+        from ckpt_backends.postgres.connect import connect
+        from ckpt_backends.postgres.memory import PostgresMemory
+
+        return PostgresMemory(connect(url), url)
+
+    @classmethod
+    def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
+        """Open it for changing. Raises what `open` raises, and `Unsupported`."""
+        _need_driver(url)
+        from ckpt_backends.postgres.connect import connect
+        from ckpt_backends.postgres.memory import WritablePostgresMemory
+
+        return WritablePostgresMemory(connect(url, writable=True), url)
 
 
 def _need_driver(url: StoreUrl) -> None:

@@ -198,7 +198,7 @@ def unavailable(url: StoreUrl, error: psycopg.Error) -> StoreUnavailable:
             reason = "another session holds a lock on its tables"
             hint = "a migration may be running; try again later"
         case errors.InsufficientPrivilege():
-            hint = "reading needs SELECT on the three checkpoint tables, and USAGE on their schema"
+            hint = "reading needs SELECT on its tables, and USAGE on their schema"
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.InvalidSchemaName():
             hint = "its tables changed meanwhile; try again"
         case errors.InFailedSqlTransaction():

@@ -22,7 +22,9 @@ from ckpt_backends.apart import (
     missing_columns,
     unknown_columns,
 )
+from ckpt_backends.dotted import STORE
 from ckpt_backends.errors import UnknownLayout
+from ckpt_backends.memory import HINT
 
 FULL, SHALLOW = "postgres", "postgres-shallow"
 
@@ -40,7 +42,7 @@ class Table:
     schema: str
     name: str
     columns: Mapping[str, str]
-    """Column to type, such as `jsonb`."""
+    """Column to type, such as `jsonb` or `public.vector`."""
 
     @property
     def sql(self) -> str:
@@ -135,6 +137,8 @@ def _no_tables(tables: Sequence[Table], schemas: Sequence[str], where: str) -> U
     else:
         here = sorted({table.name for table in tables if table.schema in schemas})
         hint = f"{looked}, found {', '.join(here[:10]) or 'no tables at all'}"
+        if STORE in here:
+            hint = f"{hint}; perhaps {HINT}"
     return UnknownLayout(f"no checkpoint tables in '{where}'", hint=hint)
 
 

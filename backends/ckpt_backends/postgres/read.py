@@ -11,8 +11,6 @@ from operator import attrgetter
 from typing import Any
 
 from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES, json_bytes, typed
-from ckpt_backends.closing import Closing
-from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.ids import time_of
 from ckpt_backends.model import (
     USERS,
@@ -29,9 +27,10 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.oversize import MOST_BYTES
 from ckpt_backends.postgres import sql
-from ckpt_backends.postgres.catalog import begin, find_layout
+from ckpt_backends.postgres.catalog import find_layout
 from ckpt_backends.postgres.connect import Connection
-from ckpt_backends.postgres.layout import PostgresLayout, quoted_name, storable
+from ckpt_backends.postgres.database import DatabaseReader
+from ckpt_backends.postgres.layout import PostgresLayout, storable
 from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
@@ -45,15 +44,12 @@ _KEYS_AT_ONCE, _BODIES_AT_ONCE, _STATES_AT_ONCE = 5000, 200, 4
 _parts = attrgetter("thread_id", "checkpoint_ns", "checkpoint_id")
 
 
-class PostgresStore(Closing):
+class PostgresStore(DatabaseReader):
     """A PostgreSQL database, opened for reading."""
 
     def __init__(self, connection: Connection, url: StoreUrl) -> None:
-        self._url = url
-        self._open: Connection | None = connection
-        self._begun = False
+        super().__init__(connection, url)
         try:
-            self._begun = True
             self._layout = find_layout(connection, url)
         except BaseException:
             self.close()
@@ -313,13 +309,9 @@ class PostgresStore(Closing):
             (WRITES, layout.writes),
             (CHECKPOINTS, layout.checkpoints),
         ):
-            listed = ", ".join(_as_stored(column, kind) for column, kind in table.columns.items())
-            query = f"SELECT {listed} FROM {table.sql}".replace("%", "%%")
-            found = self._stream(
-                f"{query} WHERE thread_id = %(thread)s", _STATES_AT_ONCE, thread=thread_id
+            yield from self._whole_rows(
+                name, table, "thread_id = %(thread)s", _STATES_AT_ONCE, thread=thread_id
             )
-            for row in found:
-                yield Row(name, dict(zip(table.columns, row, strict=True)))
 
     def sources(self, key: CheckpointKey) -> list[str]:
         places = {"thread_id": key.thread_id, "checkpoint_ns": key.checkpoint_ns}
@@ -336,36 +328,6 @@ class PostgresStore(Closing):
             f" WHERE {row});",
             f"SELECT * FROM {layout.writes.sql} WHERE {exactly};",
         ]
-
-    def refresh(self) -> None:
-        self._connection.restart()
-        self._begun = False
-
-    def close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-
-    @property
-    def _connection(self) -> Connection:
-        if self._open is None:
-            raise StoreUnavailable(f"'{self._url}' is closed")
-        if not self._begun:
-            self._begun = True
-            begin(self._open)
-        return self._open
-
-    def _rows(self, query: str, **values: object) -> list[tuple[Any, ...]]:
-        return self._connection.rows(query, values)
-
-    def _stream(self, query: str, at_once: int, **values: object) -> Iterator[tuple[Any, ...]]:
-        return self._connection.stream(query, values, at_once)
-
-
-def _as_stored(column: str, kind: str) -> str:
-    """A column for an archive: bytes as they are, anything else but numbers as its text."""
-    name = quoted_name(column)
-    return name if kind in {"bytea", "int2", "int4", "int8"} else f"{name}::text"
 
 
 def _checkpoint(

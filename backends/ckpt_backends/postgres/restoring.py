@@ -36,7 +36,8 @@ def restore_rows(
             added += 1
             continue
         same = " AND ".join(
-            f"{quoted_name(column).replace('%', '%%')} IS NOT DISTINCT FROM {value}"
+            f"{_comparable(quoted_name(column).replace('%', '%%'), table.columns[column])}"
+            f" IS NOT DISTINCT FROM {_comparable(value, table.columns[column])}"
             for column, value in cast.items()
         )
         ((found,),) = connection.rows(sql.IS_THERE.format(table=name, same=same), bound)
@@ -56,4 +57,10 @@ def _marked(cells: Mapping[str, Cell]) -> Iterable[tuple[str, tuple[str, Cell]]]
 
 def _written(cell: Cell, kind: str) -> str:
     """How a cell becomes a value of its column."""
-    return f"text::{quoted_name(kind)}" if isinstance(cell, str) else quoted_name(kind)
+    return f"text::{kind}" if isinstance(cell, str) else kind
+
+
+def _comparable(value: str, kind: str) -> str:
+    """A value as it is compared: what an extension made by its text, since no operator is trusted
+    that is not of the server itself."""
+    return f"{value}::text" if "." in kind else value

@@ -19,14 +19,18 @@ the server expects a hundred channels in each checkpoint.
 """
 
 COLUMNS = """
-    SELECT n.nspname::text, c.relname::text, a.attname::text, t.typname::text
+    SELECT n.nspname::text, c.relname::text, a.attname::text,
+           CASE o.nspname WHEN 'pg_catalog' THEN '' ELSE quote_ident(o.nspname) || '.' END
+           || quote_ident(t.typname)
     FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_type t ON t.oid = a.atttypid
+    JOIN pg_namespace o ON o.oid = t.typnamespace
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relname = ANY(%(names)s::text[])
     ORDER BY 1, 2, a.attnum
 """
+"""Types are written as a query takes them; one that an extension made is in a schema of its own."""
 TABLES = """
     SELECT DISTINCT n.nspname::text, c.relname::text
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

@@ -6,12 +6,8 @@ apart; what a saver adds meanwhile is looked for at the very end, just before th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
-
-import psycopg
-from psycopg import errors
 
 from ckpt_backends.apart import (
     BLOBS,
@@ -21,13 +17,13 @@ from ckpt_backends.apart import (
     cells_of_value,
 )
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
-from ckpt_backends.closing import Closing
-from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
+from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.postgres import sql as read
 from ckpt_backends.postgres import sql_write as sql
-from ckpt_backends.postgres.catalog import begin, find_layout
-from ckpt_backends.postgres.connect import Connection, explained, unavailable
+from ckpt_backends.postgres.catalog import find_layout
+from ckpt_backends.postgres.connect import Connection, explained
+from ckpt_backends.postgres.database import DatabaseWriter
 from ckpt_backends.postgres.removing import remove_threads
 from ckpt_backends.postgres.restoring import restore_rows
 from ckpt_backends.removal import Removal, Removed
@@ -35,12 +31,11 @@ from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
 
 
-class WritablePostgresStore(Closing):
+class WritablePostgresStore(DatabaseWriter):
     """A PostgreSQL database, opened for changing."""
 
     def __init__(self, connection: Connection, url: StoreUrl) -> None:
-        self._url = url
-        self._open: Connection | None = connection
+        super().__init__(connection, url)
         try:
             layout = find_layout(connection, url)
             connection.restart()
@@ -182,57 +177,6 @@ class WritablePostgresStore(Closing):
 
     def _run(self, query: str, **bound: object) -> int:
         return self._connection.change(query.format(**self._names), bound)
-
-    def close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-
-    @property
-    def _connection(self) -> Connection:
-        if self._open is None:
-            raise StoreUnavailable(f"'{self._url}' is closed")
-        return self._open
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        connection = self._connection
-        try:
-            begin(connection)
-            yield connection
-            connection.commit()
-        except BaseException as error:
-            connection.restart_quietly()
-            if isinstance(error, psycopg.Error):
-                raise self._explained(error) from None
-            raise
-
-    def _explained(self, error: psycopg.Error) -> StoreChanged | StoreUnavailable:
-        match error:
-            case errors.UniqueViolation() | errors.SerializationFailure():
-                return StoreChanged(
-                    f"'{self._url}' changed meanwhile, so nothing was written",
-                    hint="run the command again",
-                )
-            case errors.LockNotAvailable():
-                return StoreUnavailable(
-                    f"cannot write to '{self._url}': another session holds a lock",
-                    hint="another change of this thread may be under way; try again in a moment",
-                )
-            case errors.InsufficientPrivilege():
-                return StoreUnavailable(
-                    f"cannot write to '{self._url}': {error.diag.message_primary}",
-                    hint="a change needs SELECT, INSERT and, for undo, DELETE on the three"
-                    " checkpoint tables",
-                )
-            case errors.ReadOnlySqlTransaction():
-                return StoreUnavailable(
-                    f"cannot write to '{self._url}': the server only reads",
-                    hint="name the primary: ?target_session_attrs=read-write",
-                )
-        found = unavailable(self._url, error)
-        found.message = f"{found.message}; nothing was written"
-        return found
 
 
 def lock_number(thread_id: str) -> int:

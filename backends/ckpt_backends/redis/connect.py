@@ -23,7 +23,9 @@ from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.oversize import MOST_BYTES
 from ckpt_backends.url import StoreUrl, masked, split_url
 
-OWN_PARAMS = frozenset({"layout", "prefix", "write_prefix", "pattern"})
+OWN_PARAMS = frozenset(
+    {"layout", "prefix", "write_prefix", "pattern", "store_prefix", "vector_prefix"}
+)
 """Parameters of the URL that are for this adapter."""
 _SECONDS = 10.0
 _LONGEST = 60.0

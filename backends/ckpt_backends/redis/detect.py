@@ -17,7 +17,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from ckpt_backends.dotted import STORE
 from ckpt_backends.errors import UnknownLayout, UsageError
+from ckpt_backends.memory import HINT
 from ckpt_backends.redis.connect import Connection
 from ckpt_backends.redis.documents import JSON_TYPE, USUAL, Documents, Prefixes
 from ckpt_backends.redis.hashes import COLON, DOLLAR, Hashes
@@ -139,6 +141,8 @@ def _seen(connection: Connection, prefixes: Prefixes) -> str:
     if not names:
         return "the database is empty; redis://HOST:PORT/N names another one"
     some = ", ".join(f"'{text(name)}'" for name in sorted(names)[:_FEW])
+    if any(name.startswith(f"{STORE}:".encode()) for name in names):
+        return f"found keys such as {some}; perhaps {HINT}"
     return (
         f"found other keys, such as {some}; a saver with a prefix of its own needs ?prefix=NAME"
         f" (looked for {prefixes.checkpoint}:* and checkpoint$*)"

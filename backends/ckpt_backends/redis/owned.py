@@ -47,6 +47,11 @@ class Owner:
     writes: list[bytes] = field(default_factory=list)
     """Its whole writes: fields of a hash may have come one by one."""
 
+    @property
+    def at(self) -> tuple[str, str]:
+        """Namespace and checkpoint id."""
+        return self.key.checkpoint_ns, self.key.checkpoint_id
+
 
 @dataclass(slots=True)
 class Owned:
@@ -197,48 +202,73 @@ class Owning:
         return found
 
     def rows(self, owned: Owned) -> Iterator[Row]:
-        """A row a key: its name, type and contents, and when it expires.
+        """The rows of a thread. Keys that are gone by now are left out."""
+        yield from rows_of(self._connection, self.types, owned.in_order())
 
-            key         the name of the key
-            type        what TYPE says of it: `string`, `hash`, `zset` or `ReJSON-RL`
-            expires_at  milliseconds since 1970, or None
-            value       of a document, its JSON text; of a string, its bytes
-            .NAME       of a hash, a field's bytes; of a sorted set, a member's score as it is told
+    def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
+        """What is stored of these rows by now; None for what is not there."""
+        yield from stored_of(self._connection, rows)
 
-        Keys that are gone by now are left out.
-        """
-        names = owned.in_order()
-        for some in in_chunks(names, self._sizes):
-            kinds = [kind for (kind, _), _ in some]
-            keys = [name for (_, name), _ in some]
-            contents = self.contents([(self.types[kind], name) for (kind, name), _ in some])
-            for kind, name, cells, expiry in zip(
-                kinds, keys, contents, self._expiries(keys), strict=True
-            ):
-                if cells is not None:
-                    about = {"key": text(name), "type": self.types[kind], "expires_at": expiry}
-                    yield Row(kind, {**about, **cells})
+    def also(self, rows: Sequence[Row]) -> Iterator[Command]:  # noqa: ARG002
+        """What has to change beside, when rows are put back."""
+        yield from ()
 
-    def _sizes(self, names: Sequence[tuple[str, bytes]]) -> Iterator[Any]:
-        return self._connection.ask_all(("MEMORY USAGE", name) for _, name in names)
 
-    def contents(self, names: Sequence[tuple[str, bytes]]) -> Iterator[dict[str, Cell] | None]:
-        """What keys of these types hold; None for those that are not there, or of another type."""
-        answers = self._connection.ask_all(
-            (*READ[kind][0], name, *READ[kind][1]) for kind, name in names
-        )
-        for (kind, _), answer in zip(names, answers, strict=True):
-            yield _cells(kind, answer)
+def rows_of(
+    connection: Connection, types: Mapping[str, str], names: Sequence[tuple[str, bytes]]
+) -> Iterator[Row]:
+    """A row a key, of these kinds and names: its name, type and contents, and when it expires.
 
-    def _expiries(self, names: Sequence[bytes]) -> Iterator[int | None]:
-        """When keys expire, in milliseconds since 1970; None for those that stay."""
-        moments = list(self._connection.ask_all(("PEXPIRETIME", name) for name in names))
-        if None in moments:  # before Redis 7
-            now = int(self._connection.ask("INFO", "server")["server_time_usec"]) // 1000
-            left = self._connection.ask_all(("PTTL", name) for name in names)
-            moments = [-1 if one is None or one < 0 else now + int(one) for one in left]
-        for one in moments:
-            yield int(one) if int(one) >= 0 else None
+        key         the name of the key
+        type        what TYPE says of it: `string`, `hash`, `zset` or `ReJSON-RL`
+        expires_at  milliseconds since 1970, or None
+        value       of a document, its JSON text; of a string, its bytes
+        .NAME       of a hash, a field's bytes; of a sorted set, a member's score as it is told
+
+    Keys that are gone by now are left out.
+    """
+
+    def sizes(some: Sequence[tuple[str, bytes]]) -> Iterator[Any]:
+        return connection.ask_all(("MEMORY USAGE", name) for _, name in some)
+
+    for some in in_chunks(names, sizes):
+        kinds = [kind for (kind, _), _ in some]
+        keys = [name for (_, name), _ in some]
+        contents = contents_of(connection, [(types[kind], name) for (kind, name), _ in some])
+        for kind, name, cells, expiry in zip(
+            kinds, keys, contents, expiries_of(connection, keys), strict=True
+        ):
+            if cells is not None:
+                about = {"key": text(name), "type": types[kind], "expires_at": expiry}
+                yield Row(kind, {**about, **cells})
+
+
+def contents_of(
+    connection: Connection, names: Sequence[tuple[str, bytes]]
+) -> Iterator[dict[str, Cell] | None]:
+    """What keys of these types hold; None for those that are not there, or of another type."""
+    answers = connection.ask_all((*READ[kind][0], name, *READ[kind][1]) for kind, name in names)
+    for (kind, _), answer in zip(names, answers, strict=True):
+        yield _cells(kind, answer)
+
+
+def stored_of(connection: Connection, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
+    """What is stored of these rows by now; None for what is not there."""
+    names = [(str(row.cells["type"]), raw(str(row.cells["key"]))) for row in rows]
+    for (_, name), cells in zip(names, contents_of(connection, names), strict=True):
+        # A key of another type holds something else.
+        yield {} if cells is None and connection.ask("EXISTS", name) else cells
+
+
+def expiries_of(connection: Connection, names: Sequence[bytes]) -> Iterator[int | None]:
+    """When keys expire, in milliseconds since 1970; None for those that stay."""
+    moments = list(connection.ask_all(("PEXPIRETIME", name) for name in names))
+    if None in moments:  # before Redis 7
+        now = int(connection.ask("INFO", "server")["server_time_usec"]) // 1000
+        left = connection.ask_all(("PTTL", name) for name in names)
+        moments = [-1 if one is None or one < 0 else now + int(one) for one in left]
+    for one in moments:
+        yield int(one) if int(one) >= 0 else None
 
 
 def _cells(kind: str, answer: Any) -> dict[str, Cell] | None:

@@ -5,23 +5,37 @@ A key is made only where there is none, also if one comes between the look and t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from redis import exceptions
 
 from ckpt_backends.errors import StoreChanged, Unsupported
 from ckpt_backends.redis.connect import Command, Connection
-from ckpt_backends.redis.keyspace import Layout, raw, text
-from ckpt_backends.redis.owned import ABOUT, Owning, commands_of
-from ckpt_backends.rows import Restored, Row
+from ckpt_backends.redis.keyspace import raw
+from ckpt_backends.redis.owned import ABOUT, commands_of
+from ckpt_backends.rows import Cell, Restored, Row
 
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 200, 4 << 20
 
 
-def restore_rows(connection: Connection, layout: Layout, rows: Iterable[Row]) -> Restored:
+class Keys(Protocol):
+    """The keys of one layout."""
+
+    types: Mapping[str, str]
+    """What the keys of each kind are."""
+
+    def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
+        """What is stored of these rows by now; None for what is not there."""
+        ...
+
+    def also(self, rows: Sequence[Row]) -> Iterator[Command]:
+        """What has to change beside, when rows are put back."""
+        ...
+
+
+def restore_rows(connection: Connection, owning: Keys, rows: Iterable[Row]) -> Restored:
     """Make the keys that are not there. Raises `StoreChanged` and `Unsupported`."""
-    owning = Owning(connection, layout)
     now = _now(connection)
     added = there = expired = 0
     with connection.driver.client() as own:
@@ -37,10 +51,11 @@ def restore_rows(connection: Connection, layout: Layout, rows: Iterable[Row]) ->
                         )
                 live = [row for row in some if (at := _expiry(row)) is None or at > now]
                 expired += len(some) - len(live)
-                new = list(_missing(connection, owning, live))
+                new = list(_missing(owning, live))
                 there += len(live) - len(new)
                 added += len(new)
                 _send(link, [command for row in new for command in _commands(row)])
+                _send(link, list(owning.also(new)))
             link.send_command("EXEC")
             for answer in link.read_response():
                 if isinstance(answer, exceptions.ResponseError):
@@ -61,15 +76,15 @@ def _expiry(row: Row) -> int | None:
     return at if isinstance(at, int) else None
 
 
-def _missing(connection: Connection, owning: Owning, rows: Sequence[Row]) -> Iterator[Row]:
-    """The rows whose keys are not there. Raises `StoreChanged` where one holds something else."""
-    names = [(str(row.cells["type"]), raw(str(row.cells["key"]))) for row in rows]
-    for row, (_, name), cells in zip(rows, names, owning.contents(names), strict=True):
-        if cells is None and not connection.ask("EXISTS", name):
+def _missing(owning: Keys, rows: Sequence[Row]) -> Iterator[Row]:
+    """The rows that are not there. Raises `StoreChanged` where one holds something else."""
+    for row, cells in zip(rows, owning.stored(rows), strict=True):
+        if cells is None:
             yield row
         elif cells != {key: cell for key, cell in row.cells.items() if key not in ABOUT}:
             raise StoreChanged(
-                f"the key '{text(name)}' is there with other contents, so nothing was restored",
+                f"the key '{row.cells['key']!s}' is there with other contents, so nothing was"
+                " restored",
                 hint="the thread was used since; `ckpt threads copy` it and delete it first",
             )
 

@@ -57,7 +57,7 @@ class RedisStore(Closing):
         return StoreInfo(
             layout=self._layout.name,
             url=str(self._url),
-            engine=_engine(server),
+            engine=engine_of(server),
             saver=self._layout.saver,
             capabilities=self._layout.capabilities,
             tables=self._layout.tables,
@@ -295,7 +295,7 @@ def _bare(place: Place) -> Checkpoint:
     return Checkpoint(place.key, place.parent)
 
 
-def _engine(server: dict[str, Any]) -> str:
+def engine_of(server: dict[str, Any]) -> str:
     name = "Valkey" if server.get("server_name") == "valkey" else "Redis"
     return f"{name} {server.get('valkey_version') or server.get('redis_version')}"
 

@@ -22,6 +22,7 @@ from ckpt_backends.redis.connect import Command, Connection, unavailable
 from ckpt_backends.redis.documents import Documents
 from ckpt_backends.redis.hashes import Hashes
 from ckpt_backends.redis.keyspace import Added, Found, Layout
+from ckpt_backends.redis.owned import Owning
 from ckpt_backends.redis.removing import remove_threads
 from ckpt_backends.redis.restoring import restore_rows
 from ckpt_backends.redis.write_documents import DocumentWriter
@@ -77,6 +78,36 @@ class Writer(Protocol):
         ...
 
 
+@contextmanager
+def explained_change(url: StoreUrl, outcome: str) -> Iterator[None]:
+    """Turn the driver's errors into `StoreUnavailable`, which says what came of the change."""
+    try:
+        yield
+    except exceptions.WatchError:
+        raise
+    except (exceptions.RedisError, OSError) as error:
+        raise _refused(url, error, outcome) from None
+
+
+def _refused(url: StoreUrl, error: Exception, outcome: str) -> StoreUnavailable:
+    text = str(error)
+    reason, hint = None, None
+    if isinstance(error, exceptions.ReadOnlyError) or "READONLY" in text:
+        reason, hint = "the server is a replica, which only reads", "name its primary"
+    elif isinstance(error, exceptions.NoPermissionError):
+        reason = "its user may not do that"
+        hint = "a change needs +@write, +@transaction, and the module's commands for documents"
+    elif isinstance(error, exceptions.OutOfMemoryError) or "OOM" in text:
+        reason = "the server is out of memory"
+    elif "EXECABORT" in text or isinstance(error, exceptions.ExecAbortError):
+        reason = "the server refused the transaction"
+    if reason is not None:
+        return StoreUnavailable(f"cannot write to '{url}': {reason}; {outcome}", hint=hint)
+    found = unavailable(url, error)
+    found.message = f"{found.message}; it is not known whether anything was written"
+    return found
+
+
 class WritableRedisStore(Closing):
     """A database of a Redis server, opened for changing."""
 
@@ -93,7 +124,7 @@ class WritableRedisStore(Closing):
             )
         try:
             with (
-                self._explained("nothing was written"),
+                explained_change(self._url, "nothing was written"),
                 self._connection.driver.pipeline(transaction=True) as pipe,
             ):
                 answers = self._transaction(pipe, change)
@@ -120,12 +151,12 @@ class WritableRedisStore(Closing):
         return found
 
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
-        with self._explained("what is left is removed by the next run"):
+        with explained_change(self._url, "what is left is removed by the next run"):
             return remove_threads(self._connection, self._url, self._layout, removals)
 
     def restore(self, rows: Iterable[Row]) -> Restored:
-        with self._explained("nothing was restored"):
-            return restore_rows(self._connection, self._layout, rows)
+        with explained_change(self._url, "nothing was restored"):
+            return restore_rows(self._connection, Owning(self._connection, self._layout), rows)
 
     def vacuum(self) -> None:
         raise Unsupported(
@@ -135,36 +166,6 @@ class WritableRedisStore(Closing):
 
     def close(self) -> None:
         self._connection.close()
-
-    @contextmanager
-    def _explained(self, outcome: str) -> Iterator[None]:
-        """Turn the driver's errors into `StoreUnavailable`, which says what came of the change."""
-        try:
-            yield
-        except exceptions.WatchError:
-            raise
-        except (exceptions.RedisError, OSError) as error:
-            raise self._error(error, outcome) from None
-
-    def _error(self, error: Exception, outcome: str) -> StoreUnavailable:
-        text = str(error)
-        reason, hint = None, None
-        if isinstance(error, exceptions.ReadOnlyError) or "READONLY" in text:
-            reason, hint = "the server is a replica, which only reads", "name its primary"
-        elif isinstance(error, exceptions.NoPermissionError):
-            reason = "its user may not do that"
-            hint = "a change needs +@write, +@transaction, and the module's commands for documents"
-        elif isinstance(error, exceptions.OutOfMemoryError) or "OOM" in text:
-            reason = "the server is out of memory"
-        elif "EXECABORT" in text or isinstance(error, exceptions.ExecAbortError):
-            reason = "the server refused the transaction"
-        if reason is not None:
-            return StoreUnavailable(
-                f"cannot write to '{self._url}': {reason}; {outcome}", hint=hint
-            )
-        found = unavailable(self._url, error)
-        found.message = f"{found.message}; it is not known whether anything was written"
-        return found
 
 
 def _watch(pipe: Any, names: Sequence[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""What a SQLite file opened for reading, and one opened for changing, do whatever they hold."""
+"""What a SQLite file does that is opened for reading, or for changing, whatever it holds."""
 
 from __future__ import annotations
 

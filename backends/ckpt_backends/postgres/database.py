@@ -1,0 +1,125 @@
+"""What a PostgreSQL database does, opened for reading or for changing, whatever it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+from ckpt_backends.closing import Closing
+from ckpt_backends.errors import StoreChanged, StoreUnavailable
+from ckpt_backends.postgres.catalog import begin
+from ckpt_backends.postgres.connect import Connection, unavailable
+from ckpt_backends.postgres.layout import Table, quoted_name
+from ckpt_backends.rows import Row
+from ckpt_backends.url import StoreUrl
+
+
+class DatabaseReader(Closing):
+    """A PostgreSQL database, opened for reading; who makes it begins the first transaction."""
+
+    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+        self._url = url
+        self._open: Connection | None = connection
+        self._begun = True
+
+    def refresh(self) -> None:
+        self._connection.restart()
+        self._begun = False
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    @property
+    def _connection(self) -> Connection:
+        if self._open is None:
+            raise StoreUnavailable(f"'{self._url}' is closed")
+        if not self._begun:
+            self._begun = True
+            begin(self._open)
+        return self._open
+
+    def _rows(self, query: str, **values: object) -> list[tuple[Any, ...]]:
+        return self._connection.rows(query, values)
+
+    def _stream(self, query: str, at_once: int, **values: object) -> Iterator[tuple[Any, ...]]:
+        return self._connection.stream(query, values, at_once)
+
+    def _whole_rows(
+        self, name: str, table: Table, where: str, at_once: int, **values: object
+    ) -> Iterator[Row]:
+        """Rows with all columns that the table has."""
+        listed = ", ".join(_as_stored(column, kind) for column, kind in table.columns.items())
+        query = f"SELECT {listed} FROM {table.sql}".replace("%", "%%")
+        for row in self._stream(f"{query} WHERE {where}", at_once, **values):
+            yield Row(name, dict(zip(table.columns, row, strict=True)))
+
+
+class DatabaseWriter(Closing):
+    """A PostgreSQL database, opened for changing."""
+
+    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+        self._url = url
+        self._open: Connection | None = connection
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    @property
+    def _connection(self) -> Connection:
+        if self._open is None:
+            raise StoreUnavailable(f"'{self._url}' is closed")
+        return self._open
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        connection = self._connection
+        try:
+            begin(connection)
+            yield connection
+            connection.commit()
+        except BaseException as error:
+            connection.restart_quietly()
+            if isinstance(error, psycopg.Error):
+                raise self._explained(error) from None
+            raise
+
+    def _explained(self, error: psycopg.Error) -> StoreChanged | StoreUnavailable:
+        match error:
+            case errors.UniqueViolation() | errors.SerializationFailure():
+                return StoreChanged(
+                    f"'{self._url}' changed meanwhile, so nothing was written",
+                    hint="run the command again",
+                )
+            case errors.LockNotAvailable():
+                return StoreUnavailable(
+                    f"cannot write to '{self._url}': another session holds a lock",
+                    hint="another change of this thread may be under way; try again in a moment",
+                )
+            case errors.InsufficientPrivilege():
+                return StoreUnavailable(
+                    f"cannot write to '{self._url}': {error.diag.message_primary}",
+                    hint="a change needs SELECT, INSERT and, for what removes rows, DELETE on its"
+                    " tables",
+                )
+            case errors.ReadOnlySqlTransaction():
+                return StoreUnavailable(
+                    f"cannot write to '{self._url}': the server only reads",
+                    hint="name the primary: ?target_session_attrs=read-write",
+                )
+        found = unavailable(self._url, error)
+        found.message = f"{found.message}; nothing was written"
+        return found
+
+
+def _as_stored(column: str, kind: str) -> str:
+    """A column for an archive: bytes as they are, anything else but numbers as its text."""
+    name = quoted_name(column)
+    return name if kind in {"bytea", "int2", "int4", "int8"} else f"{name}::text"

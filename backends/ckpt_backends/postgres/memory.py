@@ -1,0 +1,256 @@
+"""LangGraph's PostgresStore: the tables `store` and, where it embeds, `store_vectors`.
+
+Source: `MIGRATIONS` and `VECTOR_MIGRATIONS` in `langgraph/store/postgres/base.py`, 2.0 to 3.2.0.
+Expired rows stay until a sweep; the store hides them only where it is told `omit_expired`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+from ckpt_backends import dotted
+from ckpt_backends.dotted import STORE, VECTORS
+from ckpt_backends.errors import UnknownLayout, Unsupported
+from ckpt_backends.memory import (
+    Item,
+    ItemKey,
+    MemoryInfo,
+    Namespace,
+    NamespaceSize,
+    Vector,
+    begins,
+    check_unchanged,
+)
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.oversize import MOST_BYTES, unread
+from ckpt_backends.postgres import sql
+from ckpt_backends.postgres.catalog import begin
+from ckpt_backends.postgres.connect import Connection
+from ckpt_backends.postgres.database import DatabaseReader, DatabaseWriter
+from ckpt_backends.postgres.layout import Table, storable
+from ckpt_backends.postgres.restoring import restore_rows
+from ckpt_backends.rows import Restored, Row
+from ckpt_backends.url import StoreUrl
+
+LAYOUT = "postgres-store"
+_ITEMS_AT_ONCE, _VALUES_AT_ONCE, _KEYS_AT_ONCE = 2000, 50, 200
+_SELECT = """
+    SELECT s.prefix, s.key, {created}, {updated}, {expires}, pg_column_size(s.value),
+           {fields}, {value}
+    FROM {store} s
+"""
+"""What a value takes in its row tells the row, packed as it is; nothing of it is read."""
+_TIME = "CASE WHEN {0} BETWEEN '0001-01-02' AND '9999-12-30' THEN {0} END"
+"""A time that Python has too: the server's own reach further, to infinity."""
+_FIELDS = """
+    (SELECT array_agg(ARRAY[v.field_name, coalesce(pg_column_size(v.embedding), 0)::text]
+                      ORDER BY v.field_name COLLATE "C")
+     FROM {vectors} v WHERE v.prefix = s.prefix AND v.key = s.key)
+"""
+_VALUE = f"CASE WHEN octet_length(s.value::text) <= {MOST_BYTES} THEN s.value::text END"
+_LABELS = "replace(s.prefix, '.', E'\\x01') COLLATE \"C\""
+"""The order of labels, one after the other: a dot comes behind a dash, and an end before both."""
+_ORDER = f'ORDER BY {_LABELS}, s.key COLLATE "C"'
+_UNDER = """
+    (s.prefix = %(prefix)s OR s.prefix ~>=~ %(first)s AND s.prefix ~<~ %(end)s)
+"""
+"""Answered by the index that the store makes."""
+_AT = "s.prefix = %(prefix)s AND s.key = %(key)s"
+_THESE = """
+    JOIN unnest(%(prefixes)s::text[], %(keys)s::text[]) k(prefix, key)
+         ON k.prefix = s.prefix AND k.key = s.key
+"""
+
+
+class PostgresMemory(DatabaseReader):
+    """A PostgresStore's database, opened for reading."""
+
+    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+        super().__init__(connection, url)
+        try:
+            self._tables = find_tables(connection, url)
+        except BaseException:
+            self.close()
+            raise
+
+    def describe(self) -> MemoryInfo:
+        return MemoryInfo(
+            layout=LAYOUT,
+            url=str(self._url),
+            engine=f"PostgreSQL {self._connection.version}",
+            tables=tuple(f"{table.schema}.{table.name}" for table in self._tables.values()),
+            changes=why_unchangeable(self._tables),
+        )
+
+    def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
+        where, bound = _under(prefix)
+        query = (
+            "SELECT s.prefix, count(*), coalesce(sum(pg_column_size(s.value)), 0)::bigint"
+            f" FROM {_name(self._tables[STORE])} s WHERE {where}"
+            f" GROUP BY s.prefix ORDER BY {_LABELS}"
+        )
+        for found, items, size in self._stream(query, _ITEMS_AT_ONCE, **bound):
+            yield NamespaceSize(dotted.parted(found), items, size)
+
+    def items(
+        self,
+        *,
+        prefix: Namespace = (),
+        key: str | None = None,
+        keys: Collection[ItemKey] | None = None,
+        values: bool = False,
+    ) -> Iterator[Item]:
+        if keys is not None:
+            wanted = sorted(one for one in keys if begins(one.namespace, prefix))
+            named = [one for one in wanted if key in {None, one.key}]
+            yield from self._these(named, values=values)
+        elif not values:
+            yield from self._listed(prefix, key)
+        else:
+            # Keys first: the server would sort values with them.
+            listed = (one.key for one in self._listed(prefix, key))
+            while some := list(islice(listed, _VALUES_AT_ONCE)):
+                yield from self._these(some, values=True)
+
+    def _listed(self, prefix: Namespace, key: str | None) -> Iterator[Item]:
+        where, bound = _under(prefix)
+        if key is not None:
+            where, bound = f"{where} AND s.key = %(key)s", {**bound, "key": key}
+        if key is None or storable(key):
+            query = f"{select_items(self._tables, values=False)} WHERE {where} {_ORDER}"
+            for row in self._stream(query, _ITEMS_AT_ONCE, **bound):
+                yield item_of(row, read=False)
+
+    def _these(self, keys: Sequence[ItemKey], *, values: bool) -> Iterator[Item]:
+        query = f"{select_items(self._tables, values=values)} {_THESE} {_ORDER}"
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            bound = [one for one in map(_bound, keys[start : start + _KEYS_AT_ONCE]) if one]
+            prefixes, names = [one["prefix"] for one in bound], [one["key"] for one in bound]
+            for row in self._stream(query, _VALUES_AT_ONCE, prefixes=prefixes, keys=names):
+                yield item_of(row, read=values)
+
+    def rows(self, key: ItemKey) -> Iterator[Row]:
+        bound = _bound(key)
+        if bound is not None:
+            for name, table in self._tables.items():
+                where = "prefix = %(prefix)s AND key = %(key)s"
+                yield from self._whole_rows(name, table, where, _VALUES_AT_ONCE, **bound)
+
+
+class WritablePostgresMemory(DatabaseWriter):
+    """A PostgresStore's database, opened for changing."""
+
+    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+        super().__init__(connection, url)
+        try:
+            self._tables = find_tables(connection, url)
+            connection.restart()
+            if why := why_unchangeable(self._tables):
+                raise Unsupported(f"nothing is changed in '{url}': {why}")
+        except BaseException:
+            self.close()
+            raise
+
+    def remove(self, items: Sequence[Item]) -> int:
+        # What is checked is locked, so that it still holds when the rows go.
+        select = f"{select_items(self._tables, values=False)} WHERE {_AT} FOR UPDATE OF s"
+        with self._transaction() as connection:
+            for one in items:
+                bound = _bound(one.key) or {"prefix": None, "key": None}
+                rows = connection.rows(select, bound)
+                check_unchanged(one, item_of(rows[0], read=False) if rows else None)
+                for table in reversed(self._tables.values()):
+                    connection.change(f"DELETE FROM {_name(table)} s WHERE {_AT}", bound)
+        return len(items)
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        with self._transaction() as connection:
+            return restore_rows(connection, self._tables, rows)
+
+
+def find_tables(connection: Connection, url: StoreUrl) -> dict[str, Table]:
+    """Begin a transaction and look for a Store's tables, its own first. Raises `UnknownLayout`."""
+    schemas = begin(connection)
+    if "schema" in url.params:
+        schemas = [url.params["schema"]]
+    columns: dict[tuple[str, str], dict[str, str]] = {}
+    for schema, table, column, kind in connection.rows(sql.COLUMNS, {"names": [STORE, VECTORS]}):
+        columns.setdefault((schema, table), {})[column] = kind
+    for schema in schemas:
+        if columns.get((schema, STORE), {}).keys() >= dotted.COLUMNS:
+            return {
+                name: Table(schema, name, columns[schema, name])
+                for name in (STORE, VECTORS)
+                if (schema, name) in columns
+            }
+    elsewhere = sorted({schema for schema, name in columns if name == STORE} - set(schemas))
+    hint = f"looked in {', '.join(schemas) or 'no schema'} for the table 'store'"
+    if elsewhere:
+        hint += f"; there is one in '{elsewhere[0]}': add ?schema={elsewhere[0]}"
+    raise UnknownLayout(f"no long-term memory in '{url}'", hint=hint)
+
+
+def why_unchangeable(tables: Mapping[str, Table]) -> str:
+    """Why nothing is changed in these tables; `''` where it can be."""
+    unknown = sorted(tables[STORE].columns.keys() - dotted.COLUMNS - dotted.LATER)
+    return f"columns of an unknown store: {', '.join(unknown)}" if unknown else ""
+
+
+def select_items(tables: Mapping[str, Table], *, values: bool) -> str:
+    """What is read of items; a database may be older than times to live."""
+    return _SELECT.format(
+        store=_name(tables[STORE]),
+        created=_TIME.format("s.created_at"),
+        updated=_TIME.format("s.updated_at"),
+        expires=_TIME.format("s.expires_at") if "expires_at" in tables[STORE].columns else "NULL",
+        fields=_FIELDS.format(vectors=_name(tables[VECTORS])) if VECTORS in tables else "NULL",
+        value=_VALUE if values else "NULL",
+    )
+
+
+def item_of(row: Sequence[Any], *, read: bool) -> Item:
+    """An item of what `select_items` reads."""
+    prefix, key, created, updated, expires, size, fields, value = row
+    typed = None
+    if read:
+        typed = unread("json", size) if value is None else TypedBytes("json", value.encode())
+    return Item(
+        ItemKey(dotted.parted(prefix), key),
+        _time(created),
+        _time(updated),
+        size,
+        _time(expires),
+        tuple(Vector(name, int(length)) for name, length in fields or ()),
+        typed,
+    )
+
+
+def _time(value: datetime | None) -> datetime | None:
+    return None if value is None else value.astimezone(UTC)
+
+
+def _name(table: Table) -> str:
+    """The table's name for a query with bound values, where a percent sign stands for one."""
+    return table.sql.replace("%", "%%")
+
+
+def _under(prefix: Namespace) -> tuple[str, dict[str, object]]:
+    """The condition on a namespace and those below it."""
+    if not prefix:
+        return "true", {}
+    stored = dotted.joined(prefix)
+    if stored is None or not storable(stored):
+        return "false", {}
+    first, end = dotted.below(stored)
+    return _UNDER, {"prefix": stored, "first": first, "end": end}
+
+
+def _bound(key: ItemKey) -> dict[str, object] | None:
+    """What is bound for an item; None for one that cannot be stored."""
+    stored = dotted.joined(key.namespace)
+    if stored is None or not storable(stored) or not storable(key.key):
+        return None
+    return {"prefix": stored, "key": key.key}

@@ -1,0 +1,331 @@
+"""LangGraph's RedisStore: a RedisJSON document an item, and one for its vector.
+
+    store:ULID          {prefix, key, value, created_at, updated_at}; times in microseconds
+    store_vectors:ULID  {prefix, key, field_name, embedding, ...}; or a hash of these
+
+Source: `_prepare_batch_PUT_queries` in `langgraph/store/redis/base.py` and `_batch_put_ops` in
+`__init__.py`, 0.1 to 0.5.2. A ULID is made anew for each put, and what was there is deleted. The
+namespace in `prefix` is escaped for the search engine. One document holds one vector: of several
+fields the last one stays. Keys expire by themselves, so nothing that has expired is there.
+
+Nothing here needs the search index. Redis has no order, so a listing first reads all names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from redis import exceptions
+
+from ckpt_backends import dotted
+from ckpt_backends.closing import Closing
+from ckpt_backends.dotted import STORE, VECTORS
+from ckpt_backends.errors import StoreChanged, UnknownLayout
+from ckpt_backends.memory import (
+    Item,
+    ItemKey,
+    MemoryInfo,
+    Namespace,
+    NamespaceSize,
+    Vector,
+    begins,
+    check_unchanged,
+)
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.oversize import MOST_BYTES, unread
+from ckpt_backends.redis.connect import Command, Connection
+from ckpt_backends.redis.documents import DIALECT, fields_of
+from ckpt_backends.redis.keyspace import literally, raw, text
+from ckpt_backends.redis.owned import DOCUMENT, HASH, expiries_of, rows_of, stored_of
+from ckpt_backends.redis.restoring import restore_rows
+from ckpt_backends.redis.store import engine_of
+from ckpt_backends.redis.write import explained_change
+from ckpt_backends.rows import Cell, Restored, Row
+from ckpt_backends.url import StoreUrl
+
+LAYOUT = "redis-store"
+_HASHED = "store_vectors_hash"
+"""What a vector that is a hash is called in archives."""
+_TYPES: Mapping[str, str] = {STORE: DOCUMENT, VECTORS: DOCUMENT, _HASHED: HASH}
+_ESCAPED = re.compile(r"\\(.)")
+_ABOUT = ("$.prefix", "$.key", "$.created_at", "$.updated_at")
+_AT_ONCE, _VALUES_AT_ONCE = 500, 20
+_WRAPPED = ("__serde_type__", "__serde_data__")
+"""Of a value that JSON cannot hold: the type of its bytes, and they as hex; text, if it is JSON."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Place:
+    """A stored item, as far as its document tells without its value."""
+
+    key: ItemKey
+    name: bytes
+    created_at: datetime | None
+    updated_at: datetime | None
+
+
+class _Documents:
+    """Finds the documents of one store."""
+
+    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+        self._connection = connection
+        self._store = raw(url.params.get("store_prefix", STORE))
+        self._vectors = raw(url.params.get("vector_prefix", VECTORS))
+        self.tables = tuple(f"{text(one)}:*" for one in (self._store, self._vectors))
+
+    def places(self) -> list[_Place]:
+        """All items, in order, by one pass over the names."""
+        found: dict[bytes, _Place] = {}
+        for names in self._connection.scan(literally(text(self._store)) + b":*", DOCUMENT):
+            for place in self.told([one for one in dict.fromkeys(names) if one not in found]):
+                found[place.name] = place
+        return sorted(found.values(), key=lambda one: (one.key, one.name))
+
+    def told(self, names: Sequence[bytes]) -> Iterator[_Place]:
+        """Which of these keys are items; other documents are left out."""
+        answers = self._connection.ask_all(("JSON.GET", name, *_ABOUT) for name in names)
+        for name, answer in zip(names, answers, strict=True):
+            match fields_of(answer):
+                case {"$.prefix": str(prefix), "$.key": str(key), **times}:
+                    namespace = dotted.parted(_ESCAPED.sub(r"\1", prefix))
+                    created, updated = (_moment(times.get(path)) for path in _ABOUT[2:])
+                    yield _Place(ItemKey(namespace, key), name, created, updated)
+
+    def is_there(self) -> bool:
+        """Whether there is a store: an item, or at least its index."""
+        for names in self._connection.scan(literally(text(self._store)) + b":*", DOCUMENT):
+            if any(True for _ in self.told(names)):
+                return True
+        return self._store in (self._connection.find("FT._LIST") or ())
+
+    def vector_name(self, place: _Place) -> bytes:
+        """The key of an item's vector, if it has one."""
+        return self._vectors + place.name[len(self._store) :]
+
+    def items(self, places: Sequence[_Place], *, values: bool) -> Iterator[Item]:
+        """Items without those that are gone by now; their sizes are of the server's memory."""
+        names = [one.name for one in places]
+        told = self._connection.ask_all(("JSON.DEBUG", "MEMORY", name, "$.value") for name in names)
+        sizes = list(told)
+        expiries = list(expiries_of(self._connection, names))
+        vectors = list(self._vectors_of(places))
+        for place, size, expiry, vector in zip(places, sizes, expiries, vectors, strict=True):
+            if not size:
+                continue
+            typed = self._value(place.name, int(size[0])) if values else None
+            if typed is None and values:
+                continue
+            yield Item(
+                place.key,
+                place.created_at,
+                place.updated_at,
+                int(size[0]),
+                None if expiry is None else _EPOCH + timedelta(milliseconds=expiry),
+                () if vector is None else (vector,),
+                typed,
+            )
+
+    def _value(self, name: bytes, size: int) -> TypedBytes | None:
+        if size > MOST_BYTES:
+            return unread("json", size)
+        answer = self._connection.find("JSON.GET", name, "$.value")
+        return _typed(answer[1:-1]) if isinstance(answer, bytes) and len(answer) > 2 else None
+
+    def _vectors_of(self, places: Sequence[_Place]) -> Iterator[Vector | None]:
+        names = [self.vector_name(one) for one in places]
+        types = list(self._connection.ask_all(("TYPE", name) for name in names))
+        fields = self._connection.ask_all(
+            ("HGET", name, "field_name")
+            if kind == HASH.encode()
+            else ("JSON.GET", name, "$.field_name")
+            for name, kind in zip(names, types, strict=True)
+        )
+        sizes: Iterator[Any] = self._connection.ask_all(
+            ("HSTRLEN", name, "embedding")
+            if kind == HASH.encode()
+            else ("JSON.DEBUG", "MEMORY", name, "$.embedding")
+            for name, kind in zip(names, types, strict=True)
+        )
+        for kind, field, size in zip(types, list(fields), sizes, strict=True):
+            if kind == HASH.encode() and field is not None:
+                yield Vector(text(field), int(size or 0))
+            elif isinstance(field, bytes) and size:
+                yield Vector(str(next(iter(json.loads(field)), "")), int(size[0]))
+            else:
+                yield None
+
+    def keys_of(self, place: _Place) -> list[tuple[str, bytes]]:
+        """Kind and name of all keys of an item; its own first."""
+        name = self.vector_name(place)
+        kind = self._connection.ask("TYPE", name)
+        vector = _HASHED if kind == HASH.encode() else VECTORS
+        return [(STORE, place.name), (vector, name)]
+
+
+class RedisMemory(Closing):
+    """A RedisStore's database, opened for reading. Answers are of the moment they are given."""
+
+    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+        self._connection = connection
+        self._url = url
+        self._listed: list[_Place] | None = None
+        self._documents = open_documents(connection, url)
+
+    def describe(self) -> MemoryInfo:
+        return MemoryInfo(
+            layout=LAYOUT,
+            url=str(self._url),
+            engine=engine_of(self._connection.ask("INFO", "server")),
+            tables=self._documents.tables,
+        )
+
+    def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
+        sums: dict[Namespace, tuple[int, int]] = {}
+        for one in self.items(prefix=prefix):
+            items, size = sums.get(one.key.namespace, (0, 0))
+            sums[one.key.namespace] = items + 1, size + one.size
+        for namespace, (items, size) in sums.items():
+            yield NamespaceSize(namespace, items, size)
+
+    def items(
+        self,
+        *,
+        prefix: Namespace = (),
+        key: str | None = None,
+        keys: Collection[ItemKey] | None = None,
+        values: bool = False,
+    ) -> Iterator[Item]:
+        wanted = None if keys is None else set(keys)
+        places = (
+            one
+            for one in self._places()
+            if begins(one.key.namespace, prefix)
+            and key in {None, one.key.key}
+            and (wanted is None or one.key in wanted)
+        )
+        while some := list(islice(places, _VALUES_AT_ONCE if values else _AT_ONCE)):
+            yield from self._documents.items(some, values=values)
+
+    def rows(self, key: ItemKey) -> Iterator[Row]:
+        for place in self._places():
+            if place.key == key:
+                yield from rows_of(self._connection, _TYPES, self._documents.keys_of(place))
+
+    def _places(self) -> list[_Place]:
+        if self._listed is None:
+            self._listed = self._documents.places()
+        return self._listed
+
+    def refresh(self) -> None:
+        self._listed = None
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class WritableRedisMemory(Closing):
+    """A RedisStore's database, opened for changing."""
+
+    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+        self._connection = connection
+        self._url = url
+        self._documents = open_documents(connection, url)
+
+    def remove(self, items: Sequence[Item]) -> int:
+        wanted = {(one.key, one.updated_at): one for one in items}
+        found: dict[tuple[ItemKey, datetime | None], list[_Place]] = defaultdict(list)
+        for place in self._documents.places():
+            if (place.key, place.updated_at) in wanted:
+                found[place.key, place.updated_at].append(place)
+        places = [place for one in wanted for place in found[one]]
+        keys = {name for place in places for _, name in self._documents.keys_of(place)}
+        try:
+            with (
+                explained_change(self._url, "nothing was removed"),
+                self._connection.driver.pipeline(transaction=True) as pipe,
+            ):
+                if keys:
+                    pipe.watch(*keys)
+                now = {one.key: one for one in self._documents.items(places, values=False)}
+                for one in items:
+                    check_unchanged(one, now.get(one.key))
+                pipe.multi()
+                pipe.execute_command("UNLINK", *keys)
+                pipe.execute()
+        except exceptions.WatchError:
+            raise StoreChanged(
+                f"an item of '{self._url}' changed meanwhile, so nothing was removed",
+                hint="an agent may be using it; run the command again",
+            ) from None
+        return len(items)
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        with explained_change(self._url, "nothing was restored"):
+            return restore_rows(self._connection, _Keys(self._connection), rows)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _Keys:
+    """The keys of a store, to be put back."""
+
+    types = _TYPES
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
+        yield from stored_of(self._connection, rows)
+
+    def also(self, rows: Sequence[Row]) -> Iterator[Command]:  # noqa: ARG002
+        """Nothing: the index follows the documents by itself."""
+        yield from ()
+
+
+def open_documents(connection: Connection, url: StoreUrl) -> _Documents:
+    """The documents of a store. Raises `UnknownLayout`, and gives the connection back then."""
+    try:
+        found = _Documents(connection, url)
+        if not found.is_there():
+            raise UnknownLayout(
+                f"no long-term memory in '{url}'",
+                hint=f"looked for {found.tables[0]}; a store with a prefix of its own needs"
+                " ?store_prefix=NAME, and ?vector_prefix=NAME",
+            )
+    except BaseException:
+        connection.close()
+        raise
+    return found
+
+
+def _moment(value: object) -> datetime | None:
+    """A time in microseconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return _EPOCH + timedelta(microseconds=value)
+    except (OverflowError, ValueError):
+        return None
+
+
+def _typed(value: bytes) -> TypedBytes:
+    """A value as stored, out of what it may be wrapped in."""
+    if value.startswith(b'{"__serde_'):
+        match json.loads(value):
+            case {"__serde_type__": str(tag), "__serde_data__": str(data), **rest} if not rest:
+                if tag == "json":
+                    return TypedBytes(DIALECT, data.encode("utf-8", "surrogatepass"))
+                try:
+                    return TypedBytes(tag, bytes.fromhex(data))
+                except ValueError:
+                    pass
+    return TypedBytes("json", value)

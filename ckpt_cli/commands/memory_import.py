@@ -1,0 +1,82 @@
+"""`ckpt memory import`: put archived items back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ckpt_backends.bundle import check_bundle, read_rows
+from ckpt_backends.errors import CkptError, PartlyDone, Refused, UsageError
+from ckpt_backends.memory import MemoryInfo
+from ckpt_backends.registry import open_memory, open_writable_memory
+from ckpt_cli.commands.carrying_out import confirm
+from ckpt_cli.options import DryRun, Yes
+from ckpt_cli.render.table import Column
+from ckpt_cli.session import Session
+
+
+def import_(
+    ctx: typer.Context,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Bundles.")],
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Put archived items back, row for row.
+
+    Each bundle is checked whole before anything is written, and goes back in one transaction.
+    Rows that are there already stay; where one is there with other contents, nothing of its
+    bundle is restored.
+
+    \b
+      ckpt -s memory.db memory import backups/memory-*.ckpt.gz --dry-run
+    """
+    session: Session = ctx.obj
+    if session.settings.get("copy") and not dry_run:
+        raise UsageError("a private copy is not what is to be changed", hint="leave out --copy")
+    with open_memory(session.store_url) as memory:
+        info = memory.describe()
+    found = [{"file": str(path), "rows": _checked(path, info)} for path in files]
+    columns = [Column(name.upper(), name) for name in ("file", "rows", "added", "there")]
+    if dry_run:
+        session.output.records(found, columns)
+        session.note("a dry run: nothing was written")
+        return
+    if not yes:
+        confirm(f"Put {len(files)} bundle{'s' * (len(files) != 1)} back into '{info.url}'?")
+    restored, expired = [], 0
+    failed: list[CkptError] = []
+    with open_writable_memory(session.store_url) as writable:
+        for path, record in zip(files, found, strict=True):
+            try:
+                done = writable.restore(read_rows(path))
+            except CkptError as error:
+                error.message = f"'{path}': {error.message}"
+                failed.append(error)
+                continue
+            expired += done.expired
+            restored.append({**record, "added": done.added, "there": done.there})
+    session.output.records(restored, columns)
+    if failed and not restored:
+        raise failed[0]
+    if failed:
+        raise PartlyDone(
+            f"{len(failed)} of {len(files)} bundles were not restored: {failed[0].message}",
+            hint=failed[0].hint,
+        )
+    if expired:
+        raise PartlyDone(f"{expired} rows were left out, since their time to live has ended")
+
+
+def _checked(path: Path, info: MemoryInfo) -> int:
+    """How many rows a bundle has that is whole and fits."""
+    header, counts = check_bundle(path)
+    if header.thread_id is not None:
+        raise Refused(f"'{path}' holds a thread, not items", hint="`ckpt import` puts threads back")
+    if header.layout != info.layout:
+        raise Refused(
+            f"'{path}' has rows of the layout '{header.layout}'",
+            hint=f"'{info.url}' is '{info.layout}'; a bundle goes back into its own layout",
+        )
+    return sum(counts.values())
