@@ -1,18 +1,29 @@
-"""Edits a memory.json in a process of its own, and kills that at one of its system calls."""
+"""Edits a memory.json again and again, each time killed at another of its system calls.
+
+Prints, for each, how the process ended and what is in the file: the old, the new, or neither.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 from collections.abc import Callable
+from itertools import count
+from pathlib import Path
 from typing import Any
 
+from ckpt_backends.memory import Item
+from ckpt_backends.registry import open_editable_memory, open_memory
+from ckpt_backends.url import parse_url
+
+KEY = "fact_a1b2c3d4"
 STEPS = ("open", "fchown", "chmod", "fsync", "stat", "utime", "replace", "close", "unlink")
 
 
 def die_at(number: int) -> None:
-    """Kill this process before the call of that number, or after the last write."""
+    """Kill this process before the call of that number."""
     seen = 0
 
     def watched(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,17 +40,40 @@ def die_at(number: int) -> None:
         setattr(os, name, watched(getattr(os, name)))
 
 
-def main() -> None:
-    path, number = sys.argv[1], int(sys.argv[2])
-    from ckpt_backends.registry import open_editable_memory, open_memory
-    from ckpt_backends.url import parse_url
+def edit_and_die(path: Path, item: Item, number: int) -> int:
+    """The exit code of a process that edits; negative where it was killed."""
+    child = os.fork()
+    if child == 0:
+        with open_editable_memory(parse_url(str(path))) as writable:
+            die_at(number)
+            writable.edit(item, {"category": "goal"})
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
-    url = parse_url(path)
-    with open_memory(url) as memory:
-        item = next(one for one in memory.items(values=True) if one.key.key == "fact_a1b2c3d4")
-    with open_editable_memory(url) as writable:
-        die_at(number)
-        writable.edit(item, {"category": "goal"})
+
+def found(path: Path, old: bytes) -> str:
+    raw = path.read_bytes()
+    if raw == old:
+        return "old"
+    before, after = json.loads(old), json.loads(raw)
+    before["facts"][0]["category"] = "goal"
+    before["lastUpdated"] = after["lastUpdated"]
+    return "new" if after == before else "neither"
+
+
+def main() -> None:
+    path = Path(sys.argv[1])
+    old = path.read_bytes()
+    with open_memory(parse_url(str(path))) as memory:
+        item = next(one for one in memory.items(values=True) if one.key.key == KEY)
+    for number in count(1):
+        path.write_bytes(old)
+        code = edit_and_die(path, item, number)
+        print(code, found(path, old))
+        with open_memory(parse_url(str(path.parent))) as memory:
+            assert len(list(memory.items())) == 4
+        if code == 0:
+            return
 
 
 if __name__ == "__main__":

@@ -19,11 +19,10 @@ from ckpt_backends.memory import Item
 from ckpt_backends.registry import open_memory, open_writable_memory
 from ckpt_backends.url import parse_url
 from tests.deerflow import editing
+from tests.deerflow.editing import KEY
 from tests.deerflow.project import fact, memory, save, write_fact
 from tests.deerflow.test_files import BODY, FRONT
 from tests.support import ROOT, ckpt
-
-KEY = "fact_a1b2c3d4"
 
 
 @pytest.fixture
@@ -214,8 +213,9 @@ def test_edits_beside_an_app_that_writes_all_the_time(path: Path) -> None:
     for one in others:
         one.start()
     try:
-        for number in range(20):
-            codes.append(edit(path, KEY, "--set", f"confidence=0.{number + 10}", "--write").code)
+        while len(codes) < 20 or (6 not in codes and len(codes) < 500):
+            value = f"confidence=0.{len(codes) + 100}"
+            codes.append(edit(path, KEY, "--set", value, "--write").code)
     finally:
         stop.set()
         for one in others:
@@ -226,23 +226,19 @@ def test_edits_beside_an_app_that_writes_all_the_time(path: Path) -> None:
 
 
 def test_a_process_that_is_killed_leaves_the_old_or_the_new_file(path: Path) -> None:
-    old = path.read_bytes()
-    new, number, code = None, 0, -9
-    while code != 0:
-        path.write_bytes(old)
-        number += 1
-        code = subprocess.run(
-            [sys.executable, editing.__file__, str(path), str(number)], cwd=ROOT, check=False
-        ).returncode
-        assert code in {0, -9}
-        if path.read_bytes() != old:
-            new = load(path)
-            assert new["facts"][0]["category"] == "goal"
-            assert new["facts"][1] == json.loads(old)["facts"][1]
-        # What a killed edit leaves beside is no memory, and in nobody's way.
-        assert len(items(path.parent)) == 4
-    assert new is not None
-    assert number > len(editing.STEPS)
+    """What it leaves beside is no memory, and in nobody's way."""
+    done = subprocess.run(
+        [sys.executable, editing.__file__, str(path)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    ends = [line.split() for line in done.stdout.splitlines()]
+    assert ends[0] == ["-9", "old"]
+    assert ends[-2:] == [["-9", "new"], ["0", "new"]]
+    assert {one for _, one in ends} == {"old", "new"}
+    assert len(ends) > len(editing.STEPS)
 
 
 def items(path: Path, *keys: str) -> list[Item]:

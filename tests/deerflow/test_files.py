@@ -100,7 +100,7 @@ def test_a_fact_as_markdown_is_read_whole(tmp_path: Path) -> None:
     [
         ("a: &a [1, 2]\nb: [*a, *a]", "stands for another"),
         ("a: !!python/object/apply:os.system ['true']", "constructor"),
-        ("a: " + "[" * 3000, "nested too deeply"),
+        ("- " * 3000, "nested too deeply"),
         ("a: [", "while parsing"),
         ("just text", "no map"),
         ("id: " + "x" * (1 << 21), "too long"),

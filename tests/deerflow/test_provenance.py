@@ -129,7 +129,7 @@ def test_the_settings_may_lie_above_the_folder_or_be_named(
         ("database: {backend: postgres}\n", "no address is given"),
         ("checkpointer: {type: oracle, connection_string: x}\n", "of type 'oracle'"),
         ("a: [\n", "cannot be told"),
-        ("[" * 5000, "nested too deeply"),
+        ("- " * 3000, "nested too deeply"),
         ("checkpointer: {type: sqlite, connection_string: gone.db}\n", "no such file"),
     ],
 )
