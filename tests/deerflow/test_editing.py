@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.deerflow import files
 from ckpt_backends.errors import StoreChanged, Unsupported
 from ckpt_backends.memory import Item
 from ckpt_backends.registry import open_memory, open_writable_memory
@@ -195,7 +196,8 @@ def test_a_file_that_goes_away_meanwhile_is_not_made_anew(
 
 def test_edits_beside_an_app_that_writes_all_the_time(path: Path) -> None:
     """Each is done or refused, and whoever reads meanwhile finds a whole file."""
-    stop, broken, codes = threading.Event(), [], []
+    stop, broken = threading.Event(), []
+    codes: list[int] = []
 
     def app() -> None:
         data = load(path)
@@ -276,15 +278,15 @@ def test_of_two_facts_alike_the_one_that_is_meant_goes(tmp_path: Path) -> None:
 
 def test_all_files_are_changed_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = tmp_path / ".deer-flow"
-    files = [base / "memory.json", base / "users" / "anna" / "memory.json"]
-    for one in files:
+    both = [base / "memory.json", base / "users" / "anna" / "memory.json"]
+    for one in both:
         save(one, memory())
     gone = items(base, KEY)
     assert len(gone) == 2
-    old = files[0].read_bytes()
+    old = both[0].read_bytes()
 
     def app() -> None:
-        save(files[1], load(files[1]))
+        save(both[1], load(both[1]))
 
     with (
         open_writable_memory(parse_url(str(base))) as writable,
@@ -292,8 +294,70 @@ def test_all_files_are_changed_or_none(tmp_path: Path, monkeypatch: pytest.Monke
         pytest.raises(StoreChanged),
     ):
         writable.remove(gone)
-    assert files[0].read_bytes() == old
-    assert len(load(files[1])["facts"]) == 2
+    assert both[0].read_bytes() == old
+    assert len(load(both[1])["facts"]) == 2
+
+
+def at_swap(monkeypatch: pytest.MonkeyPatch, number: int, do: Callable[[], None] | None) -> None:
+    """Do something at the last moment, after all checks; None: the system cannot swap names."""
+    real, seen = files.exchange, 0
+
+    def watched(one: Path, other: Path) -> bool:
+        nonlocal seen
+        seen += 1
+        if do is None:
+            return False
+        if seen == number:
+            do()
+        return real(one, other)
+
+    monkeypatch.setattr(files, "exchange", watched)
+
+
+def test_what_is_written_at_the_very_last_moment_is_not_lost(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def app() -> None:
+        data = load(path)
+        data["facts"].append(fact("fact_new", "新的事实", "context", 0.9))
+        save(path, data)
+
+    at_swap(monkeypatch, 1, app)
+    answer = edit(path, KEY, "--set", "category=goal", "--write")
+    assert answer.code == 6
+    assert [one["id"] for one in load(path)["facts"]] == [KEY, "fact_e5f6g7h8", "fact_new"]
+    assert load(path)["facts"][0]["category"] == "context"
+    assert os.listdir(path.parent) == ["memory.json"]
+
+
+def test_where_names_cannot_be_swapped_a_file_is_replaced(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_swap(monkeypatch, 0, None)
+    assert edit(path, KEY, "--set", "category=goal", "--write").code == 0
+    assert load(path)["facts"][0]["category"] == "goal"
+    assert os.listdir(path.parent) == ["memory.json"]
+
+
+def test_a_first_file_is_put_back_where_the_second_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / ".deer-flow"
+    both = [base / "memory.json", base / "users" / "anna" / "memory.json"]
+    for one in both:
+        save(one, memory())
+    gone = items(base, KEY)
+    old = both[0].read_bytes(), both[0].stat().st_mtime_ns
+    at_swap(monkeypatch, 2, lambda: save(both[1], load(both[1])))
+    with (
+        open_writable_memory(parse_url(str(base))) as writable,
+        pytest.raises(StoreChanged),
+    ):
+        writable.remove(gone)
+    assert (both[0].read_bytes(), both[0].stat().st_mtime_ns) == old
+    assert len(load(both[1])["facts"]) == 2
+    assert all(os.listdir(one.parent).count("memory.json") == 1 for one in both)
+    assert not list(base.rglob("*.tmp"))
 
 
 def test_a_link_stays_a_link(tmp_path: Path, path: Path) -> None:

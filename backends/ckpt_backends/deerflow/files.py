@@ -14,6 +14,8 @@ from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unreadable
 _MOST = 64 << 20
 _TELLING = 1_000_000
 """Nanoseconds that also a float of seconds tells apart."""
+_HERE, _EXCHANGE = -100, 2
+"""`AT_FDCWD` and `RENAME_EXCHANGE` of Linux."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,15 @@ def read(path: Path) -> Snapshot:
 class Replacement:
     """New contents of a file, beside it until all is known to be as it was read.
 
-    DeerFlow takes no lock on these files: it writes another file and renames it, as this does. So
-    of two writers within the same microseconds the later one wins.
+    DeerFlow takes no lock on these files: it writes another file and renames it. Where the system
+    can swap two names at once, what came out is looked at again, so that nothing of it is lost;
+    elsewhere the later of two writers within the same microseconds wins.
     """
 
     def __init__(self, before: Snapshot, raw: bytes) -> None:
         """Write the new contents to the disk. Raises `StoreUnavailable`."""
         self._before = before
+        self._is_swapped = False
         path = before.path
         self._beside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
         try:
@@ -69,6 +73,7 @@ class Replacement:
                 os.chmod(self._beside, before.mode)
                 file.flush()
                 os.fsync(file.fileno())
+                self._inode = os.fstat(file.fileno()).st_ino
             if abs(os.stat(self._beside).st_mtime_ns - before.stamp[2]) < _TELLING:
                 # DeerFlow reads a file anew when its time, a float, has changed.
                 os.utime(self._beside, ns=(before.stamp[2], before.stamp[2] + _TELLING))
@@ -78,21 +83,33 @@ class Replacement:
 
     def check(self) -> None:
         """Raise `StoreChanged` where the file is not as it was read."""
-        try:
-            now = read(self._before.path)
-        except StoreUnavailable:
-            now = None
-        if now is None or (now.stamp, now.raw) != (self._before.stamp, self._before.raw):
+        if not _is_same(self._before.path, self._before):
             raise changed(self._before.path)
 
     def put(self) -> None:
-        """Check again, and put it in the file's place at once. Raises `StoreUnavailable` too."""
+        """Check again, and put it in the file's place at once.
+
+        Raises `StoreChanged` with the file as another one wrote it, and `StoreUnavailable`.
+        """
         self.check()
+        path = self._before.path
         try:
-            os.replace(self._beside, self._before.path)
-            _sync_folder(self._before.path.parent)
+            self._is_swapped = exchange(self._beside, path)
+            if not self._is_swapped:
+                os.replace(self._beside, path)
+            elif not _is_same(self._beside, self._before):
+                self._is_swapped = False
+                os.replace(self._beside, path)
+                raise changed(path)
+            _sync_folder(path.parent)
         except OSError as error:
-            raise _unavailable("write", self._before.path, error) from error
+            raise _unavailable("write", path, error) from error
+
+    def take_back(self) -> None:
+        """Put the old file back, where it is still there and nobody wrote since."""
+        if self._is_swapped and os.stat(self._before.path).st_ino == self._inode:
+            os.replace(self._beside, self._before.path)
+            self._is_swapped = False
 
     def drop(self) -> None:
         """Leave nothing behind."""
@@ -105,6 +122,31 @@ def changed(path: Path) -> StoreChanged:
     return StoreChanged(
         f"'{path}' was changed meanwhile; nothing was written", hint="run the command again"
     )
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Swap the names of two files at once, so that neither is gone for a moment.
+
+    False where the system or the file system cannot do that; nothing has happened then.
+    """
+    import ctypes
+
+    try:
+        swap = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError, TypeError):
+        return False
+    return bool(
+        swap(_HERE, os.fsencode(one), _HERE, os.fsencode(other), ctypes.c_uint(_EXCHANGE)) == 0
+    )
+
+
+def _is_same(path: Path, before: Snapshot) -> bool:
+    """Whether a file is the one that was read, unchanged, by whatever name."""
+    try:
+        now = read(path)
+    except StoreUnavailable:
+        return False
+    return (now.stamp, now.raw) == (before.stamp, before.raw)
 
 
 def _stamp(facts: os.stat_result) -> tuple[int, int, int, int]:

@@ -13,7 +13,7 @@ from ckpt_backends.deerflow import files
 from ckpt_backends.deerflow.document import SECTIONS, Document, to_text
 from ckpt_backends.deerflow.places import FACTS, Place, places
 from ckpt_backends.deerflow.read import NEWER, TABLE, parsed
-from ckpt_backends.errors import StoreChanged, Unsupported, UsageError
+from ckpt_backends.errors import CkptError, StoreChanged, Unsupported, UsageError
 from ckpt_backends.memory import Item, ItemKey, Namespace, check_unchanged
 from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
@@ -124,8 +124,15 @@ def _put(changed: Iterable[_File]) -> None:
             made.append(new)
         for new in made:
             new.check()
-        for new in made:
-            new.put()
+        placed: list[files.Replacement] = []
+        try:
+            for new in made:
+                new.put()
+                placed.append(new)
+        except CkptError:
+            for new in placed:
+                new.take_back()
+            raise
 
 
 def _key(row: Row) -> ItemKey:
