@@ -62,8 +62,11 @@ class _Element:
     end: int
 
 
-def decode_bson(data: bytes, limits: Limits, decode: Decode) -> Value:
-    """The document; `decode` reads its typed leaves. Raises ValueError for what is broken."""
+def decode_bson(data: bytes, limits: Limits, decode: Decode | None) -> Value:
+    """The document; `decode` reads its typed leaves, None where it has none.
+
+    Raises ValueError for what is broken.
+    """
     if len(data) > limits.value_bytes:
         raise PastLimit(f"longer than {limits.value_bytes} bytes")
     reader = _Reader(data, limits.nodes, decode)
@@ -74,7 +77,7 @@ def decode_bson(data: bytes, limits: Limits, decode: Decode) -> Value:
 class _Reader:
     """Makes values of the elements of one document."""
 
-    def __init__(self, data: bytes, nodes: int, decode: Decode) -> None:
+    def __init__(self, data: bytes, nodes: int, decode: Decode | None) -> None:
         self._data = data
         self._left = nodes
         self._most = nodes
@@ -105,13 +108,13 @@ class _Reader:
             case 0x03:
                 return self.document(one.value, one.end, depth + 1)
             case 0x04:
-                if (leaf := typed_leaf(self._data, one)) is not None:
+                if self._decode and (leaf := typed_leaf(self._data, one)) is not None:
                     return self._decode(leaf)
                 inside = self._elements(one.value, one.end, depth + 1)
                 return [self._value(item, depth + 1) for item in inside]
             case 0x05:
-                found = self._decode(TypedBytes("json", data[5:]))
-                return data[5:] if isinstance(found, Opaque) else found
+                found = self._decode and self._decode(TypedBytes("json", data[5:]))
+                return data[5:] if not self._decode or isinstance(found, Opaque) else found
             case 0x09:
                 return _date(data)
             case 0x01:

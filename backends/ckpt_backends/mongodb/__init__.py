@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ckpt_backends.errors import MissingDependency
+from ckpt_backends.memory import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
 
@@ -50,6 +51,24 @@ class MongoBackend:
         except BaseException:
             connection.close()
             raise
+
+    @classmethod
+    def open_memory(cls, url: StoreUrl) -> MemoryStore:
+        """Open long-term memory. Raises what `open` raises."""
+        _need_driver(url)
+        from ckpt_backends.mongodb.connect import connect
+        from ckpt_backends.mongodb.memory import MongoMemory
+
+        return MongoMemory(connect(url), url)
+
+    @classmethod
+    def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
+        """Open it for changing. Raises what `open` raises."""
+        _need_driver(url)
+        from ckpt_backends.mongodb.connect import connect
+        from ckpt_backends.mongodb.memory import WritableMongoMemory
+
+        return WritableMongoMemory(connect(url), url)
 
 
 def _need_driver(url: StoreUrl) -> None:

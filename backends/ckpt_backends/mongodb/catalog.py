@@ -10,7 +10,7 @@ from ckpt_backends.mongodb.layout import FIELDS, OFFICIAL, Collection, MongoLayo
 from ckpt_backends.mongodb.pipelines import Stage
 from ckpt_backends.url import StoreUrl
 
-_MOST = 200
+MOST_LOOKED_AT = 200
 """So many collections are looked at."""
 _WRITES = (("checkpoints", "checkpoint_writes"), ("checkpoint", "checkpoint_write"))
 """How the savers name a collection of checkpoints, and that of its writes."""
@@ -27,12 +27,14 @@ def find_layout(connection: Connection, url: StoreUrl) -> MongoLayout:
             f"database '{database}' of '{where}' is empty", hint=f"databases there: {others}"
         )
     pinned = {params[name] for name in ("collection", "writes_collection") if name in params}
-    looked_at = [name for name in names if name in pinned] if len(pinned) == 2 else names[:_MOST]
-    found = [_look(connection, name) for name in looked_at]
+    looked_at = (
+        [name for name in names if name in pinned] if len(pinned) == 2 else names[:MOST_LOOKED_AT]
+    )
+    found = [look(connection, name) for name in looked_at]
     return choose(found, _pairs(connection, found, params), database, params, where)
 
 
-def _look(connection: Connection, name: str) -> Collection:
+def look(connection: Connection, name: str) -> Collection:
     """A collection as its first document says that is like one of a saver."""
     indexes = {one["name"]: tuple(one["key"]) for one in connection.indexes(name)}
     found = []

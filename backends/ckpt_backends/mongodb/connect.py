@@ -35,7 +35,9 @@ from pymongo.read_concern import ReadConcern
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.url import StoreUrl, masked, split_url
 
-OWN_PARAMS = frozenset({"layout", "collection", "writes_collection", "snapshot"})
+OWN_PARAMS = frozenset(
+    {"layout", "collection", "writes_collection", "store_collection", "snapshot"}
+)
 """Parameters of the URL that are for this adapter; the driver gets the rest."""
 DEFAULT_DATABASE = "checkpointing_db"
 """Where `MongoDBSaver` writes if it is told nothing else."""

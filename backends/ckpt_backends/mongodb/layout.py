@@ -16,8 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ckpt_backends.errors import SeveralLayouts, UnknownLayout
+from ckpt_backends.memory import HINT
 
 OFFICIAL, KAFLOW = "mongodb", "kaflow"
+MEMORY = "store"
+"""What a collection is called that holds long-term memory, in archives too."""
 WRITES, CHECKPOINTS = "checkpoint_writes", "checkpoints"
 """What collections are called in archives and reports, whatever they are called in a database."""
 _KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
@@ -75,6 +78,8 @@ class Collection:
             return "writes"
         if "checkpoint" in binary and self.fields.keys() >= {*_KEY, "type"}:
             return OFFICIAL if self.fields.get("metadata") == "object" else "javascript"
+        if self.fields.get("namespace") == "array" and {"key", "value"} <= self.fields.keys():
+            return MEMORY
         return None
 
     def _kind_of_indexes(self) -> str | None:
@@ -84,6 +89,8 @@ class Collection:
             return "writes"
         if _KEY in keys:
             return OFFICIAL
+        if keys & {("namespace_str", "key"), ("namespace", "key")}:
+            return MEMORY
         return KAFLOW if ("username", "created_at") in keys else None
 
     @property
@@ -157,7 +164,7 @@ def choose(
             )
         raise UnknownLayout(
             f"no checkpoint collections in database '{database}' of '{where}'",
-            hint=f"found {_names(found)}",
+            hint=HINT if any(one.kind == MEMORY for one in found) else f"found {_names(found)}",
         )
     if len(layouts) > 1:
         raise SeveralLayouts(

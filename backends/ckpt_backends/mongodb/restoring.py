@@ -17,7 +17,7 @@ from pymongo.client_session import ClientSession
 
 from ckpt_backends.errors import StoreChanged, Unreadable, Unsupported
 from ckpt_backends.mongodb.connect import BY_BYTES, RAW, Connection
-from ckpt_backends.mongodb.layout import KAFLOW, WRITES, MongoLayout
+from ckpt_backends.mongodb.layout import CHECKPOINTS, KAFLOW, WRITES, MongoLayout
 from ckpt_backends.rows import Restored, Row
 
 _DOCUMENTS_AT_ONCE, _BYTES_AT_ONCE = 100, 8 << 20
@@ -26,12 +26,25 @@ _WRITE = (*_CHECKPOINT, "task_id", "idx")
 Documents = list[RawBSONDocument]
 
 
-def restore_rows(connection: Connection, layout: MongoLayout, rows: Iterable[Row]) -> Restored:
+def keys_of(layout: MongoLayout) -> dict[str, Sequence[str]]:
+    """The fields by which a document of each table is known."""
+    checkpoint = [name for name in _CHECKPOINT if name != "checkpoint_ns" or layout.name != KAFLOW]
+    return {WRITES: _WRITE, CHECKPOINTS: checkpoint}
+
+
+def restore_rows(
+    connection: Connection,
+    collections: Mapping[str, str],
+    keys: Mapping[str, Sequence[str]],
+    rows: Iterable[Row],
+) -> Restored:
     """Add the documents that are not there, all of them or none.
 
-    Raises `StoreChanged`, `Unsupported`, `Unreadable`, and the driver's errors.
+    `collections` has the name of each table's collection, `keys` the fields that tell one of its
+    documents from the others. Raises `StoreChanged`, `Unsupported`, `Unreadable`, and the
+    driver's errors.
     """
-    restorer = _Restorer(connection, layout)
+    restorer = _Restorer(connection, collections, keys)
     if connection.has_transactions:
         with connection.transaction() as session:
             return restorer.restore(rows, session, adds=True)
@@ -42,11 +55,14 @@ def restore_rows(connection: Connection, layout: MongoLayout, rows: Iterable[Row
 
 
 class _Restorer:
-    def __init__(self, connection: Connection, layout: MongoLayout) -> None:
-        self._layout = layout
-        self._collections = {
-            table: connection.raw(name) for table, name in layout.collections.items()
-        }
+    def __init__(
+        self,
+        connection: Connection,
+        collections: Mapping[str, str],
+        keys: Mapping[str, Sequence[str]],
+    ) -> None:
+        self._collections = {table: connection.raw(name) for table, name in collections.items()}
+        self._keys = keys
 
     def restore(
         self, rows: Iterable[Row], session: ClientSession | None, *, adds: bool
@@ -113,9 +129,7 @@ class _Restorer:
         return list(left.values())
 
     def _key(self, table: str, document: RawBSONDocument) -> Mapping[str, Any]:
-        names = _WRITE if table == WRITES else _CHECKPOINT
-        known = [name for name in names if name != "checkpoint_ns" or self._layout.name != KAFLOW]
-        return {name: {"$eq": document.get(name)} for name in known}
+        return {name: {"$eq": document.get(name)} for name in self._keys[table]}
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from ckpt_backends.mongodb.kaflow import NEWEST_FIRST
 from ckpt_backends.mongodb.layout import KAFLOW, MongoLayout
 from ckpt_backends.mongodb.read import number_of, storable
 from ckpt_backends.mongodb.removing import remove_threads
-from ckpt_backends.mongodb.restoring import restore_rows
+from ckpt_backends.mongodb.restoring import keys_of, restore_rows
 from ckpt_backends.removal import Removal, Removed
 from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
@@ -41,6 +41,37 @@ _CONFLICT = 112
 _UNAUTHORIZED = 13
 _NEXT = timedelta(milliseconds=2)
 """KaFlow's head is the newest time, and times are kept in milliseconds."""
+
+
+@contextmanager
+def explained_change(url: StoreUrl) -> Iterator[None]:
+    """Turn the driver's errors into `StoreChanged` or `StoreUnavailable`, which say what came of
+    the change."""
+    try:
+        yield
+    except PyMongoError as error:
+        raise _refused(url, error) from None
+
+
+def _refused(url: StoreUrl, error: PyMongoError) -> StoreChanged | StoreUnavailable:
+    code = error.code if isinstance(error, OperationFailure) else None
+    if isinstance(error, DuplicateKeyError) or code == _CONFLICT:
+        return StoreChanged(
+            f"'{url}' changed meanwhile, so nothing was written",
+            hint="another change of the same may be under way; run the command again",
+        )
+    if code == _UNAUTHORIZED:
+        return StoreUnavailable(
+            f"cannot write to '{url}': its user may not",
+            hint="a change needs the role `readWrite` on the database",
+        )
+    found = unavailable(url, error)
+    if error.has_error_label("UnknownTransactionCommitResult"):
+        found.message = f"{found.message}; whether it was written is not known"
+        found.hint = "look at it, then run the command again"
+    else:
+        found.message = f"{found.message}; nothing was written"
+    return found
 
 
 class WritableMongoStore(Closing):
@@ -61,7 +92,7 @@ class WritableMongoStore(Closing):
         if not storable(change.thread_id):
             raise Unsupported(f"MongoDB cannot hold the thread id '{change.thread_id}'")
         self._check(change)
-        with self._errors():
+        with explained_change(self._url):
             self._check_texts(change)
             if self._connection.has_transactions:
                 with self._connection.transaction() as session:
@@ -79,12 +110,13 @@ class WritableMongoStore(Closing):
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         # Without its writes a thread would go in part, and nothing would tell of the rest.
         self._need_writes()
-        with self._errors():
+        with explained_change(self._url):
             return remove_threads(self._connection, self._layout, removals)
 
     def restore(self, rows: Iterable[Row]) -> Restored:
-        with self._errors():
-            return restore_rows(self._connection, self._layout, rows)
+        with explained_change(self._url):
+            layout = self._layout
+            return restore_rows(self._connection, layout.collections, keys_of(layout), rows)
 
     def vacuum(self) -> None:
         raise Unsupported(
@@ -310,33 +342,6 @@ class WritableMongoStore(Closing):
         if self._open is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._open
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except PyMongoError as error:
-            raise self._explained(error) from None
-
-    def _explained(self, error: PyMongoError) -> StoreChanged | StoreUnavailable:
-        code = error.code if isinstance(error, OperationFailure) else None
-        if isinstance(error, DuplicateKeyError) or code == _CONFLICT:
-            return StoreChanged(
-                f"'{self._url}' changed meanwhile, so nothing was written",
-                hint="another change of this thread may be under way; run the command again",
-            )
-        if code == _UNAUTHORIZED:
-            return StoreUnavailable(
-                f"cannot write to '{self._url}': its user may not",
-                hint="a change needs the role `readWrite` on the database",
-            )
-        found = unavailable(self._url, error)
-        if error.has_error_label("UnknownTransactionCommitResult"):
-            found.message = f"{found.message}; whether it was written is not known"
-            found.hint = "look at it, then run the command again"
-        else:
-            found.message = f"{found.message}; nothing was written"
-        return found
 
 
 def _documents(change: Change) -> int:

@@ -57,8 +57,6 @@ _TYPES: Mapping[str, str] = {STORE: DOCUMENT, VECTORS: DOCUMENT, _HASHED: HASH}
 _ESCAPED = re.compile(r"\\(.)")
 _ABOUT = ("$.prefix", "$.key", "$.created_at", "$.updated_at")
 _AT_ONCE, _VALUES_AT_ONCE = 500, 20
-_WRAPPED = ("__serde_type__", "__serde_data__")
-"""Of a value that JSON cannot hold: the type of its bytes, and they as hex; text, if it is JSON."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -318,14 +316,19 @@ def _moment(value: object) -> datetime | None:
 
 
 def _typed(value: bytes) -> TypedBytes:
-    """A value as stored, out of what it may be wrapped in."""
-    if value.startswith(b'{"__serde_'):
+    """A value as stored.
+
+    What JSON cannot hold is wrapped: `__serde_type__` is the type of its bytes, and
+    `__serde_data__` they as hex; a text, if that is JSON.
+    """
+    if not value.startswith(b'{"__serde_'):
+        return TypedBytes("json", value)
+    try:
         match json.loads(value):
+            case {"__serde_type__": "json", "__serde_data__": str(data), **rest} if not rest:
+                return TypedBytes(DIALECT, data.encode("utf-8", "surrogatepass"))
             case {"__serde_type__": str(tag), "__serde_data__": str(data), **rest} if not rest:
-                if tag == "json":
-                    return TypedBytes(DIALECT, data.encode("utf-8", "surrogatepass"))
-                try:
-                    return TypedBytes(tag, bytes.fromhex(data))
-                except ValueError:
-                    pass
+                return TypedBytes(tag, bytes.fromhex(data))
+    except (ValueError, RecursionError):
+        pass  # an application's own value, shown as it is
     return TypedBytes("json", value)
