@@ -195,12 +195,13 @@ def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[
 
 
 def _untold(read: Read) -> Value:
-    """The value without what was told of a fact before it."""
+    """The value without what was told of a fact before it, and what it says first."""
     item, value = read.item, read.value
     is_fact = item.category is not None and item.source is not None
     if not is_fact or not isinstance(value, dict):
         return value
-    return {name: part for name, part in value.items() if name not in _TOLD}
+    said = {name: value[name] for name in ("content",) if name in value}
+    return said | {name: part for name, part in value.items() if name not in _TOLD}
 
 
 def hit_record(hit: Hit) -> dict[str, Any]:

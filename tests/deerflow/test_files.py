@@ -187,6 +187,7 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
         read(tmp_path)
     answer = ckpt("-s", tmp_path / "memory.json", "memory", "list")
     assert (answer.code, "no such file" in answer.err) == (4, True)
+    assert "no such file" in ckpt("-s", tmp_path / "memory.json", "threads", "list").err
 
 
 def test_reading_changes_nothing(root: Path) -> None:
