@@ -65,7 +65,9 @@ COMMANDS = {
         "ckpt_cli.commands.memory_delete:delete", "Remove items with their vectors.", "Commands"
     ),
     "import": CommandRef(
-        "ckpt_cli.commands.memory_import:import_", "Put archived items back.", "Commands"
+        "ckpt_cli.commands.memory_import:import_",
+        "Put archived items back, row for row.",
+        "Commands",
     ),
 }
 

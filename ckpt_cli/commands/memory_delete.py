@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -83,8 +82,7 @@ def delete(
         make_folder(archive)
     bundle: Path | None = None
     with open_memory(session.store_url) as memory:
-        found = _plan(memory, keys or [], namespace, wanted, session)
-        planned = list(islice(found, limit + 1))
+        planned = _plan(memory, keys or [], namespace, wanted, session, limit + 1)
         items, more = planned[:limit], len(planned) > limit
         info = memory.describe()
         if not items:
@@ -124,12 +122,19 @@ def _check_words(keys: list[str], namespace: str, wanted: Wanted, *, everything:
 
 
 def _plan(
-    memory: MemoryStore, keys: list[str], namespace: str, wanted: Wanted, session: Session
-) -> Iterator[Item]:
+    memory: MemoryStore,
+    keys: list[str],
+    namespace: str,
+    wanted: Wanted,
+    session: Session,
+    most: int,
+) -> list[Item]:
     prefix, redacted = parse_namespace(namespace), bool(session.settings.get("redact"))
     if keys:
-        return named_items(memory, keys, prefix, redacted=redacted)
-    return list_items(memory, prefix, wanted, session.now, redacted=redacted)
+        return list(named_items(memory, keys, prefix, redacted=redacted))
+    # What is left of the listing goes here: a reader that goes on would stand in the way of the
+    # writer of a file that is not in WAL mode.
+    return list(islice(list_items(memory, prefix, wanted, session.now, redacted=redacted), most))
 
 
 def check_allowed(info: MemoryInfo, *, write: bool) -> None:

@@ -7,12 +7,12 @@ from datetime import datetime, tzinfo
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.memory import Item
+from ckpt_backends.memory import Item, ItemKey
 from ckpt_cli.core.facts import text_of
+from ckpt_cli.core.memory import format_key
 from ckpt_cli.core.messages import content_text
 from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.table import Column, table_lines
-from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import field
 from ckpt_cli.render.units import iso, when
 
@@ -87,7 +87,7 @@ def memory_rows(
 
 def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line]:
     """A table of the items that came from a thread."""
-    shown = [{**row, "item": "/".join((*row["namespace"], row["key"]))} for row in rows]
+    shown = [{**row, "item": _name(row)} for row in rows]
     yield line("")
     yield from table_lines(
         shown,
@@ -104,6 +104,9 @@ def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line
 def going_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line]:
     """What is remembered of threads that go: it stays, without its source."""
     for row in rows:
-        name = "/".join((*row["namespace"], row["key"]))
-        text = f"{name} came from {safe_text(row['thread_id'])}; it stays, without its source"
+        text = f"{_name(row)} came from {row['thread_id']}; it stays, without its source"
         yield from field("memory", text, width, "question")
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return format_key(ItemKey(tuple(row["namespace"]), row["key"]))
