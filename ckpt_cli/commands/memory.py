@@ -176,10 +176,10 @@ def show(
     raw: Annotated[bool, typer.Option("--raw", help="The stored bytes of its value.")] = False,
     threads: Threads = None,
 ) -> None:
-    """Show an item with its value; without KEY, what all of them say.
+    """Show an item with its value, or all of them.
 
-    Where an item names the thread that it came from: also the checkpoint as of its creation, and
-    the message in it that most likely caused it.
+    Without KEY, what all of them say, on one page. Of an item that names the thread it came from,
+    also the checkpoint as of its creation, and the message in it that most likely caused it.
 
     \b
       ckpt -s .deer-flow/memory.json memory show
