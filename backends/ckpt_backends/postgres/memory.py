@@ -107,22 +107,21 @@ class PostgresMemory(DatabaseReader):
             wanted = sorted(one for one in keys if begins(one.namespace, prefix))
             named = [one for one in wanted if key in {None, one.key}]
             yield from self._these(named, values=values)
-        elif not values:
-            yield from self._listed(prefix, key)
         else:
-            # Keys first: the server would sort values with them.
-            listed = (one.key for one in self._listed(prefix, key))
-            while some := list(islice(listed, _VALUES_AT_ONCE)):
-                yield from self._these(some, values=True)
+            # Addresses first: the server would sort all else with them.
+            listed = self._listed(prefix, key)
+            while some := list(islice(listed, _KEYS_AT_ONCE)):
+                yield from self._these(some, values=values)
 
-    def _listed(self, prefix: Namespace, key: str | None) -> Iterator[Item]:
+    def _listed(self, prefix: Namespace, key: str | None) -> Iterator[ItemKey]:
         where, bound = _under(prefix)
         if key is not None:
             where, bound = f"{where} AND s.key = %(key)s", {**bound, "key": key}
         if key is None or storable(key):
-            query = f"{select_items(self._tables, values=False)} WHERE {where} {_ORDER}"
-            for row in self._stream(query, _ITEMS_AT_ONCE, **bound):
-                yield item_of(row, read=False)
+            store = _name(self._tables[STORE])
+            query = f"SELECT s.prefix, s.key FROM {store} s WHERE {where} {_ORDER}"
+            for stored, name in self._stream(query, _ITEMS_AT_ONCE, **bound):
+                yield ItemKey(dotted.parted(stored), name)
 
     def _these(self, keys: Sequence[ItemKey], *, values: bool) -> Iterator[Item]:
         query = f"{select_items(self._tables, values=values)} {_THESE} {_ORDER}"
