@@ -95,6 +95,22 @@ AsOf = Annotated[
 ExitCode = Annotated[
     bool, typer.Option("--exit-code", help="Exit 1 if anything was found, 0 if not.")
 ]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="STORE",
+        help="What is remembered of these threads, if not in the profile or beside them.",
+    ),
+]
+Threads = Annotated[
+    str | None,
+    typer.Option(
+        "--threads",
+        metavar="STORE",
+        help="Where the threads of this memory are, if its application does not tell.",
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and write nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 

@@ -24,7 +24,7 @@ from urllib.parse import quote
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import is_almost_url
 
-_OWN = frozenset({"url", "reducers", "retention"})
+_OWN = frozenset({"url", "reducers", "retention", "threads", "memory"})
 """Keys of a profile that are not for its layout."""
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
@@ -42,6 +42,10 @@ class Profile:
     """Channel to the reducer that its graph has."""
     retention: str | None = None
     """How long threads are kept after their last activity, such as `90d`."""
+    threads: str | None = None
+    """The store of the threads that this memory came from: a file, URL or profile."""
+    memory: str | None = None
+    """The store of what is remembered of these threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,5 +183,12 @@ def _profile(path: Path, name: str, table: object) -> Profile:
             f"'{path}': the retention of profile '{name}' is no length of time",
             hint='write retention = "90d"',
         )
+    others = {other: table.get(other) for other in ("threads", "memory")}
+    for other, value in others.items():
+        if not (value is None or isinstance(value, str)):
+            raise UsageError(
+                f"'{path}': what profile '{name}' names as {other} is no store",
+                hint=f'write {other} = "FILE, URL or profile"',
+            )
     params = {k: _param(value) for k, value in table.items() if k not in _OWN}
-    return Profile(name, table["url"], params, reducers, retention)
+    return Profile(name, table["url"], params, reducers, retention, **others)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 
@@ -86,6 +86,22 @@ class Session:
         """How long threads are kept, as the profile of this run's store tells."""
         return None if self._profile is None else self._profile.retention
 
+    def other_store(
+        self, what: Literal["threads", "memory"], chosen: str | None = None
+    ) -> StoreUrl | None:
+        """The store of threads or of memory: what was chosen, else what the profile names."""
+        if chosen is not None:
+            return self.url_of(chosen)
+        profile = self._profile
+        name = None if profile is None else getattr(profile, what)
+        if name is None:
+            return None
+        if name in self.profiles.stores:
+            return self.url_of(name)
+        from ckpt_cli.profiles import beside, expand_url
+
+        return self.url_of(beside(self.profiles.source, expand_url(name, os.environ)))
+
     @property
     def _profile(self) -> Profile | None:
         name = self.store_name or self.profiles.default
@@ -128,6 +144,12 @@ class Session:
 
         key_file, redact = self.settings.get("aes_key_file"), bool(self.settings.get("redact"))
         return Opening(self.store_url, key_file, redact)
+
+    def open_other(self, url: StoreUrl) -> Store:
+        """Another store, opened for reading as that of this run is; the caller closes it."""
+        from dataclasses import replace
+
+        return replace(self.opening, url=url).open(self.note)
 
     @cached_property
     def rows(self) -> Store:

@@ -23,7 +23,7 @@ _ckpt() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --from"|*" --archive"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|*" --threads"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --to"|*" --set"|*" --append"|*" --replace"|*" --as-node"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --grace"|*" --format"|*" --by") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --from"|*" --archive"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|*" --threads"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --to"|*" --set"|*" --append"|*" --replace"|*" --as-node"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --grace"|*" --format"|*" --by") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -54,8 +54,9 @@ _ckpt() {
     elif [[ $cur == -* ]]; then
         case $cmd in
             "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --user --first-message --page --exit-code" ;;
+            "threads show") kind="words:--memory" ;;
             "threads copy") kind="words:--dry-run --yes" ;;
-            "threads delete") kind="words:--from --match --archive --dry-run --yes" ;;
+            "threads delete") kind="words:--from --match --archive --memory --dry-run --yes" ;;
             show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --ascii" ;;
             history) kind="words:--ns --all-ns -n --limit --messages" ;;
             diff) kind="words:--ns --channel --stat --writes --reducer --exit-code" ;;
@@ -70,7 +71,7 @@ _ckpt() {
             rollback) kind="words:--at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --dry-run --yes" ;;
             fork) kind="words:--to --at --as-of --set --append --replace --as-node --reason --force --dry-run --yes" ;;
             undo) kind="words:--force --dry-run --yes" ;;
-            purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --archive --plan-out --plan --max-duration --batch --sleep --vacuum --dry-run --yes" ;;
+            purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --archive --plan-out --plan --max-duration --batch --sleep --vacuum --memory --dry-run --yes" ;;
             gc) kind="words:--scope --grace --archive --batch --dry-run --yes" ;;
             export) kind="words:--format --to" ;;
             import) kind="words:--dry-run --yes" ;;

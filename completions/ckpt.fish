@@ -10,7 +10,7 @@ function __ckpt_where
             continue
         end
         switch "$cmd $word"
-            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --from' '* --archive' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --top' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --grace' '* --format' '* --by'
+            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --top' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --grace' '* --format' '* --by'
                 set want $word
             case '* -*'
             case '*'
@@ -56,7 +56,7 @@ function __ckpt_ask
         set -l cmd "$plain[1]"
         contains -- "$cmd" threads; and set cmd "$plain[1..2]"
         switch "$cmd $word"
-            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --from' '* --archive' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --top' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --grace' '* --format' '* --by'
+            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' '* --threads' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --top' '* --steps' '* --to-last' '* --reason' '* --to' '* --set' '* --append' '* --replace' '* --as-node' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --grace' '* --format' '* --by'
                 set want $word
             case '* -*'
             case '*'
@@ -148,11 +148,13 @@ complete -c ckpt -n '__ckpt_in "threads list"' -l user -x -d 'Whose it is, where
 complete -c ckpt -n '__ckpt_in "threads list"' -l first-message -d 'With what a person said first.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l page -x -d 'The Nth so many.'
 complete -c ckpt -n '__ckpt_in "threads list"' -l exit-code -d 'Exit 1 if anything was found, 0 if not.'
+complete -c ckpt -n '__ckpt_in "threads show"' -l memory -x -d 'What is remembered of these threads, if not in the profile or beside them.'
 complete -c ckpt -n '__ckpt_in "threads copy"' -l dry-run -d 'Show the plan and write nothing.'
 complete -c ckpt -n '__ckpt_in "threads copy"' -l yes -d 'Do not ask.'
 complete -c ckpt -n '__ckpt_in "threads delete"' -l from -x -d 'Also the ids in a file, one a line; - is stdin.'
 complete -c ckpt -n '__ckpt_in "threads delete"' -l match -x -d 'Also those whose whole id fits.'
 complete -c ckpt -n '__ckpt_in "threads delete"' -l archive -x -d 'First write a bundle of each thread there.'
+complete -c ckpt -n '__ckpt_in "threads delete"' -l memory -x -d 'What is remembered of these threads, if not in the profile or beside them.'
 complete -c ckpt -n '__ckpt_in "threads delete"' -l dry-run -d 'Show the plan and write nothing.'
 complete -c ckpt -n '__ckpt_in "threads delete"' -l yes -d 'Do not ask.'
 complete -c ckpt -n '__ckpt_in "show"' -l at -x -a '(__ckpt_ask ref)' -d 'The checkpoint; THREAD is then never split at \'@\'.'
@@ -262,6 +264,7 @@ complete -c ckpt -n '__ckpt_in "purge"' -l max-duration -x -d 'Begin no batch af
 complete -c ckpt -n '__ckpt_in "purge"' -l batch -x -d 'Threads in one transaction.'
 complete -c ckpt -n '__ckpt_in "purge"' -l sleep -x -d 'Rest between two transactions.'
 complete -c ckpt -n '__ckpt_in "purge"' -l vacuum -d 'Give the room back at the end, as the engine does it.'
+complete -c ckpt -n '__ckpt_in "purge"' -l memory -x -d 'What is remembered of these threads, if not in the profile or beside them.'
 complete -c ckpt -n '__ckpt_in "purge"' -l dry-run -d 'Show the plan and write nothing.'
 complete -c ckpt -n '__ckpt_in "purge"' -l yes -d 'Do not ask.'
 complete -c ckpt -n '__ckpt_in "gc"' -l scope -x -d 'blobs, writes, calls or all; may be repeated.'

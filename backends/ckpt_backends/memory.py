@@ -6,11 +6,11 @@ with a value. What DeerFlow keeps in files is given in the same form, its facts 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from ckpt_backends.errors import StoreChanged
 from ckpt_backends.model import TypedBytes
@@ -201,3 +201,15 @@ class WritableMemoryStore(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
+
+
+class EditableMemoryStore(WritableMemoryStore, Protocol):
+    """A store of items in which a field of one can be set."""
+
+    def edit(self, item: Item, fields: Mapping[str, Any]) -> None:
+        """Set fields of an item whose value was read; all else of it stays.
+
+        Raises `StoreChanged` where it is gone or was updated since it was read, `Unsupported`,
+        and `StoreUnavailable`; nothing is changed then.
+        """
+        ...

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import cast
 
 from ckpt_backends.errors import Unsupported, UsageError
-from ckpt_backends.memory import MemoryStore, WritableMemoryStore
+from ckpt_backends.memory import EditableMemoryStore, MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Backend, Store, WritableStore
 from ckpt_backends.sessions import SessionStore
 from ckpt_backends.url import StoreUrl, parse_url
@@ -22,6 +22,7 @@ BUNDLED = {
     "rediss": "ckpt_backends.redis:RedisBackend",
     "mysql": "ckpt_backends.mysql:MySQLBackend",
     "mariadb": "ckpt_backends.mysql:MySQLBackend",
+    "deerflow": "ckpt_backends.deerflow:DeerFlowBackend",
 }
 """URL scheme to the backend that serves it. A bundled name wins over an installed one."""
 
@@ -82,6 +83,17 @@ def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
     if not hasattr(backend, "open_writable_memory"):
         raise Unsupported(f"long-term memory of '{url.scheme}://' is only read")
     return cast("WritableMemoryStore", backend.open_writable_memory(url))
+
+
+def open_editable_memory(url: StoreUrl) -> EditableMemoryStore:
+    """Open long-term memory for changing its items. Raises what `open_memory` raises."""
+    backend = load_backend(url.scheme)
+    if not hasattr(backend, "open_editable_memory"):
+        raise Unsupported(
+            f"items of '{url.scheme}://' stores are not edited",
+            hint="what is edited is DeerFlow's memory.json",
+        )
+    return cast("EditableMemoryStore", backend.open_editable_memory(url))
 
 
 def open_writable(url: StoreUrl) -> WritableStore:

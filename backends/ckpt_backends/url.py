@@ -41,6 +41,8 @@ DEV_FOLDER = ".langgraph_api"
 DEV_SUFFIX = ".pckl"
 DEV_FILE = f".langgraph_checkpoint.1{DEV_SUFFIX}"
 """The one that holds its checkpoints."""
+MEMORY = ("memory.json", ".deer-flow")
+"""DeerFlow's file of memory, and the folder in which it keeps its own."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -128,8 +130,8 @@ def _is_plain(authority: str, query: str) -> bool:
 def parse_url(text: str) -> StoreUrl:
     """A path, or a URL such as `sqlite:///relative.db` or `sqlite:////abs.db`.
 
-    A path is that of a SQLite file, or of what `langgraph dev` writes: its folder, one of the files
-    in it, or the folder that it is in.
+    A path is that of a SQLite file, of DeerFlow's memory, or of what `langgraph dev` writes: its
+    folder, one of the files in it, or the folder that it is in.
 
     Raises `UsageError` for an empty text, and for one that cannot be a URL.
     """
@@ -141,7 +143,7 @@ def parse_url(text: str) -> StoreUrl:
             hint="write postgresql://USER@HOST:PORT/DATABASE, or ./FILE for a file of such a name",
         )
     if _SCHEME.match(text) is None:
-        return StoreUrl("langgraph-dev" if _is_of_dev_server(text) else "sqlite", text, raw=text)
+        return StoreUrl(_scheme_of(text), text, raw=text)
     if "\0" in unquote(text):
         raise UsageError("the store's name holds a NUL character")
     parts = split_url(text)
@@ -158,10 +160,21 @@ def parse_url(text: str) -> StoreUrl:
     )
 
 
+def _scheme_of(path: str) -> str:
+    if is_memory(path):
+        return "deerflow"
+    return "langgraph-dev" if _is_of_dev_server(path) else "sqlite"
+
+
 def _is_of_dev_server(path: str) -> bool:
     if os.path.basename(os.path.normpath(path)) == DEV_FOLDER or path.endswith(DEV_SUFFIX):
         return True
     return any(os.path.exists(os.path.join(path, name)) for name in (DEV_FOLDER, DEV_FILE))
+
+
+def is_memory(path: str) -> bool:
+    """Whether a bare path is of DeerFlow's memory: its file, its folder, or the one around that."""
+    return os.path.basename(path.rstrip("/")) in MEMORY or os.path.isdir(f"{path}/{MEMORY[1]}")
 
 
 def is_almost_url(text: str) -> bool:

@@ -11,7 +11,7 @@ import typer
 
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
-from ckpt_cli.options import DryRun, Yes
+from ckpt_cli.options import DryRun, Memory, Yes
 from ckpt_cli.reading.plan_file import write_plan
 from ckpt_cli.reading.purge import plan_named
 from ckpt_cli.reading.threads import Selection, list_threads
@@ -35,6 +35,7 @@ def delete(
     archive: Annotated[
         Path | None, typer.Option(metavar="DIR", help="First write a bundle of each thread there.")
     ] = None,
+    memory: Memory = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -50,7 +51,7 @@ def delete(
         | ckpt -s agent.db threads delete --from - --yes
     """
     session: Session = ctx.obj
-    terms = Terms(archive=archive, dry_run=dry_run, yes=yes)
+    terms = Terms(archive=archive, dry_run=dry_run, yes=yes, memory=memory)
     check_terms(session, terms)
     names = [*(threads or ()), *(_names(from_) if from_ is not None else ())]
     if match is not None:

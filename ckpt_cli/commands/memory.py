@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.errors import PartlyDone
-from ckpt_backends.memory import Item, MemoryStore
+from ckpt_backends.errors import PartlyDone, UsageError
+from ckpt_backends.memory import Item, MemoryStore, Namespace
 from ckpt_backends.registry import open_memory
+from ckpt_cli.commands.remembering import Faults, faults, origin
 from ckpt_cli.core.memory import Wanted, parse_namespace
 from ckpt_cli.core.search import compile_pattern
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
+from ckpt_cli.options import Threads
 from ckpt_cli.reading.memory import (
     find_key,
     list_items,
@@ -38,18 +40,26 @@ from ckpt_cli.render.memory import (
     row_record,
     tree_lines,
 )
+from ckpt_cli.render.memory_whole import whole_lines
+from ckpt_cli.render.provenance import origin_lines, origin_record
+from ckpt_cli.render.table import Column
 from ckpt_cli.session import Session
 
 COMMANDS = {
     "list": CommandRef(
         "ckpt_cli.commands.memory:list_", "List items by namespace, without values.", "Commands"
     ),
-    "show": CommandRef("ckpt_cli.commands.memory:show", "Show an item with its value.", "Commands"),
+    "show": CommandRef(
+        "ckpt_cli.commands.memory:show", "Show an item with its value, or all of them.", "Commands"
+    ),
     "search": CommandRef(
         "ckpt_cli.commands.memory:search", "Search namespaces, keys and values.", "Commands"
     ),
     "export": CommandRef(
         "ckpt_cli.commands.memory:export", "Write items with their values as JSON.", "Commands"
+    ),
+    "edit": CommandRef(
+        "ckpt_cli.commands.memory_edit:edit", "Set a field of a fact or a section.", "Commands"
     ),
     "delete": CommandRef(
         "ckpt_cli.commands.memory_delete:delete", "Remove items with their vectors.", "Commands"
@@ -98,11 +108,19 @@ def list_(
     source: Annotated[
         str | None, typer.Option(metavar="THREAD", help="Facts that came from this thread.")
     ] = None,
+    duplicates: Annotated[
+        bool, typer.Option("--duplicates", help="Only facts that say what an older one says.")
+    ] = False,
+    orphans: Annotated[
+        bool, typer.Option("--orphans", help="Only facts whose thread is gone.")
+    ] = False,
+    threads: Threads = None,
 ) -> None:
     """List items by namespace, without values.
 
     On a terminal as a tree, else a row an item. Expired items stay until the application sweeps,
-    and are marked. Vectors are named, with their size. No value is read.
+    and are marked. Vectors are named, with their size. No value is read, but for --duplicates and
+    --orphans.
 
     \b
       ckpt -s memory.db memory list
@@ -121,10 +139,12 @@ def list_(
     )
     output, now = session.output, session.now
     counted, more = 0, False
+    looked_for, prefix = Faults(duplicates, orphans, threads), parse_namespace(namespace)
     with opened_memory(session) as memory:
-        found = list_items(
-            memory, parse_namespace(namespace), wanted, now, redacted=_is_redacted(session)
-        )
+        marks = faults(session, memory, prefix, looked_for) if looked_for else {}
+        found = list_items(memory, prefix, wanted, now, redacted=_is_redacted(session))
+        if looked_for:
+            found = (one for one in found if one.key in marks)
 
         def items() -> Iterator[Item]:
             nonlocal counted, more
@@ -135,25 +155,35 @@ def list_(
                 yield one
 
         if output.table and not flat:
-            output.document(dict, lambda: tree_lines(items(), now), rows=tuple, columns=())
+            output.document(dict, lambda: tree_lines(items(), now, marks), rows=tuple, columns=())
         else:
             record = item_record if output.machine else row_record
-            output.records((record(one, now) for one in items()), item_columns(now))
+            rows = ({**record(one, now), **marks.get(one.key, {})} for one in items())
+            output.records(rows, item_columns(now, marked=bool(looked_for)))
     if not counted:
-        session.note("no item" + (" fits" if namespace or wanted != Wanted() else " here"))
+        is_some = namespace or looked_for or wanted != Wanted()
+        session.note("no item" + (" fits" if is_some else " here"))
     elif more:
         session.note(f"the first {limit}; --limit N shows more, --all shows all")
 
 
 def show(
     ctx: typer.Context,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Its key, or NAMESPACE/KEY.")],
+    key: Annotated[
+        str | None, typer.Argument(metavar="[KEY]", help="Its key, or NAMESPACE/KEY.")
+    ] = None,
     namespace: Under = "",
     raw: Annotated[bool, typer.Option("--raw", help="The stored bytes of its value.")] = False,
+    threads: Threads = None,
 ) -> None:
-    """Show an item with its value.
+    """Show an item with its value, or all of them.
+
+    Without KEY, what all of them say, on one page. Of an item that names the thread it came from,
+    also the checkpoint as of its creation, and the message in it that most likely caused it.
 
     \b
+      ckpt -s .deer-flow/memory.json memory show
+      ckpt -s .deer-flow/memory.json memory show fact_a1b2c3d4
       ckpt -s memory.db memory show users/anna/profile
       ckpt -s memory.db memory show profile --namespace users/anna -o json
     """
@@ -161,20 +191,43 @@ def show(
     redacted = _is_redacted(session)
     if raw and redacted:
         raise no_raw()
+    if raw and key is None:
+        raise UsageError("--raw needs the item that is meant", hint="ckpt memory show KEY --raw")
     with opened_memory(session) as memory:
+        if key is None:
+            _show_all(session, memory, parse_namespace(namespace))
+            return
         address = find_key(memory, key, parse_namespace(namespace))
         if raw:
             stored = stored_item(memory, address).value
             session.output.raw(b"" if stored is None else stored.data)
             return
         found = read_item(memory, address, redacted=redacted)
+        came_from = origin(session, stored_item(memory, address), threads)
     record = read_record(found, session.now)
+    if came_from is not None:
+        record["origin"] = origin_record(came_from)
+    now, zone, width = session.now, session.zone, session.output.width
     session.output.document(
         lambda: record,
-        lambda: item_lines(found, session.now, session.zone, session.output.width),
+        lambda: chain(
+            item_lines(found, now, zone, width),
+            () if came_from is None else origin_lines(came_from, now, zone, width),
+        ),
         rows=lambda: [row_record(found.item, session.now)],
         columns=item_columns(session.now),
     )
+
+
+def _show_all(session: Session, memory: MemoryStore, prefix: Namespace) -> None:
+    """What all items under a namespace say: as text, or as `export` gives them."""
+    now, output = session.now, session.output
+    found = read_items(memory, prefix, Wanted(), now, redacted=_is_redacted(session))
+    if output.text:
+        output.document(dict, lambda: whole_lines(found, output.width), rows=tuple, columns=())
+    else:
+        records = (read_record(one, now) for one in found)
+        output.records(records, [*item_columns(now), Column("VALUE", "value")])
 
 
 def search(

@@ -29,6 +29,10 @@ from ckpt_cli.render.memory import (
 from ckpt_cli.render.units import iso
 from ckpt_cli.session import Session
 
+Write = Annotated[
+    bool, typer.Option("--write", help="Also where an application may write over it.")
+]
+
 
 def delete(
     ctx: typer.Context,
@@ -53,9 +57,7 @@ def delete(
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    write: Annotated[
-        bool, typer.Option("--write", help="Also where an application may write over it.")
-    ] = False,
+    write: Write = False,
 ) -> None:
     """Remove items with their vectors.
 
@@ -86,7 +88,7 @@ def delete(
         if not items:
             session.note("nothing to remove")
         elif not dry_run:
-            _check_allowed(info, write=write)
+            check_allowed(info, write=write)
             if not yes:
                 # No application waits for a lock while a person thinks.
                 memory.refresh()
@@ -137,7 +139,7 @@ def _plan(
     return list(islice(list_items(memory, prefix, wanted, session.now, redacted=redacted), most))
 
 
-def _check_allowed(info: MemoryInfo, *, write: bool) -> None:
+def check_allowed(info: MemoryInfo, *, write: bool) -> None:
     """Raise `Unsupported` or `Refused` where this memory is not to be changed, or not like this."""
     if info.changes:
         raise Unsupported(f"nothing is changed in '{info.url}': {info.changes}")

@@ -13,6 +13,7 @@ from ckpt_backends.memory import MemoryInfo
 from ckpt_backends.registry import open_writable_memory
 from ckpt_cli.commands.carrying_out import confirm
 from ckpt_cli.commands.memory import opened_memory
+from ckpt_cli.commands.memory_delete import Write, check_allowed
 from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.render.table import Column
 from ckpt_cli.session import Session
@@ -23,6 +24,7 @@ def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Bundles.")],
     dry_run: DryRun = False,
     yes: Yes = False,
+    write: Write = False,
 ) -> None:
     """Put archived items back, row for row.
 
@@ -44,6 +46,7 @@ def import_(
         session.output.records(found, columns)
         session.note("a dry run: nothing was written")
         return
+    check_allowed(info, write=write)
     if not yes:
         confirm(f"Put {len(files)} bundle{'s' * (len(files) != 1)} back into '{info.url}'?")
     restored, expired = [], 0

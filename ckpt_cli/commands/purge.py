@@ -16,7 +16,7 @@ from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
 from ckpt_cli.core.retention import Keep
 from ckpt_cli.core.times import parse_duration, parse_time
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Yes
+from ckpt_cli.options import DryRun, Memory, Yes
 from ckpt_cli.reading.plan_file import read_plan, write_plan
 from ckpt_cli.reading.purge import Policy, plan_purge
 from ckpt_cli.reading.threads import Selection, parse_status, parse_where
@@ -88,6 +88,7 @@ def purge(
     vacuum: Annotated[
         bool, typer.Option("--vacuum", help="Give the room back at the end, as the engine does it.")
     ] = False,
+    memory: Memory = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -124,7 +125,9 @@ def purge(
         include_pending,
     )
     until = None if max_duration is None else time.monotonic() + _seconds(max_duration)
-    terms = Terms(Pace(batch, sleep, until), archive, vacuum, dry_run or plan_out is not None, yes)
+    terms = Terms(
+        Pace(batch, sleep, until), archive, vacuum, dry_run or plan_out is not None, yes, memory
+    )
     check_terms(session, terms)
     if plan is not None:
         _check_alone(policy, plan_out)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from ckpt_backends.registry import open_writable
 from ckpt_backends.removal import left_by
 from ckpt_cli.changing.purging import Archive, Pace, run_purge
 from ckpt_cli.commands.carrying_out import confirm
+from ckpt_cli.commands.remembering import remembered
 from ckpt_cli.core.purge import Report
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.reading.plan_file import PlanFile
+from ckpt_cli.render.lines import Line
 from ckpt_cli.render.purge import (
     done,
     plan_lines,
@@ -45,6 +48,8 @@ class Terms:
     vacuum: bool = False
     dry_run: bool = False
     yes: bool = False
+    memory: str | None = None
+    """What is remembered of the threads, where somebody named it."""
 
 
 def check_terms(session: Session, terms: Terms) -> None:
@@ -63,10 +68,14 @@ def carry_out_plan(
     With `receipt`, the record tells of each thread what was there before and is there now.
     """
     output = session.output
+    memories = _memories(session, plan, terms)
     if terms.dry_run:
         output.document(
-            partial(purge_record, plan, Report(), terms.archive, dry_run=True),
-            lambda: plan_lines(plan, output.width),
+            lambda: {
+                **purge_record(plan, Report(), terms.archive, dry_run=True),
+                **({} if memories is None else {"memories": memories}),
+            },
+            lambda: chain(plan_lines(plan, output.width), _going_lines(memories, output.width)),
             rows=lambda: plan_rows(plan.threads()),
             columns=purge_columns(),
         )
@@ -75,13 +84,19 @@ def carry_out_plan(
     report = Report()
     if plan.going:
         if not terms.yes:
-            _show_and_ask(session, plan)
+            _show_and_ask(session, plan, memories)
         report = _remove(session, plan, terms)
     else:
         session.note("nothing to remove")
 
+    if memories:
+        gone = {one.thread_id for one in done(plan, report)}
+        memories = [row for row in memories if row["thread_id"] in gone]
+
     def record() -> dict[str, Any]:
         found = purge_record(plan, report, terms.archive, dry_run=False)
+        if memories is not None:
+            found["memories"] = memories
         if receipt:
             session.store.refresh()
             found["before"] = sum_record(removed_sizes(plan, report))
@@ -92,7 +107,9 @@ def carry_out_plan(
 
     output.document(
         record,
-        lambda: report_lines(plan, report, output.width),
+        lambda: chain(
+            report_lines(plan, report, output.width), _going_lines(memories, output.width)
+        ),
         rows=lambda: plan_rows(done(plan, report)),
         columns=purge_columns(),
     )
@@ -106,10 +123,29 @@ def carry_out_plan(
         raise PartlyDone(f"no vacuum: {report.vacuum.message}", hint=report.vacuum.hint)
 
 
-def _show_and_ask(session: Session, plan: PlanFile) -> None:
+def _memories(session: Session, plan: PlanFile, terms: Terms) -> list[dict[str, Any]] | None:
+    """What is remembered of the threads that go whole; None where no memory is known."""
+    found = remembered(session, terms.memory, lambda _: True)
+    if not found:
+        return found
+    named = {row["thread_id"] for row in found}
+    removed = (one.thread_id for one in plan.threads() if one.action == "remove")
+    going = {thread_id for thread_id in removed if thread_id in named}
+    return [row for row in found if row["thread_id"] in going]
+
+
+def _going_lines(memories: list[dict[str, Any]] | None, width: int) -> Iterator[Line]:
+    if memories:
+        from ckpt_cli.render.provenance import going_lines
+
+        yield from going_lines(memories, width)
+
+
+def _show_and_ask(session: Session, plan: PlanFile, memories: list[dict[str, Any]] | None) -> None:
     output = session.output
     if not output.machine:
-        lines = partial(plan_lines, plan, output.width)
+        width = output.width
+        lines = partial(chain, plan_lines(plan, width), _going_lines(memories, width))
         output.document(dict, lines, rows=tuple, columns=())
     confirm(f"Remove this of {plan.going} thread{'s' * (plan.going != 1)}?")
 

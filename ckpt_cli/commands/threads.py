@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import Annotated
+from itertools import chain
+from typing import Annotated, Any
 
 import typer
 
@@ -11,10 +13,11 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.expiry import expiring
 from ckpt_backends.model import Status
 from ckpt_backends.sizing import is_summed_up
+from ckpt_cli.commands.remembering import remembered
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import ExitCode
+from ckpt_cli.options import ExitCode, Memory
 from ckpt_cli.reading.threads import (
     SORTS,
     Selection,
@@ -24,6 +27,7 @@ from ckpt_cli.reading.threads import (
     parse_where,
     summarize,
 )
+from ckpt_cli.render.lines import Line
 from ckpt_cli.render.records import summary_record, thread_record
 from ckpt_cli.render.thread import namespace_columns, summary_lines, thread_columns
 from ckpt_cli.session import Session
@@ -146,21 +150,37 @@ def list_(
 def show(
     ctx: typer.Context,
     thread: Annotated[str, typer.Argument(metavar="THREAD", help="Thread id.")],
+    memory: Memory = None,
 ) -> None:
     """Show one thread as a whole.
 
-    Its namespaces, its size, and what its head waits for.
+    Its namespaces, its size, what its head waits for, and what long-term memory has from it.
 
     \b
       ckpt -s agent.db threads show user-42
+      ckpt -s .deer-flow/data/deerflow.db threads show user-42
       ckpt -s agent.db threads show user-42 -o json
     """
     session: Session = ctx.obj
     summary = summarize(session.store, thread)
     record = summary_record(summary)
+    memories = remembered(session, memory, lambda thread_id: thread_id == thread)
+    if memories is not None:
+        record["memories"] = memories
+    width = session.output.width
     session.output.document(
         lambda: record,
-        lambda: summary_lines(summary, session.now, session.zone, session.output.width),
+        lambda: chain(
+            summary_lines(summary, session.now, session.zone, width),
+            _memory_lines(memories, width) if memories else (),
+        ),
         rows=lambda: record["in_namespaces"],
         columns=namespace_columns(),
     )
+
+
+def _memory_lines(memories: list[dict[str, Any]], width: int) -> Iterator[Line]:
+    """A table of what is remembered of the thread; loaded where there is any."""
+    from ckpt_cli.render.provenance import memory_lines
+
+    return memory_lines(memories, width)

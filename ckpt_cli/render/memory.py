@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
 from itertools import groupby, islice
+from types import MappingProxyType
 from typing import Any
 
 from ckpt_backends.codec import to_json
-from ckpt_backends.memory import Item, Namespace
+from ckpt_backends.codec.values import Value
+from ckpt_backends.memory import Item, ItemKey, Namespace
 from ckpt_cli.core.memory import format_namespace, is_expired
 from ckpt_cli.core.paths import format_path
 from ckpt_cli.reading.memory import Hit, Read
@@ -26,6 +28,8 @@ _ALIGNED = 200
 """Items of one namespace whose columns are aligned with each other."""
 _WIDEST = 40
 """Cells up to which shorter keys are filled up; keys are never cut."""
+_TOLD = frozenset({"id", "category", "confidence", "createdAt", "updatedAt", "source"})
+"""Fields of DeerFlow's facts that are shown as those of any item."""
 _AGE, _SIZE = 8, 8
 """Cells of `12mo ago` and `1023 KiB`."""
 
@@ -69,9 +73,14 @@ def row_record(item: Item, now: datetime) -> dict[str, Any]:
     }
 
 
-def item_columns(now: datetime) -> Sequence[Column]:
-    """The columns of `memory list` and `memory delete`."""
+def item_columns(now: datetime, *, marked: bool = False) -> Sequence[Column]:
+    """The columns of `memory list` and `memory delete`; `marked` tells of faults looked for."""
+    faults = [
+        Column("SAME AS", "duplicate_of", style="question"),
+        Column("THREAD", "orphan", lambda _: "gone", style="question"),
+    ]
     return [
+        *(faults if marked else ()),
         Column("NAMESPACE", "namespace", style="node"),
         Column("KEY", "key", style="head"),
         Column("UPDATED", "updated_at", ago(now), style="time", right=True),
@@ -86,14 +95,18 @@ def item_columns(now: datetime) -> Sequence[Column]:
     ]
 
 
-def tree_lines(items: Iterable[Item], now: datetime) -> Iterator[Line]:
-    """Items under their namespaces, each label once."""
+def tree_lines(
+    items: Iterable[Item],
+    now: datetime,
+    faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
+) -> Iterator[Line]:
+    """Items under their namespaces, each label once, with what is wrong with them."""
     before: Namespace = ()
     for namespace, some in groupby(items, key=lambda one: one.key.namespace):
         yield from _labels(namespace, before)
         before = namespace
         while batch := list(islice(some, _ALIGNED)):
-            yield from _items(batch, " " * _INDENT * len(namespace), now)
+            yield from _items(batch, " " * _INDENT * len(namespace), now, faults)
 
 
 def _labels(namespace: Namespace, before: Namespace) -> Iterator[Line]:
@@ -106,7 +119,12 @@ def _labels(namespace: Namespace, before: Namespace) -> Iterator[Line]:
         yield line(" " * _INDENT * depth, (f"{label}/", "node"))
 
 
-def _items(items: Sequence[Item], indent: str, now: datetime) -> Iterator[Line]:
+def _items(
+    items: Sequence[Item],
+    indent: str,
+    now: datetime,
+    faults: Mapping[ItemKey, Mapping[str, Any]],
+) -> Iterator[Line]:
     keys = [safe_text(one.key.key) for one in items]
     width = min(max(map(cell_len, keys)), _WIDEST)
     for item, key in zip(items, keys, strict=True):
@@ -114,7 +132,7 @@ def _items(items: Sequence[Item], indent: str, now: datetime) -> Iterator[Line]:
         spans: list[Span] = [(indent, "plain"), (key, "head")]
         spans.append((pad("", max(width - cell_len(key), 0)), "plain"))
         spans += [(f"  {at:>{_AGE}}", "time"), (f"  {size(item.size):>{_SIZE}}", "plain")]
-        yield line(*spans, *_marks(item, now))
+        yield line(*spans, *_marks(item, now), *_faults(faults.get(item.key, {})))
 
 
 def _marks(item: Item, now: datetime) -> Iterator[Span]:
@@ -128,6 +146,13 @@ def _marks(item: Item, now: datetime) -> Iterator[Span]:
         yield (f"  {safe_text(text)}", "plain")
     if item.source is not None:
         yield (f"  from {safe_text(item.source.thread_id or item.source.kind)}", "id")
+
+
+def _faults(found: Mapping[str, Any]) -> Iterator[Span]:
+    if "duplicate_of" in found:
+        yield f"  says what {safe_text(found['duplicate_of'])} says", "question"
+    if "orphan" in found:
+        yield "  its thread is gone", "question"
 
 
 def _facts(item: Item) -> Iterator[str]:
@@ -166,7 +191,17 @@ def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[
         thread = "" if item.source.thread_id is None else f" {item.source.thread_id}"
         yield from field("source", item.source.kind + thread, width, "id")
     yield line("")
-    yield from map(line, block(read.value, 0, width))
+    yield from map(line, block(_untold(read), 0, width))
+
+
+def _untold(read: Read) -> Value:
+    """The value without what was told of a fact before it, and what it says first."""
+    item, value = read.item, read.value
+    is_fact = item.category is not None and item.source is not None
+    if not is_fact or not isinstance(value, dict):
+        return value
+    said = {name: value[name] for name in ("content",) if name in value}
+    return said | {name: part for name, part in value.items() if name not in _TOLD}
 
 
 def hit_record(hit: Hit) -> dict[str, Any]:

@@ -68,6 +68,9 @@ LINES: dict[str, list[list[str]]] = {
     "memory": [
         *(["list"], ["show", "k"], ["search", "."], ["export"], ["delete", "k", "--dry-run"]),
         ["import", "nothing.ckpt.gz"],
+        *(["show"], ["list", "--duplicates", "--orphans"]),
+        # Refused here; those of DeerFlow are held to the same in `tests/deerflow`.
+        ["edit", "k", "--set", "content=x"],
     ],
     "diff": [
         [THREAD],

@@ -1,0 +1,144 @@
+"""Where DeerFlow keeps its memory, under its folder, which is called `.deer-flow` by default.
+
+    memory.json  agents/AGENT/memory.json                                (releases before users)
+    users/USER/memory.json  users/USER/agents/AGENT/memory.json
+    [users/USER/]agents/AGENT/facts/XX/FACT.md                           (facts as Markdown)
+
+Each file's items are under a namespace of the same labels, such as
+`("users", "anna", "agents", "coder", "facts")`.
+
+Source: `agents/memory/storage.py` and `config/paths.py` of DeerFlow 2.0, and
+`agents/memory/backends/deermem/deermem/core/paths.py` of the releases after it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISDIR
+
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout, UsageError
+from ckpt_backends.memory import Namespace
+from ckpt_backends.url import MEMORY, StoreUrl
+
+FILE, FOLDER = MEMORY
+USERS, AGENTS, FACTS = "users", "agents", "facts"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file of memory, and whose it is."""
+
+    path: Path
+    owner: Namespace
+    """`()` for all, else `("users", USER)`, `("agents", AGENT)` or both."""
+
+    @property
+    def is_fact(self) -> bool:
+        """Whether it is one fact as Markdown."""
+        return self.path.suffix == ".md"
+
+
+def places(url: StoreUrl) -> list[Place]:
+    """All files of memory that a URL names; none of them is opened.
+
+    A file is named by itself, with the Markdown facts beside it; a folder stands for all in it.
+    Raises `UsageError`, `StoreUnavailable`, and `UnknownLayout` for a folder without any.
+    """
+    # A read holds the whole of a file, so that a private copy would be nothing else.
+    if unknown := sorted(url.params.keys() - {"copy"}):
+        raise UsageError(f"unknown parameter '{unknown[0]}' of DeerFlow's memory")
+    path = Path(url.path)
+    try:
+        kind = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        missing = isinstance(error, FileNotFoundError)
+        reason = "no such file" if missing else getattr(error, "strerror", None) or str(error)
+        raise StoreUnavailable(
+            f"cannot open '{path}': {reason.lower()}",
+            hint=f"name a {FILE}, or the {FOLDER} folder",
+        ) from None
+    if not S_ISDIR(kind):
+        owner = _owner(path)
+        return [Place(path, owner), *_markdown(path.parent, owner)]
+    folder = path / FOLDER if (path / FOLDER).is_dir() else path
+    owner = _owner(folder / FILE)
+    found = list(_all(folder, owner))
+    if not found:
+        raise UnknownLayout(
+            f"'{path}' holds no memory of DeerFlow",
+            hint=f"name a {FILE}, or the folder that DeerFlow calls its home",
+        )
+    return found
+
+
+def base_of(url: StoreUrl) -> Path:
+    """DeerFlow's folder, from the name of a file or folder in it."""
+    path = Path(os.path.abspath(url.path))
+    if path.is_dir():
+        return path / FOLDER if (path / FOLDER).is_dir() else _above(path)
+    return _above(path.parent)
+
+
+def _above(folder: Path) -> Path:
+    """The folder without the labels of whose it is."""
+    for label in (AGENTS, USERS):
+        if folder.parent.name == label:
+            folder = folder.parent.parent
+    return folder
+
+
+def _owner(path: Path) -> Namespace:
+    """Whose a memory.json is, from the folders that it is in."""
+    folder = Path(os.path.abspath(path)).parent
+    found: Namespace = ()
+    for label in (AGENTS, USERS):
+        if folder.parent.name == label:
+            found = (label, folder.name, *found)
+            folder = folder.parent.parent
+    return found
+
+
+def _all(folder: Path, owner: Namespace) -> Iterator[Place]:
+    """The files of one user, or of all of them."""
+    yield from _one(folder, owner)
+    if AGENTS not in owner:
+        for agent in _folders(folder / AGENTS):
+            yield from _one(folder / AGENTS / agent, (*owner, AGENTS, agent))
+    yield from _markdown(folder, owner)
+    if not owner:
+        for user in _folders(folder / USERS):
+            yield from _all(folder / USERS / user, (USERS, user))
+
+
+def _one(folder: Path, owner: Namespace) -> Iterator[Place]:
+    if (folder / FILE).is_file():
+        yield Place(folder / FILE, owner)
+
+
+def _markdown(folder: Path, owner: Namespace) -> Iterator[Place]:
+    """The facts of all agents of a user, or of one of them, by their ids."""
+    agents = [(folder, owner)]
+    if AGENTS not in owner:
+        agents = [
+            (folder / AGENTS / agent, (*owner, AGENTS, agent))
+            for agent in _folders(folder / AGENTS)
+        ]
+    for place, whose in agents:
+        for shard in _folders(place / FACTS):
+            for name in _names(place / FACTS / shard):
+                if name.endswith(".md"):
+                    yield Place(place / FACTS / shard / name, whose)
+
+
+def _folders(folder: Path) -> list[str]:
+    return [name for name in _names(folder) if os.path.isdir(folder / name)]
+
+
+def _names(folder: Path) -> list[str]:
+    with suppress(OSError):
+        return sorted(os.listdir(folder))
+    return []

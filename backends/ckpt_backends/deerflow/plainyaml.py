@@ -1,0 +1,88 @@
+"""YAML of strangers: values that JSON has, and nothing that can grow.
+
+PyYAML's safe loader makes no objects, but it also makes dates, and names that stand for other
+parts, with which a short text becomes an endless value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ckpt_backends.errors import MissingDependency
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_MOST = 1 << 20
+
+
+def front_matter(text: str) -> dict[str, Any]:
+    """The fields before a Markdown text. Raises `ValueError` and `MissingDependency`."""
+    yaml = _yaml()
+
+    class Loader(yaml.SafeLoader):  # type: ignore[name-defined, misc]
+        """Refuses names that stand for other parts."""
+
+        # A moment stays the text that it is.
+        yaml_implicit_resolvers = {  # noqa: RUF012
+            first: [one for one in found if one[0] != "tag:yaml.org,2002:timestamp"]
+            for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise ValueError("it has a part that stands for another one")
+            return super().compose_node(parent, index)
+
+    found = _read(lambda: yaml.load(text, Loader), text)
+    if not isinstance(found, dict):
+        raise ValueError("it is no map")
+    return found
+
+
+def settings(text: str, sections: tuple[str, ...]) -> dict[str, dict[str, str | None]]:
+    """The plain values of some sections of a configuration, as texts; None where it says null.
+
+    Nothing else of it becomes a value. Raises `ValueError` and `MissingDependency`.
+    """
+    yaml = _yaml()
+    root = _read(lambda: yaml.compose(text, yaml.SafeLoader), text)
+    found: dict[str, dict[str, str | None]] = {}
+    for name, section in _entries(root):
+        if name in sections:
+            found[name] = {
+                key: None if value.tag == "tag:yaml.org,2002:null" else value.value
+                for key, value in _entries(section)
+                if isinstance(value.value, str)
+            }
+    return found
+
+
+def _entries(node: Any) -> list[tuple[str, Any]]:
+    """Keys and nodes of a map; none of anything else."""
+    if node is None or node.id != "mapping":
+        return []
+    return [(key.value, value) for key, value in node.value if isinstance(key.value, str)]
+
+
+def _read(read: Any, text: str) -> Any:
+    if len(text) > _MOST:
+        raise ValueError("it is too long")
+    try:
+        return read()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except _yaml().YAMLError as error:
+        # The first line says what is wrong; the others show where.
+        raise ValueError(str(error).partition("\n")[0]) from None
+
+
+def _yaml() -> ModuleType:
+    try:
+        import yaml
+    except ImportError:
+        raise MissingDependency(
+            "reading YAML needs a library that is not installed",
+            hint="pip install 'langgraph-ckpt[deerflow]'",
+        ) from None
+    return yaml

@@ -1,0 +1,125 @@
+"""DeerFlow's memory, opened for reading: facts and sections as items."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from itertools import groupby
+
+from ckpt_backends.closing import Closing
+from ckpt_backends.deerflow import files
+from ckpt_backends.deerflow.document import Document, parse
+from ckpt_backends.deerflow.markdown import fact_of
+from ckpt_backends.deerflow.places import Place, base_of, places
+from ckpt_backends.errors import Unreadable
+from ckpt_backends.memory import Item, ItemKey, MemoryInfo, Namespace, NamespaceSize, begins
+from ckpt_backends.rows import Row
+from ckpt_backends.url import StoreUrl
+
+LAYOUT = "deerflow"
+_KNOWN = {"1.0", "2.0"}
+NEWER = "DeerFlow alone writes this layout, by a protocol of its own"
+TABLE = "memory"
+"""Of the rows that archives hold."""
+
+
+class DeerFlowMemory(Closing):
+    """The memory files of a folder, or one of them."""
+
+    def __init__(self, url: StoreUrl) -> None:
+        self._url = url
+        self._places = places(url)
+        self._kept: list[Item] | None = None
+
+    def describe(self) -> MemoryInfo:
+        """What it is; reads the memory.json files, and no Markdown."""
+        whole = [document(place) for place in self._places if not place.is_fact]
+        base = base_of(self._url)
+        paths = (one.place.path.absolute() for one in whole)
+        versions = {one.version for one in whole}
+        is_newer = all(one.is_newer for one in whole)
+        return MemoryInfo(
+            layout=LAYOUT,
+            url=str(self._url),
+            engine=f"files of version {', '.join(sorted(versions)) or '2.0'}",
+            tables=tuple(
+                str(path.relative_to(base)) if path.is_relative_to(base) else path.name
+                for path in paths
+            ),
+            changes=NEWER if is_newer else "",
+            needs_write="DeerFlow may be about to write over it",
+            notes=tuple(
+                f"version {one} of DeerFlow's memory is not known here"
+                for one in sorted(versions - _KNOWN)
+            ),
+        )
+
+    def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
+        found = self.items(prefix=prefix)
+        for namespace, group in groupby(found, key=lambda item: item.key.namespace):
+            sizes = [item.size for item in group]
+            yield NamespaceSize(namespace, len(sizes), sum(sizes))
+
+    def items(
+        self,
+        *,
+        prefix: Namespace = (),
+        key: str | None = None,
+        keys: Collection[ItemKey] | None = None,
+        values: bool = False,
+    ) -> Iterator[Item]:
+        wanted = None if keys is None else frozenset(keys)
+        for item in self._items():
+            found = item.key
+            if (
+                begins(found.namespace, prefix)
+                and key in {None, found.key}
+                and (wanted is None or found in wanted)
+            ):
+                yield item if values else replace(item, value=None)
+
+    def rows(self, key: ItemKey) -> Iterator[Row]:
+        for item in self.items(keys=[key], values=True):
+            if item.value is not None:
+                yield row_of(item.key, item.value.data)
+
+    def refresh(self) -> None:
+        self._places = places(self._url)
+        self._kept = None
+
+    def close(self) -> None:
+        """Holds no connection."""
+
+    def _items(self) -> list[Item]:
+        if self._kept is None:
+            found: list[Item] = []
+            for place in self._places:
+                if place.is_fact:
+                    found.append(fact_of(place, files.read(place.path).raw))
+                else:
+                    found += document(place).items()
+            found.sort(key=lambda item: item.key)
+            self._kept = found
+        return self._kept
+
+
+def document(place: Place) -> Document:
+    """A memory.json. Raises `StoreUnavailable` and `Unreadable`."""
+    return parsed(place, files.read(place.path))
+
+
+def parsed(place: Place, snapshot: files.Snapshot) -> Document:
+    """A memory.json that was read. Raises `Unreadable`."""
+    try:
+        return parse(place, snapshot.raw)
+    except ValueError as error:
+        raise Unreadable(
+            f"'{place.path}' is no memory of DeerFlow: {error}",
+            hint="name another file, such as that of one user",
+        ) from None
+
+
+def row_of(key: ItemKey, value: bytes) -> Row:
+    """An item as a row of an archive."""
+    return Row(TABLE, {"namespace": json.dumps(key.namespace), "key": key.key, "value": value})

@@ -1,0 +1,160 @@
+"""DeerFlow's memory, opened for changing: each file is replaced whole, or stays as it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any
+
+from ckpt_backends.closing import Closing
+from ckpt_backends.deerflow import files
+from ckpt_backends.deerflow.document import SECTIONS, Document, to_text
+from ckpt_backends.deerflow.places import FACTS, Place, places
+from ckpt_backends.deerflow.read import NEWER, TABLE, parsed
+from ckpt_backends.errors import CkptError, StoreChanged, Unsupported, UsageError
+from ckpt_backends.memory import Item, ItemKey, Namespace, check_unchanged
+from ckpt_backends.rows import Restored, Row
+from ckpt_backends.url import StoreUrl
+
+_KINDS = {(kind,) for kind in (FACTS, *SECTIONS)}
+_HINT = "change it in DeerFlow itself, by its settings or its API"
+
+
+class WritableDeerFlowMemory(Closing):
+    """The memory.json files of a folder, or one of them."""
+
+    def __init__(self, url: StoreUrl) -> None:
+        if "copy" in url.params:
+            raise UsageError("a private copy is not what is to be changed", hint="leave out --copy")
+        self._places = places(url)
+
+    def remove(self, items: Sequence[Item]) -> int:
+        """Remove facts and sections. Each file is replaced at once, two one after the other."""
+        changed = self._opened(item.key for item in items)
+        for item in items:
+            _value(changed, item)
+        gone = {item.key for item in items}
+        for file in changed.values():
+            file.document.drop(gone)
+        _put(changed.values())
+        return len(gone)
+
+    def edit(self, item: Item, fields: Mapping[str, Any]) -> None:
+        """Set fields of a fact or a section; its other fields stay."""
+        changed = self._opened([item.key])
+        value = _value(changed, item)
+        if not isinstance(value, dict):
+            raise Unsupported(f"'{item.key.key}' is no map, so it has no fields")
+        value.update(fields)
+        if item.key.namespace[-1] in SECTIONS:
+            value["updatedAt"] = _now()
+        _put(changed.values())
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        """Put back facts and sections, at the end of what is there."""
+        named = [(_key(row), _parsed(row)) for row in rows]
+        changed = self._opened(key for key, _ in named)
+        added = 0
+        for key, value in named:
+            document = changed[key.namespace[:-1]].document
+            there = dict(document.named())
+            if key not in there:
+                document.add(key, value)
+                added += 1
+            elif there[key] != value:
+                raise StoreChanged(f"'{key.key}' is there with other contents")
+        if added:
+            _put(changed.values())
+        return Restored(added, len(named) - added)
+
+    def close(self) -> None:
+        """Holds no connection."""
+
+    def _opened(self, keys: Iterable[ItemKey]) -> dict[Namespace, _File]:
+        """The files that hold some items, by whose they are. Raises `Unsupported`."""
+        found: dict[Namespace, _File] = {}
+        there = {one.owner: one for one in self._places if not one.is_fact}
+        for key in keys:
+            owner = key.namespace[:-1]
+            if owner in found:
+                continue
+            place = there.get(owner)
+            file = None if place is None else _File(place)
+            if file is None or file.document.is_newer:
+                raise Unsupported(f"'{key.key}' cannot be changed: {NEWER}", hint=_HINT)
+            found[owner] = file
+        return found
+
+
+class _File:
+    """A memory.json that is about to change."""
+
+    def __init__(self, place: Place) -> None:
+        self.before = files.read(place.path)
+        self.document: Document = parsed(place, self.before)
+
+    def text(self) -> bytes:
+        """The new text, with what follows the old one's end."""
+        data = self.document.data
+        if "lastUpdated" in data:
+            data["lastUpdated"] = _now()
+        raw = self.before.raw
+        return to_text(data) + raw[len(raw.rstrip()) :]
+
+
+def _value(changed: Mapping[Namespace, _File], item: Item) -> Any:
+    """What an item was read from. Raises `StoreChanged` where it is not as it was."""
+    document = changed[item.key.namespace[:-1]].document
+    now = next((one for one in document.items() if one.key == item.key), None)
+    check_unchanged(item, now)
+    if now is None or item.value not in (None, now.value):
+        raise files.changed(document.place.path)
+    return dict(document.named())[item.key]
+
+
+def _put(changed: Iterable[_File]) -> None:
+    """Write all new files, see that all old ones are as they were, then put them in place."""
+    with ExitStack() as stack:
+        made = []
+        for file in changed:
+            new = files.Replacement(file.before, file.text())
+            stack.callback(new.drop)
+            made.append(new)
+        for new in made:
+            new.check()
+        placed: list[files.Replacement] = []
+        try:
+            for new in made:
+                new.put()
+                placed.append(new)
+        except CkptError:
+            for new in placed:
+                new.take_back()
+            raise
+
+
+def _key(row: Row) -> ItemKey:
+    """What a row of an archive is of. Raises `Unsupported`."""
+    try:
+        labels = json.loads(str(row.cells["namespace"]))
+        key = ItemKey(tuple(map(str, labels)), str(row.cells["key"]))
+    except (ValueError, TypeError, KeyError):
+        key = None
+    if row.table != TABLE or key is None or key.namespace[-1:] not in _KINDS:
+        raise Unsupported("a row is of another layout than DeerFlow's memory")
+    return key
+
+
+def _parsed(row: Row) -> Any:
+    cell = row.cells.get("value")
+    try:
+        return json.loads(cell if isinstance(cell, bytes | str) else "")
+    except ValueError:
+        raise Unsupported("a row holds no value as DeerFlow has them") from None
+
+
+def _now() -> str:
+    """A time as DeerFlow writes it."""
+    return datetime.now(UTC).isoformat().removesuffix("+00:00") + "Z"

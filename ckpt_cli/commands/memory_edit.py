@@ -1,0 +1,97 @@
+"""`ckpt memory edit`: set fields of a fact or a section."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from ckpt_backends.codec import decode, to_json
+from ckpt_backends.memory import Item
+from ckpt_backends.registry import open_editable_memory, open_memory
+from ckpt_cli.commands.memory import Under
+from ckpt_cli.core.memory import parse_namespace
+from ckpt_cli.core.memory_edit import changes, parse_fields, refuse_duplicate
+from ckpt_cli.core.redact import redact
+from ckpt_cli.reading.memory import find_key, stored_item
+from ckpt_cli.render.block import block
+from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.table import Column
+from ckpt_cli.render.thread import field
+from ckpt_cli.session import Session
+
+_COLUMNS = (
+    Column("FIELD", "field", style="head"),
+    Column("BEFORE", "before"),
+    Column("AFTER", "after"),
+)
+
+
+def edit(
+    ctx: typer.Context,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its key, or NAMESPACE/KEY.")],
+    fields: Annotated[
+        list[str], typer.Option("--set", metavar="FIELD=VALUE", help="May be repeated.")
+    ],
+    namespace: Under = "",
+    write: Annotated[
+        bool, typer.Option("--write", help="Write it; without this, only show what would change.")
+    ] = False,
+) -> None:
+    """Set a field of a fact or a section.
+
+    Of DeerFlow's memory.json: content, category or confidence of a fact, the summary of a section.
+    The file is replaced as a whole, all else in it stays. If it changes meanwhile, nothing is
+    written, and the exit code is 6.
+
+    \b
+      ckpt -s memory.json memory edit fact_a1b2c3d4 --set category=goal
+      ckpt -s memory.json memory edit fact_a1b2c3d4 --set confidence=0.5 --write
+      ckpt -s memory.json memory edit workContext --set summary='Writes Go.' --write
+    """
+    session: Session = ctx.obj
+    with open_editable_memory(session.store_url) as writable:
+        with open_memory(session.store_url) as memory:
+            address = find_key(memory, key, parse_namespace(namespace))
+            item = stored_item(memory, address)
+            new = parse_fields(fields, address.namespace[-1])
+            others = list(memory.items(prefix=address.namespace, values=True))
+        refuse_duplicate(item, new, others)
+        found = changes(None if item.value is None else decode(item.value), new)
+        if write and found:
+            writable.edit(item, {name: after for name, (_, after) in found.items()})
+    if session.settings.get("redact"):
+        found = {name: (redact(before), redact(after)) for name, (before, after) in found.items()}
+    record = _record(item, found, written=write and bool(found))
+    session.output.document(
+        lambda: record,
+        lambda: _lines(item, found, session.output.width),
+        rows=lambda: [{"field": name, **one} for name, one in record["changes"].items()],
+        columns=_COLUMNS,
+    )
+    if not found:
+        session.note("it says that already; nothing to write")
+    elif not write:
+        session.note("nothing was written; add --write")
+
+
+def _record(item: Item, found: Mapping[str, tuple[Any, Any]], *, written: bool) -> dict[str, Any]:
+    return {
+        "namespace": list(item.key.namespace),
+        "key": item.key.key,
+        "changes": {
+            name: {"before": to_json(before), "after": to_json(after)}
+            for name, (before, after) in found.items()
+        },
+        "written": written,
+    }
+
+
+def _lines(item: Item, found: Mapping[str, tuple[Any, Any]], width: int) -> Iterator[Line]:
+    yield from field("key", item.key.key, width, "head")
+    for name, (before, after) in found.items():
+        yield line("")
+        yield line((name, "head"))
+        yield from (line((f"- {text}", "remove")) for text in block(before, 0, width - 2))
+        yield from (line((f"+ {text}", "add")) for text in block(after, 0, width - 2))

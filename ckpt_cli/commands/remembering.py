@@ -1,0 +1,85 @@
+"""What commands tell of the memory that came from threads, and of the threads behind a memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckpt_backends.errors import CkptError, Unsupported
+from ckpt_cli.reading.beside import memory_place
+
+if TYPE_CHECKING:
+    from ckpt_backends.memory import Item, ItemKey, MemoryStore, Namespace
+    from ckpt_cli.reading.provenance import Origin
+    from ckpt_cli.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """What is looked for in remembered facts."""
+
+    duplicates: bool = False
+    orphans: bool = False
+    threads: str | None = None
+    """The store of their threads, where somebody named it."""
+
+    def __bool__(self) -> bool:
+        return self.duplicates or self.orphans
+
+
+def remembered(
+    session: Session, chosen: str | None, is_wanted: Callable[[str], bool]
+) -> list[dict[str, Any]] | None:
+    """The items that name some threads as their source, as rows; None where no memory is known."""
+    place = memory_place(session.store_url, session.other_store("memory", chosen))
+    if place is None:
+        return None
+    from ckpt_cli.reading.provenance import memories_of
+    from ckpt_cli.render.provenance import memory_rows
+
+    found = memories_of(place, is_wanted, session.note)
+    redacted = bool(session.settings.get("redact"))
+    return None if found is None else memory_rows(found, redacted=redacted)
+
+
+def origin(session: Session, item: Item, chosen: str | None) -> Origin | None:
+    """Where an item whose value was read came from; None where it names no thread."""
+    from ckpt_cli.core.facts import source_of, text_of
+    from ckpt_cli.reading.provenance import Origin, threads_place, trace
+
+    source = source_of(item)
+    if source is None or source.thread_id is None:
+        return None
+    place = threads_place(session.store_url, session.other_store("threads", chosen))
+    if place.url is None:
+        return Origin(source.thread_id, "", remark=place.why)
+    try:
+        with session.open_other(place.url) as threads:
+            return trace(threads, source.thread_id, item.created_at, text_of(item))
+    except CkptError as error:
+        if chosen is not None:
+            raise
+        return Origin(source.thread_id, str(place.url), remark=f"{error.message} ({place.why})")
+
+
+def faults(
+    session: Session, memory: MemoryStore, prefix: Namespace, wanted: Faults
+) -> dict[ItemKey, dict[str, Any]]:
+    """What is wrong with items under a namespace. Raises what opening the threads raises."""
+    from ckpt_cli.core.facts import marks
+
+    items = list(memory.items(prefix=prefix, values=True))
+    if not wanted.orphans:
+        return marks(items, twice=wanted.duplicates, is_there=None)
+    from ckpt_cli.reading.provenance import threads_place
+
+    place = threads_place(session.store_url, session.other_store("threads", wanted.threads))
+    if place.url is None:
+        raise Unsupported("cannot tell which threads are gone", hint=place.why)
+    with session.open_other(place.url) as threads:
+        return marks(
+            items,
+            twice=wanted.duplicates,
+            is_there=lambda thread_id: threads.thread(thread_id) is not None,
+        )

@@ -1,0 +1,102 @@
+"""What is wrong with remembered facts: those that say the same, and those without their thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Value
+from ckpt_backends.memory import Item, ItemKey, Source
+from ckpt_cli.core.provenance import named_source
+
+
+def content_of(value: Value) -> str | None:
+    """What a fact says, from its value."""
+    content = value.get("content") if isinstance(value, dict) else None
+    return content if isinstance(content, str) else None
+
+
+def text_of(item: Item) -> str:
+    """All that an item says in words: what a fact says, else every text in its value."""
+    value = None if item.value is None else decode(item.value)
+    content = content_of(value)
+    if content is not None:
+        return content
+    return "\n".join(_texts(value))
+
+
+def source_of(item: Item) -> Source | None:
+    """Where an item came from: as its layout tells, else as its value names a thread."""
+    if item.source is not None or item.value is None:
+        return item.source
+    return named_source(decode(item.value))
+
+
+def same_as(content: str | None) -> str | None:
+    """What is equal in facts that DeerFlow takes for the same: all but case and blanks around."""
+    return (content or "").strip().casefold() or None
+
+
+def duplicates(items: Iterable[Item]) -> dict[ItemKey, ItemKey]:
+    """Facts that say what an earlier one in their namespace says, with that one.
+
+    `items` were read with their values, and come in the order of their keys; of equal ones the
+    oldest is the one that stays.
+    """
+    groups: dict[tuple[tuple[str, ...], str], list[Item]] = {}
+    for item in items:
+        said = None if item.value is None else same_as(content_of(decode(item.value)))
+        if said is not None:
+            groups.setdefault((item.key.namespace, said), []).append(item)
+    found: dict[ItemKey, ItemKey] = {}
+    for group in groups.values():
+        first = min(group, key=_age)
+        found |= {one.key: first.key for one in group if one is not first}
+    return found
+
+
+def orphans(items: Iterable[Item], is_there: Callable[[str], bool]) -> set[ItemKey]:
+    """Facts whose source is a thread that is not there any more."""
+    known: dict[str, bool] = {}
+    found: set[ItemKey] = set()
+    for item in items:
+        source = source_of(item)
+        thread_id = None if source is None else source.thread_id
+        if thread_id is None:
+            continue
+        if thread_id not in known:
+            known[thread_id] = is_there(thread_id)
+        if not known[thread_id]:
+            found.add(item.key)
+    return found
+
+
+def marks(
+    items: Sequence[Item], *, twice: bool, is_there: Callable[[str], bool] | None
+) -> dict[ItemKey, dict[str, Any]]:
+    """What is wrong with items, by key: `duplicate_of` one that says the same, or `orphan`.
+
+    `items` are as in `duplicates`. Threads are looked for where `is_there` tells of them.
+    """
+    found: dict[ItemKey, dict[str, Any]] = {}
+    if twice:
+        for key, first in duplicates(items).items():
+            found.setdefault(key, {})["duplicate_of"] = first.key
+    if is_there is not None:
+        for key in orphans(items, is_there):
+            found.setdefault(key, {})["orphan"] = True
+    return found
+
+
+def _texts(value: Value) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)
+
+
+def _age(item: Item) -> tuple[bool, float, str]:
+    at = item.created_at
+    return at is None, 0.0 if at is None else at.timestamp(), item.key.key

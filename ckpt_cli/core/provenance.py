@@ -1,0 +1,80 @@
+"""Which message a remembered fact most likely came from. Nothing stores that, so it is assumed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from unicodedata import normalize
+
+from ckpt_backends.codec.values import Value
+from ckpt_backends.memory import Source
+
+_RUN = re.compile(r"[^\W_]+")
+_IDEOGRAPHS = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_PART = re.compile(f"[{_IDEOGRAPHS}]+|[^{_IDEOGRAPHS}]+")
+_IDEOGRAPH = re.compile(f"[{_IDEOGRAPHS}]")
+_SENTENCE = re.compile(r"(?<=[。！？])|(?<=[.!?])\s+|\n+")
+_THREAD_KEYS = ("thread_id", "threadId")
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """The text that has most in common with a fact."""
+
+    index: int
+    """Its place among the texts."""
+    sentence: str
+    """The part of it that has most in common."""
+    shared: float
+    """Which part of the fact's words, or pairs of ideographs, stand in the text: 0 to 1."""
+
+
+def likeliest(fact: str, texts: Sequence[str]) -> Likeness | None:
+    """The text that a fact most likely came from; of equal ones the last. None if nothing fits.
+
+    A word counts less the more of the texts have it.
+    """
+    wanted = _words(fact)
+    held = [_words(text) & wanted for text in texts]
+    common = Counter(word for words in held for word in words)
+    index = _best(held, common)
+    if index is None:
+        return None
+    sentences = [one.strip() for one in _SENTENCE.split(texts[index]) if one.strip()]
+    best = _best([_words(one) & wanted for one in sentences], common)
+    sentence = texts[index] if best is None else sentences[best]
+    return Likeness(index, sentence, len(held[index]) / len(wanted))
+
+
+def named_source(value: Value) -> Source | None:
+    """The thread that the value of an item names, where its layout has no place for one."""
+    if not isinstance(value, dict):
+        return None
+    for holder in (value, value.get("source"), value.get("metadata")):
+        for key in _THREAD_KEYS:
+            named = holder.get(key) if isinstance(holder, dict) else None
+            if isinstance(named, str) and named:
+                return Source("thread", named)
+    return None
+
+
+def _best(held: Sequence[set[str]], common: Mapping[str, int]) -> int | None:
+    weights = [sum(1 / common[word] for word in words) for words in held]
+    best = max(weights, default=0)
+    return len(weights) - 1 - weights[::-1].index(best) if best else None
+
+
+def _words(text: str) -> set[str]:
+    """The words of a text, in lower case; of a run of ideographs, each two that stand together."""
+    return set(_each_word(normalize("NFKC", text).casefold()))
+
+
+def _each_word(text: str) -> Iterator[str]:
+    for run in _RUN.findall(text):
+        for part in _PART.findall(run):
+            if _IDEOGRAPH.match(part):
+                yield from (part[n : n + 2] for n in range(max(len(part) - 1, 1)))
+            else:
+                yield part

@@ -1,0 +1,130 @@
+"""From what is remembered to the thread and the message that caused it, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from ckpt_backends.deerflow.checkpointer import Checkpointer, checkpointer_of
+from ckpt_backends.deerflow.places import base_of
+from ckpt_backends.errors import CkptError, NotFound, UnknownLayout
+from ckpt_backends.memory import Item, MemoryStore
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_memory
+from ckpt_backends.url import StoreUrl
+from ckpt_cli.core import refs
+from ckpt_cli.core.facts import source_of
+from ckpt_cli.core.messages import content_text
+from ckpt_cli.core.provenance import Likeness, likeliest
+from ckpt_cli.core.transcript import Turn
+from ckpt_cli.reading.beside import MemoryPlace
+from ckpt_cli.reading.messages import conversation
+from ckpt_cli.reading.redacted import is_redacted
+from ckpt_cli.reading.target import Target
+from ckpt_cli.reading.thread import ThreadReader
+
+_PEOPLE = frozenset({"human", "user"})
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What is known of where an item came from."""
+
+    thread_id: str
+    store: str
+    """The store of its threads, printable; empty where none is known."""
+    checkpoint_id: str | None = None
+    """The root checkpoint that was the newest when the item was made; the head where the item
+    tells no time. None where there is none."""
+    step: int | None = None
+    at: datetime | None = None
+    turn: Turn | None = None
+    """The message of a person that the item most likely came from."""
+    likeness: Likeness | None = None
+    people: int = 0
+    """Messages of people that the checkpoint holds."""
+    remark: str = ""
+    """Why no more is known."""
+
+
+def threads_place(memory: StoreUrl, chosen: StoreUrl | None) -> Checkpointer:
+    """The store of the threads that a memory came from.
+
+    The one that was chosen; for DeerFlow's files, the one that its config.yaml names; else the
+    same store, which holds both.
+    """
+    if chosen is not None:
+        return Checkpointer(chosen, "as it was named")
+    if memory.scheme == "deerflow":
+        return checkpointer_of(base_of(memory))
+    return Checkpointer(memory, "the same store")
+
+
+def trace(threads: Store, thread_id: str, made_at: datetime | None, text: str) -> Origin:
+    """The thread, the checkpoint and the message of an item that was made then and says this.
+
+    Never raises for what the store holds or does not hold: the answer says so.
+    """
+    store = threads.describe().url
+    try:
+        reader = ThreadReader(threads, thread_id)
+        found = _checkpoint(reader, made_at)
+    except NotFound as error:
+        return Origin(thread_id, store, remark=error.message)
+    at = reader.times("")[found]
+    remark = "" if made_at else "the item tells no time, so this is the thread as it stands"
+    try:
+        step = reader.stored("", found).number
+        turns = conversation(Target(reader, "", found, True), None).turns
+    except CkptError as error:
+        return Origin(thread_id, store, found, None, at, remark=error.message)
+    said = [turn for turn in turns if turn.message.role in _PEOPLE]
+    origin = Origin(thread_id, store, found, step, at, people=len(said), remark=remark)
+    if is_redacted(threads):
+        return origin
+    like = likeliest(text, [content_text(turn.message.content) for turn in said])
+    if like is None:
+        why = "none of them has a word in common with it; it may have been summarised since"
+        return Origin(thread_id, store, found, step, at, people=len(said), remark=remark or why)
+    return Origin(thread_id, store, found, step, at, said[like.index], like, len(said), remark)
+
+
+def named_by(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> dict[str, list[Item]]:
+    """The items that name one of some threads as their source, by thread, with their values."""
+    found: dict[str, list[Item]] = {}
+    for item in memory.items(values=True):
+        source = source_of(item)
+        thread_id = None if source is None else source.thread_id
+        if thread_id is not None and is_wanted(thread_id):
+            found.setdefault(thread_id, []).append(item)
+    return found
+
+
+def memories_of(
+    place: MemoryPlace, is_wanted: Callable[[str], bool], note: Callable[[str], None]
+) -> dict[str, list[Item]] | None:
+    """The items that name one of some threads; None where there is no memory after all.
+
+    Raises what `open_memory` raises where the memory was named. One that merely lies beside the
+    threads and cannot be read is noted.
+    """
+    try:
+        with open_memory(place.url) as memory:
+            return named_by(memory, is_wanted)
+    except CkptError as error:
+        if place.named:
+            raise
+        if not isinstance(error, UnknownLayout):
+            note(f"the memory beside this store was not read: {error.message}")
+        return None
+
+
+def _checkpoint(reader: ThreadReader, moment: datetime | None) -> str:
+    """The newest root checkpoint of a moment, or the head. Raises `NotFound`."""
+    line = reader.line("")
+    if moment is not None:
+        return refs.as_of(moment, line)
+    if line.head is None:
+        raise NotFound(f"thread '{reader.thread_id}' has no checkpoint of its root")
+    return line.head

@@ -1,0 +1,78 @@
+"""All of a memory on one page: what each item says, under its namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+
+from ckpt_backends.codec.values import Value
+from ckpt_cli.core.memory import format_namespace
+from ckpt_cli.reading.memory import Read
+from ckpt_cli.render.cells import MIN_WIDTH, cell_len, pad, wrap
+from ckpt_cli.render.lines import Line, Span, Style, line
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.value import summary
+
+_SAYS = ("content", "summary")
+"""The field that a fact, or a section, is kept for."""
+_GAP = 2
+_ALIGNED = 200
+"""Items of one namespace whose columns are aligned with each other."""
+_SHORT = 1000
+"""Cells of a value that is no words."""
+_STYLES: Sequence[Style] = ("head", "plain", "plain", "id")
+
+
+def whole_lines(items: Iterable[Read], width: int) -> Iterator[Line]:
+    """Items by namespace, in columns of terminal cells; what they say is wrapped under itself.
+
+    What says nothing, as a section of DeerFlow that is not filled yet, is left out.
+    """
+    between = False
+    for namespace, some in groupby(items, key=lambda one: one.item.key.namespace):
+        speaking = ((_cells(one), said) for one in some if (said := _said(one.value)))
+        first = True
+        while rows := list(islice(speaking, _ALIGNED)):
+            if first and between:
+                yield line("")
+            if first:
+                yield line((f"{safe_text(format_namespace(namespace))}/", "node"))
+            first, between = False, True
+            yield from _rows(rows, width)
+
+
+def _rows(rows: Sequence[tuple[Sequence[str], str]], width: int) -> Iterator[Line]:
+    widths = [
+        max(map(cell_len, column)) for column in zip(*(cells for cells, _ in rows), strict=True)
+    ]
+    room = max(width - sum(one + _GAP for one in widths if one) - _GAP, MIN_WIDTH)
+    for cells, said in rows:
+        spans: list[Span] = [(" " * _GAP, "plain")]
+        for text, size, style in zip(cells, widths, _STYLES, strict=True):
+            if size:
+                spans.append((pad(text, size + _GAP), style))
+        indent = " " * sum(cell_len(text) for text, _ in spans)
+        parts = (part for one in said.split("\n") for part in wrap(one, room))
+        for number, part in enumerate(parts):
+            yield line(*spans, part) if number == 0 else line(indent, part)
+
+
+def _cells(one: Read) -> tuple[str, str, str, str]:
+    """Key, category, confidence and source, safe to print; empty where there is none."""
+    item = one.item
+    source = item.source
+    return (
+        safe_text(item.key.key),
+        safe_text(item.category or ""),
+        "" if item.confidence is None else f"{item.confidence:.2f}",
+        "" if source is None else safe_text(source.thread_id or source.kind),
+    )
+
+
+def _said(value: Value) -> str:
+    """The words that an item is kept for, safe to print; else its value on one line."""
+    if isinstance(value, dict):
+        for name in _SAYS:
+            if isinstance(words := value.get(name), str):
+                return safe_text(words.strip(), newlines=True)
+    return summary(value, _SHORT)

@@ -1,0 +1,112 @@
+"""Where a remembered item came from, and what is remembered of a thread: lines and records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, tzinfo
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from ckpt_backends.memory import Item, ItemKey
+from ckpt_cli.core.facts import text_of
+from ckpt_cli.core.memory import format_key
+from ckpt_cli.core.messages import content_text
+from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.table import Column, table_lines
+from ckpt_cli.render.thread import field
+from ckpt_cli.render.units import iso, when
+
+if TYPE_CHECKING:
+    from ckpt_cli.reading.provenance import Origin
+
+
+def origin_record(found: Origin) -> dict[str, Any]:
+    """Where an item came from; `message` is assumed."""
+    record: dict[str, Any] = {"thread_id": found.thread_id, "store": found.store}
+    record["checkpoint_id"] = found.checkpoint_id
+    if found.checkpoint_id is not None:
+        record |= {"ts": None if found.at is None else iso(found.at), "step": found.step}
+        record["human_messages"] = found.people
+    if found.turn is not None and found.likeness is not None:
+        message = found.turn.message
+        record["message"] = {
+            "index": found.turn.index,
+            "id": message.id,
+            "content": content_text(message.content),
+            "sentence": found.likeness.sentence,
+            "shared": round(found.likeness.shared, 3),
+            "assumed": True,
+        }
+    if found.remark:
+        record["remark"] = found.remark
+    return record
+
+
+def origin_lines(found: Origin, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
+    """Where an item came from, as text."""
+    yield line("")
+    place = f" in {found.store}" if found.store else ""
+    yield from field("from", f"thread {found.thread_id}{place}", width, "id")
+    if found.checkpoint_id is not None:
+        at = "" if found.at is None else f", {when(found.at, now, zone)}"
+        yield from field("as of", f"{found.checkpoint_id}  step {found.step}{at}", width, "id")
+    if found.turn is not None and found.likeness is not None:
+        yield from field("said", found.likeness.sentence, width, "bold")
+        yield from field(
+            "",
+            f"message {found.turn.index}, by its words ({found.likeness.shared:.0%} of the item's;"
+            f" assumed), of {found.people} that people wrote",
+            width,
+            "dim",
+        )
+    if found.remark:
+        yield from field("note", found.remark, width, "question")
+    if found.checkpoint_id is not None:
+        command = f"ckpt -s {quote(found.store)} messages {quote(found.thread_id)}"
+        yield from field("read", f"{command} --at {found.checkpoint_id}", width, "dim")
+
+
+def memory_rows(
+    memories: Mapping[str, Sequence[Item]], *, redacted: bool = False
+) -> list[dict[str, Any]]:
+    """Items that name a thread, one row each; without what they say where that is not shown."""
+    rows = []
+    for thread_id, items in memories.items():
+        for item in items:
+            row: dict[str, Any] = {
+                "thread_id": thread_id,
+                "namespace": list(item.key.namespace),
+                "key": item.key.key,
+            }
+            if not redacted:
+                row["category"], row["confidence"] = item.category, item.confidence
+                row["content"] = text_of(item)
+            rows.append(row)
+    return rows
+
+
+def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line]:
+    """A table of the items that came from a thread."""
+    shown = [{**row, "item": _name(row)} for row in rows]
+    yield line("")
+    yield from table_lines(
+        shown,
+        [
+            Column("REMEMBERED FROM IT", "item", style="head"),
+            Column("CATEGORY", "category", drop=2),
+            Column("SURE", "confidence", right=True, drop=1),
+            Column("WHAT", "content", cut=True),
+        ],
+        width,
+    )
+
+
+def going_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line]:
+    """What is remembered of threads that go: it stays, without its source."""
+    for row in rows:
+        text = f"{_name(row)} came from {row['thread_id']}; it stays, without its source"
+        yield from field("memory", text, width, "question")
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return format_key(ItemKey(tuple(row["namespace"]), row["key"]))

@@ -1,0 +1,383 @@
+"""Edits of memory.json: whole or not at all, never over what DeerFlow wrote meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_backends.deerflow import files
+from ckpt_backends.errors import StoreChanged, Unsupported
+from ckpt_backends.memory import Item
+from ckpt_backends.registry import open_memory, open_writable_memory
+from ckpt_backends.url import parse_url
+from tests.deerflow import editing
+from tests.deerflow.editing import KEY
+from tests.deerflow.project import fact, memory, save, write_fact
+from tests.deerflow.test_files import BODY, FRONT
+from tests.support import ROOT, ckpt
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A memory.json with more in it than is known here."""
+    data = memory()
+    data["facts"][0]["x"] = {"ratio": 0.5, "list": [1, None, True], "é": "\u2028"}
+    data["later"] = {"z": 1, "a": [{}]}
+    found = tmp_path / ".deer-flow" / "memory.json"
+    save(found, data)
+    return found
+
+
+def load(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def edit(path: Path, *words: str) -> Any:
+    return ckpt("-s", path, "memory", "edit", *words)
+
+
+def test_an_edit_changes_its_field_and_nothing_else(path: Path) -> None:
+    before, text = load(path), path.read_text(encoding="utf-8")
+    path.chmod(0o640)
+    answer = edit(path, KEY, "--set", "category=goal", "--set", "confidence=0.5", "--write")
+    assert answer.code == 0
+    after = load(path)
+    assert after["lastUpdated"] > before["lastUpdated"]
+    before["facts"][0] |= {"category": "goal", "confidence": 0.5}
+    before["lastUpdated"] = after["lastUpdated"]
+    assert after == before
+    # The order, the indent and the characters are as they were: two lines and the date differ.
+    lines = list(zip(text.split("\n"), path.read_text(encoding="utf-8").split("\n"), strict=True))
+    assert sum(one != other for one, other in lines) == 3
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(path.parent) == ["memory.json"]
+
+
+def test_deerflow_itself_notices_an_edit(path: Path) -> None:
+    """It keeps what it read until the time of the file has changed."""
+    for number in range(5):
+        before = path.stat().st_mtime
+        assert edit(path, KEY, "--set", f"confidence=0.{number}", "--write").code == 0
+        assert path.stat().st_mtime != before
+
+
+def test_the_time_changes_also_where_the_clock_stands(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        os.utime(descriptor, ns=(path.stat().st_mtime_ns, path.stat().st_mtime_ns))
+
+    before = path.stat().st_mtime
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert edit(path, KEY, "--set", "category=goal", "--write").code == 0
+    assert path.stat().st_mtime != before
+
+
+def test_nothing_is_written_without_write(path: Path) -> None:
+    before = path.read_bytes()
+    answer = edit(path, KEY, "--set", "content=新的", "-o", "json")
+    assert answer.json["changes"]["content"]["after"] == "新的"
+    assert answer.json["written"] is False
+    assert path.read_bytes() == before
+
+
+def test_a_section_is_set_with_its_time(path: Path) -> None:
+    before = load(path)["user"]["workContext"]["updatedAt"]
+    assert edit(path, "user/workContext", "--set", "summary=写 Go。", "--write").code == 0
+    section = load(path)["user"]["workContext"]
+    assert section["summary"] == "写 Go。"
+    assert section["updatedAt"] > before
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--set", "confidence=2"], 2),
+        (["--set", "confidence=nan"], 2),
+        (["--set", "content= "], 2),
+        (["--set", "source=x"], 2),
+        (["--set", "category"], 2),
+        ([], 2),
+        (["--set", "content=计划将团队 ci/cd 迁移到 GitHub Actions "], 5),
+    ],
+)
+def test_what_may_not_be_set_is_refused(path: Path, words: list[str], code: int) -> None:
+    before = path.read_bytes()
+    assert edit(path, KEY, *words, "--write").code == code
+    assert path.read_bytes() == before
+
+
+def test_what_says_so_already_is_not_written(path: Path) -> None:
+    before = path.stat().st_mtime_ns
+    assert edit(path, KEY, "--set", "category=context", "--write").code == 0
+    assert path.stat().st_mtime_ns == before
+
+
+def test_the_newer_layout_is_only_read(tmp_path: Path) -> None:
+    base = tmp_path / ".deer-flow"
+    found = write_fact(base, "anna", "coder", "fact_one", FRONT, BODY)
+    manifest = base / "users/anna/memory.json"
+    save(manifest, {"version": "2.0", "revision": 1, "user": {"topOfMind": {"summary": "x"}}})
+    before = found.read_bytes(), manifest.read_bytes()
+    for words in (["fact_one", "--set", "category=x"], ["topOfMind", "--set", "summary=y"]):
+        answer = edit(base, *words, "--write")
+        assert answer.code == 4
+        assert "DeerFlow alone writes this layout" in answer.err
+    with open_writable_memory(parse_url(str(base))) as writable, pytest.raises(Unsupported):
+        writable.remove(items(base))
+    assert (found.read_bytes(), manifest.read_bytes()) == before
+
+
+def test_other_stores_are_not_edited(sample: Path) -> None:
+    assert ckpt("-s", sample, "memory", "edit", "x", "--set", "content=y", "--write").code == 4
+
+
+@contextmanager
+def at_call(
+    monkeypatch: pytest.MonkeyPatch, name: str, number: int, do: Callable[[], None]
+) -> Iterator[None]:
+    """Do something before the call of that number of a function of `os`."""
+    real, seen = getattr(os, name), 0
+
+    def watched(*args: Any, **more: Any) -> Any:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            do()
+        return real(*args, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, watched)
+        yield
+    assert seen >= number
+
+
+@pytest.mark.parametrize(("name", "number"), [("open", 2), ("open", 3), ("fsync", 1)])
+def test_what_the_app_writes_meanwhile_is_never_lost(
+    path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    """Between the look and the edit, before the new file, and while that goes to the disk."""
+
+    def app() -> None:
+        data = load(path)
+        data["facts"].append(fact("fact_new", "新的事实", "context", 0.9))
+        data["facts"][0]["confidence"] = 0.1
+        # The app's own write goes past what is watched here.
+        save(path, data)
+
+    with at_call(monkeypatch, name, number, app):
+        answer = edit(path, KEY, "--set", "category=goal", "--write")
+    assert answer.code == 6
+    assert [one["id"] for one in load(path)["facts"]] == [KEY, "fact_e5f6g7h8", "fact_new"]
+    assert load(path)["facts"][0]["category"] == "context"
+    assert os.listdir(path.parent) == ["memory.json"]
+
+
+def test_a_file_that_goes_away_meanwhile_is_not_made_anew(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with at_call(monkeypatch, "fsync", 1, path.unlink):
+        answer = edit(path, KEY, "--set", "category=goal", "--write")
+    assert answer.code == 6
+    assert os.listdir(path.parent) == []
+
+
+def test_edits_beside_an_app_that_writes_all_the_time(path: Path) -> None:
+    """Each is done or refused, and whoever reads meanwhile finds a whole file."""
+    stop, broken = threading.Event(), []
+    codes: list[int] = []
+
+    def app() -> None:
+        data = load(path)
+        while not stop.is_set():
+            save(path, data)
+
+    def reader() -> None:
+        while not stop.is_set():
+            try:
+                load(path)
+            except ValueError as error:
+                broken.append(error)
+
+    others = [threading.Thread(target=one) for one in (app, reader)]
+    for one in others:
+        one.start()
+    try:
+        while len(codes) < 20 or (6 not in codes and len(codes) < 500):
+            value = f"confidence=0.{len(codes) + 100}"
+            codes.append(edit(path, KEY, "--set", value, "--write").code)
+    finally:
+        stop.set()
+        for one in others:
+            one.join()
+    assert set(codes) <= {0, 6}
+    assert 6 in codes
+    assert not broken
+
+
+def test_a_process_that_is_killed_leaves_the_old_or_the_new_file(path: Path) -> None:
+    """What it leaves beside is no memory, and in nobody's way."""
+    done = subprocess.run(
+        [sys.executable, editing.__file__, str(path)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    ends = [line.split() for line in done.stdout.splitlines()]
+    assert ends[0] == ["-9", "old"]
+    assert ends[-2:] == [["-9", "new"], ["0", "new"]]
+    assert {one for _, one in ends} == {"old", "new"}
+    assert len(ends) > len(editing.STEPS)
+
+
+def items(path: Path, *keys: str) -> list[Item]:
+    with open_memory(parse_url(str(path))) as store:
+        return [one for one in store.items(values=True) if not keys or one.key.key in keys]
+
+
+def test_what_was_removed_is_put_back(path: Path) -> None:
+    before = load(path)
+    gone = items(path, KEY, "topOfMind")
+    with open_memory(parse_url(str(path))) as store:
+        rows = [row for one in gone for row in store.rows(one.key)]
+    with open_writable_memory(parse_url(str(path))) as writable:
+        assert writable.remove(gone) == 2
+        left = load(path)
+        assert [one["id"] for one in left["facts"]] == ["fact_e5f6g7h8"]
+        assert list(left["user"]) == ["workContext"]
+        with pytest.raises(StoreChanged):
+            writable.remove(gone)
+        assert (writable.restore(rows).added, writable.restore(rows).there) == (2, 2)
+    after = load(path)
+    assert sorted(after["facts"], key=lambda one: str(one["id"])) == before["facts"]
+    assert after["user"] == before["user"]
+
+
+def test_of_two_facts_alike_the_one_that_is_meant_goes(tmp_path: Path) -> None:
+    data = memory()
+    data["facts"] = ["x", "x", {"id": "a"}, {"id": "a"}]
+    path = tmp_path / "memory.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    with open_writable_memory(parse_url(str(path))) as writable:
+        writable.remove(items(path, "[1]", "a"))
+    assert load(path)["facts"] == ["x", {"id": "a"}]
+
+
+def test_all_files_are_changed_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = tmp_path / ".deer-flow"
+    both = [base / "memory.json", base / "users" / "anna" / "memory.json"]
+    for one in both:
+        save(one, memory())
+    gone = items(base, KEY)
+    assert len(gone) == 2
+    old = both[0].read_bytes()
+
+    def app() -> None:
+        save(both[1], load(both[1]))
+
+    with (
+        open_writable_memory(parse_url(str(base))) as writable,
+        at_call(monkeypatch, "fsync", 2, app),
+        pytest.raises(StoreChanged),
+    ):
+        writable.remove(gone)
+    assert both[0].read_bytes() == old
+    assert len(load(both[1])["facts"]) == 2
+
+
+def at_swap(monkeypatch: pytest.MonkeyPatch, number: int, do: Callable[[], None] | None) -> None:
+    """Do something at the last moment, after all checks; None: the system cannot swap names."""
+    real, seen = files.exchange, 0
+
+    def watched(one: Path, other: Path) -> bool:
+        nonlocal seen
+        seen += 1
+        if do is None:
+            return False
+        if seen == number:
+            do()
+        return real(one, other)
+
+    monkeypatch.setattr(files, "exchange", watched)
+
+
+def test_what_is_written_at_the_very_last_moment_is_not_lost(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def app() -> None:
+        data = load(path)
+        data["facts"].append(fact("fact_new", "新的事实", "context", 0.9))
+        save(path, data)
+
+    at_swap(monkeypatch, 1, app)
+    answer = edit(path, KEY, "--set", "category=goal", "--write")
+    assert answer.code == 6
+    assert [one["id"] for one in load(path)["facts"]] == [KEY, "fact_e5f6g7h8", "fact_new"]
+    assert load(path)["facts"][0]["category"] == "context"
+    assert os.listdir(path.parent) == ["memory.json"]
+
+
+def test_where_names_cannot_be_swapped_a_file_is_replaced(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_swap(monkeypatch, 0, None)
+    assert edit(path, KEY, "--set", "category=goal", "--write").code == 0
+    assert load(path)["facts"][0]["category"] == "goal"
+    assert os.listdir(path.parent) == ["memory.json"]
+
+
+def test_a_first_file_is_put_back_where_the_second_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / ".deer-flow"
+    both = [base / "memory.json", base / "users" / "anna" / "memory.json"]
+    for one in both:
+        save(one, memory())
+    gone = items(base, KEY)
+    old = both[0].read_bytes(), both[0].stat().st_mtime_ns
+    at_swap(monkeypatch, 2, lambda: save(both[1], load(both[1])))
+    with (
+        open_writable_memory(parse_url(str(base))) as writable,
+        pytest.raises(StoreChanged),
+    ):
+        writable.remove(gone)
+    assert (both[0].read_bytes(), both[0].stat().st_mtime_ns) == old
+    assert len(load(both[1])["facts"]) == 2
+    assert all(os.listdir(one.parent).count("memory.json") == 1 for one in both)
+    assert not list(base.rglob("*.tmp"))
+
+
+def test_a_link_stays_a_link(tmp_path: Path, path: Path) -> None:
+    link = tmp_path / "memory.json"
+    link.symlink_to(path)
+    assert edit(link, KEY, "--set", "category=goal", "--write").code == 0
+    assert link.is_symlink()
+    assert load(path)["facts"][0]["category"] == "goal"
+
+
+def test_facts_are_removed_with_an_archive_and_put_back(path: Path, tmp_path: Path) -> None:
+    before = load(path)
+    line: list[str | Path] = ["-s", path, "memory", "delete", KEY, "--yes"]
+    refused = ckpt(*line)
+    assert (refused.code, "--write" in refused.err) == (5, True)
+    assert load(path) == before
+    assert ckpt(*line, "--write", "--archive", tmp_path / "kept").code == 0
+    assert [one["id"] for one in load(path)["facts"]] == ["fact_e5f6g7h8"]
+    (bundle,) = (tmp_path / "kept").iterdir()
+    back: list[str | Path] = ["-s", path, "memory", "import", bundle, "--yes"]
+    assert ckpt(*back).code == 5
+    assert ckpt(*back, "--write").code == 0
+    assert load(path)["facts"] == before["facts"][::-1]
