@@ -259,3 +259,55 @@ def test_an_archive_goes_back_into_its_own_layout_alone(
     assert ckpt("-s", mongodb_url, "import", bundle, "--yes").code == 5
     assert ckpt("-s", url, "import", bundle, "--yes").code == 0
     assert database.checkpoints.count_documents({"thread_id": SAME}) == 0
+
+
+HOSTILE: dict[str, Any] = {
+    "no-body": {},
+    "text-body": {"checkpoint": "text"},
+    "odd-parts": {"checkpoint": {"v": 4, "channel_values": [1], "channel_versions": "x"}},
+    "odd-versions": {
+        "checkpoint": {
+            "v": 4,
+            "channel_values": {"a": 1},
+            "channel_versions": {"a": 1, "b": None, "c": [], "d:e": 2, "f": 3},
+        },
+        "metadata": None,
+        "parent_checkpoint_id": "",
+    },
+    "odd-metadata": {"checkpoint": {"v": 4}, "metadata": "text"},
+}
+
+
+def test_hostile_documents_end_no_command(redis_stack_url: str) -> None:
+    connected = client(redis_stack_url)
+    own = "1f1e66bb-af12-6110-bfff-8cf6a3c1e419"
+    for name, parts in HOSTILE.items():
+        place = {"thread_id": name, "checkpoint_ns": "__empty__", "checkpoint_id": own}
+        document = {**place, "parent_checkpoint_id": None, "has_writes": "true", **parts}
+        connected.json().set(f"checkpoint:{name}::{own}", "$", document)
+        connected.json().set(f"checkpoint_blob:{name}::d:e:2", "$", {**place, "value": 1})
+        blob = {**place, "channel": "f", "version": "3", "type": "json"}
+        connected.json().set(f"checkpoint_blob:{name}::f:3", "$", blob)
+        write = {
+            **place,
+            "checkpoint_ns": "",
+            "task_id": "t",
+            "channel": "x",
+            "global_idx": "first",
+        }
+        connected.json().set(f"checkpoint_write:{name}::{own}:t:0", "$", write)
+        connected.json().set(f"checkpoint_write:{name}::{own}:t:1", "$", {"idx": []})
+    listed = ckpt("-s", redis_stack_url, "threads", "list", "--long", "-o", "json").json
+    assert {one["thread_id"] for one in listed} == set(HOSTILE)
+    for name in HOSTILE:
+        for words in (
+            *(["show", name, "--writes", "--metadata"], ["show", name, "--raw"], ["history", name]),
+            *(["show", name, "--tree"], ["du", name], ["replay", name], ["diff", name, "--writes"]),
+            *(
+                ["rollback", name, "head", "--dry-run"],
+                ["fork", name, "head", "--to", "n", "--yes"],
+            ),
+            *(["purge", "--match", name, "--dry-run"], ["gc", "--scope", "all", "--dry-run"]),
+        ):
+            answer = ckpt("-s", redis_stack_url, *words)
+            assert answer.code in {0, 3, 4, 5}, (name, words, answer.err)
