@@ -98,14 +98,14 @@ def test_threads_list_where(filled: Filled) -> None:
 
 
 def test_threads_show(filled: Filled) -> None:
-    for thread_id, truth in filled.threads.items():
+    for thread_id, truth in filled.some.items():
         shown = run(filled, "threads", "show", "-o", "json", "--", thread_id).json
         assert {ns["checkpoint_ns"] for ns in shown["in_namespaces"]} == set(truth["history"])
         assert sorted(shown["next"]) == rows(filled, thread_id)[0]["next"]
 
 
 def test_show_of_each_head(filled: Filled) -> None:
-    for thread_id, truth in filled.threads.items():
+    for thread_id, truth in filled.some.items():
         shown = run(filled, "show", "-o", "json", "--", thread_id).json
         head = rows(filled, thread_id)[0]
         assert shown["thread_id"] == thread_id
@@ -140,7 +140,7 @@ def test_show_of_every_checkpoint_by_its_id_and_namespace(filled: Filled) -> Non
 
 
 def test_history_and_tree_list_the_checkpoints_newest_first(filled: Filled) -> None:
-    for thread_id in filled.threads:
+    for thread_id in filled.some:
         want = [one["checkpoint_id"] for one in rows(filled, thread_id)]
         for words in (["history"], ["show", "--tree"]):
             found = run(filled, *words, "-o", "json", "--", thread_id).json
@@ -150,13 +150,13 @@ def test_history_and_tree_list_the_checkpoints_newest_first(filled: Filled) -> N
 
 
 def test_history_of_all_namespaces(filled: Filled) -> None:
-    for thread_id, truth in filled.threads.items():
+    for thread_id, truth in filled.some.items():
         found = run(filled, "history", "--all-ns", "-o", "ndjson", "--", thread_id)
         assert found.out.count("\n") == sum(map(len, truth["history"].values()))
 
 
 def test_the_tree_shows_every_checkpoint_when_unfolded(filled: Filled) -> None:
-    for thread_id, truth in filled.threads.items():
+    for thread_id, truth in filled.some.items():
         drawn = run(filled, "show", "--tree", "--unfold", "--", thread_id).out
         steps = [line for line in drawn.splitlines() if any(sign in line for sign in "◆○◇●")]
         assert len(steps) == sum(map(len, truth["history"].values())), drawn
