@@ -12,64 +12,67 @@ from tests.tui.seat import Seat, sit
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def test_all_threads_are_listed_with_what_they_wait_for(filled: Filled) -> None:
-    async def look(seat: Seat) -> None:
-        listing = seat.main.rows.listing
-        assert {one.thread_id for one in listing.threads} == set(filled.threads)
-        await seat.press("slash")
-        await seat.type("status:interrupted")
-        await seat.press("enter")
-        shown = {one.thread_id for one in listing.shown}
-        asking = {
-            name
-            for name, truth in filled.threads.items()
-            if rows(filled, name)[0]["interrupts"] and truth["waiting_own"]
-        }
-        assert shown == (asking if filled.bench.has_writes else set())
-
-    sit(filled.bench.url, look)
-
-
-def test_each_tab_of_a_thread_with_subgraphs(filled: Filled) -> None:
-    name = "interrupt-nested" if "interrupt-nested" in filled.threads else "interrupt-alone"
+def test_threads_are_listed_filtered_and_looked_into(filled: Filled) -> None:
+    """In one sitting, since it takes seconds to sit down."""
     before = filled.bench.fingerprint()
 
     async def look(seat: Seat) -> None:
-        seat.main.go_to(name)
-        await seat.rest()
-        assert seat.main.view.thread_id == name
-        place = seat.main.place
-        assert place is not None
-        assert place.checkpoint_id == rows(filled, name)[0]["checkpoint_id"]
-        for number, tab in enumerate(TABS, 1):
-            await seat.press(str(number))
-            assert seat.main.inspector.tab == tab
-            assert seat.main.inspector.document.lines, tab
-        await seat.press("i")
-        assert seat.sees(name if filled.bench.has_writes else "no question waits")
-        await seat.press("escape", "d", "escape", "S")
-        await seat.type("in")
-        await seat.press("enter", "escape")
+        await _listed_with_what_they_wait_for(seat, filled)
+        await _each_tab_of_a_thread_with_subgraphs(seat, filled)
+        await _a_question_leads_into_the_namespace_that_asked_it(seat, filled)
 
     sit(filled.bench.url, look)
     assert filled.bench.fingerprint() == before
 
 
-def test_a_question_leads_into_the_namespace_that_asked_it(filled: Filled) -> None:
-    async def look(seat: Seat) -> None:
-        await seat.press("i", "slash")
-        await seat.type("interrupt-nested")
-        await seat.press("enter")
-        if not filled.bench.has_writes:
-            assert seat.sees("no question waits")
-            return
-        await seat.press("enter")
-        place = seat.main.place
-        assert place is not None
-        assert place.checkpoint_ns.count("|") == 1
-        assert place.thread_id.startswith("interrupt-nested")
-        assert seat.main.view.ns == place.checkpoint_ns
-        await seat.press("escape")
-        assert seat.main.view.ns is None
+async def _listed_with_what_they_wait_for(seat: Seat, filled: Filled) -> None:
+    listing = seat.main.rows.listing
+    assert {one.thread_id for one in listing.threads} == set(filled.threads)
+    await seat.press("slash")
+    await seat.type("status:interrupted")
+    await seat.press("enter")
+    shown = {one.thread_id for one in listing.shown}
+    asking = {
+        name
+        for name, truth in filled.threads.items()
+        if rows(filled, name)[0]["interrupts"] and truth["waiting_own"]
+    }
+    assert shown == (asking if filled.bench.has_writes else set())
+    await seat.press("escape")
+    assert len(listing.shown) == len(listing.threads)
 
-    sit(filled.bench.url, look)
+
+async def _each_tab_of_a_thread_with_subgraphs(seat: Seat, filled: Filled) -> None:
+    name = "interrupt-nested" if "interrupt-nested" in filled.threads else "interrupt-alone"
+    seat.main.go_to(name)
+    await seat.rest()
+    assert seat.main.view.thread_id == name
+    place = seat.main.place
+    assert place is not None
+    assert place.checkpoint_id == rows(filled, name)[0]["checkpoint_id"]
+    for number, tab in enumerate(TABS, 1):
+        await seat.press(str(number))
+        assert seat.main.inspector.tab == tab
+        assert seat.main.inspector.document.lines, tab
+    await seat.press("i")
+    assert seat.sees(name if filled.bench.has_writes else "no question waits")
+    await seat.press("escape", "d", "escape", "S")
+    await seat.type("in")
+    await seat.press("enter", "escape")
+
+
+async def _a_question_leads_into_the_namespace_that_asked_it(seat: Seat, filled: Filled) -> None:
+    await seat.press("i", "slash")
+    await seat.type("interrupt-nested")
+    await seat.press("enter")
+    if not filled.bench.has_writes:
+        assert seat.sees("no question waits")
+        return
+    await seat.press("enter")
+    place = seat.main.place
+    assert place is not None
+    assert place.checkpoint_ns.count("|") == 1
+    assert place.thread_id.startswith("interrupt-nested")
+    assert seat.main.view.ns == place.checkpoint_ns
+    await seat.press("escape")
+    assert seat.main.view.ns is None
