@@ -3,10 +3,11 @@ stand apart from the bodies that name them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+import re
+from collections.abc import Collection, Mapping, Set
 from typing import Any
 
-from ckpt_backends.model import Checkpoint, TypedBytes
+from ckpt_backends.model import USERS, Checkpoint, TypedBytes
 from ckpt_backends.oversize import MOST_BYTES, unread
 
 CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
@@ -24,6 +25,16 @@ _FULL: Mapping[str, frozenset[str]] = {
     BLOBS: _SHALLOW[BLOBS] | {"version"},
     WRITES: _SHALLOW[WRITES],
 }
+
+_CONTROL = re.compile(r"__|branch:|join:|start:")
+
+
+def is_read(channel: str, values: bool | Collection[str]) -> bool:
+    """Whether the value of a channel comes with its checkpoint; `values` as in
+    `Store.checkpoints`."""
+    if values is True or (values is not False and channel in values):
+        return True
+    return _CONTROL.match(channel) is not None and channel not in USERS
 
 
 def missing_columns(columns: Mapping[str, Set[str]], *, shallow: bool) -> list[str]:

@@ -12,12 +12,16 @@ from ckpt_backends.model import Capability as C
 _SAVER = C.HISTORY | C.WRITES | C.TASK_PATH | C.ADDING
 """What savers of LangGraph keep, but for those that keep the newest checkpoint only."""
 
+_THREE_TABLE = C.HISTORY | C.WRITES | C.BARE | C.ENFORCED_READ_ONLY
+
 LAYOUTS: Mapping[str, C] = {
     "sqlite": _SAVER | C.INLINE_VALUES | C.ENFORCED_READ_ONLY,
     "postgres": _SAVER | C.ENFORCED_READ_ONLY,
     "postgres-shallow": C.WRITES | C.TASK_PATH | C.ENFORCED_READ_ONLY,
     "mysql": _SAVER | C.ENFORCED_READ_ONLY,
     "mysql-shallow": C.WRITES | C.TASK_PATH | C.ENFORCED_READ_ONLY,
+    "three-table": _THREE_TABLE | C.ADDING,
+    "three-table-latest": _THREE_TABLE | C.LATEST_VALUES,
     "mongodb": _SAVER | C.INLINE_VALUES,
     "kaflow": C.HISTORY | C.ADDING | C.INLINE_VALUES,
     "redis": _SAVER | C.INLINE_VALUES | C.SESSIONS,

@@ -109,6 +109,9 @@ class Store(Protocol):
 
         In the order (namespace, checkpoint id, task path, task id, idx). `values` tells whether
         values are read, or names the channels whose values are.
+
+        Where the layout stores the time of each (`Write.at`), the order is (namespace, checkpoint
+        id, that time, task id, idx).
         """
         ...
 

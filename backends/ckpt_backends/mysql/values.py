@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ckpt_backends.apart import typed
-from ckpt_backends.model import USERS, Blob, Checkpoint, TypedBytes
+from ckpt_backends.apart import is_read, typed
+from ckpt_backends.model import Blob, Checkpoint, TypedBytes
 from ckpt_backends.mysql.fetch import Fetcher
 from ckpt_backends.mysql.layout import MySQLLayout
 from ckpt_backends.oversize import MOST_BYTES
 
 _SMALL = 1024
 """A value of so many bytes comes with its key."""
-_CONTROL = re.compile(r"__|branch:|join:|start:")
 _MARGIN = 6
 """Before format 4 each node has a channel that holds the node's name: only a value that is no
 longer than that, in its serialised form, can be it."""
@@ -81,11 +79,9 @@ def _blob(found: Blob, data: bytes | None, *, is_read: bool) -> Blob:
 
 
 def _is_wanted(channel: str, blob: Blob, values: bool | Collection[str], *, is_old: bool) -> bool:
-    if values is True or (values is not False and channel in values):
-        return True
-    if _CONTROL.match(channel) and channel not in USERS:
-        return True
-    return is_old and blob.size < len(channel.encode()) + _MARGIN
+    return is_read(channel, values) or (
+        is_old and blob.size < len(channel.encode()) + _MARGIN
+    )
 
 
 def _named(checkpoint: Checkpoint, layout: MySQLLayout) -> _Named:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import StoreUnavailable, Unsupported
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.ids import time_of
 from ckpt_backends.model import (
     BlobKey,
@@ -35,13 +35,12 @@ from ckpt_backends.rows import Row
 from ckpt_backends.sqlite.binding import (
     TEXT,
     bind,
-    decode_text,
     quoted_name,
     stored_bytes,
     text,
 )
-from ckpt_backends.sqlite.layout import SqliteLayout, detect, tables_of
-from ckpt_backends.sqlite.open import Opened, identity
+from ckpt_backends.sqlite.layout import SqliteLayout, detect
+from ckpt_backends.sqlite.open import Opened, check_current, reading
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY, _KEYS_PER_QUERY = 500, 300
@@ -92,21 +91,11 @@ _USAGE = """
 class SqliteStore(Closing):
     """A SQLite file, opened for reading."""
 
-    def __init__(self, opened: Opened, url: StoreUrl) -> None:
+    def __init__(self, opened: Opened, url: StoreUrl, tables: Mapping[str, Set[str]]) -> None:
         self._opened = opened
         self._url = url
         self._connection: sqlite3.Connection | None = opened.connection
-        # Not all text in a file need be UTF-8; what is not survives a round trip this way.
-        opened.connection.text_factory = decode_text
-        try:
-            self._layout = self._detect()
-        except BaseException:
-            self.close()
-            raise
-
-    def _detect(self) -> SqliteLayout:
-        with self._errors():
-            return detect(tables_of(self._opened.connection), str(self._url))
+        self._layout = detect(tables, str(url), url.params.get("layout"))
 
     def describe(self) -> StoreInfo:
         with self._errors():
@@ -353,16 +342,7 @@ class SqliteStore(Closing):
         return [f"SELECT * FROM {table} WHERE {where};" for table in ("checkpoints", "writes")]
 
     def refresh(self) -> None:
-        if self._opened.frozen:
-            raise Unsupported(
-                f"'{self._url}' is read as it was: {', '.join(self._opened.notes)}",
-                hint="leave out --copy, or read the file where its folder can be written",
-            )
-        if self._opened.identity not in (None, identity(self._url.path)):
-            raise StoreUnavailable(
-                f"'{self._url}' was removed or replaced by another file meanwhile",
-                hint="open it again",
-            )
+        check_current(self._opened, self._url)
         # The first read that follows takes the snapshot, and the lock.
         for sql in ("ROLLBACK", "BEGIN"):
             list(self._query(sql))
@@ -382,15 +362,8 @@ class SqliteStore(Closing):
             for row in self._connection.execute(sql, tuple(bound)):  # noqa: UP028
                 yield row
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StoreUnavailable(
-                f"cannot read '{self._url}': {error}",
-                hint="if the file is damaged, `sqlite3 FILE .recover` saves what is left",
-            ) from error
+    def _errors(self) -> AbstractContextManager[None]:
+        return reading(self._url)
 
 
 def _columns(*, body: bool, metadata: bool) -> str:

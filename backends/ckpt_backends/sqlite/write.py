@@ -7,43 +7,39 @@ rows go in. Columns are always named, since their order differs between savers.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout
 from ckpt_backends.model import Checkpoint, CheckpointKey, Write
 from ckpt_backends.removal import Removal, Removed
 from ckpt_backends.rows import Restored, Row
-from ckpt_backends.sqlite.binding import TEXT, bind, decode_text
-from ckpt_backends.sqlite.layout import detect, tables_of
+from ckpt_backends.sqlite.binding import TEXT, bind
+from ckpt_backends.sqlite.layout import detect
+from ckpt_backends.sqlite.open import transaction, writing
 from ckpt_backends.sqlite.removing import remove_threads
 from ckpt_backends.sqlite.restoring import restore_rows
 from ckpt_backends.url import StoreUrl
 
 _KEY = f"thread_id = {TEXT} AND checkpoint_ns = {TEXT} AND checkpoint_id = {TEXT}"
-_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 class WritableSqliteStore(Closing):
     """A SQLite file, opened for changing."""
 
-    def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, url: StoreUrl, tables: Mapping[str, Set[str]]
+    ) -> None:
         self._url = url
         self._connection: sqlite3.Connection | None = connection
-        connection.text_factory = decode_text
-        try:
-            with self._errors():
-                self._layout = detect(tables_of(connection), str(url))
-            if self._layout.unknown:
-                raise UnknownLayout(
-                    f"'{url}' was made by a saver that is not known here, so nothing is written",
-                    hint=f"unknown columns: {', '.join(self._layout.unknown)}",
-                )
-        except BaseException:
-            self.close()
-            raise
+        self._layout = detect(tables, str(url), url.params.get("layout"))
+        if self._layout.unknown:
+            raise UnknownLayout(
+                f"'{url}' was made by a saver that is not known here, so nothing is written",
+                hint=f"unknown columns: {', '.join(self._layout.unknown)}",
+            )
 
     def apply(self, change: Change) -> None:
         with self._errors(), self._transaction() as connection:
@@ -118,33 +114,11 @@ class WritableSqliteStore(Closing):
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._connection
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        connection = self._alive()
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-            raise
+    def _transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        return transaction(self._alive())
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.IntegrityError as error:
-            raise StoreChanged(
-                f"'{self._url}' changed meanwhile, so nothing was written: {error}",
-                hint="run the command again",
-            ) from error
-        except sqlite3.Error as error:
-            hint = None
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
-                hint = "another process is writing to it; try again in a moment"
-            message = f"cannot write to '{self._url}': {error}; nothing was written"
-            raise StoreUnavailable(message, hint=hint) from error
+    def _errors(self) -> AbstractContextManager[None]:
+        return writing(self._url)
 
 
 def _check(connection: sqlite3.Connection, change: Change) -> None:
