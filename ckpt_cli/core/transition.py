@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import groupby, islice, permutations, product
 from uuid import UUID, uuid5
 
@@ -23,6 +24,7 @@ UPDATE = "~__interrupt__"
 """Task path of what `update_state` wrote."""
 NOT_APPLIED = CONTROL | {"__no_writes__", "__return__", "__pregel_push"}
 """Channels that no checkpoint has: they say what happened to a task."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _PERMUTED = 720
 """So many orders of a step's tasks are tried, where none is stored: those of six tasks."""
 
@@ -69,6 +71,15 @@ class Sorted:
     def is_empty(self) -> bool:
         return not (self.null or self.tasks or self.updates or self.inputs)
 
+    def into(self, checkpoint_id: str) -> Sorted:
+        """Those that this child may be made of: all, unless the layout says of each where it
+        went."""
+        kept = [
+            tuple(one for one in some if one.write.into in {None, checkpoint_id})
+            for some in (self.null, self.tasks, self.updates, self.inputs)
+        ]
+        return Sorted(*kept)
+
 
 def sort_writes(checkpoint_id: str, placed: Iterable[Placed], step: Step, body: Body) -> Sorted:
     """The writes of a checkpoint that its children may be made of."""
@@ -82,13 +93,15 @@ def sort_writes(checkpoint_id: str, placed: Iterable[Placed], step: Step, body: 
             continue
         if one.write.task_id == NULL_TASK_ID:
             null.append(one)
+        elif one.write.into is not None:
+            tasks.append(one)
         elif one.write.task_id == input_id:
             inputs.append(one)
         elif one.path.startswith(UPDATE):
             updates.append(one)
         else:
             tasks.append(one)
-    if not _has_order(body):
+    if not _has_order(body) and not any(one.write.into for one in tasks):
         places = {run.id: place for place, run in enumerate(step.tasks)}
         tasks.sort(key=lambda one: (places.get(one.write.task_id, len(places)), one.write.idx))
     return Sorted(tuple(null), tuple(tasks), tuple(updates), tuple(inputs))
@@ -133,6 +146,21 @@ def how_made(
             return Made(ways, is_ordered, lacking or (_AGAIN if again else ""))
     lacking = _AGAIN if again else _loop_lacks(writes, step, body, child, skipped=skipped)
     return Made(_ways((writes.null, writes.tasks)), is_ordered, lacking)
+
+
+def how_told(writes: Sorted) -> Made:
+    """How a checkpoint was made of writes that the layout stores with it: those of one task after those of another, in the order of their times.
+
+    Tasks that ran one after the other may have written into the same checkpoint.
+    """
+    tasks = [tuple(some) for _, some in groupby(writes.tasks, lambda one: one.write.task_id)]
+    times = {min(one.write.at or _NEVER for one in some) for some in tasks}
+    return Made(
+        _ways((writes.null, *tasks)),
+        ordered=len(times) == len(tasks),
+        lacking="" if tasks else "nothing that its tasks wrote is stored",
+        bumps=False,
+    )
 
 
 _AGAIN = "its parent ran more than once, and the runs share the rows of their writes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from ckpt_backends.codec.memo import remembering
@@ -18,7 +18,16 @@ from ckpt_cli.core.merging import ABSENT, Held, is_empty
 from ckpt_cli.core.replay import Replayed, Transition
 from ckpt_cli.core.sizes import namespace_kind
 from ckpt_cli.core.state import Version, read_metadata, source_from
-from ckpt_cli.core.transition import Made, Sorted, Way, how_made, orders, sort_writes, written
+from ckpt_cli.core.transition import (
+    Made,
+    Sorted,
+    Way,
+    how_made,
+    how_told,
+    orders,
+    sort_writes,
+    written,
+)
 from ckpt_cli.core.triggers import START
 from ckpt_cli.core.write_view import Placed, place
 from ckpt_cli.reading.thread import Moment, ThreadReader
@@ -157,6 +166,7 @@ class _Namespace:
         self._tallies = tallies
         self._look = look
         self._lost = lost
+        self._is_bare = reader.is_bare
         self.looked: Look | None = None
         """The transition that was asked for, once it has come."""
         self._order = [one.key.checkpoint_id for one in reversed(chosen)]
@@ -207,7 +217,9 @@ class _Namespace:
             if parent is not None:
                 self.looked.parent, self.looked.writes = parent.moment, parent.writes
                 self.looked.values = parent.decoded
-        if moment.body.problem is not None:
+        if self._is_bare:
+            checks = self._of_its_own(moment, here, parent)
+        elif moment.body.problem is not None:
             checks = [_unproven("", moment, _NO_BODY)]
         elif parent is None:
             checks = self._without_parent(moment, here)
@@ -223,6 +235,25 @@ class _Namespace:
             moment.source,
             checks,
         )
+
+    def _of_its_own(self, moment: Moment, here: _Kept, parent: _Kept | None) -> list[Check]:
+        """A checkpoint whose own writes are told, with a parent or without.
+
+        What is not stored of the state of either is unknown, not nothing.
+        """
+        is_first = moment.checkpoint.parent_checkpoint_id is None
+        before = parent or _Kept(moment, {}, here.writes)
+        writes = before.writes.into(moment.key.checkpoint_id)
+        made = how_told(writes)
+        names = {*here.values, *written(made)}
+        after = here
+        if moment.body.problem is not None:
+            after = replace(here, values=dict.fromkeys(names, _UNKNOWN))
+        if before.moment.body.problem is not None or (parent is None and not is_first):
+            before = replace(before, values=dict.fromkeys(names, _UNKNOWN), carried={})
+        if self.looked is not None and self.looked.child is moment:
+            self.looked.writes, self.looked.values = writes, before.decoded
+        return list(self._checks(moment, after, before, made))
 
     def _without_parent(self, moment: Moment, here: _Kept) -> list[Check]:
         copied = self._copied_from(moment)
@@ -306,6 +337,8 @@ class _Namespace:
             base = _UNKNOWN
         found = explain(base, carried, list(_with_steps(ways, bumps=made.bumps)), stored)
         lacking = made.lacking
+        if self._is_bare and not wrote:
+            lacking = lacking or "nothing that was written to it is stored"
         if is_delta:
             lacking = "a DeltaChannel stores no value between its snapshots"
         elif is_unreadable(stored):
@@ -412,7 +445,7 @@ _UNKNOWN = Cut(None, 0, "not stored")
 
 def _takes_none_for_nothing(moment: Moment) -> bool:
     """Whether a None that was written is no value: until LangGraph 0.3, `state_values` says."""
-    return moment.body.v <= 2 and not moment.body.is_javascript
+    return moment.body.v in {1, 2} and not moment.body.is_javascript
 
 
 def _with_steps(
