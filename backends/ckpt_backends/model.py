@@ -140,8 +140,7 @@ class Checkpoint:
 class Write:
     """One value that a task stored on the checkpoint it started from.
 
-    In layouts that store it with the checkpoint that it went into (`into`), `key` is the parent of
-    that one; where no parent is stored, that one itself.
+    In `BARE` layouts: with the checkpoint that it went into.
     """
 
     key: CheckpointKey
@@ -155,8 +154,6 @@ class Write:
     value: TypedBytes | None = None
     node: str | None = None
     """The task's node, in layouts that store it as such."""
-    into: str | None = None
-    """Id of the checkpoint that it went into, in layouts that store it with that one."""
     at: datetime | None = None
     """When it was stored, UTC, in layouts that tell it."""
 
@@ -192,7 +189,8 @@ class Capability(Flag):
     """Takes checkpoints that `ckpt` adds. Missing where an unknown saver made the tables."""
     BARE = auto()
     """Stores nothing of a checkpoint but its place and its values: neither metadata nor versions
-    nor what nodes have seen, so that nothing tells what runs next."""
+    nor what nodes have seen, so that nothing tells what runs next. Writes are those that a
+    checkpoint was made of."""
     LATEST_VALUES = auto()
     """Keeps the values of the newest checkpoint only; of the others, their places and writes."""
     SESSIONS = auto()

@@ -13,6 +13,8 @@ from itertools import pairwise
 from ckpt_cli.core.times import looks_like_time
 
 SHORTEST = 4
+_SHORT = 12
+"""An id that is no longer is written whole."""
 _TRIED = 64
 """So many lengths are tried before an id is left whole, since each takes time of its own."""
 _OTHER_REF = re.compile(
@@ -49,6 +51,8 @@ def _common(left: str, right: str) -> int:
 
 
 def _readable(full: str, length: int, ordered: list[str]) -> str:
+    if len(full) <= _SHORT:
+        return full
     for size in range(length, min(length + _TRIED, len(full))):
         ref = full[-size:]
         other = looks_like_time(ref) or _OTHER_REF.fullmatch(ref)

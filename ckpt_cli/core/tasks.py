@@ -176,10 +176,10 @@ def write_order(writes: Iterable[Write], step: Step) -> list[Write]:
     """
     owned = owners(step)
 
-    def place(write: Write) -> tuple[str, datetime, str, str, int]:
+    def place(write: Write) -> tuple[datetime, str, str, int]:
         owner = owned.get(write.task_id)
         path = write.task_path or (owner.path if owner else "")
-        return write.into or "", write.at or _NEVER, path, write.task_id, write.idx
+        return write.at or _NEVER, path, write.task_id, write.idx
 
     return sorted(writes, key=place)
 

@@ -71,15 +71,6 @@ class Sorted:
     def is_empty(self) -> bool:
         return not (self.null or self.tasks or self.updates or self.inputs)
 
-    def into(self, checkpoint_id: str) -> Sorted:
-        """Those that this child may be made of: all, unless the layout says of each where it
-        went."""
-        kept = [
-            tuple(one for one in some if one.write.into in {None, checkpoint_id})
-            for some in (self.null, self.tasks, self.updates, self.inputs)
-        ]
-        return Sorted(*kept)
-
 
 def sort_writes(checkpoint_id: str, placed: Iterable[Placed], step: Step, body: Body) -> Sorted:
     """The writes of a checkpoint that its children may be made of."""
@@ -93,7 +84,7 @@ def sort_writes(checkpoint_id: str, placed: Iterable[Placed], step: Step, body: 
             continue
         if one.write.task_id == NULL_TASK_ID:
             null.append(one)
-        elif one.write.into is not None:
+        elif one.write.node is not None:
             tasks.append(one)
         elif one.write.task_id == input_id:
             inputs.append(one)
@@ -101,7 +92,7 @@ def sort_writes(checkpoint_id: str, placed: Iterable[Placed], step: Step, body: 
             updates.append(one)
         else:
             tasks.append(one)
-    if not _has_order(body) and not any(one.write.into for one in tasks):
+    if not _has_order(body) and not any(one.write.node for one in tasks):
         places = {run.id: place for place, run in enumerate(step.tasks)}
         tasks.sort(key=lambda one: (places.get(one.write.task_id, len(places)), one.write.idx))
     return Sorted(tuple(null), tuple(tasks), tuple(updates), tuple(inputs))

@@ -102,7 +102,7 @@ def plan_bare_clone(
         )
     target, head = _target_and_head(reader, checkpoint_id)
     line = reader.ancestry("", checkpoint_id)
-    writes = sum(one.into in line for one in reader.store.writes(reader.thread_id))
+    writes = sum(one.key.checkpoint_id in line for one in reader.store.writes(reader.thread_id))
     key = CheckpointKey(thread_id, "", checkpoint_id)
     copies = [CopyOfCheckpoint(CheckpointKey(reader.thread_id, "", one)) for one in line]
     return Plan(
@@ -164,4 +164,3 @@ def _left(reader: ThreadReader, target: Moment) -> Iterator[str]:
         newest = reader.index(ns)[0].at
         if at is None or newest is None or newest > at:
             yield f"the subgraph in '{ns}' keeps what it knows now"
-

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from ckpt_backends.codec.memo import remembering
-from ckpt_backends.codec.values import Cut, Value
+from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.channels import is_state, state_values
+from ckpt_cli.core.contribution import NOT_STORED
 from ckpt_cli.core.elimination import Check, Tally, bits_at, explain, is_unreadable
 from ckpt_cli.core.equality import same
 from ckpt_cli.core.merging import ABSENT, Held, is_empty
@@ -243,16 +244,15 @@ class _Namespace:
         """
         is_first = moment.checkpoint.parent_checkpoint_id is None
         before = parent or _Kept(moment, {}, here.writes)
-        writes = before.writes.into(moment.key.checkpoint_id)
-        made = how_told(writes)
+        made = how_told(here.writes)
         names = {*here.values, *written(made)}
         after = here
         if moment.body.problem is not None:
-            after = replace(here, values=dict.fromkeys(names, _UNKNOWN))
+            after = replace(here, values=dict.fromkeys(names, NOT_STORED))
         if before.moment.body.problem is not None or (parent is None and not is_first):
-            before = replace(before, values=dict.fromkeys(names, _UNKNOWN), carried={})
+            before = replace(before, values=dict.fromkeys(names, NOT_STORED), carried={})
         if self.looked is not None and self.looked.child is moment:
-            self.looked.writes, self.looked.values = writes, before.decoded
+            self.looked.writes, self.looked.values = here.writes, before.decoded
         return list(self._checks(moment, after, before, made))
 
     def _without_parent(self, moment: Moment, here: _Kept) -> list[Check]:
@@ -334,15 +334,19 @@ class _Namespace:
                 stored, is_lost = None, False
         if base is ABSENT and carried and self._is_delta(name, parent.moment):
             # Of a DeltaChannel between two snapshots, only what each reducer makes is known.
-            base = _UNKNOWN
+            base = NOT_STORED
         found = explain(base, carried, list(_with_steps(ways, bumps=made.bumps)), stored)
         lacking = made.lacking
         if self._is_bare and not wrote:
             lacking = lacking or "nothing that was written to it is stored"
         if is_delta:
             lacking = "a DeltaChannel stores no value between its snapshots"
+        elif stored is NOT_STORED:
+            lacking = "its value is not stored"
         elif is_unreadable(stored):
             lacking = "its value cannot be read"
+        elif base is NOT_STORED and not carried:
+            lacking = "its value before it is not stored"
         elif is_unreadable(base) and not carried:
             lacking = "its value before it cannot be read"
         elif base is ABSENT and _is_apart(name, parent.moment):
@@ -356,7 +360,7 @@ class _Namespace:
         look = self.looked
         if look is not None and look.child is moment and (wrote or not _is_kept(base, stored)):
             known = base
-            if base is _UNKNOWN:
+            if base is NOT_STORED:
                 leaders = self._tally(name).leaders
                 known = next((one for n, one in carried.items() if leaders & 1 << n), ABSENT)
             look.channels[name] = Looked(known, possible, stored, check)
@@ -438,9 +442,6 @@ def _is_kept(base: Held, stored: Held) -> bool:
 def _is_apart(name: str, moment: Moment) -> bool:
     """Whether a channel without a value should have one in a place of its own."""
     return moment.checkpoint.blobs is not None and name in moment.body.versions
-
-
-_UNKNOWN = Cut(None, 0, "not stored")
 
 
 def _takes_none_for_nothing(moment: Moment) -> bool:

@@ -87,7 +87,9 @@ def _is_message(item: Value) -> bool:
     fields = item.payload if isinstance(item, Tagged) else item
     if isinstance(item, Tagged) and not item.type.rpartition(".")[2].endswith("Message"):
         return False
-    return isinstance(fields, dict) and "content" in fields and bool({"role", "type"} & fields.keys())
+    return (
+        isinstance(fields, dict) and "content" in fields and bool({"role", "type"} & fields.keys())
+    )
 
 
 def _packed(part: TypedBytes) -> bytes:

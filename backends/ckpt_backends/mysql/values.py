@@ -79,9 +79,7 @@ def _blob(found: Blob, data: bytes | None, *, is_read: bool) -> Blob:
 
 
 def _is_wanted(channel: str, blob: Blob, values: bool | Collection[str], *, is_old: bool) -> bool:
-    return is_read(channel, values) or (
-        is_old and blob.size < len(channel.encode()) + _MARGIN
-    )
+    return is_read(channel, values) or (is_old and blob.size < len(channel.encode()) + _MARGIN)
 
 
 def _named(checkpoint: Checkpoint, layout: MySQLLayout) -> _Named:

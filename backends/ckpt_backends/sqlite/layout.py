@@ -34,9 +34,7 @@ class SqliteLayout:
     """Columns that no known saver makes, as `table.column`; a newer saver may have."""
 
 
-def detect(
-    tables: Mapping[str, Set[str]], where: str, wanted: str | None = None
-) -> SqliteLayout:
+def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None) -> SqliteLayout:
     """The layout of a file with these tables and columns.
 
     Raises `UnknownLayout`, also where it is not the `wanted` one.

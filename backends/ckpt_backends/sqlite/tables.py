@@ -128,4 +128,3 @@ class OpenedDatabase(SqliteDatabase):
         if self._connection is not None:
             super().close()
             self._opened.cleanup()
-

@@ -110,15 +110,9 @@ def index_of(places: Iterable[Place]) -> ThreadIndex:
     """The index of some places."""
     newest_first = sorted(places, key=lambda one: one.order, reverse=True)
     newest_first.sort(key=lambda one: one.key.checkpoint_ns)
-    return ThreadIndex({(one.key.checkpoint_ns, one.key.checkpoint_id): one for one in newest_first})
-
-
-def target_of(index: ThreadIndex, ns: str, checkpoint_id: str) -> str:
-    """The checkpoint that a write into another one started from, as far as that is stored."""
-    here = index.places.get((ns, checkpoint_id))
-    if here is None or here.parent is None or (ns, here.parent) not in index.places:
-        return checkpoint_id
-    return here.parent
+    return ThreadIndex(
+        {(one.key.checkpoint_ns, one.key.checkpoint_id): one for one in newest_first}
+    )
 
 
 class Values:
@@ -200,9 +194,7 @@ class Values:
             return {}
         own, at = self.own(place), place.hash
         lost = self._lost(place, own)
-        found = {
-            name: replace(one, at=at) for name, one in inherited.items() if name not in lost
-        }
+        found = {name: replace(one, at=at) for name, one in inherited.items() if name not in lost}
         for name, parts in own.items():
             earlier = inherited.get(name) if self._goes_on(name) else None
             if earlier is None:

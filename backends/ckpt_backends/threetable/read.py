@@ -44,12 +44,11 @@ from ckpt_backends.threetable.index import (
     ThreadIndex,
     Values,
     index_of,
-    target_of,
 )
 from ckpt_backends.threetable.layout import HASH, LATEST, NAME, VALUE, ThreeTables, detect
 from ckpt_backends.url import StoreUrl
 
-NOT_STORED = "its state is not stored: the checkpoints of this thread share one set of values"
+NOT_STORED = "not stored: its thread keeps the values of the newest checkpoint only"
 _CUT = "items that come before are not stored"
 _AT_ONCE = 200
 _COMPARED = 1 << 20
@@ -253,7 +252,9 @@ class ThreeTableStore(Closing):
             place.key,
             place.parent,
             None if found is None else _body(place, named, is_stored=found.is_stored(place)),
-            TypedBytes("json", b"{}" if not is_ours(place) else fork_of(place)) if metadata else None,
+            TypedBytes("json", b"{}" if not is_ours(place) else fork_of(place))
+            if metadata
+            else None,
             None if found is None else self._blobs(place, named, values),
             at=place.at,
         )
@@ -303,12 +304,11 @@ class ThreeTableStore(Closing):
         if not self._database.storable(thread_id):
             return
         index = self._index(thread_id)
-        chosen = [
-            (ns, target_of(index, ns, into), into)
-            for ns, into in self._written(thread_id, index)
-            if checkpoint_ns in {None, ns}
-        ]
-        chosen = sorted(one for one in chosen if wanted is None or one[1] in wanted)
+        chosen = sorted(
+            (ns, name)
+            for ns, name in self._written(thread_id, index)
+            if checkpoint_ns in {None, ns} and (wanted is None or name in wanted)
+        )
         for write in self._read_writes(thread_id, chosen, values):
             if channels is None or write.channel in channels:
                 yield write
@@ -331,8 +331,7 @@ class ThreeTableStore(Closing):
                 )
 
     def _written(self, thread_id: str, index: ThreadIndex) -> dict[tuple[str, str], set[str]]:
-        """The channels that were written to, by namespace and id of the checkpoint they went
-        into."""
+        """The channels that were written to, by namespace and id of the checkpoint."""
         found: dict[tuple[str, str], set[str]] = {}
         rows = self._rows(self._queries.written(), **self._of(thread_id))
         for checkpoint_id, raw, channel in rows:
@@ -344,26 +343,26 @@ class ThreeTableStore(Closing):
     def _read_writes(
         self,
         thread_id: str,
-        chosen: Sequence[tuple[str, str, str]],
+        chosen: Sequence[tuple[str, str]],
         values: bool | Collection[str],
     ) -> Iterator[Write]:
-        """Writes that went into some checkpoints: (namespace, where they started from, into)."""
+        """The writes of some checkpoints, each named by namespace and id."""
         index = self._index(thread_id)
         value = "NULL" if values is False else self._queries.short(MOST_BYTES)
-        only = f" AND {self._database.same('checkpoint_id', 'into')}"
+        only = f" AND {self._database.same('checkpoint_id', 'id')}"
         every: dict[str, list[tuple[Any, ...]]] = {}
         if values is False and len(chosen) > 1:
             only = ""
             for row in self._stream(self._queries.write_keys(value), **self._of(thread_id)):
                 every.setdefault(text(row[0]), []).append(row)
-        for ns, start, into in chosen:
-            rows: Iterable[tuple[Any, ...]] = every.get(into, ())
+        for ns, name in chosen:
+            rows: Iterable[tuple[Any, ...]] = every.get(name, ())
             if only:
                 query = self._queries.write_keys(value, only)
-                rows = self._stream(query, **self._of(thread_id), into=self._bind(into))
+                rows = self._stream(query, **self._of(thread_id), id=self._bind(name))
             for row in rows:
-                if _space(index, into, hash_text(row[1])) == ns:
-                    yield _write(CheckpointKey(thread_id, ns, start), into, row, values)
+                if _space(index, name, hash_text(row[1])) == ns:
+                    yield _write(CheckpointKey(thread_id, ns, name), row, values)
 
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
         found = self.read_keys(thread_id)
@@ -384,8 +383,7 @@ class ThreeTableStore(Closing):
             columns = sorted(self._tables.columns[table])
             listed = ", ".join(map(self._database.quoted, columns))
             query = (
-                f"SELECT {listed} FROM {self._tables.names[table]}"
-                f" WHERE {self._queries.of_thread}"
+                f"SELECT {listed} FROM {self._tables.names[table]} WHERE {self._queries.of_thread}"
             )
             for row in self._stream(query, **self._of(thread_id)):
                 yield Row(table, dict(zip(columns, map(_cell, row), strict=True)))
@@ -438,7 +436,9 @@ class ThreeTableStore(Closing):
         if found.is_incremental:
             return found
         self._known = thread_id, found
-        added = {name for name, before, after in found.pairs() if self._adds(thread_id, before, after)}
+        added = {
+            name for name, before, after in found.pairs() if self._adds(thread_id, before, after)
+        }
         return Values(index, parts, written, added) if added else found
 
     def _adds(self, thread_id: str, before: Part, after: Part) -> bool:
@@ -519,9 +519,7 @@ def _value(one: Named, found: Blob, fetched: Mapping[Part, bytes]) -> TypedBytes
     return parts[0] if len(parts) == 1 else merged(parts)
 
 
-def _write(
-    key: CheckpointKey, into: str, row: Sequence[Any], values: bool | Collection[str]
-) -> Write:
+def _write(key: CheckpointKey, row: Sequence[Any], values: bool | Collection[str]) -> Write:
     _, _, task_id, path, idx, channel, tag, size, at, value = row
     name = text(channel)
     is_wanted = values if isinstance(values, bool) else name in values
@@ -534,7 +532,6 @@ def _write(
         int(size),
         typed(text(tag), int(size), data(value)) if is_wanted else None,
         node=text(task_id),
-        into=into,
         at=moment(at),
     )
 

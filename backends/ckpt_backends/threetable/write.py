@@ -118,9 +118,7 @@ class WritableThreeTableStore(Closing):
         index = self._store.read_keys(change.thread_id).index
         after = before + len(change.checkpoints) + len(change.copies) - len(change.removed or {})
         heads = index.heads()
-        is_newest = all(
-            heads[one.key.checkpoint_ns].key == one.key for one in change.checkpoints
-        )
+        is_newest = all(heads[one.key.checkpoint_ns].key == one.key for one in change.checkpoints)
         if len(index.places) != after or not is_newest:
             raise moved(change)
 
@@ -272,7 +270,9 @@ class WritableThreeTableStore(Closing):
                 if place is not None:
                     where, bound = self._at(values, place)
                 else:  # Writes that belong to no checkpoint.
-                    where = f"{self._same('thread_id', 'of')} AND {self._same('checkpoint_id', 'id')}"
+                    where = (
+                        f"{self._same('thread_id', 'of')} AND {self._same('checkpoint_id', 'id')}"
+                    )
                     bound = {"of": thread_id, "id": checkpoint_id}
                 for table in (WRITES, CHECKPOINTS):
                     rows[table] += self._delete(table, where, bound)
@@ -284,7 +284,10 @@ class WritableThreeTableStore(Closing):
         where = f"{self._same('thread_id', 'of')} AND {self._same('checkpoint_id', 'id')}"
         bound: dict[str, object] = {"of": place.key.thread_id, "id": place.key.checkpoint_id}
         if len(values.index.by_id[place.key.checkpoint_id]) > 1:
-            return f"{where} AND {self._hash('from', place.stored_hash)}", {**bound, "from": place.stored_hash}
+            return f"{where} AND {self._hash('from', place.stored_hash)}", {
+                **bound,
+                "from": place.stored_hash,
+            }
         return where, bound
 
     def _restore(self, row: Row) -> bool:
