@@ -11,6 +11,9 @@ NO_HISTORY = "keeps no history to go back to"
 ONE_STATE = "keeps the values of the newest checkpoint only"
 
 
+_NOTHING = C(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """What becomes of a command where a layout lacks something, or has a trait."""
@@ -19,7 +22,7 @@ class Limit:
     cell: str
     """What the matrix says; `no` where the command refuses."""
     why: str
-    having: C = C(0)
+    having: C = _NOTHING
     """The trait, where nothing is lacking."""
 
     def applies(self, can: C) -> bool:
@@ -28,15 +31,15 @@ class Limit:
 
 _NEWEST = Limit(C.HISTORY, "newest", "each namespace has its newest checkpoint only")
 _NOT_ADDED = Limit(C.HISTORY, "no", NO_HISTORY)
-_OVERWRITES = Limit(C(0), "no", ONE_STATE, having=C.LATEST_VALUES)
+_OVERWRITES = Limit(_NOTHING, "no", ONE_STATE, having=C.LATEST_VALUES)
 _ONE_STATE = Limit(
-    C(0),
+    _NOTHING,
     "newest state",
     "the others are listed with their writes; their state is not stored",
     having=C.LATEST_VALUES,
 )
 _SHOWN = Limit(
-    C(0),
+    _NOTHING,
     "writes",
     "what tasks wrote is shown; what it made cannot be verified",
     having=C.LATEST_VALUES,

@@ -140,9 +140,10 @@ def how_made(
 
 
 def how_told(writes: Sorted) -> Made:
-    """How a checkpoint was made of writes that the layout stores with it: those of one task after those of another, in the order of their times.
+    """How a checkpoint was made of the writes that its layout stores with it.
 
-    Tasks that ran one after the other may have written into the same checkpoint.
+    Those of one task after those of another, in the order of their times: tasks that ran one
+    after the other may have written into the same checkpoint.
     """
     tasks = [tuple(some) for _, some in groupby(writes.tasks, lambda one: one.write.task_id)]
     times = {min(one.write.at or _NEVER for one in some) for some in tasks}

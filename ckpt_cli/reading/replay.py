@@ -341,18 +341,10 @@ class _Namespace:
             lacking = lacking or "nothing that was written to it is stored"
         if is_delta:
             lacking = "a DeltaChannel stores no value between its snapshots"
-        elif stored is NOT_STORED:
-            lacking = "its value is not stored"
-        elif is_unreadable(stored):
-            lacking = "its value cannot be read"
-        elif base is NOT_STORED and not carried:
-            lacking = "its value before it is not stored"
-        elif is_unreadable(base) and not carried:
-            lacking = "its value before it cannot be read"
-        elif base is ABSENT and _is_apart(name, parent.moment):
-            lacking = "its value before it is not stored"
-        elif any(is_unreadable(value) for batches, _ in ways for b in batches for value in b):
-            lacking = "what was written to it cannot be read"
+        else:
+            written_values = [value for batches, _ in ways for b in batches for value in b]
+            is_gone = base is ABSENT and _is_apart(name, parent.moment)
+            lacking = _unread(base, stored, carried, written_values, is_gone=is_gone) or lacking
         check = Check(name, moment.key.checkpoint_id, found.mask, found.applicable, wrote)
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
         if self._lost is not None and (is_lost or is_unreadable(stored)):
@@ -431,6 +423,28 @@ class _Namespace:
 
 def _same_version(name: str, one: Moment, other: Moment) -> bool:
     return one.body.versions.get(name) == other.body.versions.get(name)
+
+
+def _unread(
+    base: Held,
+    stored: Held,
+    carried: Mapping[int, Held],
+    wrote: Iterable[Value],
+    *,
+    is_gone: bool,
+) -> str:
+    """What of a transition is not there to be compared; `''` if nothing."""
+    if stored is NOT_STORED:
+        return "its value is not stored"
+    if is_unreadable(stored):
+        return "its value cannot be read"
+    if base is NOT_STORED and not carried:
+        return "its value before it is not stored"
+    if is_unreadable(base) and not carried:
+        return "its value before it cannot be read"
+    if is_gone:
+        return "its value before it is not stored"
+    return "what was written to it cannot be read" if any(map(is_unreadable, wrote)) else ""
 
 
 def _is_kept(base: Held, stored: Held) -> bool:

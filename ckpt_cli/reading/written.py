@@ -106,7 +106,7 @@ def written(
 
 def _stored(look: Look) -> Stored | None:
     blobs = look.child.checkpoint.blobs
-    if blobs is None or look.writes is None:
+    if blobs is None or look.writes is None or look.child.body.problem is not None:
         return None
     before = {} if look.parent is None else look.parent.body.versions
     own = [

@@ -29,7 +29,7 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.oversize import MOST_BYTES
 from ckpt_backends.postgres import sql
-from ckpt_backends.postgres.catalog import begin, find_layout
+from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.connect import Connection
 from ckpt_backends.postgres.layout import PostgresLayout, quoted_name, storable
 from ckpt_backends.rows import Row
@@ -48,17 +48,11 @@ _parts = attrgetter("thread_id", "checkpoint_ns", "checkpoint_id")
 class PostgresStore(Closing):
     """A PostgreSQL database, opened for reading."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: Connection, url: StoreUrl, layout: PostgresLayout) -> None:
         self._url = url
         self._open: Connection | None = connection
-        self._begun = False
-        try:
-            self._begun = True
-            self._layout = find_layout(connection, url)
-        except BaseException:
-            self.close()
-            raise
-        layout = self._layout
+        self._begun = True
+        self._layout = layout
         rows = layout.checkpoints.sql
         if layout.shallow:
             rows = sql.SHALLOW.format(checkpoints=rows)

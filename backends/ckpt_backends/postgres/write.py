@@ -6,12 +6,8 @@ apart; what a saver adds meanwhile is looked for at the very end, just before th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from hashlib import sha256
-
-import psycopg
-from psycopg import errors
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 
 from ckpt_backends.apart import (
     BLOBS,
@@ -22,12 +18,13 @@ from ckpt_backends.apart import (
 )
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.postgres import sql as read
 from ckpt_backends.postgres import sql_write as sql
-from ckpt_backends.postgres.catalog import begin, find_layout
-from ckpt_backends.postgres.connect import Connection, explained, unavailable
+from ckpt_backends.postgres.changing import lock_number, transaction
+from ckpt_backends.postgres.connect import Connection, explained
+from ckpt_backends.postgres.layout import PostgresLayout
 from ckpt_backends.postgres.removing import remove_threads
 from ckpt_backends.postgres.restoring import restore_rows
 from ckpt_backends.removal import Removal, Removed
@@ -38,20 +35,14 @@ from ckpt_backends.url import StoreUrl
 class WritablePostgresStore(Closing):
     """A PostgreSQL database, opened for changing."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: Connection, url: StoreUrl, layout: PostgresLayout) -> None:
         self._url = url
         self._open: Connection | None = connection
-        try:
-            layout = find_layout(connection, url)
-            connection.restart()
-            if layout.unknown:
-                raise UnknownLayout(
-                    f"'{url}' was made by a saver that is not known here, so nothing is written",
-                    hint=f"unknown columns: {', '.join(layout.unknown)}",
-                )
-        except BaseException:
-            self.close()
-            raise
+        if layout.unknown:
+            raise UnknownLayout(
+                f"'{url}' was made by a saver that is not known here, so nothing is written",
+                hint=f"unknown columns: {', '.join(layout.unknown)}",
+            )
         self._layout = layout
         rows = layout.checkpoints.sql
         names = {
@@ -194,51 +185,8 @@ class WritablePostgresStore(Closing):
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._open
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        connection = self._connection
-        try:
-            begin(connection)
-            yield connection
-            connection.commit()
-        except BaseException as error:
-            connection.restart_quietly()
-            if isinstance(error, psycopg.Error):
-                raise self._explained(error) from None
-            raise
-
-    def _explained(self, error: psycopg.Error) -> StoreChanged | StoreUnavailable:
-        match error:
-            case errors.UniqueViolation() | errors.SerializationFailure():
-                return StoreChanged(
-                    f"'{self._url}' changed meanwhile, so nothing was written",
-                    hint="run the command again",
-                )
-            case errors.LockNotAvailable():
-                return StoreUnavailable(
-                    f"cannot write to '{self._url}': another session holds a lock",
-                    hint="another change of this thread may be under way; try again in a moment",
-                )
-            case errors.InsufficientPrivilege():
-                return StoreUnavailable(
-                    f"cannot write to '{self._url}': {error.diag.message_primary}",
-                    hint="a change needs SELECT, INSERT and, for undo, DELETE on the three"
-                    " checkpoint tables",
-                )
-            case errors.ReadOnlySqlTransaction():
-                return StoreUnavailable(
-                    f"cannot write to '{self._url}': the server only reads",
-                    hint="name the primary: ?target_session_attrs=read-write",
-                )
-        found = unavailable(self._url, error)
-        found.message = f"{found.message}; nothing was written"
-        return found
-
-
-def lock_number(thread_id: str) -> int:
-    """The advisory lock of a thread; another thread of the same number only waits for it."""
-    digest = sha256(b"ckpt\0" + thread_id.encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:8], "big", signed=True)
+    def _transaction(self) -> AbstractContextManager[Connection]:
+        return transaction(self._connection, self._url)
 
 
 def _at(key: CheckpointKey) -> dict[str, str]:

@@ -61,13 +61,13 @@ class SqliteDatabase:
     def bound(self, text: str) -> object:
         return bind(text)
 
-    def storable(self, text: str) -> bool:
+    def storable(self, text: str) -> bool:  # noqa: ARG002
         return True
 
     def engine(self) -> str:
         return f"SQLite {sqlite3.sqlite_version}"
 
-    def size(self, tables: Sequence[str]) -> tuple[int | None, int | None]:
+    def size(self, tables: Sequence[str]) -> tuple[int | None, int | None]:  # noqa: ARG002
         ((pages,),) = self.rows("PRAGMA page_count", {})
         ((page_size,),) = self.rows("PRAGMA page_size", {})
         ((free,),) = self.rows("PRAGMA freelist_count", {})
@@ -87,20 +87,20 @@ class SqliteDatabase:
             self._connection = None
 
     @contextmanager
-    def transaction(self, thread_id: str | None) -> Iterator[None]:
+    def transaction(self, thread_id: str | None) -> Iterator[None]:  # noqa: ARG002
         with writing(self._url), transaction(self._alive()):
             yield
 
     def change(self, query: str, values: Values) -> int:
         return self._alive().execute(query, values).rowcount
 
-    def given(self, table: str, column: str, name: str, cell: Cell) -> str:
+    def given(self, table: str, column: str, name: str, cell: Cell) -> str:  # noqa: ARG002
         return self.text(name) if isinstance(cell, str) else self.mark(name)
 
     def is_given(self, table: str, column: str, name: str, cell: Cell) -> str:
         return f"{quoted_name(column)} IS {self.given(table, column, name, cell)}"
 
-    def vacuum(self, tables: Sequence[str]) -> None:
+    def vacuum(self, tables: Sequence[str]) -> None:  # noqa: ARG002
         with writing(self._url):
             self._alive().execute("VACUUM")
 

@@ -17,6 +17,7 @@ from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES, is_read, typed
 from ckpt_backends.closing import Closing
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.merged import are_new_messages, merged
+from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.model import (
     Blob,
     BlobKey,
@@ -30,7 +31,6 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.protocol import Store
 from ckpt_backends.rows import Row
@@ -55,9 +55,14 @@ _COMPARED = 1 << 20
 """Longer values are not looked at to tell how a thread is stored."""
 
 
-def open_tables(database: Database, tables: Mapping[str, Set[str]], url: StoreUrl) -> Store:
+def open_tables(
+    database: Database,
+    tables: Mapping[str, Set[str]],
+    url: StoreUrl,
+    schema: str | None = None,
+) -> Store:
     """The store of tables that a database has, by their columns. Raises `UnknownLayout`."""
-    found = detect(tables, database.quoted, str(url))
+    found = detect(tables, database.quoted, str(url), schema)
     store = ThreeTableStore(database, found, str(url))
     wanted = url.params.get("layout")
     if wanted is not None and wanted != (name := store.layout_name()):

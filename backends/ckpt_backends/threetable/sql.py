@@ -71,8 +71,8 @@ class Queries:
         path = "task_path" if has(WRITES, "task_path") else "''"
         at = CREATED if has(WRITES, CREATED) else "NULL"
         return (
-            f"SELECT checkpoint_id, {HASH}, task_id, {path}, idx, channel, type, {self._size}, {at},"
-            f" {value} FROM {self.writes} WHERE {self.of_thread}{only}"
+            f"SELECT checkpoint_id, {HASH}, task_id, {path}, idx, channel, type, {self._size},"
+            f" {at}, {value} FROM {self.writes} WHERE {self.of_thread}{only}"
             f" ORDER BY {exact('checkpoint_id')}, {at if at != 'NULL' else 'idx * 0'},"
             f" {exact('task_id')}, idx"
         )
