@@ -9,12 +9,13 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
+from os.path import commonprefix
 
 from ckpt_cli.core.times import looks_like_time
 
 SHORTEST = 4
-_SHORT = 12
-"""An id that is no longer is written whole."""
+_SHORT, _ALIKE = 12, 4
+"""Ids that are no longer, and begin with as many same characters, are written whole: they count."""
 _TRIED = 64
 """So many lengths are tried before an id is left whole, since each takes time of its own."""
 _OTHER_REF = re.compile(
@@ -33,6 +34,8 @@ def short_refs(ids: Sequence[str]) -> dict[str, str]:
     the id itself, which is also what an id gets that another one ends with.
     """
     ordered = sorted(ids)
+    if ids and max(map(len, ids)) <= _SHORT and len(commonprefix(ordered)) >= _ALIKE:
+        return {one: one for one in ids}
     by_end = sorted(text[::-1] for text in ids)
     shared = [0, *(_common(left, right) for left, right in pairwise(by_end)), 0]
     return {
@@ -51,8 +54,6 @@ def _common(left: str, right: str) -> int:
 
 
 def _readable(full: str, length: int, ordered: list[str]) -> str:
-    if len(full) <= _SHORT:
-        return full
     for size in range(length, min(length + _TRIED, len(full))):
         ref = full[-size:]
         other = looks_like_time(ref) or _OTHER_REF.fullmatch(ref)

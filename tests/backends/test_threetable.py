@@ -417,7 +417,7 @@ def test_a_thread_goes_and_comes_back_row_for_row(empty: Told, tmp_path: Path) -
 def test_orphans_are_found(empty: Told) -> None:
     empty.fill()
     empty.run("DELETE FROM checkpoints WHERE checkpoint_id = 'ckpt_004'")
-    found = empty.json("gc", "--scope", "all", "--older-than", "1d", "--yes")
+    found = empty.json("gc", "--scope", "all", "--grace", "1d", "--yes")
     assert found["removed"]["rows"] == {"checkpoint_writes": 1, "checkpoint_blobs": 3}
     assert contents(empty.json("show", THREAD)["values"]) == SAID
 
@@ -426,8 +426,9 @@ def test_ids_that_count_are_ordered_by_time_and_number(file: Told) -> None:
     file.fill(final=False)
     for number in range(8, 12):
         file.run(
-            "INSERT INTO checkpoints SELECT thread_id, ?, ?, checkpoint_ns, ?, gmt_create,"
-            " gmt_modified FROM checkpoints WHERE checkpoint_id = 'ckpt_003'",
+            "INSERT INTO checkpoints SELECT thread_id, ?, ?, checkpoint_ns, ?,"
+            " '2026-04-08 09:00:00.000', gmt_modified FROM checkpoints"
+            " WHERE checkpoint_id = 'ckpt_003'",
             *(f"run_{number}", "ckpt_003" if number == 8 else f"run_{number - 1}", f"h{number}"),
         )
     assert file.json("threads", "list")[0]["head"] == "run_11"

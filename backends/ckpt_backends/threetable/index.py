@@ -174,7 +174,7 @@ class Values:
             for name, parts in self.own(place).items():
                 if name in before and seen[name] < _TRIED:
                     seen[name] += 1
-                    yield name, before[name][-1], parts[-1]
+                    yield name, before[name][0], parts[0]
 
     def named(self, place: Place) -> Mapping[str, Named]:
         """The values of a checkpoint by channel. One without parts should be there, and is not."""

@@ -9,6 +9,12 @@ from tests.conformance.benches.mysql import MySQLBench, ShallowMySQLBench
 from tests.conformance.benches.postgres import PostgresBench, ShallowPostgresBench
 from tests.conformance.benches.redis import PlainRedisBench, RedisBench, ShallowRedisBench
 from tests.conformance.benches.sqlite import SqliteBench
+from tests.conformance.benches.threetable import (
+    LatestThreeTableBench,
+    MySQLThreeTableBench,
+    PostgresThreeTableBench,
+    ThreeTableBench,
+)
 
 BENCHES: list[type[Bench]] = [
     SqliteBench,
@@ -21,6 +27,10 @@ BENCHES: list[type[Bench]] = [
     RedisBench,
     ShallowRedisBench,
     PlainRedisBench,
+    ThreeTableBench,
+    LatestThreeTableBench,
+    PostgresThreeTableBench,
+    MySQLThreeTableBench,
 ]
 
 __all__ = ["BENCHES", "Bench"]

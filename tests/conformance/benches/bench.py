@@ -37,6 +37,11 @@ class Bench(Protocol):
     """Whether the engine keeps values parsed, so that they take more room than their text."""
     pickled: ClassVar[bool] = False
     """Whether tuples, and the classes of objects inside of others, are stored as what they are."""
+    bare: ClassVar[bool] = False
+    """Whether nothing of a checkpoint is stored but its place, its values and what made it: no
+    metadata, no versions, so that steps, sources and what runs next are unknown."""
+    latest: ClassVar[bool] = False
+    """Whether the values of the newest checkpoint only are kept, though others are listed."""
     sparse: ClassVar[bool] = False
     """Whether objects are stored under an old path of their class, and without their defaults."""
 
