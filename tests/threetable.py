@@ -63,9 +63,6 @@ def connected(url: str) -> Iterator[Execute]:
 class ThreeTableSaver(InMemorySaver):
     """Records what runs on it."""
 
-
-
-
     def __init__(self, url: str, *, latest: bool) -> None:
         super().__init__()
         self._url = url
@@ -77,6 +74,8 @@ class ThreeTableSaver(InMemorySaver):
         self.times: dict[str, list[datetime]] = {}
         if not (self._engine == "sqlite" and Path(url).exists()):
             with connected(url) as execute:
+                if self._engine == "sqlite":
+                    execute("PRAGMA journal_mode = WAL", [])
                 maker().create(self._engine, execute)
 
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:

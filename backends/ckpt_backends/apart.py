@@ -34,6 +34,11 @@ def is_read(channel: str, values: bool | Collection[str]) -> bool:
     `Store.checkpoints`."""
     if values is True or (values is not False and channel in values):
         return True
+    return is_control(channel)
+
+
+def is_control(channel: str) -> bool:
+    """Whether a channel is LangGraph's own, and comes and goes with the steps."""
     return _CONTROL.match(channel) is not None and channel not in USERS
 
 

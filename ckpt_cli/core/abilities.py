@@ -53,7 +53,7 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "show": (_ONE_STATE,),
     "show --tree": (_NEWEST,),
     "history": (_NEWEST,),
-    "diff": (_NEWEST, _ONE_STATE),
+    "diff": (_NEWEST, _OVERWRITES),
     "messages": (),
     "grep": (_ONE_STATE,),
     "blame": (_NEWEST, _ONE_STATE),

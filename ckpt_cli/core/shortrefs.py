@@ -9,7 +9,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
-from os.path import commonprefix
 
 from ckpt_cli.core.times import looks_like_time
 
@@ -34,7 +33,7 @@ def short_refs(ids: Sequence[str]) -> dict[str, str]:
     the id itself, which is also what an id gets that another one ends with.
     """
     ordered = sorted(ids)
-    if ids and max(map(len, ids)) <= _SHORT and len(commonprefix(ordered)) >= _ALIKE:
+    if ids and max(map(len, ids)) <= _SHORT and _common(ordered[0], ordered[-1]) >= _ALIKE:
         return {one: one for one in ids}
     by_end = sorted(text[::-1] for text in ids)
     shared = [0, *(_common(left, right) for left, right in pairwise(by_end)), 0]

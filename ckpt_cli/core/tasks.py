@@ -202,7 +202,8 @@ def _all_finished(runs: Attribution) -> bool:
 
 
 def _is_finished(run: Run) -> bool:
-    return any(write.channel not in CONTROL for write in run.writes)
+    # A write that is stored with the checkpoint that it went into names its node.
+    return any(write.channel not in CONTROL or write.node is not None for write in run.writes)
 
 
 def _names(tasks: Iterable[Task]) -> tuple[str, ...]:

@@ -33,6 +33,8 @@ from ckpt_cli.core.triggers import SENDS
 from ckpt_cli.reading.lessons import Lessons
 
 _FIRST_YEAR, _LAST_YEAR = 1, 9999
+NOT_STORED = "not stored: "
+"""How the reason begins where a layout does not keep the state of a checkpoint."""
 _AT_ONCE = 200
 """Checkpoints whose writes are fetched with one query."""
 
@@ -454,6 +456,10 @@ def unreadable(what: str, problem: Opaque) -> Unreadable:
 
     Its reason may quote them, so that only `show` gives it, which knows of `--redact`.
     """
+    if problem.reason.startswith(NOT_STORED):
+        return Unreadable(
+            f"{what} is {problem.reason}", hint="`ckpt diff --writes` shows what its tasks wrote"
+        )
     if problem.reason not in CLOSED:
         return Unreadable(f"cannot read {what}", hint="`ckpt show` says why")
     reason, _, hint = problem.reason.partition("; ")

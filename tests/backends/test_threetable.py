@@ -139,7 +139,14 @@ def test_the_trace_of_a_checkpoint_is_that_of_its_nodes_in_time(empty: Told) -> 
     empty.fill()
     found = empty.json("show", f"{THREAD}@ckpt_003")["writes"]
     assert [
-        (one["task_id"], one["idx"], one["channel"], one["task_path"], one["bytes"], one["at"][17:23])
+        (
+            one["task_id"],
+            one["idx"],
+            one["channel"],
+            one["task_path"],
+            one["bytes"],
+            one["at"][17:23],
+        )
         for one in found
     ] == [
         ("retrieve_context", 0, "user_context", "()", 256, "30.100"),
@@ -169,9 +176,10 @@ def test_what_was_written_stands_beside_what_it_became(empty: Told) -> None:
     (said,) = channels["messages"]["writes"]
     assert (said["node"], said["added"]) == ("generate_response", 1)
     assert [one["content"] for one in channels["messages"]["before"]] == SAID[:2]
-    assert "merging saved 22.6%" in empty.ckpt(
-        "diff", f"{THREAD}@ckpt_003", "--writes", "-o", "table"
-    ).out
+    assert (
+        "merging saved 22.6%"
+        in empty.ckpt("diff", f"{THREAD}@ckpt_003", "--writes", "-o", "table").out
+    )
 
 
 def test_the_statistics_are_by_node_with_a_filter_and_a_time(empty: Told) -> None:
@@ -333,7 +341,7 @@ def test_several_versions_of_a_channel_are_merged(file: Told, maker: Any) -> Non
     parts = {
         "messages": [{"role": "human", "content": "more"}],
         "user_context": {"age": 29, "city": "Chengdu"},
-        "search_results": PRODUCT + [{"product_id": "M002"}],
+        "search_results": [*PRODUCT, {"product_id": "M002"}],
     }
     for channel, value in parts.items():
         tag, data = maker._pack(value)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
+from ckpt_backends.apart import is_control
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.threetable.cells import digest
 
@@ -140,7 +141,10 @@ class Values:
         self._channels = {name for own in self._own.values() for name in own}
         self._added = set(added)
         self._named: dict[tuple[str, str], dict[str, Named]] = {}
-        self.is_incremental = any(self._leaves_out(one) for one in index.places.values())
+        places = index.places.values()
+        self.is_incremental = any(map(self._leaves_out, places)) and not any(
+            map(self._repeats, places)
+        )
 
     def is_stored(self, place: Place) -> bool:
         """Whether the values of a checkpoint are still there: no newer one has its hash."""
@@ -194,7 +198,12 @@ class Values:
             return {}
         own, at = self.own(place), place.hash
         lost = self._lost(place, own)
-        found = {name: replace(one, at=at) for name, one in inherited.items() if name not in lost}
+        inherits = self.is_incremental or not own
+        found = {
+            name: replace(one, at=at)
+            for name, one in inherited.items()
+            if inherits and name not in lost and not _is_passing(name)
+        }
         for name, parts in own.items():
             earlier = inherited.get(name) if self._goes_on(name) else None
             if earlier is None:
@@ -211,8 +220,7 @@ class Values:
         parent = self._parent(place)
         if parent is None or channel in self._written.get(_key(place), ()):
             return False
-        before = self.own(parent).get(channel, ())
-        return [(one.type, one.size) for one in before] == [(one.type, one.size) for one in parts]
+        return _alike(self.own(parent).get(channel, ()), parts)
 
     def is_pieced(self, place: Place, channel: str) -> bool:
         """Whether a checkpoint's value is merged with its parent's, so that no other one can hold
@@ -240,13 +248,35 @@ class Values:
         own = self.own(place)
         if parent is None or not own:
             return False
-        return bool(self.own(parent).keys() - own.keys() - self._lost(place, own))
+        left = self.own(parent).keys() - own.keys() - self._lost(place, own)
+        return not all(map(_is_passing, left))
+
+    def _repeats(self, place: Place) -> bool:
+        """Whether it stores a value again that its step did not write to."""
+        parent, written = self._parent(place), self._written.get(_key(place))
+        if parent is None or not written:
+            return False  # A rollback copies values; it is no step.
+        own, before = self.own(place), self.own(parent)
+        return any(
+            name not in written and not _is_passing(name) and _alike(own[name], before[name])
+            for name in own.keys() & before.keys()
+        )
 
     def _parent(self, place: Place) -> Place | None:
         if place.parent is None:
             return None
         found = self.index.places.get((place.key.checkpoint_ns, place.parent))
         return found if found is not place else None
+
+
+def _alike(one: Sequence[Part], other: Sequence[Part]) -> bool:
+    """Whether parts may be the same, as far as their types and sizes tell."""
+    return [(part.type, part.size) for part in one] == [(part.type, part.size) for part in other]
+
+
+def _is_passing(channel: str) -> bool:
+    """Whether a channel lives for one step: then that it is not there means that it is empty."""
+    return channel == "__start__" or is_control(channel)
 
 
 def _key(place: Place) -> tuple[str, str]:

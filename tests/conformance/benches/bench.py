@@ -37,6 +37,8 @@ class Bench(Protocol):
     """Whether the engine keeps values parsed, so that they take more room than their text."""
     pickled: ClassVar[bool] = False
     """Whether tuples, and the classes of objects inside of others, are stored as what they are."""
+    only: ClassVar[frozenset[str] | None] = None
+    """The scenarios that are run, where another bench of the same layout runs all of them."""
     bare: ClassVar[bool] = False
     """Whether nothing of a checkpoint is stored but its place, its values and what made it: no
     metadata, no versions, so that steps, sources and what runs next are unknown."""
@@ -67,6 +69,11 @@ class Bench(Protocol):
     def fingerprint(self) -> object:
         """Equal before and after as long as nothing in the store changed."""
         ...
+
+    @property
+    def has_questions(self) -> bool:
+        """Whether what a task wrote that has not finished is stored, questions among it."""
+        return self.has_writes and not self.bare
 
     def times(self, thread_id: str) -> tuple[datetime, datetime] | None:
         """When the first and the last checkpoint of a thread were stored, where the saver goes by

@@ -61,8 +61,16 @@ class LatestThreeTableBench(ThreeTableBench):
     latest: ClassVar[bool] = True
 
 
+_SOME = frozenset(
+    {"linear", "chat", "subgraph", "fork-chat", "fork-update", "interrupt-nested", "reducers"}
+    | {"zoo-text", "zoo-numbers", "with-metadata", "delta-often"}
+)
+
+
 class PostgresThreeTableBench(ThreeTableBench):
     """On PostgreSQL."""
+
+    only: ClassVar[frozenset[str] | None] = _SOME
 
     name: ClassVar[str] = "three-table on postgres"
     server: ClassVar[str | None] = "postgres"
@@ -74,6 +82,8 @@ class PostgresThreeTableBench(ThreeTableBench):
 
 class MySQLThreeTableBench(ThreeTableBench):
     """On MariaDB, with the hash as bytes, where ids are compared by their code points."""
+
+    only: ClassVar[frozenset[str] | None] = _SOME
 
     name: ClassVar[str] = "three-table on mysql"
     server: ClassVar[str | None] = "mysql"
