@@ -2,56 +2,22 @@
 
 from __future__ import annotations
 
-import sqlite3
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from ckpt_backends.registry import open_store
-from tests.servers import mysql_connection
-from tests.support import FIXTURES, Answer, ckpt
+from tests.support import Answer, ckpt
+from tests.threetable import MARKS, connected, engine_of
+from tests.threetable import maker as tables_maker
 
 THREAD = "thread_abc123"
-Execute = Callable[[str, list[Any]], Any]
-MARKS = {"sqlite": "?", "postgresql": "%s", "mysql": "%s"}
 
 
 @pytest.fixture(scope="module")
 def maker() -> Any:
-    make = str(FIXTURES / "make")
-    if make not in sys.path:
-        sys.path.insert(0, make)
-    return import_module("threetable")
-
-
-@contextmanager
-def connected(url: str) -> Iterator[Execute]:
-    """Run statements on a store, whatever its engine; they stay when the block ends."""
-    if url.startswith("postgresql"):
-        with psycopg.connect(url) as connection:
-            yield lambda query, values: connection.execute(query.encode(), values)
-    elif url.startswith("mysql"):
-        with mysql_connection(url) as driver, driver.cursor() as cursor:
-
-            def execute(query: str, values: list[Any]) -> Any:
-                cursor.execute(query, values)
-                return cursor
-
-            yield execute
-            driver.commit()
-    else:
-        with closing(sqlite3.connect(url)) as file, file:
-            yield file.execute
-
-
-def engine_of(url: str) -> str:
-    return url.partition(":")[0] if "://" in url else "sqlite"
+    return tables_maker()
 
 
 class Told:
@@ -469,3 +435,23 @@ def test_a_layout_that_is_not_there_is_refused(file: Told) -> None:
     assert ckpt("-s", f"sqlite:///{file.url}?layout=three-table", "threads", "list").code == 0
     refused = ckpt("-s", f"sqlite:///{file.url}?layout=three-table-latest", "threads", "list")
     assert (refused.code, "it holds 'three-table'" in refused.err) == (4, True)
+
+
+def test_encrypted_parts_are_read_with_the_key(file: Told, maker: Any) -> None:
+    from Crypto.Cipher import AES
+
+    file.fill(changes=True)
+    key = b"0123456789abcdef"
+    for rowid, tag, data in file.run("SELECT rowid, type, blob_data FROM checkpoint_blobs"):
+        cipher = AES.new(key, AES.MODE_EAX, nonce=bytes(16))
+        sealed, mark = cipher.encrypt_and_digest(data)
+        file.run(
+            "UPDATE checkpoint_blobs SET type = ?, blob_data = ? WHERE rowid = ?",
+            *(f"{tag}+aes", bytes(16) + mark + sealed, rowid),
+        )
+    path = Path(file.url).with_name("key")
+    path.write_bytes(key)
+    shown = file.json("--aes-key-file", path, "show", THREAD)
+    assert contents(shown["values"]) == [*SAID, LAST]
+    closed = file.json("show", THREAD)["values"]["messages"]
+    assert "content" not in str(closed)
