@@ -75,7 +75,8 @@ def _blame(target: Target, channel: str, steps: Path) -> Blame:
     values = reader.state(moment, channels).values
     (found,) = select(cast("dict[Value, Value]", dict(values)), steps)
     where, value = origin.place_of(values, found.path), found.value
-    if own := _by_caller(moment, where, value):
+    own = [] if reader.is_bare else _by_caller(moment, where, value)
+    if own:
         return Blame(where, value, moment, "caller", own)
     first, is_complete = _first(target, where, value)
     setter = reader.moment(target.checkpoint_ns, first)

@@ -353,7 +353,7 @@ class ThreadReader:
             if write.task_id == NULL_TASK_ID and is_state(write.channel, moment.body)
         }
         grouped: dict[str, list[Value]] = {}
-        if not names:
+        if not names or self.is_bare:  # There they went into what is stored.
             return grouped
         key = moment.key
         for write in self.store.writes(
