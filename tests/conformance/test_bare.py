@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.codec import decode, to_json
+from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.channels import is_state, unwrap
 from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.equality import same
 from ckpt_cli.reading.thread import Moment, ThreadReader
 from ckpt_cli.tui.reads import TABS
 from tests.conformance.conftest import Filled
@@ -67,7 +68,7 @@ def test_every_state_is_the_one_that_was_stored_or_said_not_to_be(filled: Filled
                     want = _stored(saver, moment)
                     assert state.values.keys() == want.keys(), moment.key
                     for name, value in want.items():
-                        assert to_json(state.values[name]) == to_json(value), (moment.key, name)
+                        assert same(state.values[name], value), (moment.key, name)
 
 
 def _stored(saver: Any, moment: Moment) -> dict[str, Value]:
