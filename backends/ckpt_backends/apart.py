@@ -12,7 +12,6 @@ from ckpt_backends.oversize import MOST_BYTES, unread
 
 CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
 NAMES = (CHECKPOINTS, BLOBS, WRITES)
-_CONTROL = re.compile(r"__|branch:|join:|start:")
 
 _SHALLOW: Mapping[str, frozenset[str]] = {
     CHECKPOINTS: frozenset({"thread_id", "checkpoint_ns", "checkpoint", "metadata"}),
@@ -26,6 +25,21 @@ _FULL: Mapping[str, frozenset[str]] = {
     BLOBS: _SHALLOW[BLOBS] | {"version"},
     WRITES: _SHALLOW[WRITES],
 }
+
+_CONTROL = re.compile(r"__|branch:|join:|start:")
+
+
+def is_read(channel: str, values: bool | Collection[str]) -> bool:
+    """Whether the value of a channel comes with its checkpoint; `values` as in
+    `Store.checkpoints`."""
+    if values is True or (values is not False and channel in values):
+        return True
+    return is_control(channel)
+
+
+def is_control(channel: str) -> bool:
+    """Whether a channel is LangGraph's own, and comes and goes with the steps."""
+    return _CONTROL.match(channel) is not None and channel not in USERS
 
 
 def missing_columns(columns: Mapping[str, Set[str]], *, shallow: bool) -> list[str]:
@@ -48,11 +62,6 @@ def unknown_columns(
     ]
 
 
-def is_control(channel: str) -> bool:
-    """Whether a value is LangGraph's own, which comes with every body; see `Store.checkpoints`."""
-    return _CONTROL.match(channel) is not None and channel not in USERS
-
-
 _MARGIN = 6
 """Before format 4 each node has a channel that holds the node's name: only a value that is no
 longer than that, in its serialised form, can be it."""
@@ -60,11 +69,8 @@ longer than that, in its serialised form, can be it."""
 
 def is_wanted(channel: str, blob: Blob, values: bool | Collection[str], *, is_old: bool) -> bool:
     """Whether a value is read; `values` as in `Store.checkpoints`, `is_old` before format 4."""
-    if values is True or (values is not False and channel in values):
-        return True
-    if is_control(channel):
-        return True
-    return is_old and blob.size < len(channel.encode("utf-8", "surrogatepass")) + _MARGIN
+    margin = len(channel.encode("utf-8", "surrogatepass")) + _MARGIN
+    return is_read(channel, values) or (is_old and blob.size < margin)
 
 
 def typed(tag: str, size: int, blob: bytes | None) -> TypedBytes:

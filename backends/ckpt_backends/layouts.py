@@ -12,6 +12,8 @@ from ckpt_backends.model import Capability as C
 _SAVER = C.HISTORY | C.WRITES | C.TASK_PATH | C.ADDING
 """What savers of LangGraph keep, but for those that keep the newest checkpoint only."""
 
+_THREE_TABLE = C.HISTORY | C.WRITES | C.BARE | C.ENFORCED_READ_ONLY
+
 LAYOUTS: Mapping[str, C] = {
     "sqlite": _SAVER | C.INLINE_VALUES | C.ENFORCED_READ_ONLY,
     "postgres": _SAVER | C.ENFORCED_READ_ONLY,
@@ -19,6 +21,8 @@ LAYOUTS: Mapping[str, C] = {
     "mysql": _SAVER | C.ENFORCED_READ_ONLY,
     "mysql-shallow": C.WRITES | C.TASK_PATH | C.ENFORCED_READ_ONLY,
     "langgraph-dev": _SAVER,
+    "three-table": _THREE_TABLE | C.ADDING,
+    "three-table-latest": _THREE_TABLE | C.LATEST_VALUES,
     "mongodb": _SAVER | C.INLINE_VALUES,
     "mongodb-js": C.HISTORY | C.WRITES | C.ADDING | C.INLINE_VALUES,
     "kaflow": C.HISTORY | C.ADDING | C.INLINE_VALUES,

@@ -42,8 +42,10 @@ class Blob:
     type: str
     """The serializer's tag; never `empty`, which stands for a channel without a value."""
     size: int
-    """Length of the stored value in bytes."""
+    """Length of the stored value in bytes; of its parts, where the layout stores such."""
     value: TypedBytes | None = None
+    inherited: bool = False
+    """All of it, or a part, is stored with an ancestor only, in layouts that store changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +132,16 @@ class Checkpoint:
     begins_run: bool = False
     """First of a run, in a layout that stores no parent there: its parent is then the one before
     it in time, which is assumed."""
+    at: datetime | None = None
+    """When it was stored, UTC, in layouts that tell it and go by it; None where ids tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One value that a task stored on the checkpoint it started from."""
+    """One value that a task stored on the checkpoint it started from.
+
+    In `BARE` layouts: with the checkpoint that it went into.
+    """
 
     key: CheckpointKey
     task_id: str
@@ -145,6 +152,10 @@ class Write:
     size: int
     """Length of the stored value in bytes."""
     value: TypedBytes | None = None
+    node: str | None = None
+    """The task's node, in layouts that store it as such."""
+    at: datetime | None = None
+    """When it was stored, UTC, in layouts that tell it."""
 
 
 class Status(StrEnum):
@@ -176,6 +187,12 @@ class Capability(Flag):
     """Stores all values of a checkpoint in its body, again at each checkpoint."""
     ADDING = auto()
     """Takes checkpoints that `ckpt` adds. Missing where an unknown saver made the tables."""
+    BARE = auto()
+    """Stores nothing of a checkpoint but its place and its values: neither metadata nor versions
+    nor what nodes have seen, so that nothing tells what runs next. Writes are those that a
+    checkpoint was made of."""
+    LATEST_VALUES = auto()
+    """Keeps the values of the newest checkpoint only; of the others, their places and writes."""
     SESSIONS = auto()
     """An application may keep its sessions beside the checkpoints."""
     ENFORCED_READ_ONLY = auto()

@@ -3,7 +3,8 @@
 A `Store` only reads: it has no method that changes anything, and it asks its engine to refuse
 writes too. A `WritableStore` is what the few commands that change a thread open besides it.
 Streams are iterators from the engine to the screen; nothing collects a whole store.
-No method decodes a value, follows a class name or imports anything that a store names.
+No method follows a class name or imports anything that a store names, nor decodes a value but to
+tell how a store keeps it.
 Driver exceptions never leave an adapter; they are raised as `ckpt_backends.errors`.
 """
 
@@ -108,8 +109,9 @@ class Store(Protocol):
         """The writes of a thread, filtered as in `checkpoints`, and by channel.
 
         In the order (namespace, checkpoint id, task path, task id, idx). Where the layout's own
-        saver goes by the order of arrival instead, those of a checkpoint come in that. `values`
-        tells whether values are read, or names the channels whose values are.
+        saver goes by the order of arrival instead, those of a checkpoint come in that; where the
+        layout stores the time of each (`Write.at`), in the order of that time, task id and idx.
+        `values` tells whether values are read, or names the channels whose values are.
         """
         ...
 

@@ -8,44 +8,66 @@ from dataclasses import dataclass
 from ckpt_backends.model import Capability as C
 
 NO_HISTORY = "keeps no history to go back to"
+ONE_STATE = "keeps the values of the newest checkpoint only"
+
+
+_NOTHING = C(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What becomes of a command where a layout lacks something."""
+    """What becomes of a command where a layout lacks something, or has a trait."""
 
     lacking: C
     cell: str
     """What the matrix says; `no` where the command refuses."""
     why: str
+    having: C = _NOTHING
+    """The trait, where nothing is lacking."""
+
+    def applies(self, can: C) -> bool:
+        return self.lacking not in can or bool(self.having & can)
 
 
 _NEWEST = Limit(C.HISTORY, "newest", "each namespace has its newest checkpoint only")
 _NOT_ADDED = Limit(C.HISTORY, "no", NO_HISTORY)
+_OVERWRITES = Limit(_NOTHING, "no", ONE_STATE, having=C.LATEST_VALUES)
+_ONE_STATE = Limit(
+    _NOTHING,
+    "newest state",
+    "the others are listed with their writes; their state is not stored",
+    having=C.LATEST_VALUES,
+)
+_SHOWN = Limit(
+    _NOTHING,
+    "writes",
+    "what tasks wrote is shown; what it made cannot be verified",
+    having=C.LATEST_VALUES,
+)
 _NO_WRITES = Limit(C.WRITES, "none", "no writes are stored, so no questions, errors or nodes")
 _ONE = Limit(C.HISTORY, "nothing", "there is one checkpoint a namespace, and nothing before it")
 
 LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "threads list": (),
     "threads show": (),
-    "show": (),
+    "show": (_ONE_STATE,),
     "show --tree": (_NEWEST,),
     "history": (_NEWEST,),
-    "diff": (_NEWEST,),
+    "diff": (_NEWEST, _OVERWRITES),
     "messages": (),
-    "grep": (),
-    "blame": (_NEWEST,),
+    "grep": (_ONE_STATE,),
+    "blame": (_NEWEST, _ONE_STATE),
     "tail": (_NEWEST,),
     "du": (),
     "interrupts": (_NO_WRITES,),
     "stats": (_NO_WRITES,),
-    "diff --writes": (_ONE, _NO_WRITES),
-    "replay": (_ONE, _NO_WRITES),
-    "rollback": (_NOT_ADDED,),
-    "fork": (_NOT_ADDED,),
-    "fork --to": (_NOT_ADDED,),
-    "undo": (_NOT_ADDED,),
-    "threads copy": (_NOT_ADDED,),
+    "diff --writes": (_ONE, _NO_WRITES, _SHOWN),
+    "replay": (_ONE, _NO_WRITES, _SHOWN),
+    "rollback": (_NOT_ADDED, _OVERWRITES),
+    "fork": (_NOT_ADDED, _OVERWRITES),
+    "fork --to": (_NOT_ADDED, _OVERWRITES),
+    "undo": (_NOT_ADDED, _OVERWRITES),
+    "threads copy": (_NOT_ADDED, _OVERWRITES),
     "sessions list": (Limit(C.SESSIONS, "no", "hold no sessions"),),
     "export": (),
     "purge": (),
@@ -59,4 +81,4 @@ are those that a layout keeps apart."""
 
 def limit(command: str, can: C) -> Limit | None:
     """What a layout with these capabilities lacks for a command; None where it does all."""
-    return next((one for one in LIMITS[command] if one.lacking not in can), None)
+    return next((one for one in LIMITS[command] if one.applies(can)), None)

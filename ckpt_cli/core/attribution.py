@@ -151,7 +151,7 @@ class Attribution:
         for task_id, writes in self._unclaimed.items():
             node, path = traced.get(task_id, (None, ""))
             path = _path_of(writes) or path or self._updates.get(task_id, "")
-            yield Run(node or task_ids.pulled_node(path), path, writes=writes)
+            yield Run(writes[0].node or node or task_ids.pulled_node(path), path, writes=writes)
 
     def _readers_of(self, channel: str) -> Nodes:
         paths = map(_path_of, self._unclaimed.values())

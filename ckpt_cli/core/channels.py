@@ -40,7 +40,7 @@ def state_values(body: Body) -> dict[str, Value]:
         channel: unwrap(body.values[channel])
         for channel in sorted(body.values)
         if is_state(channel, body)
-        and (body.v > 2 or body.is_javascript or body.values[channel] is not None)
+        and (body.v not in {1, 2} or body.is_javascript or body.values[channel] is not None)
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ckpt_backends.codec.values import Value
+from ckpt_backends.codec.values import Cut, Value
 from ckpt_cli.core.changes import ChannelChange, Counts, count, diff_channels
 from ckpt_cli.core.merge_messages import Pending
 from ckpt_cli.core.merging import ABSENT, REDUCERS, Held, Reducer
@@ -62,6 +62,14 @@ def contributions(
             )
             held = after[0]
     return (held if reducer is not None else ABSENT), found
+
+
+NOT_STORED = Cut(None, 0, "not stored")
+"""What stands for a value that the layout does not keep."""
+
+
+def is_not_stored(value: Held) -> bool:
+    return value is NOT_STORED
 
 
 def plain(value: Held) -> Value:

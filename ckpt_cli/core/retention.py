@@ -46,6 +46,8 @@ class Item:
     """DeltaChannels that have a version here and no stored value."""
     stored: frozenset[str] = frozenset()
     """Channels that have a stored value here."""
+    inherited: frozenset[str] = frozenset()
+    """Channels whose value, or a part of it, is stored with an ancestor."""
 
 
 Key = tuple[str, str]
@@ -88,6 +90,9 @@ class _Chosen:
         parent = self._parent(one)
         if one.needs_sends and parent is not None:
             yield parent, "it holds the Sends of one that stays"
+        if parent is not None and one.inherited:
+            # That one may in turn inherit it, and is asked when it is kept.
+            yield parent, f"{', '.join(sorted(one.inherited))} is stored with it"
         missing, passed = set(one.missing), {one.checkpoint_id}
         while missing and parent is not None and parent.checkpoint_id not in passed:
             passed.add(parent.checkpoint_id)

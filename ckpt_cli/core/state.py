@@ -46,7 +46,7 @@ class Body:
     @property
     def names_edges(self) -> bool:
         """Whether only edges have channels beside the state; before, each node had one too."""
-        return self.v >= 4 or self.is_javascript
+        return self.v not in {1, 2, 3} or self.is_javascript
 
 
 def read_body(checkpoint: Checkpoint) -> Body:

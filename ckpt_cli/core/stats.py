@@ -81,6 +81,13 @@ class Stats:
         ):
             yield node, channel, amount
 
+    def nodes(self) -> Iterator[tuple[str, Amount]]:
+        """What each node wrote, the most writes first."""
+        found: dict[str, Amount] = {}
+        for (node, _), amount in self.pairs.items():
+            _add(found, node, amount.writes, amount.bytes)
+        yield from sorted(found.items(), key=lambda item: (-item[1].writes, item[0]))
+
     def channels(self) -> Mapping[str, Merged]:
         """Each channel that was written or stored, the most stored bytes first."""
         written: dict[str, Amount] = {}

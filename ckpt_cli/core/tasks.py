@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
@@ -35,6 +36,7 @@ ERROR = "__error__"
 INTERRUPT = "__interrupt__"
 CONTROL = frozenset({INTERRUPT, "__resume__", ERROR, HANDLED, "__scheduled__"})
 """Channels that say what happened to a task; a write on any other one is its output."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _UNREAD = 100
 """So many channels that nobody is known to read are looked into; a real body has a few."""
 
@@ -169,13 +171,15 @@ def write_order(writes: Iterable[Write], step: Step) -> list[Write]:
     """A checkpoint's writes in the order in which LangGraph applies them.
 
     Source: `writes_sort_key` in `langgraph/checkpoint/base`; where a layout stores no path, the
-    one of the task that the write belongs to stands in.
+    one of the task that the write belongs to stands in. Where a layout stores when each write was
+    made, by that.
     """
     owned = owners(step)
 
-    def place(write: Write) -> tuple[str, str, int]:
+    def place(write: Write) -> tuple[datetime, str, str, int]:
         owner = owned.get(write.task_id)
-        return (write.task_path or (owner.path if owner else "")), write.task_id, write.idx
+        path = write.task_path or (owner.path if owner else "")
+        return write.at or _NEVER, path, write.task_id, write.idx
 
     return sorted(writes, key=place)
 
@@ -198,7 +202,8 @@ def _all_finished(runs: Attribution) -> bool:
 
 
 def _is_finished(run: Run) -> bool:
-    return any(write.channel not in CONTROL for write in run.writes)
+    # A write that is stored with the checkpoint that it went into names its node.
+    return any(write.channel not in CONTROL or write.node is not None for write in run.writes)
 
 
 def _names(tasks: Iterable[Task]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import groupby, islice, permutations, product
 from uuid import UUID, uuid5
 
@@ -23,6 +24,7 @@ UPDATE = "~__interrupt__"
 """Task path of what `update_state` wrote."""
 NOT_APPLIED = CONTROL | {"__no_writes__", "__return__", "__pregel_push"}
 """Channels that no checkpoint has: they say what happened to a task."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _PERMUTED = 720
 """So many orders of a step's tasks are tried, where none is stored: those of six tasks."""
 
@@ -82,13 +84,15 @@ def sort_writes(checkpoint_id: str, placed: Iterable[Placed], step: Step, body: 
             continue
         if one.write.task_id == NULL_TASK_ID:
             null.append(one)
+        elif one.write.node is not None:
+            tasks.append(one)
         elif one.write.task_id == input_id:
             inputs.append(one)
         elif one.path.startswith(UPDATE):
             updates.append(one)
         else:
             tasks.append(one)
-    if not _has_order(body):
+    if not _has_order(body) and not any(one.write.node for one in tasks):
         places = {run.id: place for place, run in enumerate(step.tasks)}
         tasks.sort(key=lambda one: (places.get(one.write.task_id, len(places)), one.write.idx))
     return Sorted(tuple(null), tuple(tasks), tuple(updates), tuple(inputs))
@@ -133,6 +137,22 @@ def how_made(
             return Made(ways, is_ordered, lacking or (_AGAIN if again else ""))
     lacking = _AGAIN if again else _loop_lacks(writes, step, body, child, skipped=skipped)
     return Made(_ways((writes.null, writes.tasks)), is_ordered, lacking)
+
+
+def how_told(writes: Sorted) -> Made:
+    """How a checkpoint was made of the writes that its layout stores with it.
+
+    Those of one task after those of another, in the order of their times: tasks that ran one
+    after the other may have written into the same checkpoint.
+    """
+    tasks = [tuple(some) for _, some in groupby(writes.tasks, lambda one: one.write.task_id)]
+    times = {min(one.write.at or _NEVER for one in some) for some in tasks}
+    return Made(
+        _ways((writes.null, *tasks)),
+        ordered=len(times) == len(tasks),
+        lacking="" if tasks else "nothing that its tasks wrote is stored",
+        bumps=False,
+    )
 
 
 _AGAIN = "its parent ran more than once, and the runs share the rows of their writes"

@@ -8,7 +8,7 @@ runs down. The branch that leads to the head is drawn straight, the others under
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -45,12 +45,19 @@ class Skeleton:
     marked: bool = False
     """It holds a question, an answer, an error or anything else that must not be folded."""
     forked_from: str | None = None
+    place: int = 0
+    """Its place among the others of its namespace, where their ids do not tell it."""
     parents: Mapping[str, str] = field(default_factory=dict)
     """`metadata.parents`: of each outer namespace, the checkpoint that called this one."""
 
     @property
     def key(self) -> Key:
         return self.checkpoint_ns, self.checkpoint_id
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """The oldest has the least."""
+        return self.place, self.checkpoint_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,19 +216,22 @@ class _Forest:
     """The trees of one namespace."""
 
     def __init__(self, items: dict[str, Skeleton], head: str | None) -> None:
-        self.items = items
-        self.head = head if head in items else max(items)
+        self.items = dict(sorted(items.items(), key=lambda item: item[1].order))
+        self.head = head if head in items else list(self.items)[-1]
         self.parent = {key: _drawn_parent(item, items) for key, item in items.items()}
-        self.loops = _cut_loops(self.parent)
+        self.loops = _cut_loops(self.parent, self.order)
         self.children: dict[str, list[str]] = {}
-        for key in sorted(items):
+        for key in self.items:
             above = self.parent[key]
             if above is not None:
                 self.children.setdefault(above, []).append(key)
         self._find_trunks()
 
+    def order(self, key: str) -> tuple[int, str]:
+        return self.items[key].order
+
     def _find_trunks(self) -> None:
-        roots = [key for key in sorted(self.items) if self.parent[key] is None]
+        roots = [key for key in self.items if self.parent[key] is None]
         order = list(roots)
         for key in order:
             order.extend(self.children.get(key, ()))
@@ -231,7 +241,7 @@ class _Forest:
         for key in reversed(order):
             below = self.children.get(key)
             if below:
-                self.trunk[key] = max(below, key=newest.__getitem__)
+                self.trunk[key] = max(below, key=lambda one: self.order(newest[one]))
             newest[key] = newest[self.trunk[key]] if below else key
         key = self.head
         while (above := self.parent[key]) is not None:
@@ -252,7 +262,7 @@ def _drawn_parent(item: Skeleton, items: Mapping[str, Skeleton]) -> str | None:
     target = items.get(item.forked_from) if item.forked_from else None
     if (
         target is not None
-        and target.checkpoint_id < item.checkpoint_id
+        and target.order < item.order
         and target.parent_checkpoint_id == item.parent_checkpoint_id
     ):
         return target.checkpoint_id
@@ -260,8 +270,8 @@ def _drawn_parent(item: Skeleton, items: Mapping[str, Skeleton]) -> str | None:
     return parent if parent in items else None
 
 
-def _cut_loops(parent: dict[str, str | None]) -> set[str]:
-    """Cut every loop of parents below its greatest id; the checkpoints that lost their parent."""
+def _cut_loops(parent: dict[str, str | None], order: Callable[[str], tuple[int, str]]) -> set[str]:
+    """Cut every loop of parents below its newest one; the checkpoints that lost their parent."""
     cut = set()
     done: set[str] = set()
     for start in parent:
@@ -276,8 +286,8 @@ def _cut_loops(parent: dict[str, str | None]) -> set[str]:
         if here is None or here not in on_path:
             continue
         loop = path[path.index(here) :]
-        greatest = max(loop)
-        orphan = loop[loop.index(greatest) - 1]
+        newest = max(loop, key=order)
+        orphan = loop[loop.index(newest) - 1]
         parent[orphan] = None
         cut.add(orphan)
     return cut

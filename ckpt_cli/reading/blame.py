@@ -75,11 +75,16 @@ def _blame(target: Target, channel: str, steps: Path) -> Blame:
     values = reader.state(moment, channels).values
     (found,) = select(cast("dict[Value, Value]", dict(values)), steps)
     where, value = origin.place_of(values, found.path), found.value
-    if own := _by_caller(moment, where, value):
+    own = [] if reader.is_bare else _by_caller(moment, where, value)
+    if own:
         return Blame(where, value, moment, "caller", own)
     first, is_complete = _first(target, where, value)
     setter = reader.moment(target.checkpoint_ns, first)
     parent = setter.checkpoint.parent_checkpoint_id
+    if reader.is_bare and setter.writes:
+        return _written(
+            where, value, setter, reader.moment(target.checkpoint_ns, first, values=True)
+        )
     if parent is None or not is_complete:
         is_first = (
             parent is None
@@ -164,7 +169,10 @@ def _without_parent(where: Place, value: Value, setter: Moment, remark: str | No
 
 
 def _written(where: Place, value: Value, setter: Moment, parent: Moment) -> Blame:
-    """By which of the parent's writes, or else by what the setter's metadata says."""
+    """By which of the parent's writes, or else by what the setter's metadata says.
+
+    Where a checkpoint has the writes that it was made of, it stands in for the parent.
+    """
     source = setter.source
     made_by = origin.made_by(place(parent.writes, parent.step), source)
     writes = origin.writers(made_by, where, value)

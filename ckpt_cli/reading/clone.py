@@ -14,6 +14,7 @@ from ckpt_cli.core.editing import Edited
 from ckpt_cli.core.forking import check_body, mark_clone
 from ckpt_cli.core.plan import Plan, Touched
 from ckpt_cli.core.state import read_metadata
+from ckpt_cli.reading.bare import plan_bare_clone
 from ckpt_cli.reading.copies import edit_copy_of, null_writes, whole
 from ckpt_cli.reading.copy import check_free
 from ckpt_cli.reading.edits import edges_of, known_channels, nodes_behind, previewed
@@ -38,6 +39,8 @@ def plan_clone(
     Raises `Refused` where the thread is there already, and `Unsupported`.
     """
     check_store(rows)
+    if reader.is_bare:
+        return plan_bare_clone(reader, rows, checkpoint_id, thread_id, wishes)
     check_free(rows, thread_id)
     target = reader.moment("", checkpoint_id, state=True)
     check_body(target.key, target.body)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.ids import time_of
-from ckpt_backends.model import BlobKey, Thread
+from ckpt_backends.model import BlobKey, Capability, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.removal import Inside, Removal
 from ckpt_cli.core.purge import Doomed
@@ -29,11 +29,12 @@ def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator
     rows need each other. A value has no time of its own; the thread's last activity stands for it.
     """
     wanted = set(scopes)
+    is_bare = Capability.BARE in store.describe().capabilities
     ids = (thread_id for thread_id, _ in groupby(store.usage(), lambda one: one.thread_id))
     for thread_id in ids:
         thread = store.thread(thread_id) or Thread(thread_id, None, None, None, 0, 0)
         try:
-            found = _orphans(store, thread, wanted, before)
+            found = _orphans(store, thread, wanted, before, is_bare=is_bare)
         except CkptError as error:
             removal = Removal(thread_id, thread.last_at, thread.checkpoints, 0)
             found = Doomed("keep", error.message, 0, 0, removal)
@@ -41,28 +42,33 @@ def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator
             yield found
 
 
-def _orphans(store: Store, thread: Thread, wanted: set[Scope], before: datetime) -> Doomed | None:
+def _orphans(
+    store: Store, thread: Thread, wanted: set[Scope], before: datetime, *, is_bare: bool
+) -> Doomed | None:
     keys_there = (one.key for one in store.checkpoints(thread.thread_id))
     there = {(key.checkpoint_ns, key.checkpoint_id) for key in keys_there}
     lost: Counter[tuple[str, str]] = Counter()
     """Writes of checkpoints that are not there."""
     of_all: Counter[tuple[str, str]] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
+    times: dict[tuple[str, str], datetime | None] = {}
+    """Of those writes, where the layout stores it."""
     for write in store.writes(thread.thread_id):
         key = (write.key.checkpoint_ns, write.key.checkpoint_id)
         of_all[key] += 1
         sizes[key] += write.size
         if key not in there:
             lost[key] += 1
+            times[key] = write.at
     calls: dict[tuple[str, str], int] = {}
     if "calls" in wanted:
         calls = {key: size for key, size in _calls(store, thread, there) if _old(key[1], before)}
     keys = set(calls)
     if "writes" in wanted:
-        keys |= {key for key in lost if _old(key[1], before)}
+        keys |= {key for key in lost if _old(key[1], before, times[key])}
     blobs: dict[BlobKey, int] = {}
     if "blobs" in wanted and (thread.last_at is None or thread.last_at < before):
-        blobs = _unnamed(store, thread, set(calls))
+        blobs = _unnamed(store, thread, set(calls), is_bare=is_bare)
     if not keys and not blobs:
         return None
     inside: dict[str, list[str]] = {}
@@ -87,8 +93,8 @@ def _orphans(store: Store, thread: Thread, wanted: set[Scope], before: datetime)
     )
 
 
-def _old(checkpoint_id: str, before: datetime) -> bool:
-    at = time_of(checkpoint_id)
+def _old(checkpoint_id: str, before: datetime, at: datetime | None = None) -> bool:
+    at = at or time_of(checkpoint_id)
     return at is not None and at < before
 
 
@@ -106,7 +112,9 @@ def _calls(
                 yield (ns, one.key.checkpoint_id), size
 
 
-def _unnamed(store: Store, thread: Thread, going: set[tuple[str, str]]) -> dict[BlobKey, int]:
+def _unnamed(
+    store: Store, thread: Thread, going: set[tuple[str, str]], *, is_bare: bool
+) -> dict[BlobKey, int]:
     """Values that no checkpoint names, but for those that go."""
     stored = dict(store.blobs(thread.thread_id))
     if not stored:
@@ -114,7 +122,7 @@ def _unnamed(store: Store, thread: Thread, going: set[tuple[str, str]]) -> dict[
     for ns in store.namespaces(thread.thread_id):
         for one in store.checkpoints(thread.thread_id, checkpoint_ns=ns, body=True):
             body = read_body(one)
-            if body.problem is not None:
+            if body.problem is not None and not is_bare:
                 raise unreadable(f"checkpoint '{one.key.checkpoint_id}'", body.problem)
             if (ns, one.key.checkpoint_id) not in going:
                 for key in named_blobs(ns, one, body):

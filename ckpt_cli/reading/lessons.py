@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
+from ckpt_backends.model import Capability
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.state import Body, read_body
 from ckpt_cli.core.tasks import learn
@@ -24,6 +25,11 @@ class Lessons:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    @cached_property
+    def is_bare(self) -> bool:
+        """Whether the store's layout keeps nothing of a checkpoint but its values."""
+        return Capability.BARE in self._store.describe().capabilities
 
     @cached_property
     def readers(self) -> Mapping[str, Collection[str]]:

@@ -227,11 +227,13 @@ class _Facts:
         self.writes: Counter[tuple[str, str]] = Counter()
         self.blobs: dict[tuple[str, str], dict[BlobKey, int]] = {}
         """The values kept apart that a checkpoint names, with their sizes."""
-        sends = set()
+        sends, waiting = set(), set()
         for write in reader.store.writes(reader.thread_id):
             key = (write.key.checkpoint_ns, write.key.checkpoint_id)
             self.writes[key] += 1
             self.sizes[key] += write.size
+            if not reader.is_bare:
+                waiting.add(key)
             if write.channel == SENDS:
                 sends.add(key)
         # Writes of checkpoints that are not there (yet) are no one's to remove.
@@ -246,7 +248,7 @@ class _Facts:
                 key = (ns, one.key.checkpoint_id)
                 body, metadata = read_body(one), decode(one.metadata) if one.metadata else None
                 for part in (body.problem, metadata):
-                    if isinstance(part, Opaque):
+                    if isinstance(part, Opaque) and not reader.is_bare:
                         raise unreadable(f"checkpoint '{one.key.checkpoint_id}'", part)
                 self.sizes[key] = in_writes.get(key, 0) + _size(one)
                 self.blobs[key] = named_blobs(ns, one, body)
@@ -254,14 +256,20 @@ class _Facts:
                     Item(
                         *key,
                         parent=one.parent_checkpoint_id,
-                        at=moment_time(one.key.checkpoint_id, body),
+                        at=one.at or moment_time(one.key.checkpoint_id, body),
                         root=root_of(one) if ns else None,
-                        unfinished=key in self.writes and one.key.checkpoint_id not in followed,
+                        unfinished=key in waiting and one.key.checkpoint_id not in followed,
                         needs_sends=body.v < 4 and (ns, one.parent_checkpoint_id) in sends,
                         missing=frozenset(delta & (body.versions.keys() - body.values.keys())),
                         stored=frozenset(delta & body.values.keys()),
+                        inherited=_inherited(one),
                     )
                 )
+
+
+def _inherited(one: Checkpoint) -> frozenset[str]:
+    """Channels of which a part is stored with an ancestor only."""
+    return frozenset(name for name, blob in (one.blobs or {}).items() if blob.inherited)
 
 
 def _size(one: Checkpoint) -> int:

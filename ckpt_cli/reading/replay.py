@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from ckpt_backends.codec.memo import remembering
-from ckpt_backends.codec.values import Cut, Value
+from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.channels import is_state, state_values
+from ckpt_cli.core.contribution import NOT_STORED
 from ckpt_cli.core.elimination import Check, Tally, bits_at, explain, is_unreadable
 from ckpt_cli.core.equality import same
 from ckpt_cli.core.merging import ABSENT, Held, is_empty
 from ckpt_cli.core.replay import Replayed, Transition
 from ckpt_cli.core.sizes import namespace_kind
 from ckpt_cli.core.state import Version, read_metadata, source_from
-from ckpt_cli.core.transition import Made, Sorted, Way, how_made, orders, sort_writes, written
+from ckpt_cli.core.transition import (
+    Made,
+    Sorted,
+    Way,
+    how_made,
+    how_told,
+    orders,
+    sort_writes,
+    written,
+)
 from ckpt_cli.core.triggers import START
 from ckpt_cli.core.write_view import Placed, place
 from ckpt_cli.reading.thread import Moment, ThreadReader
@@ -157,6 +167,7 @@ class _Namespace:
         self._tallies = tallies
         self._look = look
         self._lost = lost
+        self._is_bare = reader.is_bare
         self.looked: Look | None = None
         """The transition that was asked for, once it has come."""
         self._order = [one.key.checkpoint_id for one in reversed(chosen)]
@@ -207,7 +218,9 @@ class _Namespace:
             if parent is not None:
                 self.looked.parent, self.looked.writes = parent.moment, parent.writes
                 self.looked.values = parent.decoded
-        if moment.body.problem is not None:
+        if self._is_bare:
+            checks = self._of_its_own(moment, here, parent)
+        elif moment.body.problem is not None:
             checks = [_unproven("", moment, _NO_BODY)]
         elif parent is None:
             checks = self._without_parent(moment, here)
@@ -223,6 +236,24 @@ class _Namespace:
             moment.source,
             checks,
         )
+
+    def _of_its_own(self, moment: Moment, here: _Kept, parent: _Kept | None) -> list[Check]:
+        """A checkpoint whose own writes are told, with a parent or without.
+
+        What is not stored of the state of either is unknown, not nothing.
+        """
+        is_first = moment.checkpoint.parent_checkpoint_id is None
+        before = parent or _Kept(moment, {}, here.writes)
+        made = how_told(here.writes)
+        names = {*here.values, *written(made)}
+        after = here
+        if moment.body.problem is not None:
+            after = replace(here, values=dict.fromkeys(names, NOT_STORED))
+        if before.moment.body.problem is not None or (parent is None and not is_first):
+            before = replace(before, values=dict.fromkeys(names, NOT_STORED), carried={})
+        if self.looked is not None and self.looked.child is moment:
+            self.looked.writes, self.looked.values = here.writes, before.decoded
+        return list(self._checks(moment, after, before, made))
 
     def _without_parent(self, moment: Moment, here: _Kept) -> list[Check]:
         copied = self._copied_from(moment)
@@ -303,19 +334,17 @@ class _Namespace:
                 stored, is_lost = None, False
         if base is ABSENT and carried and self._is_delta(name, parent.moment):
             # Of a DeltaChannel between two snapshots, only what each reducer makes is known.
-            base = _UNKNOWN
+            base = NOT_STORED
         found = explain(base, carried, list(_with_steps(ways, bumps=made.bumps)), stored)
         lacking = made.lacking
+        if self._is_bare and not wrote:
+            lacking = lacking or "nothing that was written to it is stored"
         if is_delta:
             lacking = "a DeltaChannel stores no value between its snapshots"
-        elif is_unreadable(stored):
-            lacking = "its value cannot be read"
-        elif is_unreadable(base) and not carried:
-            lacking = "its value before it cannot be read"
-        elif base is ABSENT and _is_apart(name, parent.moment):
-            lacking = "its value before it is not stored"
-        elif any(is_unreadable(value) for batches, _ in ways for b in batches for value in b):
-            lacking = "what was written to it cannot be read"
+        else:
+            written_values = [value for batches, _ in ways for b in batches for value in b]
+            is_gone = base is ABSENT and _is_apart(name, parent.moment)
+            lacking = _unread(base, stored, carried, written_values, is_gone=is_gone) or lacking
         check = Check(name, moment.key.checkpoint_id, found.mask, found.applicable, wrote)
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
         if self._lost is not None and (is_lost or is_unreadable(stored)):
@@ -323,7 +352,7 @@ class _Namespace:
         look = self.looked
         if look is not None and look.child is moment and (wrote or not _is_kept(base, stored)):
             known = base
-            if base is _UNKNOWN:
+            if base is NOT_STORED:
                 leaders = self._tally(name).leaders
                 known = next((one for n, one in carried.items() if leaders & 1 << n), ABSENT)
             look.channels[name] = Looked(known, possible, stored, check)
@@ -396,6 +425,28 @@ def _same_version(name: str, one: Moment, other: Moment) -> bool:
     return one.body.versions.get(name) == other.body.versions.get(name)
 
 
+def _unread(
+    base: Held,
+    stored: Held,
+    carried: Mapping[int, Held],
+    wrote: Iterable[Value],
+    *,
+    is_gone: bool,
+) -> str:
+    """What of a transition is not there to be compared; `''` if nothing."""
+    if stored is NOT_STORED:
+        return "its value is not stored"
+    if is_unreadable(stored):
+        return "its value cannot be read"
+    if base is NOT_STORED and not carried:
+        return "its value before it is not stored"
+    if is_unreadable(base) and not carried:
+        return "its value before it cannot be read"
+    if is_gone:
+        return "its value before it is not stored"
+    return "what was written to it cannot be read" if any(map(is_unreadable, wrote)) else ""
+
+
 def _is_kept(base: Held, stored: Held) -> bool:
     if base is ABSENT or stored is ABSENT or is_unreadable(base):
         return False
@@ -407,12 +458,9 @@ def _is_apart(name: str, moment: Moment) -> bool:
     return moment.checkpoint.blobs is not None and name in moment.body.versions
 
 
-_UNKNOWN = Cut(None, 0, "not stored")
-
-
 def _takes_none_for_nothing(moment: Moment) -> bool:
     """Whether a None that was written is no value: until LangGraph 0.3, `state_values` says."""
-    return moment.body.v <= 2 and not moment.body.is_javascript
+    return moment.body.v in {1, 2} and not moment.body.is_javascript
 
 
 def _with_steps(

@@ -10,7 +10,7 @@ from ckpt_backends.change import Change
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.abilities import NO_HISTORY
+from ckpt_cli.core.abilities import NO_HISTORY, ONE_STATE
 from ckpt_cli.core.changes import diff_channels
 from ckpt_cli.core.editing import ChannelEdit, is_numbered
 from ckpt_cli.core.forking import REASON, WITH, first_tick
@@ -48,6 +48,10 @@ def plan_rollback(
     Raises `Unsupported` where the layout or the checkpoint does not allow it, and `Refused`.
     """
     check_store(rows)
+    if reader.is_bare:
+        from ckpt_cli.reading.bare import plan_bare_rollback  # needs this module
+
+        return plan_bare_rollback(reader, rows, checkpoint_id, now, wishes)
     target = reader.moment("", checkpoint_id, state=True)
     head_id = reader.head("") or checkpoint_id
     head = target if head_id == checkpoint_id else reader.moment("", head_id, state=True)
@@ -92,7 +96,7 @@ def plan_rollback(
         ),
         notes=(
             *edit_notes,
-            *_notes(reader, head, target, now),
+            *notes_of(reader, head, target, now),
             *(f"the subgraph in '{ns}' keeps what it knows now" for ns in left),
             *_too_early(reader, target, main),
         ),
@@ -106,6 +110,11 @@ def check_store(rows: Store) -> None:
         raise Unsupported(
             f"a store of layout '{info.layout}' {NO_HISTORY}",
             hint="each namespace has its newest checkpoint only",
+        )
+    if Capability.LATEST_VALUES in info.capabilities:
+        raise Unsupported(
+            f"a store of layout '{info.layout}' {ONE_STATE}",
+            hint="a copy would overwrite them; `ckpt diff --writes` shows what its tasks wrote",
         )
     if Capability.ADDING not in info.capabilities:
         raise Unsupported(
@@ -188,7 +197,8 @@ def _too_early(reader: ThreadReader, target: Moment, main: Touched) -> Iterator[
             )
 
 
-def _notes(reader: ThreadReader, head: Moment, target: Moment, now: datetime) -> Iterator[str]:
+def notes_of(reader: ThreadReader, head: Moment, target: Moment, now: datetime) -> Iterator[str]:
+    """What to know before going back."""
     newest = reader.thread.last_at
     if newest is not None and now - newest < _BUSY:
         yield "the newest checkpoint is some seconds old: an agent may be running on this thread"

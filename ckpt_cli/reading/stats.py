@@ -53,14 +53,26 @@ def thread_stats(reader: ThreadReader, within: Range, checkpoint_ns: str | None 
         ids = None
         if not within.is_all:
             ids = {one for one, at in reader.times(ns).items() if within.holds(at)}
-        _count_writes(reader, ns, ids, found)
+        _count_writes(reader, ns, ids, within, found)
         _count_values(reader, ns, ids, found)
     return found
 
 
-def _count_writes(reader: ThreadReader, ns: str, ids: set[str] | None, found: Stats) -> None:
+def _count_own(reader: ThreadReader, ns: str, within: Range, found: Stats) -> None:
+    """Where writes have a node and a time of their own."""
+    for write in reader.store.writes(reader.thread_id, checkpoint_ns=ns):
+        if within.holds(write.at):
+            found.write(write.node or UNKNOWN, write.channel, write.size)
+
+
+def _count_writes(
+    reader: ThreadReader, ns: str, ids: set[str] | None, within: Range, found: Stats
+) -> None:
     """Nodes are in the task paths, but for Sends and rows without a path: those take the body."""
     open_ids: list[str] = []
+    if reader.is_bare:
+        _count_own(reader, ns, within, found)
+        return
     stream = reader.store.writes(reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids)
     for checkpoint_id, group in groupby(stream, lambda one: one.key.checkpoint_id):
         writes = list(group)

@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import islice
 
 from ckpt_backends.codec import decode
+from ckpt_backends.codec.merged import MERGED, how_merged
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.encrypted import CLOSED, expects_encrypted, is_encrypted_type
 from ckpt_backends.errors import Ambiguous, NotFound, Unreadable
@@ -32,6 +33,8 @@ from ckpt_cli.core.triggers import SENDS
 from ckpt_cli.reading.lessons import Lessons
 
 _FIRST_YEAR, _LAST_YEAR = 1, 9999
+NOT_STORED = "not stored: "
+"""How the reason begins where a layout does not keep the state of a checkpoint."""
 _AT_ONCE = 200
 """Checkpoints whose writes are fetched with one query."""
 
@@ -66,7 +69,7 @@ class Stored:
 
     @property
     def at(self) -> datetime | None:
-        return moment_time(self.key.checkpoint_id, self.body)
+        return self.checkpoint.at or moment_time(self.key.checkpoint_id, self.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,12 @@ class ThreadReader:
         self.thread_id = found.thread_id
         self._indexes: dict[str, list[Checkpoint]] = {}
         self._delta: dict[str, set[str]] = {}
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the layout stores nothing of a checkpoint but its values, and with it the writes
+        that it was made of."""
+        return self._lessons.is_bare
 
     @cached_property
     def namespaces(self) -> list[str]:
@@ -188,7 +197,7 @@ class ThreadReader:
     def times(self, checkpoint_ns: str) -> dict[str, datetime | None]:
         """When each checkpoint of a namespace was made, from its id, else from its body."""
         times = {
-            one.key.checkpoint_id: time_of(one.key.checkpoint_id)
+            one.key.checkpoint_id: one.at or time_of(one.key.checkpoint_id)
             for one in self.index(checkpoint_ns)
         }
         without = [checkpoint_id for checkpoint_id, at in times.items() if at is None]
@@ -316,7 +325,11 @@ class ThreadReader:
         state, or with these channels of it.
         """
         values = dict(state_values(moment.body))
-        rebuilt: dict[str, str] = {}
+        rebuilt = {
+            name: f"rebuilt (assumed {how_merged(values[name])})"
+            for name, blob in (moment.checkpoint.blobs or {}).items()
+            if blob.type.startswith(MERGED) and name in values
+        }
         missing = {
             name
             for name in self._unstored(moment) - set(moment.body.values)
@@ -340,7 +353,7 @@ class ThreadReader:
             if write.task_id == NULL_TASK_ID and is_state(write.channel, moment.body)
         }
         grouped: dict[str, list[Value]] = {}
-        if not names:
+        if not names or self.is_bare:  # There they went into what is stored.
             return grouped
         key = moment.key
         for write in self.store.writes(
@@ -443,6 +456,10 @@ def unreadable(what: str, problem: Opaque) -> Unreadable:
 
     Its reason may quote them, so that only `show` gives it, which knows of `--redact`.
     """
+    if problem.reason.startswith(NOT_STORED):
+        return Unreadable(
+            f"{what} is {problem.reason}", hint="`ckpt diff --writes` shows what its tasks wrote"
+        )
     if problem.reason not in CLOSED:
         return Unreadable(f"cannot read {what}", hint="`ckpt show` says why")
     reason, _, hint = problem.reason.partition("; ")

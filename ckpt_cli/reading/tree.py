@@ -65,6 +65,9 @@ def read_tree(
     skeletons = [replace(one, marked=True) if one.key == keep else one for one in skeletons]
     plan = plan_tree(skeletons, unfold=unfold, nest=nest)
     details = details or _details(reader, index, plan.shown, say)
+    if reader.is_bare:
+        ran = {skeleton.key: skeleton.ran or () for skeleton in skeletons}
+        details = {key: replace(node, ran=ran[key]) for key, node in details.items()}
     head = reader.head("")
     root = reader.moment("", head) if head is not None else None
     ids = {checkpoint_id for _, checkpoint_id in index}
@@ -78,15 +81,20 @@ def _filled(skeleton: Skeleton, node: Node) -> Skeleton:
 
 def _skeletons(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> list[Skeleton]:
     stored = _stored(reader, index)
+    # The newest comes first in each namespace.
+    places = {key: -number for number, key in enumerate(index)} if reader.is_bare else {}
     found = {
         key: Skeleton(
             key[0],
             key[1],
             one.parent_checkpoint_id,
             step=step_of(key[1]),
-            ran=_ran(stored.get((key[0], one.parent_checkpoint_id or ""))),
+            ran=_ran(
+                stored.get(key if reader.is_bare else (key[0], one.parent_checkpoint_id or ""))
+            ),
             tasks=tuple(stored[key].tasks) if key in stored else (),
             marked=key in stored and stored[key].marked,
+            place=places.get(key, 0),
         )
         for key, one in index.items()
     }
@@ -117,7 +125,7 @@ def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, 
             continue
         here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), _Stored({}))
         if write.task_id not in here.tasks:
-            here.tasks[write.task_id] = pulled_node(write.task_path)
+            here.tasks[write.task_id] = write.node or pulled_node(write.task_path)
         by_hand = write.task_path.startswith(_UPDATE)
         here.marked = here.marked or by_hand or write.channel in {INTERRUPT, ERROR}
     return found

@@ -113,10 +113,10 @@ def _is_ours(metadata: Mapping[str, Value]) -> bool:
 
 
 def _head_before(reader: ThreadReader, added: Checkpoint) -> str:
-    """The head at the time: what was added got a greater id than all that there was."""
-    for one in reader.index(""):
-        if one.key.checkpoint_id < added.key.checkpoint_id:
-            return one.key.checkpoint_id
+    """The head at the time: what was added is newer than all that there was."""
+    ids = [one.key.checkpoint_id for one in reader.index("")]
+    for before in ids[ids.index(added.key.checkpoint_id) + 1 :]:
+        return before
     raise Refused("what was added is the thread's first checkpoint, so there is nothing before it")
 
 
@@ -139,7 +139,7 @@ def _built_on(reader: ThreadReader, parts: list[Checkpoint]) -> str:
     """Why what was added is no longer as it was added; `''` if it is."""
     root = parts[0].key.checkpoint_id
     heads = heads_of(reader)
-    if any(head > root for head in heads.values()):
+    if heads[""] != root or (not reader.is_bare and any(head > root for head in heads.values())):
         return "the thread went on from it"
     for one in parts:
         if heads[one.key.checkpoint_ns] != one.key.checkpoint_id:

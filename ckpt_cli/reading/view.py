@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from ckpt_backends.codec.values import Value
-from ckpt_backends.errors import NotFound, Unreadable
+from ckpt_backends.errors import NotFound, Unreadable, Unsupported
 from ckpt_cli.core.write_view import Placed, place
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.expiry import Lifetime, lifetime
@@ -100,6 +100,11 @@ def picked(target: Target, path: str) -> list[Selected]:
 def raw_bytes(target: Target) -> bytes:
     """The checkpoint body as stored. Raises `NotFound` or `Unreadable`."""
     redacted.refuse_raw(target.reader.store)
+    if target.reader.is_bare:
+        raise Unsupported(
+            "this layout stores no body of a checkpoint",
+            hint="`ckpt show --where` prints the queries for what it stores",
+        )
     stored = target.reader.store.checkpoints(
         target.reader.thread_id,
         checkpoint_ns=target.checkpoint_ns,

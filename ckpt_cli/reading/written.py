@@ -9,9 +9,15 @@ from itertools import chain
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.changes import json_size
 from ckpt_cli.core.channels import is_state
-from ckpt_cli.core.contribution import Contribution, Effect, contributions, plain
+from ckpt_cli.core.contribution import (
+    Contribution,
+    Effect,
+    contributions,
+    is_not_stored,
+    plain,
+)
 from ckpt_cli.core.elimination import CANDIDATES, Judgement, Verdict, verdict_of
-from ckpt_cli.core.merging import ABSENT, fits
+from ckpt_cli.core.merging import ABSENT, Held, fits
 from ckpt_cli.core.redact import redact
 from ckpt_cli.core.replay import judge_all
 from ckpt_cli.core.sizes import namespace_kind
@@ -30,6 +36,18 @@ class Sizes:
     before: int
     written: int
     stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a checkpoint takes, in bytes as they are stored."""
+
+    writes: int
+    written: int
+    values: int
+    """Those that are stored with it, and not shared with its parent."""
+    kept: int
+    """Bytes of those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +77,8 @@ class Written:
     channels: Mapping[str, Channel]
     others: tuple[Contribution, ...]
     """Writes that are in no channel: LangGraph's own, dropped and ignored ones."""
+    stored: Stored | None = None
+    """None where values stand in the body."""
 
 
 def written(
@@ -66,7 +86,8 @@ def written(
 ) -> Written:
     """How a checkpoint was made from its parent, all channels or some of them."""
     found, look = look_at(target.reader, target.checkpoint_ns, target.checkpoint_id)
-    look.child.check_readable()
+    if look.writes is None or look.writes.is_empty:
+        look.child.check_readable()
     ((_, judgements),) = judge_all([found], told)
     graph = namespace_kind(target.checkpoint_ns)
     answer = Written(
@@ -78,8 +99,24 @@ def written(
             if channels is None or name in channels
         },
         tuple(_others(look, channels)),
+        _stored(look),
     )
     return _redacted(answer) if redacted.is_redacted(target.reader.store) else answer
+
+
+def _stored(look: Look) -> Stored | None:
+    blobs = look.child.checkpoint.blobs
+    if blobs is None or look.writes is None or look.child.body.problem is not None:
+        return None
+    before = {} if look.parent is None else look.parent.body.versions
+    own = [
+        blob.size
+        for name, blob in blobs.items()
+        if is_state(name, look.child.body)
+        and look.child.body.versions.get(name) != before.get(name)
+    ]
+    sizes = [one.write.size for one in _all(look.writes)]
+    return Stored(len(sizes), sum(sizes), len(own), sum(own))
 
 
 def _channel(one: Looked, look: Look, judgement: Judgement) -> Channel:
@@ -90,9 +127,9 @@ def _channel(one: Looked, look: Look, judgement: Judgement) -> Channel:
     rebuilt, writes = contributions(one.base, batches, name)
     before, stored = plain(one.base), plain(one.stored)
     sizes = Sizes(
-        0 if one.base is ABSENT else json_size(before),
+        0 if _is_nothing(one.base) else json_size(before),
         sum(json_size(write.value) for write in writes),
-        0 if one.stored is ABSENT else json_size(stored),
+        0 if _is_nothing(one.stored) else json_size(stored),
     )
     return Channel(
         judgement,
@@ -105,6 +142,10 @@ def _channel(one: Looked, look: Look, judgement: Judgement) -> Channel:
         stored,
         sizes,
     )
+
+
+def _is_nothing(value: Held) -> bool:
+    return value is ABSENT or is_not_stored(value)
 
 
 def _fitting(one: Looked, look: Look, judgement: Judgement) -> Way:
@@ -121,6 +162,7 @@ def _fitting(one: Looked, look: Look, judgement: Judgement) -> Way:
 def _others(look: Look, channels: Collection[str] | None) -> Sequence[Contribution]:
     if look.parent is None or look.writes is None:
         return []
+    parent, is_told = look.parent, any(one.write.node for one in _all(look.writes))
     used = {
         id(placed) for one in look.channels.values() for batch in _applied(one) for placed in batch
     }
@@ -129,7 +171,11 @@ def _others(look: Look, channels: Collection[str] | None) -> Sequence[Contributi
     others: list[Contribution] = []
     for placed in [
         *(one for one in ours.values() if id(one) not in used),
-        *(one for one in place(look.parent.writes, look.parent.step) if _key(one) not in keys),
+        *(
+            one
+            for one in ([] if is_told else place(parent.writes, parent.step))
+            if _key(one) not in keys
+        ),
     ]:
         name = placed.write.channel
         if channels is None or name in channels:
@@ -172,4 +218,5 @@ def _redacted(found: Written) -> Written:
             for name, one in found.channels.items()
         },
         tuple(map(hidden, found.others)),
+        found.stored,
     )

@@ -278,6 +278,7 @@ def write_record(placed: Placed) -> dict[str, Any]:
         "channel": write.channel,
         "type": write.value.type if write.value is not None else None,
         "bytes": write.size,
+        **({"at": _time(write.at)} if write.at is not None else {}),
     }
     if write.value is not None:
         record["value"] = to_json(placed.value)

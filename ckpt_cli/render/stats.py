@@ -22,6 +22,15 @@ def stats_record(found: Stats) -> dict[str, Any]:
         "writes": total.writes,
         "bytes": total.bytes,
         "by": list(pair_records(found)),
+        "nodes": [
+            {
+                "node": node,
+                "writes": amount.writes,
+                "bytes": amount.bytes,
+                "average": round(amount.average, 1),
+            }
+            for node, amount in found.nodes()
+        ],
         "channels": list(_channel_records(found)),
     }
 

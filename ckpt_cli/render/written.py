@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ckpt_backends.codec import to_json
-from ckpt_cli.core.contribution import Contribution, Effect
+from ckpt_cli.core.contribution import Contribution, Effect, is_not_stored
 from ckpt_cli.core.elimination import Verdict
-from ckpt_cli.reading.written import Channel, Written
+from ckpt_cli.reading.written import Channel, Stored, Written
 from ckpt_cli.render.cells import cell_len
 from ckpt_cli.render.lines import Line, Span, Style, line
 from ckpt_cli.render.records import write_record
@@ -45,6 +45,18 @@ def written_record(found: Written) -> dict[str, Any]:
         "source": found.child.source,
         "channels": {name: _channel(one) for name, one in found.channels.items()},
         "others": [_write(one) for one in found.others],
+        **({} if found.stored is None else {"stored": _stored(found.stored)}),
+    }
+
+
+def _stored(found: Stored) -> dict[str, Any]:
+    saved = 1 - found.kept / found.written if found.written else None
+    return {
+        "writes": found.writes,
+        "written_bytes": found.written,
+        "values": found.values,
+        "value_bytes": found.kept,
+        "merged_away": None if saved is None else round(saved, 4),
     }
 
 
@@ -84,11 +96,23 @@ def written_lines(found: Written, width: int) -> Iterator[Line]:
     for name, one in found.channels.items():
         yield line("")
         yield from _block(name, one, width)
+    if found.stored is not None and found.stored.written:
+        yield line("")
+        yield line((_stored_words(found.stored), "dim"))
     if found.others:
         yield line("")
         yield line(("not in a channel", "head"))
         for write in found.others:
             yield from _write_lines(write, width, channel=True)
+
+
+def _stored_words(found: Stored) -> str:
+    saved = 1 - found.kept / found.written
+    less = f": merging saved {saved:.1%}" if saved > 0 else ""
+    return (
+        f"stored: {counted(found.writes, 'write')} of {size(found.written)},"
+        f" {counted(found.values, 'value')} of {size(found.kept)}{less}"
+    )
 
 
 def _block(name: str, one: Channel, width: int) -> Iterator[Line]:
@@ -121,6 +145,8 @@ def _block(name: str, one: Channel, width: int) -> Iterator[Line]:
 
 
 def _side(word: str, value: Any, style: Style, width: int) -> Line:
+    if is_not_stored(value):
+        return line((f"  {word:7}", "dim"), ("not stored", "dim"))
     return line((f"  {word:7}", "dim"), (summary(value, max(width - 9, 20), quote=True), style))
 
 

@@ -150,10 +150,10 @@ def test_a_locked_table_says_so(mysql_url: str, monkeypatch: pytest.MonkeyPatch)
 def test_a_change_of_the_same_thread_is_waited_for(
     mysql_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckpt_backends.mysql.write import lock_name
+    from ckpt_backends.mysql.changing import lock_name
 
     fill(mysql_url, "ours", "other")
-    monkeypatch.setattr("ckpt_backends.mysql.write._LOCK_SECONDS", 1)
+    monkeypatch.setattr("ckpt_backends.mysql.changing._LOCK_SECONDS", 1)
     words = ["step:0", "--yes", "--force"]
     with mysql_connection(mysql_url) as writer, writer.cursor() as cursor:
         cursor.execute("SELECT GET_LOCK(%s, 0)", [lock_name("ours")])

@@ -53,7 +53,16 @@ class Filled:
         }
 
 
-@pytest.fixture(scope="session", params=BENCHES, ids=[bench.name for bench in BENCHES])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every store, but in modules that ask for what bare ones do not have: see `test_bare.py`."""
+    if "filled" in metafunc.fixturenames:
+        kind = getattr(metafunc.module, "BARE", None)
+        benches = [one for one in BENCHES if kind in {None, one.bare}]
+        names = [one.name for one in benches]
+        metafunc.parametrize("filled", benches, ids=names, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def filled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Filled]:
@@ -80,6 +89,8 @@ def filled(
         chosen = {name: one for name, one in scenarios.SCENARIOS.items() if not one.is_async}
         for name in kind.mangled:
             del chosen[name]
+        if kind.only is not None:
+            chosen = {name: one for name, one in chosen.items() if name in kind.only}
         logging.disable(logging.WARNING)
         try:
             with warnings.catch_warnings(), bench.saver() as saver:

@@ -10,6 +10,7 @@ from tests.conformance.conftest import Filled
 from tests.conformance.truth import as_told, canonical, same, text
 from tests.support import Answer, ckpt
 
+BARE = False
 HOSTILE = "hostile-id"
 
 

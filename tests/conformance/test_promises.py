@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import pairwise, product
 
 import pytest
@@ -144,7 +145,8 @@ def test_writes_come_in_the_order_of_the_protocol(store: Store, filled: Filled) 
         assert [one.key for one in writes] == sorted(one.key for one in writes)
         if filled.bench.by_arrival:
             continue
-        places = [(one.key, one.task_path, one.task_id, one.idx) for one in writes]
+        assert {one.at is not None for one in writes} <= {filled.bench.bare}
+        places = [(one.key, one.at or NEVER, one.task_path, one.task_id, one.idx) for one in writes]
         assert places == sorted(places)
 
 
@@ -191,12 +193,12 @@ def test_write_values_are_read_for_all_none_or_some_channels(
     some = list(store.writes(asking, values=["__interrupt__"]))
     assert [one.task_id for one in some] == [one.task_id for one in everything]
     read = {one.channel for one in some if one.value is not None}
-    assert read == ({"__interrupt__"} if filled.bench.has_writes else set())
+    assert read == ({"__interrupt__"} if filled.bench.has_questions else set())
 
 
 def test_writes_of_some_channels_are_only_those(store: Store, filled: Filled, asking: str) -> None:
     found = {one.channel for one in store.writes(asking, channels=["__interrupt__"])}
-    assert found == ({"__interrupt__"} if filled.bench.has_writes else set())
+    assert found == ({"__interrupt__"} if filled.bench.has_questions else set())
 
 
 def test_sizes_are_those_of_each_thread_in_the_order_asked_for(
@@ -207,6 +209,7 @@ def test_sizes_are_those_of_each_thread_in_the_order_asked_for(
     assert store.sizes([]) == []
 
 
+NEVER = datetime.min.replace(tzinfo=UTC)
 CHECKPOINTS = {"checkpoints", "checkpoint"}
 ROWS = CHECKPOINTS | {"writes", "checkpoint_writes", "checkpoint_write"}
 APART = {"checkpoint_blobs", "checkpoint_blob"}

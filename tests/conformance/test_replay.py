@@ -16,6 +16,7 @@ from tests.conformance.replaying import replay_store, wrong_reducers
 from tests.restore import restore, restore_keys, restore_rows
 from tests.support import FIXTURES, copy_store, eras
 
+BARE = False
 KEY = b"0123456789abcdef"
 UNVERIFIABLE = {
     "lg-0.2.14-json": {"update_state"},

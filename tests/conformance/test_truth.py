@@ -19,6 +19,7 @@ from tests.conformance.truth import Known, check_thread
 from tests.restore import restore, restore_documents, restore_keys, restore_rows
 from tests.support import FIXTURES, copy_store
 
+BARE = False
 NEVER_RAN = {
     ("breakpoint-after", 2),
     ("breakpoint-before", 2),

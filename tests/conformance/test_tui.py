@@ -9,6 +9,7 @@ from tests.conformance.conftest import Filled
 from tests.conformance.test_commands import rows
 from tests.tui.seat import Seat, sit
 
+BARE = False
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from ckpt_backends.errors import StoreChanged
-from ckpt_backends.postgres.write import lock_number
+from ckpt_backends.postgres.changing import lock_number
 from ckpt_backends.registry import open_store, open_writable
 from ckpt_backends.url import parse_url
 from ckpt_cli.core.plan import Plan

@@ -104,6 +104,10 @@ def _whole(typed: TypedBytes, limits: Limits) -> Value:
             from .bson import decode_bson
 
             return decode_bson(typed.data, limits, None)
+        case "merged":
+            from .merged import decode_merged
+
+            return decode_merged(typed.data, lambda part: decode(part, limits))
         case "bytes" | "bytearray":
             if reason := past_bytes(len(typed.data), limits):
                 raise PastLimit(reason)

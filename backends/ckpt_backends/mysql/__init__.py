@@ -19,19 +19,50 @@ class MySQLBackend:
     def open(cls, url: StoreUrl) -> Store:
         """Open for reading. Raises `StoreUnavailable`, `UnknownLayout` or `MissingDependency`."""
         _need_driver(url)
+        from ckpt_backends.mysql.catalog import find_layout, find_tables
         from ckpt_backends.mysql.connect import connect
-        from ckpt_backends.mysql.read import MySQLStore
+        from ckpt_backends.threetable.layout import is_three_table
 
-        return MySQLStore(connect(url), url)
+        connection = connect(url)
+        try:
+            tables = find_tables(connection)
+            if is_three_table(columns := {name: set(one.columns) for name, one in tables.items()}):
+                from ckpt_backends.mysql.tables import MySQLDatabase
+                from ckpt_backends.threetable.read import open_tables
+
+                return open_tables(MySQLDatabase(connection, url, tables), columns, url)
+            from ckpt_backends.mysql.read import MySQLStore
+
+            return MySQLStore(connection, url, find_layout(connection, tables, url))
+        except BaseException:
+            connection.close()
+            raise
 
     @classmethod
     def open_writable(cls, url: StoreUrl) -> WritableStore:
         """Open for changing. Raises what `open` raises, and `Unsupported`."""
         _need_driver(url)
+        from ckpt_backends.mysql.catalog import find_layout, find_tables
         from ckpt_backends.mysql.connect import connect
-        from ckpt_backends.mysql.write import WritableMySQLStore
+        from ckpt_backends.threetable.layout import is_three_table
 
-        return WritableMySQLStore(connect(url, writable=True), url)
+        connection = connect(url, writable=True)
+        try:
+            tables = find_tables(connection)
+            if is_three_table(columns := {name: set(one.columns) for name, one in tables.items()}):
+                from ckpt_backends.mysql.tables import MySQLDatabase
+                from ckpt_backends.threetable.write import open_writable_tables
+
+                connection.restart()
+                return open_writable_tables(MySQLDatabase(connection, url, tables), columns, url)
+            from ckpt_backends.mysql.write import WritableMySQLStore
+
+            layout = find_layout(connection, tables, url)
+            connection.restart()
+            return WritableMySQLStore(connection, url, layout)
+        except BaseException:
+            connection.close()
+            raise
 
 
 def _need_driver(url: StoreUrl) -> None:

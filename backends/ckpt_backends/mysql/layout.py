@@ -209,3 +209,16 @@ def bound(mark: str, column: Column) -> str:
     if column.charset == "utf8mb4" or not _PLAIN_NAME.fullmatch(column.charset + column.collation):
         return mark
     return f"CONVERT({mark} USING {column.charset}) COLLATE {column.collation}"
+
+
+def literal(text: str) -> str:
+    """A SQL literal that survives being pasted: odd characters are written as hex."""
+    if text.isprintable() and "\\" not in text:
+        return "'" + text.replace("'", "''") + "'"
+    return f"CONVERT(X'{text.encode('utf-8', 'replace').hex()}' USING utf8mb4)"
+
+
+def engine_of(version: str) -> str:
+    """Name and version of the engine, by its own words."""
+    number, mark, _ = version.partition("-MariaDB")
+    return f"MariaDB {number}" if mark else f"MySQL {version}"

@@ -29,10 +29,16 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.mysql import sql
-from ckpt_backends.mysql.catalog import find_layout
 from ckpt_backends.mysql.connect import Connection
 from ckpt_backends.mysql.fetch import AT_ONCE, Fetcher, in_chunks
-from ckpt_backends.mysql.layout import bound, quoted_name, storable
+from ckpt_backends.mysql.layout import (
+    MySQLLayout,
+    bound,
+    engine_of,
+    literal,
+    quoted_name,
+    storable,
+)
 from ckpt_backends.mysql.values import read_blobs
 from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.rows import Row
@@ -48,15 +54,11 @@ _SMALL = 1024
 class MySQLStore(Closing):
     """A MySQL or MariaDB database, opened for reading."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: Connection, url: StoreUrl, layout: MySQLLayout) -> None:
         self._url = url
         self._open: Connection | None = connection
         self._merged: list[str] | None = None
-        try:
-            self._layout = layout = find_layout(connection, url)
-        except BaseException:
-            self.close()
-            raise
+        self._layout = layout
         rows = layout.checkpoints.sql
         self._names = {
             "ns": layout.ns,
@@ -81,7 +83,7 @@ class MySQLStore(Closing):
         return StoreInfo(
             layout=layout.name,
             url=str(self._url),
-            engine=_engine(version),
+            engine=engine_of(version),
             saver=saver,
             capabilities=can,
             tables=names,
@@ -388,12 +390,12 @@ class MySQLStore(Closing):
 
     def sources(self, key: CheckpointKey) -> list[str]:
         layout = self._layout
-        thread, ns = _literal(key.thread_id), _literal(key.checkpoint_ns)
+        thread, ns = literal(key.thread_id), literal(key.checkpoint_ns)
         of_ns = f"UNHEX(MD5({ns}))" if layout.hashed else ns
         where = (
             f"c.thread_id = {thread} AND BINARY c.thread_id = {thread} AND c.{layout.ns} = {of_ns}"
         )
-        exactly = f"{where} AND c.checkpoint_id = {_literal(key.checkpoint_id)}"
+        exactly = f"{where} AND c.checkpoint_id = {literal(key.checkpoint_id)}"
         row = where if layout.shallow else exactly
         join = "b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns AND "
         version = "JSON_EXTRACT(c.checkpoint, CONCAT('$.channel_versions.\"', b.channel, '\"'))"
@@ -489,15 +491,3 @@ def _thread(row: tuple[Any, ...]) -> Thread:
     thread_id, head, first_id, last_id, checkpoints, namespaces = row
     first, last = time_of(first_id or ""), time_of(last_id or "")
     return Thread(_text(thread_id), head, first, last, int(checkpoints), namespaces)
-
-
-def _literal(text: str) -> str:
-    """A SQL literal that survives being pasted: odd characters are written as hex."""
-    if text.isprintable() and "\\" not in text:
-        return "'" + text.replace("'", "''") + "'"
-    return f"CONVERT(X'{text.encode('utf-8', 'replace').hex()}' USING utf8mb4)"
-
-
-def _engine(version: str) -> str:
-    number, mark, _ = version.partition("-MariaDB")
-    return f"MariaDB {number}" if mark else f"MySQL {version}"

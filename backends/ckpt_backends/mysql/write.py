@@ -9,31 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from hashlib import sha256
+from contextlib import AbstractContextManager
 from typing import Any
-
-import pymysql
 
 from ckpt_backends.apart import cells_of_checkpoint, cells_of_value
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.mysql import sql_write as sql
-from ckpt_backends.mysql.catalog import find_layout
-from ckpt_backends.mysql.connect import (
-    DEADLOCK,
-    DENIED,
-    DUPLICATE,
-    LOCKED,
-    READ_ONLY,
-    Connection,
-    code_of,
-    explained,
-    unavailable,
-)
-from ckpt_backends.mysql.layout import HASH, bound
+from ckpt_backends.mysql.changing import lock, transaction
+from ckpt_backends.mysql.connect import Connection, explained
+from ckpt_backends.mysql.layout import HASH, MySQLLayout, bound
 from ckpt_backends.mysql.removing import remove_threads
 from ckpt_backends.mysql.restoring import restore_rows
 from ckpt_backends.mysql.sql import exact
@@ -41,31 +28,24 @@ from ckpt_backends.removal import Removal, Removed
 from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
 
-_LOCK_SECONDS = 5
-
 
 class WritableMySQLStore(Closing):
     """A MySQL or MariaDB database, opened for changing."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: Connection, url: StoreUrl, layout: MySQLLayout) -> None:
         self._url = url
         self._open: Connection | None = connection
-        try:
-            self._layout = layout = find_layout(connection, url)
-            connection.restart()
-            if layout.unknown:
-                raise UnknownLayout(
-                    f"'{url}' was made by a saver that is not known here, so nothing is written",
-                    hint=f"unknown: {', '.join(layout.unknown)}",
-                )
-            if not layout.hashed:
-                raise Unsupported(
-                    f"'{url}' was made by a saver before 2.0.10, so nothing is written",
-                    hint="let setup() of langgraph-checkpoint-mysql 3.0 run once",
-                )
-        except BaseException:
-            self.close()
-            raise
+        self._layout = layout
+        if layout.unknown:
+            raise UnknownLayout(
+                f"'{url}' was made by a saver that is not known here, so nothing is written",
+                hint=f"unknown: {', '.join(layout.unknown)}",
+            )
+        if not layout.hashed:
+            raise Unsupported(
+                f"'{url}' was made by a saver before 2.0.10, so nothing is written",
+                hint="let setup() of langgraph-checkpoint-mysql 3.0 run once",
+            )
         is_computed = layout.checkpoints.columns[HASH].generated
         self._mark = bound("%(thread)s", layout.checkpoints.columns["thread_id"])
         self._names = {
@@ -229,69 +209,11 @@ class WritableMySQLStore(Closing):
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._open
 
-    @contextmanager
-    def _lock(self, thread_id: str) -> Iterator[None]:
-        """The named lock of a thread. The server gives it back with the connection, too."""
-        name = lock_name(thread_id)
-        asked = {"name": name, "seconds": _LOCK_SECONDS}
-        ((got,),) = self._connection.rows(sql.LOCK, asked)
-        # So that the change sees what was committed while it waited.
-        self._connection.restart()
-        if got != 1:
-            raise self._locked()
-        try:
-            yield
-        finally:
-            with suppress(StoreUnavailable):
-                self._connection.rows(sql.UNLOCK, {"name": name})
-                self._connection.restart()
+    def _lock(self, thread_id: str) -> AbstractContextManager[None]:
+        return lock(self._connection, self._url, thread_id)
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        connection = self._connection
-        try:
-            yield connection
-            connection.commit()
-        except BaseException as error:
-            connection.restart_quietly()
-            if isinstance(error, pymysql.Error | OSError):
-                raise self._explained(error) from None
-            raise
-
-    def _locked(self) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"cannot write to '{self._url}': another session holds a lock",
-            hint="another change of this thread may be under way; try again in a moment",
-        )
-
-    def _explained(self, error: Exception) -> StoreChanged | StoreUnavailable:
-        code = code_of(error)
-        if code in {DUPLICATE, DEADLOCK}:
-            return StoreChanged(
-                f"'{self._url}' changed meanwhile, so nothing was written",
-                hint="run the command again",
-            )
-        if code == LOCKED:
-            return self._locked()
-        if code in DENIED:
-            return StoreUnavailable(
-                f"cannot write to '{self._url}': its user may not",
-                hint="a change needs SELECT, INSERT and, for undo, DELETE on the three"
-                " checkpoint tables",
-            )
-        if code in READ_ONLY:
-            return StoreUnavailable(
-                f"cannot write to '{self._url}': the server only reads", hint="name the primary"
-            )
-        found = unavailable(self._url, error)
-        found.message = f"{found.message}; nothing was written"
-        return found
-
-
-def lock_name(thread_id: str) -> str:
-    """The server's named lock of a thread: that of all databases, so it may be waited for in vain,
-    which does no harm."""
-    return f"ckpt:{sha256(thread_id.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}"
+    def _transaction(self) -> AbstractContextManager[Connection]:
+        return transaction(self._connection, self._url)
 
 
 def _place(key: CheckpointKey) -> tuple[str, str]:

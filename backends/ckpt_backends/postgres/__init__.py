@@ -19,19 +19,52 @@ class PostgresBackend:
     def open(cls, url: StoreUrl) -> Store:
         """Open for reading. Raises `StoreUnavailable`, `UnknownLayout` or `MissingDependency`."""
         _need_driver(url)
+        from ckpt_backends.postgres.catalog import find_tables, three_tables
         from ckpt_backends.postgres.connect import connect
-        from ckpt_backends.postgres.read import PostgresStore
 
-        return PostgresStore(connect(url), url)
+        connection = connect(url)
+        try:
+            tables, schemas = find_tables(connection, url)
+            if three := three_tables(tables, schemas):
+                from ckpt_backends.postgres.tables import PostgresDatabase
+                from ckpt_backends.threetable.read import open_tables
+
+                database = PostgresDatabase(connection, url, three)
+                return open_tables(database, database.columns, url, three[0].schema)
+            from ckpt_backends.postgres.layout import detect
+            from ckpt_backends.postgres.read import PostgresStore
+
+            layout = detect(tables, schemas, url.params.get("layout"), str(url))
+            return PostgresStore(connection, url, layout)
+        except BaseException:
+            connection.close()
+            raise
 
     @classmethod
     def open_writable(cls, url: StoreUrl) -> WritableStore:
         """Open for changing. Raises what `open` raises, and `Unsupported`."""
         _need_driver(url)
+        from ckpt_backends.postgres.catalog import find_tables, three_tables
         from ckpt_backends.postgres.connect import connect
-        from ckpt_backends.postgres.write import WritablePostgresStore
 
-        return WritablePostgresStore(connect(url, writable=True), url)
+        connection = connect(url, writable=True)
+        try:
+            tables, schemas = find_tables(connection, url)
+            connection.restart()
+            if three := three_tables(tables, schemas):
+                from ckpt_backends.postgres.tables import PostgresDatabase
+                from ckpt_backends.threetable.write import open_writable_tables
+
+                database = PostgresDatabase(connection, url, three)
+                return open_writable_tables(database, database.columns, url, three[0].schema)
+            from ckpt_backends.postgres.layout import detect
+            from ckpt_backends.postgres.write import WritablePostgresStore
+
+            layout = detect(tables, schemas, url.params.get("layout"), str(url))
+            return WritablePostgresStore(connection, url, layout)
+        except BaseException:
+            connection.close()
+            raise
 
     @classmethod
     def open_memory(cls, url: StoreUrl) -> MemoryStore:

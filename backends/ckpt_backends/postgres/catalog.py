@@ -1,11 +1,14 @@
-"""What comes first on any connection: a safe search path, a limit for locks, and the layout."""
+"""What comes first on any connection: a safe search path, a limit for locks, and the tables."""
 
 from __future__ import annotations
 
-from ckpt_backends.apart import NAMES
+from collections.abc import Sequence
+
+from ckpt_backends.apart import CHECKPOINTS, NAMES
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import Connection
-from ckpt_backends.postgres.layout import PostgresLayout, Table, detect
+from ckpt_backends.postgres.layout import Table
+from ckpt_backends.threetable.layout import is_three_table
 from ckpt_backends.url import StoreUrl
 
 _LOCK_TIMEOUT = "5s"
@@ -18,8 +21,8 @@ def begin(connection: Connection) -> list[str]:
     return list(schemas)
 
 
-def find_layout(connection: Connection, url: StoreUrl) -> PostgresLayout:
-    """Begin a transaction and look at the tables. Raises `UnknownLayout`."""
+def find_tables(connection: Connection, url: StoreUrl) -> tuple[list[Table], list[str]]:
+    """Begin a transaction and look at the tables; and the schemas that were looked in."""
     schemas = begin(connection)
     if "schema" in url.params:
         schemas = [url.params["schema"]]
@@ -29,5 +32,14 @@ def find_layout(connection: Connection, url: StoreUrl) -> PostgresLayout:
     if not any(schema in schemas for schema, _ in columns):
         for schema, table in connection.rows(sql.TABLES, {"schemas": schemas}):
             columns.setdefault((schema, table), {})
-    tables = [Table(schema, name, found) for (schema, name), found in columns.items()]
-    return detect(tables, schemas, url.params.get("layout"), str(url))
+    return [Table(schema, name, found) for (schema, name), found in columns.items()], schemas
+
+
+def three_tables(tables: Sequence[Table], schemas: Sequence[str]) -> list[Table]:
+    """The tables, if they are those of `ckpt_backends.threetable`: all of one schema."""
+    for schema in schemas:
+        found = [one for one in tables if one.schema == schema]
+        if any(one.name == CHECKPOINTS for one in found):
+            named = {one.name: one.columns.keys() for one in found}
+            return found if is_three_table(named) else []
+    return []

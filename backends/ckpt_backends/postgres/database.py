@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
-import psycopg
-from psycopg import errors
-
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import StoreChanged, StoreUnavailable
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.postgres.catalog import begin
-from ckpt_backends.postgres.connect import Connection, unavailable
+from ckpt_backends.postgres.changing import transaction
+from ckpt_backends.postgres.connect import Connection
 from ckpt_backends.postgres.layout import Table, quoted_name
 from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
@@ -78,45 +76,8 @@ class DatabaseWriter(Closing):
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._open
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        connection = self._connection
-        try:
-            begin(connection)
-            yield connection
-            connection.commit()
-        except BaseException as error:
-            connection.restart_quietly()
-            if isinstance(error, psycopg.Error):
-                raise self._explained(error) from None
-            raise
-
-    def _explained(self, error: psycopg.Error) -> StoreChanged | StoreUnavailable:
-        match error:
-            case errors.UniqueViolation() | errors.SerializationFailure():
-                return StoreChanged(
-                    f"'{self._url}' changed meanwhile, so nothing was written",
-                    hint="run the command again",
-                )
-            case errors.LockNotAvailable():
-                return StoreUnavailable(
-                    f"cannot write to '{self._url}': another session holds a lock",
-                    hint="another change of this thread may be under way; try again in a moment",
-                )
-            case errors.InsufficientPrivilege():
-                return StoreUnavailable(
-                    f"cannot write to '{self._url}': {error.diag.message_primary}",
-                    hint="a change needs SELECT, INSERT and, for what removes rows, DELETE on its"
-                    " tables",
-                )
-            case errors.ReadOnlySqlTransaction():
-                return StoreUnavailable(
-                    f"cannot write to '{self._url}': the server only reads",
-                    hint="name the primary: ?target_session_attrs=read-write",
-                )
-        found = unavailable(self._url, error)
-        found.message = f"{found.message}; nothing was written"
-        return found
+    def _transaction(self) -> AbstractContextManager[Connection]:
+        return transaction(self._connection, self._url)
 
 
 def _as_stored(column: str, kind: str) -> str:

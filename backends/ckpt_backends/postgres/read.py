@@ -27,7 +27,6 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.oversize import MOST_BYTES
 from ckpt_backends.postgres import sql
-from ckpt_backends.postgres.catalog import find_layout
 from ckpt_backends.postgres.connect import Connection
 from ckpt_backends.postgres.database import DatabaseReader
 from ckpt_backends.postgres.layout import PostgresLayout, storable
@@ -47,14 +46,9 @@ _parts = attrgetter("thread_id", "checkpoint_ns", "checkpoint_id")
 class PostgresStore(DatabaseReader):
     """A PostgreSQL database, opened for reading."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: Connection, url: StoreUrl, layout: PostgresLayout) -> None:
         super().__init__(connection, url)
-        try:
-            self._layout = find_layout(connection, url)
-        except BaseException:
-            self.close()
-            raise
-        layout = self._layout
+        self._layout = layout
         rows = layout.checkpoints.sql
         if layout.shallow:
             rows = sql.SHALLOW.format(checkpoints=rows)

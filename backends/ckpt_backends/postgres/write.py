@@ -7,7 +7,6 @@ apart; what a saver adds meanwhile is looked for at the very end, just before th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 
 from ckpt_backends.apart import (
     BLOBS,
@@ -21,9 +20,10 @@ from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.postgres import sql as read
 from ckpt_backends.postgres import sql_write as sql
-from ckpt_backends.postgres.catalog import find_layout
+from ckpt_backends.postgres.changing import lock_number
 from ckpt_backends.postgres.connect import Connection, explained
 from ckpt_backends.postgres.database import DatabaseWriter
+from ckpt_backends.postgres.layout import PostgresLayout
 from ckpt_backends.postgres.removing import remove_threads
 from ckpt_backends.postgres.restoring import restore_rows
 from ckpt_backends.removal import Removal, Removed
@@ -34,19 +34,13 @@ from ckpt_backends.url import StoreUrl
 class WritablePostgresStore(DatabaseWriter):
     """A PostgreSQL database, opened for changing."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: Connection, url: StoreUrl, layout: PostgresLayout) -> None:
         super().__init__(connection, url)
-        try:
-            layout = find_layout(connection, url)
-            connection.restart()
-            if layout.unknown:
-                raise UnknownLayout(
-                    f"'{url}' was made by a saver that is not known here, so nothing is written",
-                    hint=f"unknown columns: {', '.join(layout.unknown)}",
-                )
-        except BaseException:
-            self.close()
-            raise
+        if layout.unknown:
+            raise UnknownLayout(
+                f"'{url}' was made by a saver that is not known here, so nothing is written",
+                hint=f"unknown columns: {', '.join(layout.unknown)}",
+            )
         self._layout = layout
         rows = layout.checkpoints.sql
         names = {
@@ -177,12 +171,6 @@ class WritablePostgresStore(DatabaseWriter):
 
     def _run(self, query: str, **bound: object) -> int:
         return self._connection.change(query.format(**self._names), bound)
-
-
-def lock_number(thread_id: str) -> int:
-    """The advisory lock of a thread; another thread of the same number only waits for it."""
-    digest = sha256(b"ckpt\0" + thread_id.encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def _at(key: CheckpointKey) -> dict[str, str]:

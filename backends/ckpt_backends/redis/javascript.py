@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ckpt_backends.apart import is_control
+from ckpt_backends.apart import is_read
 from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
     Blob,
@@ -121,7 +121,7 @@ class JavaScriptDocuments(Documents):
             sizes = {name: sizes[name] for name in named.values() if name in sizes}
             sizes |= dict(zip(new, self._lengths(new), strict=True))
             there = {channel: name for channel, name in named.items() if sizes[name] is not None}
-            wanted = [name for channel, name in there.items() if _is_wanted(channel, values)]
+            wanted = [name for channel, name in there.items() if is_read(channel, values)]
             read = {name: read[name] for name in wanted if name in read}
             for name in wanted:
                 if name not in read:
@@ -249,11 +249,6 @@ def _part(body: TypedBytes | None, name: str) -> dict[str, Any]:
         return {}
     part = fields.get(name) if isinstance(fields, dict) else None
     return part if isinstance(part, dict) else {}
-
-
-def _is_wanted(channel: str, values: bool | Collection[str]) -> bool:
-    is_asked_for = values if isinstance(values, bool) else channel in values
-    return is_asked_for or is_control(channel)
 
 
 def _blob(value: TypedBytes | None, size: int) -> Blob:

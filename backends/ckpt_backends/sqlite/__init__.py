@@ -1,4 +1,4 @@
-"""LangGraph's SQLite layout: one file, the tables `checkpoints` and `writes`."""
+"""SQLite files: LangGraph's layout, the tables `checkpoints` and `writes`, or three tables."""
 
 from __future__ import annotations
 
@@ -10,25 +10,60 @@ from ckpt_backends.url import StoreUrl
 
 
 class SqliteBackend:
-    """Opens SQLite files written by LangGraph's savers."""
+    """Opens SQLite files written by LangGraph's savers, and those of `ckpt_backends.threetable`."""
 
     schemes: ClassVar[tuple[str, ...]] = ("sqlite",)
 
     @classmethod
     def open(cls, url: StoreUrl) -> Store:
         """Open a file for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
-        from ckpt_backends.sqlite.open import open_read_only
-        from ckpt_backends.sqlite.read import SqliteStore
+        from ckpt_backends.sqlite.binding import decode_text
+        from ckpt_backends.sqlite.layout import tables_of
+        from ckpt_backends.sqlite.open import open_read_only, reading
+        from ckpt_backends.threetable.layout import is_three_table
 
-        return SqliteStore(open_read_only(url), url)
+        opened = open_read_only(url)
+        opened.connection.text_factory = decode_text
+        try:
+            with reading(url):
+                tables = tables_of(opened.connection)
+            if is_three_table(tables):
+                from ckpt_backends.sqlite.tables import OpenedDatabase
+                from ckpt_backends.threetable.read import open_tables
+
+                return open_tables(OpenedDatabase(opened, url), tables, url)
+            from ckpt_backends.sqlite.read import SqliteStore
+
+            return SqliteStore(opened, url, tables)
+        except BaseException:
+            opened.connection.close()
+            opened.cleanup()
+            raise
 
     @classmethod
     def open_writable(cls, url: StoreUrl) -> WritableStore:
         """Open a file for changing. Raises `StoreUnavailable` or `UnknownLayout`."""
-        from ckpt_backends.sqlite.open import open_for_writing
-        from ckpt_backends.sqlite.write import WritableSqliteStore
+        from ckpt_backends.sqlite.binding import decode_text
+        from ckpt_backends.sqlite.layout import tables_of
+        from ckpt_backends.sqlite.open import open_for_writing, writing
+        from ckpt_backends.threetable.layout import is_three_table
 
-        return WritableSqliteStore(open_for_writing(url), url)
+        connection = open_for_writing(url)
+        connection.text_factory = decode_text
+        try:
+            with writing(url):
+                tables = tables_of(connection)
+            if is_three_table(tables):
+                from ckpt_backends.sqlite.tables import SqliteDatabase
+                from ckpt_backends.threetable.write import open_writable_tables
+
+                return open_writable_tables(SqliteDatabase(connection, url), tables, url)
+            from ckpt_backends.sqlite.write import WritableSqliteStore
+
+            return WritableSqliteStore(connection, url, tables)
+        except BaseException:
+            connection.close()
+            raise
 
     @classmethod
     def open_memory(cls, url: StoreUrl) -> MemoryStore:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ckpt_backends.closing import Closing
-from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.rows import Row
 from ckpt_backends.sqlite.binding import decode_text, quoted_name, text
-from ckpt_backends.sqlite.open import Opened, identity
+from ckpt_backends.sqlite.open import Opened, check_current, reading, transaction, writing
 from ckpt_backends.url import StoreUrl
-
-_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 class FileReader(Closing):
@@ -36,16 +34,7 @@ class FileReader(Closing):
             yield Row(table, dict(zip(names, row, strict=True)))
 
     def refresh(self) -> None:
-        if self._opened.frozen:
-            raise Unsupported(
-                f"'{self._url}' is read as it was: {', '.join(self._opened.notes)}",
-                hint="leave out --copy, or read the file where its folder can be written",
-            )
-        if self._opened.identity not in (None, identity(self._url.path)):
-            raise StoreUnavailable(
-                f"'{self._url}' was removed or replaced by another file meanwhile",
-                hint="open it again",
-            )
+        check_current(self._opened, self._url)
         # The first read that follows takes the snapshot, and the lock.
         for sql in ("ROLLBACK", "BEGIN"):
             list(self._query(sql))
@@ -65,15 +54,8 @@ class FileReader(Closing):
             for row in self._connection.execute(sql, tuple(bound)):  # noqa: UP028
                 yield row
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StoreUnavailable(
-                f"cannot read '{self._url}': {error}",
-                hint="if the file is damaged, `sqlite3 FILE .recover` saves what is left",
-            ) from error
+    def _errors(self) -> AbstractContextManager[None]:
+        return reading(self._url)
 
 
 class FileWriter(Closing):
@@ -94,30 +76,8 @@ class FileWriter(Closing):
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._connection
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        connection = self._alive()
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-            raise
+    def _transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        return transaction(self._alive())
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.IntegrityError as error:
-            raise StoreChanged(
-                f"'{self._url}' changed meanwhile, so nothing was written: {error}",
-                hint="run the command again",
-            ) from error
-        except sqlite3.Error as error:
-            hint = None
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
-                hint = "another process is writing to it; try again in a moment"
-            message = f"cannot write to '{self._url}': {error}; nothing was written"
-            raise StoreUnavailable(message, hint=hint) from error
+    def _errors(self) -> AbstractContextManager[None]:
+        return writing(self._url)

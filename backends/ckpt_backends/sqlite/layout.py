@@ -36,8 +36,11 @@ class SqliteLayout:
     """Columns that no known saver makes, as `table.column`; a newer saver may have."""
 
 
-def detect(tables: Mapping[str, Set[str]], where: str) -> SqliteLayout:
-    """The layout of a file with these tables and columns. Raises `UnknownLayout`."""
+def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None) -> SqliteLayout:
+    """The layout of a file with these tables and columns.
+
+    Raises `UnknownLayout`, also where it is not the `wanted` one.
+    """
     columns = tables.get("checkpoints")
     if columns is None:
         found = ", ".join(sorted(tables)) or "no tables at all"
@@ -55,6 +58,11 @@ def detect(tables: Mapping[str, Set[str]], where: str) -> SqliteLayout:
         raise UnknownLayout(
             f"unknown layout of the checkpoint tables in '{where}'",
             hint=f"missing {', '.join(missing)}",
+        )
+    if wanted not in {None, "sqlite"}:
+        raise UnknownLayout(
+            f"'{where}' does not hold the layout '{wanted}'",
+            hint="it holds 'sqlite'; leave the parameter 'layout' out",
         )
     unknown = [f"checkpoints.{name}" for name in sorted(columns - CHECKPOINTS)]
     unknown += [f"writes.{name}" for name in sorted(tables["writes"] - WRITES - _LATER)]

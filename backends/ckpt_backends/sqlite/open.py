@@ -10,16 +10,19 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR
 from urllib.parse import quote
 
-from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported, UsageError
 from ckpt_backends.url import StoreUrl
 
 _PARAMS = {"copy", "layout"}
+_LAYOUTS = ("sqlite", "three-table", "three-table-latest")
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _BUSY_SECONDS = 5.0
 _TRIES = 3
 _HEADER = 100
@@ -96,8 +99,10 @@ def _path(url: StoreUrl) -> Path:
             hint=f"known: {', '.join(sorted(_PARAMS))}",
         )
     layout = url.params.get("layout", "sqlite")
-    if layout != "sqlite":
-        raise UsageError(f"no layout '{layout}' in SQLite files", hint="known: sqlite")
+    if layout not in _LAYOUTS:
+        raise UsageError(
+            f"no layout '{layout}' in SQLite files", hint=f"known: {', '.join(_LAYOUTS)}"
+        )
     path = Path(url.path)
     _check_file(path)
     return path
@@ -244,10 +249,66 @@ def _unavailable(path: Path, error: sqlite3.Error) -> StoreUnavailable:
             f"cannot open '{path}': not a SQLite database",
             hint="a store of another kind is named by a URL, such as sqlite:///agent.db",
         )
-    if _sqlite_code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+    if _sqlite_code(error) in _BUSY:
         hint = "another process is writing to it; try again in a moment"
     return StoreUnavailable(f"cannot open '{path}': {error}", hint=hint)
 
 
 def _nothing() -> None:
     """A connection to the file itself leaves nothing to clean up."""
+
+
+def check_current(opened: Opened, url: StoreUrl) -> None:
+    """Raise unless what is written meanwhile can be seen: `Unsupported`, `StoreUnavailable`."""
+    if opened.frozen:
+        raise Unsupported(
+            f"'{url}' is read as it was: {', '.join(opened.notes)}",
+            hint="leave out --copy, or read the file where its folder can be written",
+        )
+    if opened.identity not in (None, identity(url.path)):
+        raise StoreUnavailable(
+            f"'{url}' was removed or replaced by another file meanwhile", hint="open it again"
+        )
+
+
+@contextmanager
+def reading(url: StoreUrl) -> Iterator[None]:
+    """Turn the engine's errors into `StoreUnavailable`."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreUnavailable(
+            f"cannot read '{url}': {error}",
+            hint="if the file is damaged, `sqlite3 FILE .recover` saves what is left",
+        ) from error
+
+
+@contextmanager
+def writing(url: StoreUrl) -> Iterator[None]:
+    """The same for a change: `StoreChanged` or `StoreUnavailable`."""
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise StoreChanged(
+            f"'{url}' changed meanwhile, so nothing was written: {error}",
+            hint="run the command again",
+        ) from error
+    except sqlite3.Error as error:
+        hint = None
+        if _sqlite_code(error) in _BUSY:
+            hint = "another process is writing to it; try again in a moment"
+        message = f"cannot write to '{url}': {error}; nothing was written"
+        raise StoreUnavailable(message, hint=hint) from error
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """One write transaction, with the engine's lock from its beginning."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -36,7 +36,7 @@ from ckpt_backends.sqlite.binding import (
     text,
 )
 from ckpt_backends.sqlite.file import FileReader
-from ckpt_backends.sqlite.layout import SqliteLayout, detect, tables_of
+from ckpt_backends.sqlite.layout import SqliteLayout, detect
 from ckpt_backends.sqlite.open import Opened
 from ckpt_backends.url import StoreUrl
 
@@ -88,17 +88,9 @@ _USAGE = """
 class SqliteStore(FileReader):
     """A SQLite file, opened for reading."""
 
-    def __init__(self, opened: Opened, url: StoreUrl) -> None:
+    def __init__(self, opened: Opened, url: StoreUrl, tables: Mapping[str, Set[str]]) -> None:
         super().__init__(opened, url)
-        try:
-            self._layout = self._detect()
-        except BaseException:
-            self.close()
-            raise
-
-    def _detect(self) -> SqliteLayout:
-        with self._errors():
-            return detect(tables_of(self._opened.connection), str(self._url))
+        self._layout = detect(tables, str(url), url.params.get("layout"))
 
     def describe(self) -> StoreInfo:
         with self._errors():

@@ -7,7 +7,7 @@ rows go in. Columns are always named, since their order differs between savers.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.errors import UnknownLayout
@@ -16,7 +16,7 @@ from ckpt_backends.removal import Removal, Removed
 from ckpt_backends.rows import Restored, Row
 from ckpt_backends.sqlite.binding import TEXT, bind
 from ckpt_backends.sqlite.file import FileWriter
-from ckpt_backends.sqlite.layout import detect, tables_of
+from ckpt_backends.sqlite.layout import detect
 from ckpt_backends.sqlite.removing import remove_threads
 from ckpt_backends.sqlite.restoring import restore_rows
 from ckpt_backends.url import StoreUrl
@@ -27,19 +27,16 @@ _KEY = f"thread_id = {TEXT} AND checkpoint_ns = {TEXT} AND checkpoint_id = {TEXT
 class WritableSqliteStore(FileWriter):
     """A SQLite file, opened for changing."""
 
-    def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, url: StoreUrl, tables: Mapping[str, Set[str]]
+    ) -> None:
         super().__init__(connection, url)
-        try:
-            with self._errors():
-                self._layout = detect(tables_of(connection), str(url))
-            if self._layout.unknown:
-                raise UnknownLayout(
-                    f"'{url}' was made by a saver that is not known here, so nothing is written",
-                    hint=f"unknown columns: {', '.join(self._layout.unknown)}",
-                )
-        except BaseException:
-            self.close()
-            raise
+        self._layout = detect(tables, str(url), url.params.get("layout"))
+        if self._layout.unknown:
+            raise UnknownLayout(
+                f"'{url}' was made by a saver that is not known here, so nothing is written",
+                hint=f"unknown columns: {', '.join(self._layout.unknown)}",
+            )
 
     def apply(self, change: Change) -> None:
         with self._errors(), self._transaction() as connection:

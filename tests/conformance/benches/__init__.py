@@ -20,6 +20,12 @@ from tests.conformance.benches.redis import (
     ShallowRedisBench,
 )
 from tests.conformance.benches.sqlite import SqliteBench
+from tests.conformance.benches.threetable import (
+    LatestThreeTableBench,
+    MySQLThreeTableBench,
+    PostgresThreeTableBench,
+    ThreeTableBench,
+)
 
 BENCHES: list[type[Bench]] = [
     SqliteBench,
@@ -37,6 +43,10 @@ BENCHES: list[type[Bench]] = [
     ShallowJavaScriptRedisBench,
     JavaScriptMongoBench,
     PlainRedisSaverBench,
+    ThreeTableBench,
+    LatestThreeTableBench,
+    PostgresThreeTableBench,
+    MySQLThreeTableBench,
 ]
 
 __all__ = ["BENCHES", "Bench"]

@@ -44,6 +44,13 @@ class Bench(Protocol):
     or lets another branch overwrite."""
     wrapped: ClassVar[bool] = False
     """Whether values are stored as texts, which are longer than they are."""
+    only: ClassVar[frozenset[str] | None] = None
+    """The scenarios that are run, where another bench of the same layout runs all of them."""
+    bare: ClassVar[bool] = False
+    """Whether nothing of a checkpoint is stored but its place, its values and what made it: no
+    metadata, no versions, so that steps, sources and what runs next are unknown."""
+    latest: ClassVar[bool] = False
+    """Whether the values of the newest checkpoint only are kept, though others are listed."""
     sparse: ClassVar[bool] = False
     """Whether objects are stored under an old path of their class, and without their defaults."""
 
@@ -97,6 +104,11 @@ class Bench(Protocol):
     def fingerprint(self) -> object:
         """Equal before and after as long as nothing in the store changed."""
         ...
+
+    @property
+    def has_questions(self) -> bool:
+        """Whether what a task wrote that has not finished is stored, questions among it."""
+        return self.has_writes and not self.bare
 
     def times(self, thread_id: str) -> tuple[datetime, datetime] | None:
         """When the first and the last checkpoint of a thread were stored, where the saver goes by

@@ -1,0 +1,97 @@
+"""Values of which a layout stores parts: each is merged with the ones before it when it is read.
+
+The parts of a list are its items in turn, those of a dict its keys; of anything else the last part
+counts. A list that begins with all that came before is the whole list. So they are stored by the
+layouts `three-table` (`ckpt_backends.threetable`); no saver has this type tag.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+
+from ..model import TypedBytes
+from .values import Cut, Opaque, Tagged, Value
+
+MERGED = "merged"
+_HEAD = struct.Struct(">HQ")
+
+
+def merged(parts: Iterable[TypedBytes]) -> TypedBytes:
+    """Parts, oldest first, as one value. Encrypted ones make it encrypted."""
+    some = list(parts)
+    tag = MERGED + ("+aes" if any(one.type.endswith("+aes") for one in some) else "")
+    return TypedBytes(tag, b"".join(map(_packed, some)))
+
+
+def parts_of(data: bytes) -> Iterator[TypedBytes]:
+    """The parts of a value. Raises ValueError for anything else."""
+    pos = 0
+    while pos < len(data):
+        if len(data) < pos + _HEAD.size:
+            raise ValueError("a part without an end")
+        tag_length, length = _HEAD.unpack_from(data, pos)
+        start = pos + _HEAD.size + tag_length
+        if len(data) < start + length:
+            raise ValueError("a part without an end")
+        tag = data[pos + _HEAD.size : start].decode("utf-8", "surrogateescape")
+        yield TypedBytes(tag, data[start : start + length])
+        pos = start + length
+
+
+def decode_merged(data: bytes, decode: Callable[[TypedBytes], Value]) -> Value:
+    """The value that the parts make. Raises ValueError where one cannot be read."""
+    found: Value = None
+    for place, part in enumerate(parts_of(data)):
+        value = decode(part)
+        if isinstance(value, Opaque):
+            raise ValueError(f"one of its parts cannot be read: {value.reason}")
+        if isinstance(value, Cut):
+            raise ValueError(f"one of its parts is too long: {value.reason}")
+        found = value if place == 0 else _with(found, value)
+    return found
+
+
+def _with(before: Value, part: Value) -> Value:
+    if isinstance(before, list) and isinstance(part, list):
+        if part[: len(before)] == before:
+            return part
+        return [*before, *part]
+    if isinstance(before, dict) and isinstance(part, dict):
+        return {**before, **part}
+    return part
+
+
+def how_merged(value: Value) -> str:
+    """The reducer that such a value is assumed to have."""
+    if isinstance(value, dict):
+        return "dict_merge"
+    return "append" if isinstance(value, list) else "last_value"
+
+
+def are_new_messages(before: Value, after: Value) -> bool:
+    """Whether a list of messages goes on where another one ends, rather than repeating it.
+
+    No channel of messages is known that forgets them at each step.
+    """
+    return (
+        isinstance(before, list)
+        and isinstance(after, list)
+        and bool(before and after)
+        and all(map(_is_message, (*before, *after)))
+        and not any(item in after for item in before)
+    )
+
+
+def _is_message(item: Value) -> bool:
+    fields = item.payload if isinstance(item, Tagged) else item
+    if isinstance(item, Tagged) and not item.type.rpartition(".")[2].endswith("Message"):
+        return False
+    return (
+        isinstance(fields, dict) and "content" in fields and bool({"role", "type"} & fields.keys())
+    )
+
+
+def _packed(part: TypedBytes) -> bytes:
+    tag = part.type.encode("utf-8", "surrogateescape")
+    return _HEAD.pack(len(tag), len(part.data)) + tag + part.data

@@ -1,0 +1,92 @@
+"""One transaction of a change, the lock of a thread, and what errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+
+import pymysql
+
+from ckpt_backends.errors import StoreChanged, StoreUnavailable
+from ckpt_backends.mysql import sql_write as sql
+from ckpt_backends.mysql.connect import (
+    DEADLOCK,
+    DENIED,
+    DUPLICATE,
+    LOCKED,
+    READ_ONLY,
+    Connection,
+    code_of,
+    unavailable,
+)
+from ckpt_backends.url import StoreUrl
+
+_LOCK_SECONDS = 5
+
+
+@contextmanager
+def lock(connection: Connection, url: StoreUrl, thread_id: str) -> Iterator[None]:
+    """The named lock of a thread. The server gives it back with the connection, too."""
+    name = lock_name(thread_id)
+    asked = {"name": name, "seconds": _LOCK_SECONDS}
+    ((got,),) = connection.rows(sql.LOCK, asked)
+    # So that the change sees what was committed while it waited.
+    connection.restart()
+    if got != 1:
+        raise _locked(url)
+    try:
+        yield
+    finally:
+        with suppress(StoreUnavailable):
+            connection.rows(sql.UNLOCK, {"name": name})
+            connection.restart()
+
+
+@contextmanager
+def transaction(connection: Connection, url: StoreUrl) -> Iterator[Connection]:
+    try:
+        yield connection
+        connection.commit()
+    except BaseException as error:
+        connection.restart_quietly()
+        if isinstance(error, pymysql.Error | OSError):
+            raise _explained(url, error) from None
+        raise
+
+
+def _locked(url: StoreUrl) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"cannot write to '{url}': another session holds a lock",
+        hint="another change of this thread may be under way; try again in a moment",
+    )
+
+
+def _explained(url: StoreUrl, error: Exception) -> StoreChanged | StoreUnavailable:
+    code = code_of(error)
+    if code in {DUPLICATE, DEADLOCK}:
+        return StoreChanged(
+            f"'{url}' changed meanwhile, so nothing was written",
+            hint="run the command again",
+        )
+    if code == LOCKED:
+        return _locked(url)
+    if code in DENIED:
+        return StoreUnavailable(
+            f"cannot write to '{url}': its user may not",
+            hint="a change needs SELECT, INSERT and, for undo, DELETE on the three"
+            " checkpoint tables",
+        )
+    if code in READ_ONLY:
+        return StoreUnavailable(
+            f"cannot write to '{url}': the server only reads", hint="name the primary"
+        )
+    found = unavailable(url, error)
+    found.message = f"{found.message}; nothing was written"
+    return found
+
+
+def lock_name(thread_id: str) -> str:
+    """The server's named lock of a thread: that of all databases, so it may be waited for in vain,
+    which does no harm."""
+    return f"ckpt:{sha256(thread_id.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}"

@@ -1,0 +1,63 @@
+"""One transaction of a change, and what its errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+
+import psycopg
+from psycopg import errors
+
+from ckpt_backends.errors import StoreChanged, StoreUnavailable
+from ckpt_backends.postgres.catalog import begin
+from ckpt_backends.postgres.connect import Connection, unavailable
+from ckpt_backends.url import StoreUrl
+
+
+@contextmanager
+def transaction(connection: Connection, url: StoreUrl) -> Iterator[Connection]:
+    """One transaction. Raises `StoreChanged` or `StoreUnavailable`; nothing is written then."""
+    try:
+        begin(connection)
+        yield connection
+        connection.commit()
+    except BaseException as error:
+        connection.restart_quietly()
+        if isinstance(error, psycopg.Error):
+            raise _explained(url, error) from None
+        raise
+
+
+def lock_number(thread_id: str) -> int:
+    """The advisory lock of a thread; another thread of the same number only waits for it."""
+    digest = sha256(b"ckpt\0" + thread_id.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def _explained(url: StoreUrl, error: psycopg.Error) -> StoreChanged | StoreUnavailable:
+    match error:
+        case errors.UniqueViolation() | errors.SerializationFailure():
+            return StoreChanged(
+                f"'{url}' changed meanwhile, so nothing was written",
+                hint="run the command again",
+            )
+        case errors.LockNotAvailable():
+            return StoreUnavailable(
+                f"cannot write to '{url}': another session holds a lock",
+                hint="another change of this thread may be under way; try again in a moment",
+            )
+        case errors.InsufficientPrivilege():
+            return StoreUnavailable(
+                f"cannot write to '{url}': {error.diag.message_primary}",
+                hint="a change needs SELECT, INSERT and, for what removes rows, DELETE on its"
+                " tables",
+            )
+        case errors.ReadOnlySqlTransaction():
+            return StoreUnavailable(
+                f"cannot write to '{url}': the server only reads",
+                hint="name the primary: ?target_session_attrs=read-write",
+            )
+    found = unavailable(url, error)
+    found.message = f"{found.message}; nothing was written"
+    return found

@@ -1,0 +1,130 @@
+"""A SQLite file handed in to the layouts that several engines have."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.rows import Cell
+from ckpt_backends.sqlite.binding import bind, decode_text, quoted_name
+from ckpt_backends.sqlite.open import Opened, check_current, reading, transaction, writing
+from ckpt_backends.threetable.database import Row, Values
+from ckpt_backends.url import StoreUrl
+
+
+class SqliteDatabase:
+    """A file, opened for reading or for changing."""
+
+    def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:
+        connection.text_factory = decode_text
+        self._url = url
+        self._connection: sqlite3.Connection | None = connection
+
+    def rows(self, query: str, values: Values) -> list[Row]:
+        return list(self.stream(query, values))
+
+    def stream(self, query: str, values: Values) -> Iterator[Row]:
+        with reading(self._url):
+            # Not `yield from`, which would close the cursor of an abandoned answer, maybe after
+            # its connection.
+            for row in self._alive().execute(query, values):  # noqa: UP028
+                yield row
+
+    def text(self, name: str) -> str:
+        return f"CAST(:{name} AS TEXT)"
+
+    def mark(self, name: str) -> str:
+        return f":{name}"
+
+    def same(self, column: str, name: str) -> str:
+        return f"{column} = {self.text(name)}"
+
+    def exact(self, column: str) -> str:
+        return column
+
+    def bytes_of(self, column: str) -> str:
+        return f"length(CAST({column} AS BLOB))"
+
+    def characters(self, column: str) -> str:
+        return f"length({column})"
+
+    def quoted(self, name: str) -> str:
+        return quoted_name(name)
+
+    def literal(self, text: str) -> str:
+        if text.isprintable():
+            return "'" + text.replace("'", "''") + "'"
+        return f"CAST(X'{bind(text).hex()}' AS TEXT)"
+
+    def bound(self, text: str) -> object:
+        return bind(text)
+
+    def storable(self, text: str) -> bool:  # noqa: ARG002
+        return True
+
+    def engine(self) -> str:
+        return f"SQLite {sqlite3.sqlite_version}"
+
+    def size(self, tables: Sequence[str]) -> tuple[int | None, int | None]:  # noqa: ARG002
+        ((pages,),) = self.rows("PRAGMA page_count", {})
+        ((page_size,),) = self.rows("PRAGMA page_size", {})
+        ((free,),) = self.rows("PRAGMA freelist_count", {})
+        return pages * page_size, free * page_size
+
+    def notes(self) -> Sequence[str]:
+        return ()
+
+    def restart(self) -> None:
+        # The first read that follows takes the snapshot, and the lock.
+        for query in ("ROLLBACK", "BEGIN"):
+            self.rows(query, {})
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    @contextmanager
+    def transaction(self, thread_id: str | None) -> Iterator[None]:  # noqa: ARG002
+        with writing(self._url), transaction(self._alive()):
+            yield
+
+    def change(self, query: str, values: Values) -> int:
+        return self._alive().execute(query, values).rowcount
+
+    def given(self, table: str, column: str, name: str, cell: Cell) -> str:  # noqa: ARG002
+        return self.text(name) if isinstance(cell, str) else self.mark(name)
+
+    def is_given(self, table: str, column: str, name: str, cell: Cell) -> str:
+        return f"{quoted_name(column)} IS {self.given(table, column, name, cell)}"
+
+    def vacuum(self, tables: Sequence[str]) -> None:  # noqa: ARG002
+        with writing(self._url):
+            self._alive().execute("VACUUM")
+
+    def _alive(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StoreUnavailable(f"'{self._url}' is closed")
+        return self._connection
+
+
+class OpenedDatabase(SqliteDatabase):
+    """A file that was opened so that nothing can change it."""
+
+    def __init__(self, opened: Opened, url: StoreUrl) -> None:
+        super().__init__(opened.connection, url)
+        self._opened = opened
+
+    def notes(self) -> Sequence[str]:
+        return self._opened.notes
+
+    def restart(self) -> None:
+        check_current(self._opened, self._url)
+        super().restart()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            super().close()
+            self._opened.cleanup()

@@ -1,0 +1,283 @@
+"""What the keys of a thread's rows tell: whose values are whose, and which are inherited."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+
+from ckpt_backends.apart import is_control
+from ckpt_backends.model import CheckpointKey
+from ckpt_backends.threetable.cells import digest
+
+_TRIED = 3
+"""So many pairs of values are looked at for each channel."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A row of `checkpoints`."""
+
+    key: CheckpointKey
+    parent: str | None
+    hash: str
+    """In hex."""
+    stored_hash: object
+    """As the engine gives it."""
+    at: datetime | None
+    stored_at: object
+
+    @property
+    def order(self) -> tuple[datetime, int, str]:
+        """By time, then by the number at the end of the id."""
+        name = self.key.checkpoint_id
+        return self.at or _NEVER, len(name), name
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A row of `checkpoint_blobs`, without its value."""
+
+    hash: str
+    stored_hash: object
+    channel: str
+    version: int
+    type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A channel's value at a checkpoint: its parts, oldest first."""
+
+    version: str
+    """What stands for the version: the hash of the last checkpoint that stores a part."""
+    parts: tuple[Part, ...]
+    at: str = ""
+    """The hash of the checkpoint."""
+    is_cut: bool = False
+    """Whether a part before these was lost."""
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether a part of it is stored with an ancestor only."""
+        return any(part.hash != self.at for part in self.parts)
+
+
+@dataclass
+class ThreadIndex:
+    """All places of a thread."""
+
+    places: dict[tuple[str, str], Place] = field(default_factory=dict)
+    """By namespace and id, newest first within each namespace, namespaces in order."""
+
+    @cached_property
+    def by_id(self) -> dict[str, list[Place]]:
+        found: dict[str, list[Place]] = {}
+        for (_, name), one in self.places.items():
+            found.setdefault(name, []).append(one)
+        return found
+
+    @cached_property
+    def by_hash(self) -> dict[str, Place]:
+        """By hash, the newest checkpoint that has it: the one that its values belong to."""
+        found: dict[str, Place] = {}
+        for one in sorted(self.places.values(), key=lambda one: one.order):
+            found[one.hash] = one
+        return found
+
+    @cached_property
+    def shared(self) -> set[str]:
+        """Hashes that are no checkpoint's own: the namespace's, or such as several have."""
+        counts = Counter(one.hash for one in self.places.values())
+        return {
+            one.hash
+            for one in self.places.values()
+            if counts[one.hash] > 1 or one.hash == digest(one.key.checkpoint_ns)
+        }
+
+    def heads(self) -> dict[str, Place]:
+        """The newest checkpoint of each namespace."""
+        found: dict[str, Place] = {}
+        for (ns, _), one in self.places.items():
+            found.setdefault(ns, one)
+        return found
+
+
+def index_of(places: Iterable[Place]) -> ThreadIndex:
+    """The index of some places."""
+    newest_first = sorted(places, key=lambda one: one.order, reverse=True)
+    newest_first.sort(key=lambda one: one.key.checkpoint_ns)
+    return ThreadIndex(
+        {(one.key.checkpoint_ns, one.key.checkpoint_id): one for one in newest_first}
+    )
+
+
+class Values:
+    """The values of a thread's checkpoints, by their keys.
+
+    A checkpoint inherits what it does not store from its parent: where some do so, only changes
+    are stored, and a list's parts are its new items.
+    """
+
+    def __init__(
+        self,
+        index: ThreadIndex,
+        parts: Iterable[Part],
+        written: Mapping[tuple[str, str], Iterable[str]],
+        added: Iterable[str] = (),
+    ) -> None:
+        """`written`: by namespace and checkpoint, the channels that its tasks wrote to. `added`:
+        channels of which each checkpoint stores the new items only, though it stores all of
+        them."""
+        self.index = index
+        self._own: dict[str, dict[str, list[Part]]] = {}
+        for part in sorted(parts, key=lambda one: one.version):
+            self._own.setdefault(part.hash, {}).setdefault(part.channel, []).append(part)
+        self._written = {key: set(names) for key, names in written.items()}
+        self._channels = {name for own in self._own.values() for name in own}
+        self._added = set(added)
+        self._named: dict[tuple[str, str], dict[str, Named]] = {}
+        places = index.places.values()
+        self.is_incremental = any(map(self._leaves_out, places)) and not any(
+            map(self._repeats, places)
+        )
+
+    def is_stored(self, place: Place) -> bool:
+        """Whether the values of a checkpoint are still there: no newer one has its hash."""
+        return self.index.by_hash[place.hash] is place
+
+    def own(self, place: Place) -> Mapping[str, Sequence[Part]]:
+        """What is stored under a checkpoint's hash."""
+        return self._own.get(place.hash, {}) if self.is_stored(place) else {}
+
+    @property
+    def orphaned(self) -> dict[str, object]:
+        """Hashes of values that no checkpoint has, as they are stored."""
+        return {part.hash: part.stored_hash for part in self.orphans()}
+
+    def orphans(self) -> Iterable[Part]:
+        """Parts under a hash that no checkpoint has."""
+        return (
+            part
+            for name, own in self._own.items()
+            if name not in self.index.by_hash
+            for parts in own.values()
+            for part in parts
+        )
+
+    def pairs(self) -> Iterable[tuple[str, Part, Part]]:
+        """For each channel, what some checkpoints store of it and what their parents do."""
+        seen: Counter[str] = Counter()
+        for place in self.index.places.values():
+            parent = self._parent(place)
+            before = {} if parent is None else self.own(parent)
+            for name, parts in self.own(place).items():
+                if name in before and seen[name] < _TRIED:
+                    seen[name] += 1
+                    yield name, before[name][0], parts[0]
+
+    def named(self, place: Place) -> Mapping[str, Named]:
+        """The values of a checkpoint by channel. One without parts should be there, and is not."""
+        line: list[Place] = []
+        here: Place | None = place
+        while here is not None and _key(here) not in self._named and here not in line:
+            line.append(here)
+            here = self._parent(here)
+        for one in reversed(line):
+            parent = self._parent(one)
+            known = {} if parent is None else self._named.get(_key(parent), {})
+            self._named[_key(one)] = self._with(one, known)
+        return self._named[_key(place)]
+
+    def _with(self, place: Place, inherited: Mapping[str, Named]) -> dict[str, Named]:
+        if not self.is_stored(place):
+            return {}
+        own, at = self.own(place), place.hash
+        lost = self._lost(place, own)
+        inherits = self.is_incremental or not own
+        found = {
+            name: replace(one, at=at)
+            for name, one in inherited.items()
+            if inherits and name not in lost and not _is_passing(name)
+        }
+        for name, parts in own.items():
+            earlier = inherited.get(name) if self._goes_on(name) else None
+            if earlier is None:
+                found[name] = Named(at, tuple(parts), at)
+            elif self._is_copy(place, name, parts):
+                found[name] = Named(at, earlier.parts, at, earlier.is_cut)
+            else:
+                is_cut = earlier.is_cut or not earlier.parts
+                found[name] = Named(at, (*earlier.parts, *parts), at, is_cut)
+        return found | {name: Named(at, (), at) for name in lost}
+
+    def _is_copy(self, place: Place, channel: str, parts: Sequence[Part]) -> bool:
+        """Whether a rollback copied it from the parent, rather than a step added to it."""
+        parent = self._parent(place)
+        if parent is None or channel in self._written.get(_key(place), ()):
+            return False
+        return _alike(self.own(parent).get(channel, ()), parts)
+
+    def is_pieced(self, place: Place, channel: str) -> bool:
+        """Whether a checkpoint's value is merged with its parent's, so that no other one can hold
+        a copy of it."""
+        named = self.named(place).get(channel)
+        return self._goes_on(channel) and (
+            named is None or not named.parts or len({part.hash for part in named.parts}) > 1
+        )
+
+    def _goes_on(self, channel: str) -> bool:
+        return self.is_incremental or channel in self._added
+
+    def _lost(self, place: Place, own: Mapping[str, object]) -> set[str]:
+        """What was written to a channel and is not stored.
+
+        A channel that no checkpoint of the thread stores is none of the state, unless this one
+        stores nothing at all.
+        """
+        written = self._written.get(_key(place), set()) - own.keys()
+        return written & self._channels if own else written
+
+    def _leaves_out(self, place: Place) -> bool:
+        """Whether it stores less than its parent, beyond what was lost."""
+        parent = self._parent(place)
+        own = self.own(place)
+        if parent is None or not own:
+            return False
+        left = self.own(parent).keys() - own.keys() - self._lost(place, own)
+        return not all(map(_is_passing, left))
+
+    def _repeats(self, place: Place) -> bool:
+        """Whether it stores a value again that its step did not write to."""
+        parent, written = self._parent(place), self._written.get(_key(place))
+        if parent is None or not written:
+            return False  # A rollback copies values; it is no step.
+        own, before = self.own(place), self.own(parent)
+        return any(
+            name not in written and not _is_passing(name) and _alike(own[name], before[name])
+            for name in own.keys() & before.keys()
+        )
+
+    def _parent(self, place: Place) -> Place | None:
+        if place.parent is None:
+            return None
+        found = self.index.places.get((place.key.checkpoint_ns, place.parent))
+        return found if found is not place else None
+
+
+def _alike(one: Sequence[Part], other: Sequence[Part]) -> bool:
+    """Whether parts may be the same, as far as their types and sizes tell."""
+    return [(part.type, part.size) for part in one] == [(part.type, part.size) for part in other]
+
+
+def _is_passing(channel: str) -> bool:
+    """Whether a channel lives for one step: then that it is not there means that it is empty."""
+    return channel == "__start__" or is_control(channel)
+
+
+def _key(place: Place) -> tuple[str, str]:
+    return place.key.checkpoint_ns, place.key.checkpoint_id

@@ -1,0 +1,24 @@
+"""Ids for new checkpoints where the ids of a thread are an application's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from ckpt_backends.ids import ticks_of
+
+_NUMBERED = re.compile(r"(?P<begin>.*?)(?P<number>\d+)", re.ASCII | re.DOTALL)
+
+
+def next_name(ids: Collection[str]) -> str | None:
+    """The next of ids that count, such as `ckpt_007`; None where they are of another kind."""
+    if any(ticks_of(one) is not None for one in ids):
+        return None
+    found = [_NUMBERED.fullmatch(one) for one in ids]
+    begins = {one["begin"] if one else None for one in found}
+    numbers = [one["number"] for one in found if one]
+    if len(begins) != 1 or len(numbers) != len(ids):
+        return None
+    (begin,) = begins
+    width = max(map(len, numbers)) if any(one.startswith("0") for one in numbers) else 0
+    return f"{begin}{max(map(int, numbers)) + 1:0{width}}"

@@ -1,0 +1,458 @@
+"""The insurance conversation in three tables, in both readings, on each engine that has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckpt_backends.registry import open_store
+from tests.support import Answer, ckpt
+from tests.threetable import MARKS, connected, engine_of
+from tests.threetable import maker as tables_maker
+
+THREAD = "thread_abc123"
+
+
+@pytest.fixture(scope="module")
+def maker() -> Any:
+    return tables_maker()
+
+
+class Told:
+    """A store with the conversation."""
+
+    def __init__(self, url: str, maker: Any) -> None:
+        self.url = url
+        self.engine = engine_of(url)
+        self._maker = maker
+
+    def fill(self, **how: Any) -> None:
+        with connected(self.url) as execute:
+            self._maker.fill(self.engine, execute, mark=MARKS[self.engine], **how)
+
+    def run(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        with connected(self.url) as execute:
+            found = execute(query.replace("?", MARKS[self.engine]), list(values))
+            return list(found.fetchall()) if found.description else []
+
+    def ckpt(self, *words: str | Path) -> Answer:
+        return ckpt("-s", self.url, *map(str, words))
+
+    def json(self, *words: str | Path) -> Any:
+        return self.ckpt(*words, "-o", "json").json
+
+    def hash_of(self, checkpoint_id: str) -> Any:
+        return self.run(
+            "SELECT checkpoint_ns_hash FROM checkpoints WHERE checkpoint_id = ?", checkpoint_id
+        )[0][0]
+
+    def everything(self) -> dict[str, list[str]]:
+        names = ("checkpoints", "checkpoint_writes", "checkpoint_blobs")
+        return {name: sorted(map(repr, self.run(f"SELECT * FROM {name}"))) for name in names}
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mysql"])
+def empty(request: pytest.FixtureRequest, tmp_path: Path, maker: Any) -> Told:
+    """A database of each engine without tables."""
+    if request.param == "sqlite":
+        return Told(str(tmp_path / "store.db"), maker)
+    name = {"postgresql": "postgres_url", "mysql": "mysql_url"}[request.param]
+    return Told(request.getfixturevalue(name), maker)
+
+
+@pytest.fixture
+def file(tmp_path: Path, maker: Any) -> Told:
+    return Told(str(tmp_path / "store.db"), maker)
+
+
+def contents(values: dict[str, Any]) -> list[str]:
+    return [one["content"] for one in values["messages"]]
+
+
+SAID = ["你好", "您好!我是您的保险顾问", "为您推荐百万医疗险..."]
+LAST = "百万医疗险,每年 399 元。需要我帮您投保吗?"
+CONTEXT = {"intent": "medical_insurance", "age": 28, "budget": 5000}
+PRODUCT = [{"product_id": "M001", "name": "百万医疗", "price": 399}]
+
+
+def test_the_conversation_is_listed_drawn_and_shown(empty: Told) -> None:
+    empty.fill()
+    (store,) = empty.json("stores")
+    assert store["layout"] == "three-table"
+    (thread,) = empty.json("threads", "list")
+    assert (thread["thread_id"], thread["head"]) == (THREAD, "ckpt_004")
+    assert (thread["checkpoints"], thread["status"]) == (4, "unknown")
+    assert thread["first_at"] == "2026-04-07T10:00:00.000000Z"
+    tree = empty.ckpt("show", THREAD, "--tree", "--ascii", "-o", "table").out
+    for line in (
+        "ckpt_002   handle_greeting, generate_response                    2 writes  10:00:02",
+        "ckpt_003   retrieve_context, search_products, generate_response  5 writes  10:00:33",
+    ):
+        assert line in tree
+    third = empty.json("show", f"{THREAD}@ckpt_003")
+    assert contents(third["values"]) == SAID
+    assert third["values"]["user_context"] == CONTEXT
+    assert third["values"]["search_results"] == PRODUCT
+    assert set(third["values"]) == {"messages", "user_context", "search_results"}
+    assert (third["next"], third["step"], third["rebuilt"]) == (None, None, {})
+    first = empty.json("show", f"{THREAD}@ckpt_001")
+    assert (first["values"], first["writes"]) == ({}, [])
+
+
+def test_the_trace_of_a_checkpoint_is_that_of_its_nodes_in_time(empty: Told) -> None:
+    empty.fill()
+    found = empty.json("show", f"{THREAD}@ckpt_003")["writes"]
+    assert [
+        (
+            one["task_id"],
+            one["idx"],
+            one["channel"],
+            one["task_path"],
+            one["bytes"],
+            one["at"][17:23],
+        )
+        for one in found
+    ] == [
+        ("retrieve_context", 0, "user_context", "()", 256, "30.100"),
+        ("retrieve_context", 1, "extracted_entities", "()", 128, "30.200"),
+        ("search_products", 0, "search_results", "()", 2048, "31.500"),
+        ("search_products", 1, "tool_calls", "()", 512, "31.600"),
+        ("generate_response", 0, "messages", "()", 1024, "32.000"),
+    ]
+
+
+def test_what_was_written_stands_beside_what_it_became(empty: Told) -> None:
+    empty.fill()
+    found = empty.json("diff", f"{THREAD}@ckpt_003", "--writes")
+    assert (found["checkpoint_id"], found["child"]) == ("ckpt_002", "ckpt_003")
+    assert found["stored"] == {
+        "writes": 5,
+        "written_bytes": 3968,
+        "values": 3,
+        "value_bytes": 3072,
+        "merged_away": 0.2258,
+    }
+    channels = found["channels"]
+    assert {name: one["verdict"] for name, one in channels.items()} == dict.fromkeys(
+        ("extracted_entities", "messages", "search_results", "tool_calls", "user_context"), "match"
+    )
+    assert channels["messages"]["reducer"] == "add_messages"
+    (said,) = channels["messages"]["writes"]
+    assert (said["node"], said["added"]) == ("generate_response", 1)
+    assert [one["content"] for one in channels["messages"]["before"]] == SAID[:2]
+    assert (
+        "merging saved 22.6%"
+        in empty.ckpt("diff", f"{THREAD}@ckpt_003", "--writes", "-o", "table").out
+    )
+
+
+def test_the_statistics_are_by_node_with_a_filter_and_a_time(empty: Told) -> None:
+    empty.fill()
+    found = empty.json("stats", "--threads", "thread_*", "--since", "2026-04-01")
+    assert [(one["node"], one["writes"], one["bytes"], one["average"]) for one in found["nodes"]][
+        1:4
+    ] == [
+        ("retrieve_context", 2, 384, 192.0),
+        ("search_products", 2, 2560, 1280.0),
+        ("finalize_response", 1, found["nodes"][3]["bytes"], found["nodes"][3]["average"]),
+    ]
+    assert found["nodes"][0]["node"] == "generate_response"
+    later = empty.json("stats", "--since", "2026-04-07T10:00:31+00:00")
+    assert later["writes"] == 4
+    assert empty.json("stats", "--threads", "other_*")["writes"] == 0
+    assert empty.json("stats", "--since", "2026-05-01")["writes"] == 0
+
+
+def test_a_rollback_is_a_new_child_with_copied_values(empty: Told) -> None:
+    empty.fill(final=False)
+    before = empty.everything()
+    done = empty.json("rollback", THREAD, "ckpt_002", "--yes")
+    assert (done["checkpoint_id"], done["parent_checkpoint_id"]) == ("ckpt_004", "ckpt_002")
+    assert (done["form"], done["next"]) == ("child", None)
+    rows = empty.run("SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints ORDER BY 1")
+    assert rows == [
+        ("ckpt_001", None),
+        ("ckpt_002", "ckpt_001"),
+        ("ckpt_003", "ckpt_002"),
+        ("ckpt_004", "ckpt_002"),
+    ]
+    copied, source = (
+        empty.run(
+            "SELECT channel, version, type, blob_data FROM checkpoint_blobs"
+            " WHERE checkpoint_ns_hash = ? ORDER BY channel",
+            empty.hash_of(one),
+        )
+        for one in ("ckpt_004", "ckpt_002")
+    )
+    assert copied == source
+    assert [channel for channel, *_ in copied] == ["messages", "user_context"]
+    assert empty.run("SELECT * FROM checkpoint_writes WHERE checkpoint_id = 'ckpt_004'") == []
+    assert len({empty.hash_of(f"ckpt_00{n}") for n in range(1, 5)}) == 4
+    after = empty.everything()
+    assert all(set(rows) <= set(after[name]) for name, rows in before.items())
+    head = empty.json("show", THREAD)
+    assert head["checkpoint_id"] == "ckpt_004"
+    assert contents(head["values"]) == SAID[:2]
+    assert "search_results" not in head["values"]
+    old = empty.json("show", f"{THREAD}@ckpt_003")
+    assert contents(old["values"]) == SAID
+    tree = empty.ckpt("show", THREAD, "--tree", "--ascii", "-o", "table").out
+    assert "2 branches" in tree
+    assert "fork of ckpt_002" in tree
+    assert empty.json("undo", THREAD, "--yes")["head"] == "ckpt_003"
+    assert empty.everything() == before
+
+
+def test_lost_values_are_rebuilt_from_what_was_written(empty: Told) -> None:
+    empty.fill()
+    before = {name: empty.json("show", f"{THREAD}@ckpt_003")["values"] for name in ("all",)}
+    empty.run(
+        "DELETE FROM checkpoint_blobs WHERE checkpoint_ns_hash = ? AND channel = 'messages'",
+        empty.hash_of("ckpt_003"),
+    )
+    assert "messages" not in empty.json("show", f"{THREAD}@ckpt_003")["values"]
+    assert empty.ckpt("replay", THREAD, "--verify").code == 1
+    done = empty.json("replay", THREAD, "--repair", "--yes")
+    assert [one["channel"] for one in done["repaired"]] == ["messages"], done
+    assert empty.json("show", f"{THREAD}@ckpt_003")["values"] == before["all"]
+    assert empty.ckpt("replay", THREAD, "--verify").code == 0
+
+
+def test_all_values_of_the_head_are_rebuilt_where_their_save_failed(empty: Told) -> None:
+    empty.fill(final=False)
+    empty.run(
+        "DELETE FROM checkpoint_blobs WHERE checkpoint_ns_hash = ?", empty.hash_of("ckpt_003")
+    )
+    words = ["--reducer", "messages=add_messages"]
+    words += [f"--reducer={name}=last_value" for name in ("user_context", "search_results")]
+    words += [f"--reducer={name}=last_value" for name in ("extracted_entities", "tool_calls")]
+    done = empty.json("replay", THREAD, "--repair", "--yes", *words)
+    assert {one["channel"] for one in done["repaired"]} == {
+        *("messages", "user_context", "search_results"),
+        *("extracted_entities", "tool_calls"),
+    }, done
+    values = empty.json("show", THREAD)["values"]
+    assert contents(values) == SAID
+    assert (values["user_context"], values["search_results"]) == (CONTEXT, PRODUCT)
+
+
+def test_one_set_of_values_is_the_newest_checkpoints(empty: Told) -> None:
+    empty.fill(latest=True)
+    (store,) = empty.json("stores")
+    assert store["layout"] == "three-table-latest"
+    assert contents(empty.json("show", THREAD)["values"]) == [*SAID, LAST]
+    past = empty.json("show", f"{THREAD}@ckpt_003")
+    assert past["values"] == {}
+    assert "not stored" in past["problem"]
+    assert len(past["writes"]) == 5
+    made = empty.json("diff", f"{THREAD}@ckpt_003", "--writes")
+    assert {one["verdict"] for one in made["channels"].values()} == {"unverifiable"}
+    assert made["channels"]["messages"]["writes"][0]["node"] == "generate_response"
+    assert empty.json("stats")["writes"] == 8
+    before = empty.everything()
+    for words in (
+        ["rollback", THREAD, "ckpt_002", "--yes"],
+        ["fork", THREAD, "head", "--yes"],
+        ["fork", THREAD, "head", "--to", "other", "--yes"],
+        ["threads", "copy", THREAD, "other", "--yes"],
+        ["undo", THREAD, "--yes"],
+    ):
+        refused = empty.ckpt(*words)
+        assert (refused.code, "newest checkpoint only" in refused.err) == (4, True), refused
+    assert empty.everything() == before
+
+
+def test_a_store_of_both_kinds_is_told_apart_thread_by_thread(empty: Told, maker: Any) -> None:
+    empty.fill()
+    with connected(empty.url) as execute:
+        steps = maker.conversation()
+        for table, row in maker.rows(steps, empty.engine, latest=True, thread_id="one_state"):
+            maker.insert(execute, table, row, MARKS[empty.engine])
+    (store,) = empty.json("stores")
+    assert store["layout"] == "three-table"
+    assert any("some of its threads" in note for note in store["notes"])
+    assert empty.ckpt("rollback", THREAD, "ckpt_002", "--yes").code == 0
+    before = empty.everything()
+    for ref in ("ckpt_002", "head"):
+        refused = empty.ckpt("rollback", "one_state", ref, "--yes")
+        assert (refused.code, "newest checkpoint" in refused.err) == (4, True), refused
+    assert empty.everything() == before
+
+
+def test_changes_only_are_inherited_and_merged(empty: Told) -> None:
+    empty.fill(changes=True)
+    stored = empty.run("SELECT count(*) FROM checkpoint_blobs")
+    assert stored == [(6,)]
+    head = empty.json("show", THREAD)
+    assert contents(head["values"]) == [*SAID, LAST]
+    assert head["values"]["search_results"] == PRODUCT
+    assert head["rebuilt"]["messages"] == "rebuilt (assumed append)"
+    assert "search_results" not in head["rebuilt"]
+    assert contents(empty.json("show", f"{THREAD}@ckpt_002")["values"]) == SAID[:2]
+    assert empty.ckpt("replay", THREAD, "--verify").code == 0
+    assert empty.ckpt("rollback", THREAD, "ckpt_003", "--yes").code == 0
+    again = empty.json("show", THREAD)
+    assert again["checkpoint_id"] == "ckpt_005"
+    assert contents(again["values"]) == SAID
+    kept = empty.json("purge", "--match", THREAD, "--keep-last", "1", "--yes")
+    assert kept["removed"]["rows"]["checkpoints"] == 2
+    assert contents(empty.json("show", THREAD)["values"]) == SAID
+
+
+def test_several_versions_of_a_channel_are_merged(file: Told, maker: Any) -> None:
+    file.fill(final=False)
+    hashed = file.hash_of("ckpt_003")
+    parts = {
+        "messages": [{"role": "human", "content": "more"}],
+        "user_context": {"age": 29, "city": "Chengdu"},
+        "search_results": [*PRODUCT, {"product_id": "M002"}],
+    }
+    for channel, value in parts.items():
+        tag, data = maker._pack(value)
+        file.run(
+            "INSERT INTO checkpoint_blobs VALUES (?, ?, ?, 1, ?, ?)",
+            *(THREAD, hashed, channel, tag, data),
+        )
+    shown = file.json("show", THREAD)
+    assert contents(shown["values"]) == [*SAID, "more"]
+    assert shown["values"]["user_context"] == {**CONTEXT, "age": 29, "city": "Chengdu"}
+    assert shown["values"]["search_results"] == parts["search_results"]
+    assert shown["rebuilt"] == {
+        "messages": "rebuilt (assumed append)",
+        "search_results": "rebuilt (assumed append)",
+        "user_context": "rebuilt (assumed dict_merge)",
+    }
+    done = file.json("fork", THREAD, "head", "--yes")
+    copied = file.run(
+        "SELECT count(*) FROM checkpoint_blobs WHERE checkpoint_ns_hash = ?",
+        file.hash_of(done["checkpoint_id"]),
+    )
+    assert copied == [(6,)]
+    assert file.json("show", THREAD)["values"] == shown["values"]
+
+
+def test_a_thread_of_messages_alone_is_seen_to_store_only_new_ones(file: Told, maker: Any) -> None:
+    file.fill(changes=True)
+    file.run("DELETE FROM checkpoint_blobs WHERE channel <> 'messages'")
+    file.run("DELETE FROM checkpoint_writes WHERE channel <> 'messages'")
+    assert contents(file.json("show", THREAD)["values"]) == [*SAID, LAST]
+
+
+def test_a_first_checkpoint_is_made_of_its_own_writes(file: Told) -> None:
+    file.fill()
+    file.run("DELETE FROM checkpoints WHERE checkpoint_id = 'ckpt_001'")
+    file.run("UPDATE checkpoints SET parent_checkpoint_id = NULL WHERE checkpoint_id = 'ckpt_002'")
+    found = file.json("diff", f"{THREAD}@ckpt_002", "--writes")
+    assert found["checkpoint_id"] is None
+    messages = found["channels"]["messages"]
+    assert messages["verdict"] == "match"
+    assert [one["node"] for one in messages["writes"]] == ["handle_greeting", "generate_response"]
+
+
+def test_what_has_no_place_is_refused(file: Told) -> None:
+    file.fill()
+    before = file.everything()
+    for words in (
+        ["fork", THREAD, "head", "--set", 'user_context={"a": 1}'],
+        ["fork", THREAD, "head", "--as-node", "search_products"],
+        ["rollback", THREAD, "ckpt_002", "--sibling"],
+        ["show", THREAD, "--raw"],
+    ):
+        refused = file.ckpt(*words, *(["--yes"] if words[0] != "show" else []))
+        assert (refused.code, "hint: " in refused.err) == (4, True), (words, refused)
+    assert file.everything() == before
+    done = file.json("fork", THREAD, "head", "--replace", 'user_context={"age": 30}', "--yes")
+    shown = file.json("show", f"{THREAD}@{done['checkpoint_id']}")
+    assert shown["values"]["user_context"] == {"age": 30}
+    assert contents(shown["values"]) == [*SAID, LAST]
+
+
+def test_a_thread_goes_and_comes_back_row_for_row(empty: Told, tmp_path: Path) -> None:
+    empty.fill()
+    before = empty.everything()
+    words = ["threads", "delete", THREAD, "--archive", str(tmp_path / "archive"), "--yes"]
+    receipt = empty.json(*words)
+    assert receipt["removed"]["rows"] == {
+        "checkpoints": 4,
+        "checkpoint_writes": 8,
+        "checkpoint_blobs": 8,
+    }
+    assert all(rows == [] for rows in empty.everything().values())
+    (bundle,) = (tmp_path / "archive").iterdir()
+    (done,) = empty.json("import", bundle, "--yes")
+    assert done["added"] == 20
+    assert empty.everything() == before
+    (again,) = empty.json("import", bundle, "--yes")
+    assert (again["added"], again["there"]) == (0, 20)
+
+
+def test_orphans_are_found(empty: Told) -> None:
+    empty.fill()
+    empty.run("DELETE FROM checkpoints WHERE checkpoint_id = 'ckpt_004'")
+    found = empty.json("gc", "--scope", "all", "--grace", "1d", "--yes")
+    rows = found["removed"]["rows"]
+    assert (rows["checkpoint_writes"], rows["checkpoint_blobs"], rows["checkpoints"]) == (1, 3, 0)
+    assert contents(empty.json("show", THREAD)["values"]) == SAID
+
+
+def test_ids_that_count_are_ordered_by_time_and_number(file: Told) -> None:
+    file.fill(final=False)
+    for number in range(8, 12):
+        file.run(
+            "INSERT INTO checkpoints SELECT thread_id, ?, ?, checkpoint_ns, ?,"
+            " '2026-04-08 09:00:00.000', gmt_modified FROM checkpoints"
+            " WHERE checkpoint_id = 'ckpt_003'",
+            *(f"run_{number}", "ckpt_003" if number == 8 else f"run_{number - 1}", f"h{number}"),
+        )
+    assert file.json("threads", "list")[0]["head"] == "run_11"
+    listed = [one["checkpoint_id"] for one in file.json("history", THREAD)]
+    assert listed[:4] == ["run_11", "run_10", "run_9", "run_8"]
+    with open_store(file.url) as store:
+        assert [one.key.checkpoint_id for one in store.checkpoints(THREAD)] == listed
+    done = file.json("rollback", THREAD, "ckpt_002", "--yes")
+    assert file.json("threads", "list")[0]["head"] == done["checkpoint_id"]
+
+
+def test_columns_of_another_saver_are_read_and_not_written(file: Told) -> None:
+    file.fill()
+    file.run("ALTER TABLE checkpoints ADD COLUMN tenant TEXT")
+    assert contents(file.json("show", THREAD)["values"]) == [*SAID, LAST]
+    refused = file.ckpt("rollback", THREAD, "ckpt_002", "--yes")
+    assert (refused.code, "not known here" in refused.err) == (4, True)
+
+
+def test_tables_without_what_is_needed_are_refused(file: Told) -> None:
+    file.fill()
+    file.run("ALTER TABLE checkpoint_blobs DROP COLUMN type")
+    refused = file.ckpt("threads", "list")
+    assert refused.code == 4
+    assert "missing checkpoint_blobs.type" in refused.err
+
+
+def test_a_layout_that_is_not_there_is_refused(file: Told) -> None:
+    file.fill()
+    assert ckpt("-s", f"sqlite:///{file.url}?layout=three-table", "threads", "list").code == 0
+    refused = ckpt("-s", f"sqlite:///{file.url}?layout=three-table-latest", "threads", "list")
+    assert (refused.code, "it holds 'three-table'" in refused.err) == (4, True)
+
+
+def test_encrypted_parts_are_read_with_the_key(file: Told, maker: Any) -> None:
+    from Crypto.Cipher import AES
+
+    file.fill(changes=True)
+    key = b"0123456789abcdef"
+    for rowid, tag, data in file.run("SELECT rowid, type, blob_data FROM checkpoint_blobs"):
+        cipher = AES.new(key, AES.MODE_EAX, nonce=bytes(16))
+        sealed, mark = cipher.encrypt_and_digest(data)
+        file.run(
+            "UPDATE checkpoint_blobs SET type = ?, blob_data = ? WHERE rowid = ?",
+            *(f"{tag}+aes", bytes(16) + mark + sealed, rowid),
+        )
+    path = Path(file.url).with_name("key")
+    path.write_bytes(key)
+    shown = file.json("--aes-key-file", path, "show", THREAD)
+    assert contents(shown["values"]) == [*SAID, LAST]
+    closed = file.json("show", THREAD)["values"]["messages"]
+    assert "content" not in str(closed)
