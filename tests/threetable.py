@@ -69,7 +69,8 @@ class ThreeTableSaver(InMemorySaver):
         self._latest = latest
         self._engine = engine_of(url)
         self._lock = Lock()
-        self._pending: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+        self._pending: dict[tuple[str, str, str], list[tuple[Any, dict[str, Any]]]] = {}
+        """With the place in which LangGraph applies each: tasks that ran side by side have one."""
         self._last = datetime.now(UTC)
         self.times: dict[str, list[datetime]] = {}
         if not (self._engine == "sqlite" and Path(url).exists()):
@@ -88,7 +89,9 @@ class ThreeTableSaver(InMemorySaver):
             stamp = self._stored(at)
             self.times.setdefault(thread, []).append(at)
             rows: list[tuple[str, dict[str, Any]]] = []
-            for place, write in enumerate(self._pending.pop((thread, ns, parent or ""), [])):
+            pending = self._pending.pop((thread, ns, parent or ""), [])
+            pending.sort(key=lambda one: one[0])
+            for place, (_, write) in enumerate(pending):
                 made = self._stored(at + timedelta(milliseconds=place) - timedelta(seconds=1))
                 named = {"checkpoint_id": checkpoint["id"], "checkpoint_ns_hash": key}
                 rows.append(("checkpoint_writes", {**write, **named, "gmt_create": made}))
@@ -130,20 +133,19 @@ class ThreeTableSaver(InMemorySaver):
         with self._lock:
             pending = self._pending.setdefault((thread, ns, configurable["checkpoint_id"]), [])
             name = node[1] if node else task_id
-            first = sum(one["task_id"] == name for one in pending)
+            first = sum(one["task_id"] == name for _, one in pending)
             for idx, (channel, value) in enumerate(writes, first):
                 tag, data = self.serde.dumps_typed(value)
-                pending.append(
-                    {
-                        "thread_id": thread,
-                        "task_id": name,
-                        "idx": idx,
-                        "channel": channel,
-                        "type": tag,
-                        "blob_data": data,
-                        "task_path": f"({ns!r},)" if ns else "()",
-                    }
-                )
+                row = {
+                    "thread_id": thread,
+                    "task_id": name,
+                    "idx": idx,
+                    "channel": channel,
+                    "type": tag,
+                    "blob_data": data,
+                    "task_path": f"({ns!r},)" if ns else "()",
+                }
+                pending.append(((task_path, task_id, idx), row))
 
     def delete_thread(self, thread_id: str) -> None:
         super().delete_thread(thread_id)

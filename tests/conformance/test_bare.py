@@ -83,10 +83,13 @@ def _stored(saver: Any, moment: Moment) -> dict[str, Value]:
             }
         }
     )
-    return {
-        name: unwrap(decode(TypedBytes(*saver.serde.dumps_typed(value))))
+    typed = {
+        name: saver.serde.dumps_typed(value)
         for name, value in found.checkpoint["channel_values"].items()
         if is_state(name, moment.body)
+    }
+    return {
+        name: unwrap(decode(TypedBytes(tag, bytes(data)))) for name, (tag, data) in typed.items()
     }
 
 
