@@ -190,7 +190,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         params = getattr(item, "callspec", None)
         store = None if params is None else params.params.get("filled")
-        group = str(getattr(store, "name", item.path))
+        group = f"{item.path.parent}/{getattr(store, 'name', store)}" if store else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
 
 
