@@ -7,14 +7,16 @@ from datetime import datetime, tzinfo
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from ckpt_backends.codec import decode
 from ckpt_backends.memory import Item
-from ckpt_cli.core.clip import LONGEST
+from ckpt_cli.core.clip import clip
 from ckpt_cli.core.facts import text_of
 from ckpt_cli.core.memory import format_key
 from ckpt_cli.core.messages import content_text
 from ckpt_cli.render.cells import wrap
 from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.memory import fact_words
+from ckpt_cli.render.memory_whole import said_by
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import field
@@ -119,8 +121,8 @@ def from_thread_lines(
     if facts:
         yield line((safe_text(", ".join(facts)), "dim"))
     if not redacted:
-        said = safe_text(text_of(item)[:LONGEST], newlines=True)
-        for part in said.split("\n"):
+        said = None if item.value is None else clip(decode(item.value))
+        for part in said_by(said).split("\n"):
             yield from map(line, wrap(part, width))
 
 

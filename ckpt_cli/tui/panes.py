@@ -171,7 +171,7 @@ class MemoryRows(Rows):
         return self.listed[index][1]
 
     def is_stop(self, index: int) -> bool:
-        return isinstance(self.listed[index][0], Item)
+        return index < len(self.listed) and isinstance(self.listed[index][0], Item)
 
     @property
     def item(self) -> Item | None:
@@ -196,7 +196,7 @@ class MemoryPane(FilterPane):
 
     def __init__(self) -> None:
         hint = "text, glob*, category:goal, confidence:0.8, expired:yes"
-        super().__init__(MemoryRows(), hint, id="memory")
+        super().__init__(MemoryRows(), hint, id="memories")
         self.wanted = MemoryFilter()
 
     def narrow(self, text: str) -> None:

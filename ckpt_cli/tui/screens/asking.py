@@ -10,7 +10,7 @@ from textual.screen import Screen, ScreenResultType
 from textual.timer import Timer
 
 from ckpt_backends.errors import CkptError
-from ckpt_cli.render.cells import fit
+from ckpt_cli.render.cells import fit, wrap
 from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.text import safe_text
 
@@ -69,9 +69,9 @@ class Asking(Screen[ScreenResultType]):
         self._rest[name] = self.set_timer(seconds, run)
 
 
-def error_lines(error: CkptError) -> Sequence[Line]:
-    """An error in the place of what could not be read."""
-    lines = [line((safe_text(error.message), "error"))]
+def error_lines(error: CkptError, width: int) -> Sequence[Line]:
+    """An error in the place of what could not be read, in so many cells."""
+    lines = [line((part, "error")) for part in wrap(safe_text(error.message), width)]
     if error.hint:
-        lines.append(line((safe_text(error.hint), "dim")))
+        lines += [line((part, "dim")) for part in wrap(safe_text(error.hint), width)]
     return lines

@@ -255,7 +255,7 @@ class Following(Asking[None]):
 
     def _no_tree(self, error: CkptError) -> None:
         self.view.tree = None
-        self.clear(error_lines(error))
+        self.clear(error_lines(error, self.tree_rows.width))
 
     def clear(self, said: Sequence[Line]) -> None:
         """Show no tree and no checkpoint, and say why."""
@@ -311,7 +311,7 @@ class Following(Asking[None]):
         try:
             document = await self.desk.memory.ask(question)
         except CkptError as error:
-            document = Document(error_lines(error))
+            document = Document(error_lines(error, self.inspector.document.width))
         title(self.inspector, f"Memory of {safe_text(thread_id)}")
         self.inspector.document.show_document(document, keep=self.read == whole)
         self.read, self.shown, self.is_memory_fresh = whole, None, True
@@ -326,7 +326,8 @@ class Following(Asking[None]):
             self.load_document()
 
     def _no_document(self, error: CkptError) -> None:
-        self.inspector.document.show_document(Document(error_lines(error)), keep=False)
+        said = error_lines(error, self.inspector.document.width)
+        self.inspector.document.show_document(Document(said), keep=False)
         self.shown = None
 
     # What is said

@@ -110,7 +110,8 @@ class MemoryScreen(Asking[Place | None]):
             self._trouble = f"trying again: {error.message}"
         if self._listed is None:
             title(self.pane, "Memory")
-            self.pane.rows.show_items([((), one) for one in error_lines(error)], None)
+            said = error_lines(error, self.pane.rows.width)
+            self.pane.rows.show_items([((), one) for one in said], None)
 
     def _take(self, listed: Listed) -> None:
         rows = self.pane.rows
@@ -146,7 +147,7 @@ class MemoryScreen(Asking[Place | None]):
         try:
             found = await self._desk.memory.ask(question)
         except CkptError as error:
-            found = Remembered(error_lines(error), None)
+            found = Remembered(error_lines(error, width), None)
         title(self._item_pane, f"Item {safe_text(format_key(item.key))}")
         keep = self._read == item.key
         self._read = item.key
@@ -175,10 +176,10 @@ class MemoryScreen(Asking[Place | None]):
 
     def on_rows_chosen(self, event: Rows.Chosen) -> None:
         event.stop()
-        if event.rows is self.pane.rows:
-            self._go(self.document)
-        else:
+        if event.rows is self.document:
             self._to_thread()
+        elif self.pane.rows.item is not None:
+            self._go(self.document)
 
     def on_rows_reshaped(self, event: Rows.Reshaped) -> None:
         event.stop()
