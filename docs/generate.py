@@ -14,6 +14,7 @@ from pathlib import Path
 from ckpt_backends.layouts import LAYOUTS
 from ckpt_cli.__main__ import run
 from ckpt_cli.app import COMMANDS
+from ckpt_cli.commands.memory import COMMANDS as MEMORY
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
 from ckpt_cli.core.abilities import LIMITS, limit
@@ -22,7 +23,10 @@ from ckpt_cli.lazy import CommandRef
 TARGET = Path(__file__).parent / "cli.md"
 STORES = Path(__file__).parent / "stores.md"
 SCREEN = Path(__file__).parent / "tui.md"
-GROUPS: Mapping[str, Mapping[str, CommandRef]] = {"threads": THREADS, "sessions": SESSIONS}
+GROUPS: Mapping[str, Mapping[str, CommandRef]] = {
+    **{"threads": THREADS, "sessions": SESSIONS},
+    "memory": MEMORY,
+}
 _END = "<!-- end -->\n"
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests import servers
-from tests.support import SAMPLE, copy_store
+from tests.support import FIXTURES, SAMPLE, copy_store
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +111,28 @@ def postgres_url(postgres_server: servers.Server) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[servers.Cluster]:
+    """Three servers with RedisJSON that share their keys, started when the first test asks."""
+    try:
+        cluster = servers.start_redis_cluster(modules=True)
+    except servers.Unavailable as error:
+        if "redis" in servers.REQUIRED:
+            pytest.fail(str(error))
+        MISSING.append(str(error))
+        pytest.skip(str(error))
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def cluster_url(redis_cluster: servers.Cluster) -> Iterator[str]:
+    """An empty cluster."""
+    yield redis_cluster.url
+    for server in redis_cluster.servers:
+        servers.flush(server)
+
+
+@pytest.fixture(scope="session")
 def mongodb_server() -> Iterator[servers.Server]:
     """A server that speaks MongoDB's protocol, started when the first test asks for it."""
     with started("mongodb", servers.start_mongodb) as server:
@@ -133,6 +158,24 @@ def mysql_url(mysql_server: servers.Server) -> Iterator[str]:
     """A new, empty database, with the server's default collation."""
     with servers.mysql_database(mysql_server) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def langgraph_js(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which node finds LangGraph.js: `CKPT_TEST_JS`, or one that npm fills now."""
+    given = os.environ.get("CKPT_TEST_JS")
+    folder = tmp_path_factory.mktemp("js")
+    if given is not None:
+        (folder / "node_modules").symlink_to(Path(given) / "node_modules")
+        return folder
+    if shutil.which("npm") is None:
+        pytest.fail("npm is not installed: it brings LangGraph.js; or set CKPT_TEST_JS")
+    wanted = json.loads((FIXTURES / "make/js/js-1.7.3/package.json").read_text())
+    # What is left out has a part in C, which may have to be compiled.
+    kept = {name: v for name, v in wanted["dependencies"].items() if "sqlite" not in name}
+    (folder / "package.json").write_text(json.dumps({**wanted, "dependencies": kept}))
+    subprocess.run(["npm", "install", "--no-audit", "--no-fund"], cwd=folder, check=True)
+    return folder
 
 
 MISSING: list[str] = []

@@ -73,13 +73,56 @@ def restore_documents(path: Path, url: str, suffix: str = "", prefix: str = "") 
     client.close()
 
 
+def restore_javascript_documents(path: Path, url: str) -> None:
+    """Put the documents of a fixture of LangGraph.js into a database, with its saver's indexes."""
+    import pymongo
+    from bson import decode_all
+
+    key = {"thread_id": 1, "checkpoint_ns": 1, "checkpoint_id": -1}
+    write = {**key, "checkpoint_id": 1, "task_id": 1, "idx": 1}
+    with pymongo.MongoClient[Any](url) as client:
+        database = client.get_default_database()
+        database.checkpoints.create_index(list(key.items()), name="thread_ns_checkpoint_idx")
+        name = "thread_ns_checkpoint_task_idx"
+        database.checkpoint_writes.create_index(list(write.items()), name=name)
+        every = decode_all(gzip.decompress(path.read_bytes()))
+        database.checkpoints.insert_many(one for one in every if "task_id" not in one)
+        database.checkpoint_writes.insert_many(one for one in every if "task_id" in one)
+
+
 def restore_keys(path: Path, url: str) -> None:
     """Put the keys of a Redis fixture into an empty server, with the newest saver's indexes."""
-    import redis
     from langgraph.checkpoint.redis import RedisSaver
 
     with RedisSaver.from_conn_string(url) as saver:
         saver.setup()
+    _set_keys(path, url)
+
+
+def restore_javascript_keys(path: Path, url: str) -> None:
+    """The same with the indexes of LangGraph.js."""
+    import redis
+
+    with redis.Redis.from_url(url) as client:
+        for index, prefix in JAVASCRIPT_INDEXES.items():
+            tags = [word for name in TAGS for word in (f"$.{name}", "AS", name, "TAG")]
+            words = ("ON", "JSON", "PREFIX", 1, prefix, "SCHEMA", *tags)
+            client.execute_command("FT.CREATE", index, *words)
+    _set_keys(path, url)
+
+
+JAVASCRIPT_INDEXES = {
+    "checkpoints": "checkpoint:",
+    "checkpoint_blobs": "checkpoint_blob:",
+    "checkpoint_writes": "checkpoint_write:",
+}
+TAGS = ("thread_id", "checkpoint_ns", "checkpoint_id")
+"""Those that are looked at; the saver's own indexes have more."""
+
+
+def _set_keys(path: Path, url: str) -> None:
+    import redis
+
     with redis.Redis.from_url(url) as client, client.pipeline(transaction=False) as pipe:
         for line in gzip.decompress(path.read_bytes()).splitlines():
             one = json.loads(line)

@@ -82,7 +82,7 @@ def free_port() -> int:
         return port
 
 
-def start_redis(*, modules: bool, search: bool = True) -> Server:
+def start_redis(*options: str, modules: bool, search: bool = True) -> Server:
     """A Redis of its own, empty and in memory; with `modules`, RedisJSON and RediSearch in it.
 
     The latter unless `search` is false.
@@ -94,7 +94,7 @@ def start_redis(*, modules: bool, search: bool = True) -> Server:
     _sweep()
     folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid()}-"))
     command = [str(binary), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-    command += ["--dir", str(folder), "--enable-debug-command", "local"]
+    command += ["--dir", str(folder), "--enable-debug-command", "local", *options]
     for module in loaded:
         command += ["--loadmodule", str(module)]
     try:
@@ -147,6 +147,74 @@ def _await_redis(server: Server) -> str:
             if time.monotonic() > end:
                 raise
             time.sleep(0.01)
+
+
+@dataclass
+class Cluster:
+    """Servers that share the keys among them."""
+
+    servers: list[Server]
+
+    @property
+    def url(self) -> str:
+        """That of one of them."""
+        return self.servers[-1].url
+
+    def stop(self) -> None:
+        for server in self.servers:
+            server.stop()
+
+
+def start_redis_cluster(*, modules: bool = False) -> Cluster:
+    """Three servers of a cluster, without replicas; with `modules`, RedisJSON in each.
+
+    The bus has a port of its own, since the usual one is often above the last.
+    """
+    servers: list[Server] = []
+    try:
+        buses = []
+        for _ in range(_NODES):
+            buses.append(free_port())
+            options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]
+            options += ["--cluster-announce-ip", "127.0.0.1", "--cluster-port", str(buses[-1])]
+            servers.append(start_redis(*options, modules=modules, search=False))
+        _join(servers, buses)
+    except BaseException:
+        for server in servers:
+            server.stop()
+        raise
+    return Cluster(servers)
+
+
+def _join(servers: Sequence[Server], buses: Sequence[int]) -> None:
+    """Give each server its slots, and let them meet; until each says that all is well."""
+    import redis
+
+    clients: list[Any] = [redis.Redis.from_url(one.url) for one in servers]
+    for number, one in enumerate(clients):
+        first, end = (_SLOTS * at // len(clients) for at in (number, number + 1))
+        one.execute_command("CLUSTER ADDSLOTSRANGE", first, end - 1)
+        one.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
+    for server, bus in zip(servers[1:], buses[1:], strict=True):
+        port = urlsplit(server.url).port
+        clients[0].execute_command("CLUSTER MEET", "127.0.0.1", port, bus)
+    end_at = time.monotonic() + _SECONDS
+    wanted = {"cluster_state": "ok", "cluster_known_nodes": str(len(clients))}
+    while not all(_told(one).items() >= wanted.items() for one in clients):
+        if time.monotonic() > end_at:
+            raise RuntimeError(f"no cluster came about: {[_told(one) for one in clients]}")
+        time.sleep(0.02)
+    for one in clients:
+        one.close()
+
+
+def _told(client: Any) -> dict[str, str]:
+    """What a server says of its cluster."""
+    found = client.execute_command("CLUSTER INFO")
+    return {str(name): str(value) for name, value in found.items()}
+
+
+_NODES, _SLOTS = 3, 16384
 
 
 def flush(server: Server) -> None:

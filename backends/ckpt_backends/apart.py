@@ -1,16 +1,18 @@
-"""What LangGraph's savers for PostgreSQL and MySQL have in common: three tables, and values that
-stand apart from the bodies that name them."""
+"""What LangGraph's savers for PostgreSQL, for MySQL and in memory have in common: three tables, and
+values that stand apart from the bodies that name them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+import re
+from collections.abc import Collection, Mapping, Set
 from typing import Any
 
-from ckpt_backends.model import Checkpoint, TypedBytes
+from ckpt_backends.model import USERS, Blob, Checkpoint, TypedBytes
 from ckpt_backends.oversize import MOST_BYTES, unread
 
 CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
 NAMES = (CHECKPOINTS, BLOBS, WRITES)
+_CONTROL = re.compile(r"__|branch:|join:|start:")
 
 _SHALLOW: Mapping[str, frozenset[str]] = {
     CHECKPOINTS: frozenset({"thread_id", "checkpoint_ns", "checkpoint", "metadata"}),
@@ -44,6 +46,25 @@ def unknown_columns(
         for name, known in _FULL.items()
         for column in sorted(columns[name] - known - also[name])
     ]
+
+
+def is_control(channel: str) -> bool:
+    """Whether a value is LangGraph's own, which comes with every body; see `Store.checkpoints`."""
+    return _CONTROL.match(channel) is not None and channel not in USERS
+
+
+_MARGIN = 6
+"""Before format 4 each node has a channel that holds the node's name: only a value that is no
+longer than that, in its serialised form, can be it."""
+
+
+def is_wanted(channel: str, blob: Blob, values: bool | Collection[str], *, is_old: bool) -> bool:
+    """Whether a value is read; `values` as in `Store.checkpoints`, `is_old` before format 4."""
+    if values is True or (values is not False and channel in values):
+        return True
+    if is_control(channel):
+        return True
+    return is_old and blob.size < len(channel.encode("utf-8", "surrogatepass")) + _MARGIN
 
 
 def typed(tag: str, size: int, blob: bytes | None) -> TypedBytes:

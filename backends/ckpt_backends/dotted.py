@@ -6,6 +6,8 @@ Source: `_namespace_to_text` and `_decode_ns` in `langgraph/store/sqlite/base.py
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from ckpt_backends.memory import Namespace
 
 DOT = "."
@@ -14,6 +16,12 @@ STORE, VECTORS = "store", "store_vectors"
 COLUMNS = frozenset({"prefix", "key", "value", "created_at", "updated_at"})
 LATER = frozenset({"expires_at", "ttl_minutes"})
 """Columns that came with times to live."""
+
+
+def why_unchangeable(columns: Set[str]) -> str:
+    """Why nothing is changed in a table of items; `''` where it can be."""
+    unknown = sorted(columns - COLUMNS - LATER)
+    return f"columns of an unknown store: {', '.join(unknown)}" if unknown else ""
 
 
 def joined(namespace: Namespace) -> str | None:

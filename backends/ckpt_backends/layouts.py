@@ -18,11 +18,16 @@ LAYOUTS: Mapping[str, C] = {
     "postgres-shallow": C.WRITES | C.TASK_PATH | C.ENFORCED_READ_ONLY,
     "mysql": _SAVER | C.ENFORCED_READ_ONLY,
     "mysql-shallow": C.WRITES | C.TASK_PATH | C.ENFORCED_READ_ONLY,
+    "langgraph-dev": _SAVER,
     "mongodb": _SAVER | C.INLINE_VALUES,
+    "mongodb-js": C.HISTORY | C.WRITES | C.ADDING | C.INLINE_VALUES,
     "kaflow": C.HISTORY | C.ADDING | C.INLINE_VALUES,
     "redis": _SAVER | C.INLINE_VALUES | C.SESSIONS,
     "redis-shallow": C.WRITES | C.TASK_PATH | C.INLINE_VALUES | C.SESSIONS,
+    "redis-js": C.HISTORY | C.WRITES | C.ADDING | C.SESSIONS,
+    "redis-js-shallow": C.WRITES | C.INLINE_VALUES | C.SESSIONS,
     "redis-hash": C.HISTORY | C.WRITES | C.ADDING | C.INLINE_VALUES | C.SESSIONS,
     "redis-hash-colon": C.HISTORY | C.WRITES | C.ADDING | C.INLINE_VALUES | C.SESSIONS,
+    "redis-plain": C.HISTORY | C.WRITES | C.ADDING | C.SESSIONS,
 }
 """By name, as `ckpt stores` says it."""

@@ -107,8 +107,9 @@ class Store(Protocol):
     ) -> Iterator[Write]:
         """The writes of a thread, filtered as in `checkpoints`, and by channel.
 
-        In the order (namespace, checkpoint id, task path, task id, idx). `values` tells whether
-        values are read, or names the channels whose values are.
+        In the order (namespace, checkpoint id, task path, task id, idx). Where the layout's own
+        saver goes by the order of arrival instead, those of a checkpoint come in that. `values`
+        tells whether values are read, or names the channels whose values are.
         """
         ...
 

@@ -13,6 +13,7 @@ from ckpt_backends.url import StoreUrl, parse_url
 
 BUNDLED = {
     "sqlite": "ckpt_backends.sqlite:SqliteBackend",
+    "langgraph-dev": "ckpt_backends.dev:DevBackend",
     "postgresql": "ckpt_backends.postgres:PostgresBackend",
     "postgres": "ckpt_backends.postgres:PostgresBackend",
     "mongodb": "ckpt_backends.mongodb:MongoBackend",
@@ -41,7 +42,8 @@ def load_backend(scheme: str) -> type[Backend]:
         return cast("type[Backend]", found.load())
     raise UsageError(
         f"no backend for '{scheme}://' stores",
-        hint=f"known here: a path to a SQLite file, {', '.join(f'{s}://' for s in BUNDLED)}",
+        hint="known here: a path to a SQLite file or to .langgraph_api,"
+        f" {', '.join(f'{s}://' for s in BUNDLED)}",
     )
 
 
@@ -68,7 +70,10 @@ def open_memory(url: StoreUrl) -> MemoryStore:
     """Open long-term memory for reading. Raises what `open_store` raises, and `Unsupported`."""
     backend = load_backend(url.scheme)
     if not hasattr(backend, "open_memory"):
-        raise Unsupported(f"stores of '{url.scheme}://' hold no long-term memory")
+        raise Unsupported(
+            f"long-term memory of '{url.scheme}://' stores is not read",
+            hint="known: that of LangGraph's Stores on SQLite, PostgreSQL, Redis and MongoDB",
+        )
     return cast("MemoryStore", backend.open_memory(url))
 
 

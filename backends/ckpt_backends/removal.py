@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Protocol, cast
 
 from ckpt_backends.model import BlobKey
 
@@ -49,3 +50,16 @@ class Removed:
     """How many rows went, by table."""
     skipped: str = ""
     """Why nothing went; `''` if it did."""
+
+
+class LeavingStore(Protocol):
+    """What a store has besides `WritableStore` where others keep records of its threads."""
+
+    def leaves(self) -> str:
+        """What a removal does not reach, in words; `''` for nothing."""
+        ...
+
+
+def left_by(store: object) -> str:
+    """What a removal does not reach, in words; `''` where nothing is known."""
+    return cast("LeavingStore", store).leaves() if hasattr(store, "leaves") else ""

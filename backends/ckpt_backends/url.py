@@ -36,6 +36,11 @@ _ALMOST = re.compile(
 )
 """What is meant as a server and is no URL, such as libpq's `host=... password=...`."""
 MASK = "***"
+DEV_FOLDER = ".langgraph_api"
+"""Where `langgraph dev` keeps its files, in the folder that it was started in."""
+DEV_SUFFIX = ".pckl"
+DEV_FILE = f".langgraph_checkpoint.1{DEV_SUFFIX}"
+"""The one that holds its checkpoints."""
 MEMORY = ("memory.json", ".deer-flow")
 """DeerFlow's file of memory, and the folder in which it keeps its own."""
 
@@ -123,7 +128,10 @@ def _is_plain(authority: str, query: str) -> bool:
 
 
 def parse_url(text: str) -> StoreUrl:
-    """A path to a SQLite file or to DeerFlow's memory, or a URL such as `sqlite:///relative.db` or `sqlite:////abs.db`.
+    """A path, or a URL such as `sqlite:///relative.db` or `sqlite:////abs.db`.
+
+    A path is that of a SQLite file, of DeerFlow's memory, or of what `langgraph dev` writes: its
+    folder, one of the files in it, or the folder that it is in.
 
     Raises `UsageError` for an empty text, and for one that cannot be a URL.
     """
@@ -135,7 +143,7 @@ def parse_url(text: str) -> StoreUrl:
             hint="write postgresql://USER@HOST:PORT/DATABASE, or ./FILE for a file of such a name",
         )
     if _SCHEME.match(text) is None:
-        return StoreUrl("deerflow" if is_memory(text) else "sqlite", text, raw=text)
+        return StoreUrl(_scheme_of(text), text, raw=text)
     if "\0" in unquote(text):
         raise UsageError("the store's name holds a NUL character")
     parts = split_url(text)
@@ -150,6 +158,18 @@ def parse_url(text: str) -> StoreUrl:
         params={unquote(name): unquote(value) for name, value in parts.query},
         raw=text,
     )
+
+
+def _scheme_of(path: str) -> str:
+    if is_memory(path):
+        return "deerflow"
+    return "langgraph-dev" if _is_of_dev_server(path) else "sqlite"
+
+
+def _is_of_dev_server(path: str) -> bool:
+    if os.path.basename(os.path.normpath(path)) == DEV_FOLDER or path.endswith(DEV_SUFFIX):
+        return True
+    return any(os.path.exists(os.path.join(path, name)) for name in (DEV_FOLDER, DEV_FILE))
 
 
 def is_memory(path: str) -> bool:

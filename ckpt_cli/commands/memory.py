@@ -65,7 +65,9 @@ COMMANDS = {
         "ckpt_cli.commands.memory_delete:delete", "Remove items with their vectors.", "Commands"
     ),
     "import": CommandRef(
-        "ckpt_cli.commands.memory_import:import_", "Put archived items back.", "Commands"
+        "ckpt_cli.commands.memory_import:import_",
+        "Put archived items back, row for row.",
+        "Commands",
     ),
 }
 
@@ -138,7 +140,7 @@ def list_(
     output, now = session.output, session.now
     counted, more = 0, False
     looked_for, prefix = Faults(duplicates, orphans, threads), parse_namespace(namespace)
-    with open_memory(session.store_url) as memory:
+    with opened_memory(session) as memory:
         marks = faults(session, memory, prefix, looked_for) if looked_for else {}
         found = list_items(memory, prefix, wanted, now, redacted=_is_redacted(session))
         if looked_for:
@@ -174,10 +176,10 @@ def show(
     raw: Annotated[bool, typer.Option("--raw", help="The stored bytes of its value.")] = False,
     threads: Threads = None,
 ) -> None:
-    """Show an item with its value; without KEY, what all of them say.
+    """Show an item with its value, or all of them.
 
-    Where an item names the thread that it came from: also the checkpoint as of its creation, and
-    the message in it that most likely caused it.
+    Without KEY, what all of them say, on one page. Of an item that names the thread it came from,
+    also the checkpoint as of its creation, and the message in it that most likely caused it.
 
     \b
       ckpt -s .deer-flow/memory.json memory show
@@ -191,7 +193,7 @@ def show(
         raise no_raw()
     if raw and key is None:
         raise UsageError("--raw needs the item that is meant", hint="ckpt memory show KEY --raw")
-    with open_memory(session.store_url) as memory:
+    with opened_memory(session) as memory:
         if key is None:
             _show_all(session, memory, parse_namespace(namespace))
             return
@@ -256,7 +258,7 @@ def search(
     find = compile_pattern(text, fixed=not regex, ignore_case=ignore_case)
     output = session.output
     counted = unread = 0
-    with open_memory(session.store_url) as memory:
+    with opened_memory(session) as memory:
         found = search_items(
             memory,
             parse_namespace(namespace),
@@ -307,7 +309,7 @@ def export(
       ckpt -s memory.db memory export --namespace users/anna --to anna.ndjson
     """
     session: Session = ctx.obj
-    with open_memory(session.store_url) as memory:
+    with opened_memory(session) as memory:
         found = read_items(
             memory,
             parse_namespace(namespace),
@@ -322,6 +324,14 @@ def export(
             session.output.records(records, ())
         else:
             session.output.lines(records)
+
+
+def opened_memory(session: Session) -> MemoryStore:
+    """The long-term memory of a run; says what there is to say of it."""
+    memory = open_memory(session.store_url)
+    for text in memory.describe().notes:
+        session.note(text)
+    return memory
 
 
 def _is_redacted(session: Session) -> bool:

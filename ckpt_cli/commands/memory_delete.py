@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from ckpt_backends.memory import Item, MemoryInfo, MemoryStore
 from ckpt_backends.registry import open_memory, open_writable_memory
 from ckpt_cli.changing.memory import Done, archive_items, remove_items
 from ckpt_cli.commands.carrying_out import confirm
-from ckpt_cli.commands.memory import Match, Under
+from ckpt_cli.commands.memory import Match, Under, opened_memory
 from ckpt_cli.core.memory import Wanted, parse_namespace
 from ckpt_cli.core.times import ago
 from ckpt_cli.options import DryRun, Yes
@@ -82,9 +81,8 @@ def delete(
     if archive is not None and not dry_run:
         make_folder(archive)
     bundle: Path | None = None
-    with open_memory(session.store_url) as memory:
-        found = _plan(memory, keys or [], namespace, wanted, session)
-        planned = list(islice(found, limit + 1))
+    with opened_memory(session) as memory:
+        planned = _plan(memory, keys or [], namespace, wanted, session, limit + 1)
         items, more = planned[:limit], len(planned) > limit
         info = memory.describe()
         if not items:
@@ -92,6 +90,8 @@ def delete(
         elif not dry_run:
             check_allowed(info, write=write)
             if not yes:
+                # No application waits for a lock while a person thinks.
+                memory.refresh()
                 _show_and_ask(session, items, more=more)
             if archive is not None:
                 bundle = archive_items(memory, items, archive, iso(session.now))
@@ -124,12 +124,19 @@ def _check_words(keys: list[str], namespace: str, wanted: Wanted, *, everything:
 
 
 def _plan(
-    memory: MemoryStore, keys: list[str], namespace: str, wanted: Wanted, session: Session
-) -> Iterator[Item]:
+    memory: MemoryStore,
+    keys: list[str],
+    namespace: str,
+    wanted: Wanted,
+    session: Session,
+    most: int,
+) -> list[Item]:
     prefix, redacted = parse_namespace(namespace), bool(session.settings.get("redact"))
     if keys:
-        return named_items(memory, keys, prefix, redacted=redacted)
-    return list_items(memory, prefix, wanted, session.now, redacted=redacted)
+        return list(named_items(memory, keys, prefix, redacted=redacted))
+    # What is left of the listing goes here: a reader that goes on would stand in the way of the
+    # writer of a file that is not in WAL mode.
+    return list(islice(list_items(memory, prefix, wanted, session.now, redacted=redacted), most))
 
 
 def check_allowed(info: MemoryInfo, *, write: bool) -> None:
@@ -183,7 +190,7 @@ def _answer(
 
     session.output.document(
         record,
-        lambda: removal_lines(shown, now, more=more),
+        lambda: removal_lines(shown, now, more=more, done=not dry_run),
         rows=lambda: (row_record(one, now) for one in shown),
         columns=item_columns(now),
     )

@@ -10,8 +10,9 @@ import typer
 from ckpt_backends.bundle import check_bundle, read_rows
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, UsageError
 from ckpt_backends.memory import MemoryInfo
-from ckpt_backends.registry import open_memory, open_writable_memory
+from ckpt_backends.registry import open_writable_memory
 from ckpt_cli.commands.carrying_out import confirm
+from ckpt_cli.commands.memory import opened_memory
 from ckpt_cli.commands.memory_delete import Write, check_allowed
 from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.render.table import Column
@@ -37,7 +38,7 @@ def import_(
     session: Session = ctx.obj
     if session.settings.get("copy") and not dry_run:
         raise UsageError("a private copy is not what is to be changed", hint="leave out --copy")
-    with open_memory(session.store_url) as memory:
+    with opened_memory(session) as memory:
         info = memory.describe()
     found = [{"file": str(path), "rows": _checked(path, info)} for path in files]
     columns = [Column(name.upper(), name) for name in ("file", "rows", "added", "there")]

@@ -16,6 +16,7 @@ from typer import Exit
 from ckpt_backends.bundle import make_folder
 from ckpt_backends.errors import CkptError, PartlyDone, UsageError
 from ckpt_backends.registry import open_writable
+from ckpt_backends.removal import left_by
 from ckpt_cli.changing.purging import Archive, Pace, run_purge
 from ckpt_cli.commands.carrying_out import confirm
 from ckpt_cli.commands.remembering import remembered
@@ -161,6 +162,8 @@ def _remove(session: Session, plan: PlanFile, terms: Terms) -> Report:
             report = run_purge(writable, seen, terms.pace, kept, partial(_why_stop, caught))
         if report.stopped and caught:
             report.signal = caught[0]
+        if left := left_by(writable):
+            session.note(left)
         if terms.vacuum and not report.stopped:
             try:
                 writable.vacuum()

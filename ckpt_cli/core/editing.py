@@ -17,7 +17,7 @@ from uuid import uuid4
 from ckpt_backends.change import NewBlob
 from ckpt_backends.codec import encode_lossless, from_json
 from ckpt_backends.codec.scan import ARRAY, head
-from ckpt_backends.codec.splice import Edit, Put
+from ckpt_backends.codec.splice import Edit, Put, splice
 from ckpt_backends.codec.values import JSON_TYPES, Tagged, Value
 from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, TypedBytes, Write
@@ -196,10 +196,7 @@ def lift(found: Edited, original: Checkpoint, body: Body, ns: str, new: Version)
     """
     channel = lifted_channel(body)
     old = body.versions[channel]
-    blob = (original.blobs or {}).get(channel)
-    value = TypedBytes("empty", b"") if blob is None else blob.value
-    if value is None:
-        raise ValueError(f"the value of '{channel}' was not read")
+    value = _stored(original, body, channel) or TypedBytes("empty", b"")
     found.blobs.append(NewBlob(ns, channel, str(new), value))
     _part(found, VERSIONS)[channel] = Put(new)
     seen = {
@@ -276,14 +273,36 @@ def _edit_value(
         return
     value = TypedBytes(tag, encode_lossless(tag, edit.value))
     if edit.kind == "append":
-        blob = original.blobs.get(name)
-        if blob is None or blob.value is None:
+        stored = _stored(original, body, name)
+        if stored is None:
             raise Unsupported(f"the value of '{name}' is not read")
-        value = append(blob.value, encode_lossless(blob.value.type, edit.value))
+        value = append(stored, encode_lossless(stored.type, edit.value))
     found.blobs.append(NewBlob(ns, name, str(version), value))
     if _holds_values(original):
         # What stands in the body too would be a value of before.
         _part(found, VALUES)[name] = None
+
+
+def _stored(original: Checkpoint, body: Body, channel: str) -> TypedBytes | None:
+    """A value as it is stored, apart from the body or in it; None where there is none.
+
+    LangGraph.js on Redis keeps in the body what changed in the step.
+    """
+    blob = (original.blobs or {}).get(channel)
+    if blob is not None:
+        if blob.value is None:
+            raise ValueError(f"the value of '{channel}' was not read")
+        return blob.value
+    if original.body is None or channel not in body.values:
+        return None
+    found: list[bytes] = []
+
+    def keep(stored: bytes) -> bytes:
+        found.append(stored)
+        return stored
+
+    splice(original.body, {VALUES: {channel: keep}})
+    return TypedBytes(original.body.type, found[0]) if found else None
 
 
 def append(stored: TypedBytes, item: bytes) -> TypedBytes:

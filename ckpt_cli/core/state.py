@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ckpt_backends.codec import UNDEFINED, decode, decode_checkpoint
-from ckpt_backends.codec.values import Cut, Opaque, Value
+from ckpt_backends.codec.values import REDIS_JSON, Cut, Opaque, Value
 from ckpt_backends.model import Blob, Checkpoint, TypedBytes
 
 Version = str | int | float
@@ -59,6 +59,9 @@ def read_body(checkpoint: Checkpoint) -> Body:
     if checkpoint.blobs is not None:
         values |= {name: _blob_value(blob) for name, blob in checkpoint.blobs.items()}
         sends = _sends_apart(sends)
+    elif checkpoint.body is not None and checkpoint.body.type == REDIS_JSON:
+        # An empty list, whatever the Sends: they are found among the parent's writes.
+        sends = sends or None
     return Body(
         v=v if isinstance(v, int) else 0,
         ts=ts if isinstance(ts, str) else None,

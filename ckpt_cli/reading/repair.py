@@ -44,7 +44,7 @@ def plan_repair(reader: ThreadReader, told: Mapping[str, str]) -> Repair:
     if Capability.INLINE_VALUES in capabilities or Capability.ADDING not in capabilities:
         raise Unsupported(
             "this layout has no place of its own for a lost value",
-            hint="--repair puts back values of PostgreSQL and MySQL stores",
+            hint="--repair puts back values of PostgreSQL, MySQL and redis-plain stores",
         )
     found, lost = replay_with_lost(reader)
     ((_, judgements),) = judge_all([found], told)

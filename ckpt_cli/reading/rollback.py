@@ -109,7 +109,7 @@ def check_store(rows: Store) -> None:
         )
     if Capability.ADDING not in info.capabilities:
         raise Unsupported(
-            f"'{info.url}' was made by a saver that is not known here, so nothing is written",
+            f"'{info.url}' is only read, as {info.saver} made it, so nothing is written",
             hint="; ".join(info.notes) or None,
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.registry import open_store
-from ckpt_backends.url import StoreUrl, printable
+from ckpt_backends.url import DEV_FOLDER, StoreUrl, printable
 
 _SUFFIXES = {".db", ".sqlite", ".sqlite3"}
 
@@ -51,12 +51,14 @@ def broken(name: str, url: str, error: CkptError) -> Found:
 
 def in_folder(folder: Path) -> Iterator[Found]:
     """The files of a folder that hold checkpoints; other databases are passed over."""
-    names: list[str] = []
+    kinds: dict[str, str] = {}
     with suppress(OSError):
-        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
-    for name in names:
-        if Path(name).suffix not in _SUFFIXES:
-            continue
-        (found,) = inspect(name, StoreUrl("sqlite", str(folder / name), raw=name))
+        for entry in os.scandir(folder):
+            if entry.name == DEV_FOLDER and entry.is_dir():
+                kinds[entry.name] = "langgraph-dev"
+            elif Path(entry.name).suffix in _SUFFIXES and entry.is_file():
+                kinds[entry.name] = "sqlite"
+    for name, kind in sorted(kinds.items()):
+        (found,) = inspect(name, StoreUrl(kind, str(folder / name), raw=name))
         if not isinstance(found.error, UnknownLayout):
             yield found

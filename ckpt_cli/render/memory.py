@@ -207,12 +207,13 @@ def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[
 
 
 def _untold(read: Read) -> Value:
-    """The value without what was told of a fact before it."""
+    """The value without what was told of a fact before it, and what it says first."""
     item, value = read.item, read.value
     is_fact = item.category is not None and item.source is not None
     if not is_fact or not isinstance(value, dict):
         return value
-    return {name: part for name, part in value.items() if name not in _TOLD}
+    said = {name: value[name] for name in ("content",) if name in value}
+    return said | {name: part for name, part in value.items() if name not in _TOLD}
 
 
 def hit_record(hit: Hit) -> dict[str, Any]:
@@ -264,15 +265,21 @@ def sum_record(items: Iterable[Item]) -> dict[str, int]:
     return total
 
 
-def removal_lines(items: Sequence[Item], now: datetime, *, more: bool) -> Iterator[Line]:
-    """What a removal is about to take."""
+def removal_lines(
+    items: Sequence[Item], now: datetime, *, more: bool, done: bool = False
+) -> Iterator[Line]:
+    """What a removal is about to take, or took."""
     yield from tree_lines(items, now)
     yield line("")
     total = sum_record(items)
-    vectors = f", {total['vectors']} vectors" if total["vectors"] else ""
-    rest = "; more are left for another run" if more else ""
-    noun = "item" if total["items"] == 1 else "items"
-    yield line((f"{total['items']} {noun}{vectors}, {size(total['bytes'])}{rest}", "bold"))
+    numbers = [_counted(total[name], name) for name in ("items", "vectors") if total[name]]
+    text = ", ".join([*numbers, size(total["bytes"])])
+    rest = "; more fit, for another run" if more else ""
+    yield line((f"{'removed ' if done else ''}{text}{rest}", "bold"))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun[:-1] if number == 1 else noun}"
 
 
 def _iso(at: datetime | None) -> str | None:

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from ckpt_backends.codec import decode
-from ckpt_backends.memory import Item
+from ckpt_backends.memory import Item, ItemKey
 from ckpt_cli.core.clip import clip
 from ckpt_cli.core.facts import text_of
 from ckpt_cli.core.memory import format_key
@@ -93,7 +93,7 @@ def memory_rows(
 
 def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line]:
     """A table of the items that came from a thread."""
-    shown = [{**row, "item": "/".join((*row["namespace"], row["key"]))} for row in rows]
+    shown = [{**row, "item": _name(row)} for row in rows]
     yield line("")
     yield from table_lines(
         shown,
@@ -129,6 +129,9 @@ def from_thread_lines(
 def going_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line]:
     """What is remembered of threads that go: it stays, without its source."""
     for row in rows:
-        name = "/".join((*row["namespace"], row["key"]))
-        text = f"{name} came from {safe_text(row['thread_id'])}; it stays, without its source"
+        text = f"{_name(row)} came from {row['thread_id']}; it stays, without its source"
         yield from field("memory", text, width, "question")
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return format_key(ItemKey(tuple(row["namespace"]), row["key"]))

@@ -361,20 +361,6 @@ def test_a_number_as_a_thread_id(place: Place) -> None:
     assert ckpt("-s", place.url, "rollback", "7", "~1", "--yes").code == 0
 
 
-def test_documents_of_javascript_are_told_and_not_read(place: Place) -> None:
-    place.database["checkpoints"].insert_one(
-        {
-            **{"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1", "type": "json"},
-            **{"checkpoint": b"{}", "metadata": b"{}", "metadata_search": {"step": 1}},
-        }
-    )
-    for words in (["threads", "list"], ["rollback", "t", "~1", "--yes"], ["undo", "t", "--yes"]):
-        refused = ckpt("-s", place.url, *words)
-        assert (refused.code, refused.out) == (4, "")
-        assert "was written by LangGraph.js (collection 'checkpoints')" in refused.err
-        assert "comes with a later release" in refused.err
-
-
 def test_hostile_documents_do_not_end_a_listing(place: Place) -> None:
     place.fill("trip", "other")
     checkpoints = place.database["checkpoints"]

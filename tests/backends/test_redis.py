@@ -25,8 +25,9 @@ from ckpt_backends.registry import open_store
 from tests.cli.test_tail import tailing, take
 from tests.conftest import redis_of_its_own
 from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump
+from tests.restore import restore_keys
 from tests.servers import Server, free_port
-from tests.support import ckpt
+from tests.support import FIXTURES, ckpt
 from tests.travel.official import drive, scenarios
 
 COMMANDS = [
@@ -203,21 +204,47 @@ def test_another_store_is_refused_with_what_was_found(redis_url: str, make: Any,
     assert says in answer.err
 
 
-@pytest.mark.parametrize(
-    ("document", "says"),
-    [
-        ({"metadata": {}, "has_writes": "false"}, "LangGraph.js"),
-        ({"metadata": "{}"}, "langgraph-checkpoint-redis 0.0"),
-    ],
-)
-def test_documents_of_other_savers_are_refused(
-    redis_stack_url: str, document: dict[str, Any], says: str
-) -> None:
-    stored = {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1", **document}
-    client(redis_stack_url).json().set("checkpoint:t::1", "$", stored)
-    answer = ckpt("-s", redis_stack_url, "threads", "list")
-    assert answer.code == 4
-    assert says in answer.err
+def test_documents_of_the_first_releases_are_read_and_not_changed(redis_stack_url: str) -> None:
+    """They are stored under the id of the checkpoint before; written by 0.0.8."""
+    restore_keys(FIXTURES / "redis" / "lg-0.4.10" / "store.jsonl.gz", redis_stack_url)
+    (about,) = ckpt("-s", redis_stack_url, "stores", "-o", "json").json
+    assert (about["layout"], about["saver"]) == ("redis", "langgraph-checkpoint-redis 0.0")
+    assert "adding" not in about["capabilities"]
+    shown = ckpt("-s", redis_stack_url, "show", "linear", "-o", "json").json
+    assert shown["values"]["items"] == ["in", "read", "think", "written"]
+    where = ckpt("-s", redis_stack_url, "show", "linear", "--where").out
+    name = json.loads(where.splitlines()[0].removeprefix("JSON.GET "))
+    stored = json.loads(client(redis_stack_url).execute_command("JSON.GET", name))
+    assert stored["checkpoint"]["id"] == shown["checkpoint_id"]
+    assert shown["checkpoint_id"] not in name
+    with open_store(redis_stack_url) as store:
+        rows = [one.table for one in store.rows("linear")]
+    assert {*rows} == {"checkpoint_blob", "checkpoint_write", "checkpoint"}
+    before = dump(redis_stack_url)
+    for words in (
+        *(["rollback", "linear", "~1"], ["fork", "linear", "head"], ["undo", "linear"]),
+        *(["fork", "linear", "head", "--to", "new"], ["threads", "copy", "linear", "new"]),
+        *(["threads", "delete", "linear"], ["purge", "--match", "linear"]),
+        *(["purge", "--match", "*", "--keep-last", "1"],),
+    ):
+        refused = ckpt("-s", redis_stack_url, *words, "--yes")
+        assert refused.code == 4 or "added nothing" in refused.err, (words, refused)
+        assert "Traceback" not in refused.err
+    assert dump(redis_stack_url) == before
+    for words in COMMANDS:
+        answer = ckpt("-s", redis_stack_url, *("linear" if one == "trip" else one for one in words))
+        assert answer.code in {0, 1, 3}, (words, answer.err)
+
+
+def test_a_first_release_wrote_an_empty_namespace_as_such(redis_stack_url: str) -> None:
+    """0.0.1 and 0.0.2 have no word for what is empty."""
+    body = {"v": 1, "id": "1ef00000-0000-6000-8001-000000000000", "channel_values": {"x": [1]}}
+    body |= {"type": "json", "channel_versions": {"x": "1"}, "versions_seen": {}}
+    stored = {"thread_id": "t:u", "checkpoint_ns": "", "checkpoint_id": "", "checkpoint": body}
+    stored |= {"parent_checkpoint_id": "", "metadata": '{"source": "input", "step": -1}'}
+    client(redis_stack_url).json().set("checkpoint:t:u::", "$", stored)
+    shown = ckpt("-s", redis_stack_url, "show", "t:u", "-o", "json").json
+    assert (shown["values"], shown["parent_checkpoint_id"]) == ({"x": [1]}, None)
 
 
 # Ids

@@ -388,8 +388,8 @@ def test_what_a_break_leaves_is_found_and_goes_with_the_next_run(
     redis_stack_url: str, monkeypatch: pytest.MonkeyPatch, asks: bool
 ) -> None:
     """After each of its transactions: the pointers go first, the root's head last."""
-    monkeypatch.setattr(removing, "_KEYS_AT_ONCE", 4)
-    ran, most = removing._run, 0
+    monkeypatch.setattr(removing, "KEYS_AT_ONCE", 4)
+    ran, most = removing.run, 0
 
     def broken(pipe: Any, step: Any, rows: Any) -> None:
         nonlocal most
@@ -398,7 +398,7 @@ def test_what_a_break_leaves_is_found_and_goes_with_the_next_run(
         most -= 1
         ran(pipe, step, rows)
 
-    monkeypatch.setattr(removing, "_run", broken)
+    monkeypatch.setattr(removing, "run", broken)
     words = ["purge", "--match", "trip", "--include-interrupted", "--yes", "-o", "json"]
     left: list[int] = []
     for steps in range(1, 20):

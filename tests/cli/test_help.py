@@ -10,15 +10,19 @@ from importlib import import_module
 import pytest
 
 from ckpt_cli.app import COMMANDS
+from ckpt_cli.commands.memory import COMMANDS as MEMORY
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
 from ckpt_cli.lazy import CommandRef
 from tests.support import SAMPLE, ckpt
 
 REFS = {
-    **{name: ref for name, ref in COMMANDS.items() if name not in {"threads", "sessions"}},
+    **{
+        name: ref for name, ref in COMMANDS.items() if name not in {"threads", "sessions", "memory"}
+    },
     **{f"threads {name}": ref for name, ref in THREADS.items()},
     **{f"sessions {name}": ref for name, ref in SESSIONS.items()},
+    **{f"memory {name}": ref for name, ref in MEMORY.items()},
 }
 HEAVY = {
     *("sqlite3", "rich", "textual", "ormsgpack", "xxhash", "pydantic", "psycopg", "redis"),

@@ -98,14 +98,14 @@ def test_threads_list_where(filled: Filled) -> None:
 
 
 def test_threads_show(filled: Filled) -> None:
-    for thread_id, truth in filled.threads.items():
+    for thread_id, truth in filled.some.items():
         shown = run(filled, "threads", "show", "-o", "json", "--", thread_id).json
         assert {ns["checkpoint_ns"] for ns in shown["in_namespaces"]} == set(truth["history"])
         assert sorted(shown["next"]) == rows(filled, thread_id)[0]["next"]
 
 
 def test_show_of_each_head(filled: Filled) -> None:
-    for thread_id, truth in filled.threads.items():
+    for thread_id, truth in filled.some.items():
         shown = run(filled, "show", "-o", "json", "--", thread_id).json
         head = rows(filled, thread_id)[0]
         assert shown["thread_id"] == thread_id
@@ -140,7 +140,7 @@ def test_show_of_every_checkpoint_by_its_id_and_namespace(filled: Filled) -> Non
 
 
 def test_history_and_tree_list_the_checkpoints_newest_first(filled: Filled) -> None:
-    for thread_id in filled.threads:
+    for thread_id in filled.some:
         want = [one["checkpoint_id"] for one in rows(filled, thread_id)]
         for words in (["history"], ["show", "--tree"]):
             found = run(filled, *words, "-o", "json", "--", thread_id).json
@@ -150,13 +150,13 @@ def test_history_and_tree_list_the_checkpoints_newest_first(filled: Filled) -> N
 
 
 def test_history_of_all_namespaces(filled: Filled) -> None:
-    for thread_id, truth in filled.threads.items():
+    for thread_id, truth in filled.some.items():
         found = run(filled, "history", "--all-ns", "-o", "ndjson", "--", thread_id)
         assert found.out.count("\n") == sum(map(len, truth["history"].values()))
 
 
 def test_the_tree_shows_every_checkpoint_when_unfolded(filled: Filled) -> None:
-    for thread_id, truth in filled.threads.items():
+    for thread_id, truth in filled.some.items():
         drawn = run(filled, "show", "--tree", "--unfold", "--", thread_id).out
         steps = [line for line in drawn.splitlines() if any(sign in line for sign in "◆○◇●")]
         assert len(steps) == sum(map(len, truth["history"].values())), drawn
@@ -165,7 +165,7 @@ def test_the_tree_shows_every_checkpoint_when_unfolded(filled: Filled) -> None:
 def test_diff_against_the_parent(filled: Filled) -> None:
     if not keeps_history(filled):
         return
-    for thread_id in ("linear", "chat", "reducers"):
+    for thread_id in (one for one in ("linear", "chat", "reducers") if has(filled, one)):
         newest, parent = rows(filled, thread_id)[:2]
         found = run(filled, "diff", thread_id, "-o", "json").json
         assert found["to"]["checkpoint_id"] == newest["checkpoint_id"]
@@ -216,6 +216,12 @@ def test_hostile_thread_ids_are_found_as_they_are(filled: Filled) -> None:
         assert shown["checkpoint_id"] == rows(filled, thread_id)[past]["checkpoint_id"]
 
 
+KINDS = {
+    f"{kind}Message": name
+    for kind, name in (("Human", "human"), ("AI", "ai"), ("Tool", "tool"), ("System", "system"))
+}
+
+
 def said(value: Any) -> list[dict[str, Any]]:
     """The items of a value that are messages."""
     items = value if isinstance(value, list) else []
@@ -237,7 +243,9 @@ def test_messages_are_those_of_the_state(filled: Filled) -> None:
             assert [one["index"] for one in got] == list(range(len(want)))
             assert [one["id"] for one in got] == [one["id"] for one in want]
             assert [text(one["content"]) for one in got] == [text(one["content"]) for one in want]
-            assert [one["role"] for one in got] == [one["type"] for one in want]
+            # LangGraph.js names the class alone.
+            kinds = [one.get("type") or one["$type"].rpartition(".")[2] for one in want]
+            assert [one["role"] for one in got] == [KINDS.get(kind, kind) for kind in kinds]
             results = {
                 one["tool_call_id"]: one["content"] for one in want if one.get("tool_call_id")
             }
@@ -249,8 +257,9 @@ def test_messages_are_those_of_the_state(filled: Filled) -> None:
 def test_the_channel_of_the_messages_is_found(filled: Filled) -> None:
     chat = run(filled, "messages", "chat", "-o", "json")
     assert len(chat.json) == len(rows(filled, "chat")[0]["values"]["messages"])
-    bare = run(filled, "messages", "root-messages", "-o", "json")
-    assert len(bare.json) > 1
+    if has(filled, "root-messages"):
+        bare = run(filled, "messages", "root-messages", "-o", "json")
+        assert len(bare.json) > 1
     assert run(filled, "messages", "linear").code == 3
 
 
@@ -280,7 +289,8 @@ def test_grep_finds_each_message_once_on_each_branch_where_it_first_stood(
             for message in said(one["values"].get("messages"))
             if message["content"]
         }
-        before = known[one["parent_checkpoint_id"]]
+        # Where there is no history, a parent may be named and be gone.
+        before = known.get(one["parent_checkpoint_id"], set())
         known[one["checkpoint_id"]] = before | here
         want += [(one["checkpoint_id"], content) for _, content in here - before]
     assert want or not filled.bench.has_history
@@ -326,6 +336,7 @@ def test_blame_names_the_step_and_the_node_that_wrote(filled: Filled, thread_id:
             assert found["checkpoint_id"] in history
         return
     checked = 0
+    is_damaged = thread_id in {name for name, _, _ in filled.bench.damaged}
     for child in history.values():
         parent = history.get(child["parent_checkpoint_id"] or "")
         if parent is None:
@@ -345,7 +356,7 @@ def test_blame_names_the_step_and_the_node_that_wrote(filled: Filled, thread_id:
                 assert found["by"] == "update"
             elif not filled.bench.has_writes:
                 assert (found["by"], found["candidates"]) == ("unknown", [])
-            elif child["source"] == "loop":
+            elif child["source"] == "loop" and not is_damaged:
                 writers = found["candidates"] or [found]
                 assert {one["node"] for one in writers} <= set(ran.values())
                 assert {one["task_id"] for one in writers} <= set(ran)

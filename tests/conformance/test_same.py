@@ -23,7 +23,9 @@ from tests.support import ckpt
 THREAD = "trip"
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")
-COMPARED = [bench for bench in BENCHES if bench.has_history and bench.has_writes]
+COMPARED = [
+    bench for bench in BENCHES if bench.has_history and bench.has_writes and bench.fixture is None
+]
 
 
 class State(TypedDict):

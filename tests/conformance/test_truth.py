@@ -89,13 +89,18 @@ KNOWN_ON_POSTGRES = {
     "lg-1.0.10": Known(),
 }
 
-# The newest saver cannot read the writes of 0.1, so that it does not say what waits there.
+# The newest saver cannot read the writes of 0.0 and 0.1, so that it does not say what waits there.
 KNOWN_ON_REDIS = {
+    "lg-0.4.10": Known(
+        sparse_objects=True,
+        waiting={"interrupt-second": ["ask"], "interrupt-twice-answered": ["ask"]},
+    ),
     "lg-0.6.11": Known(sparse_objects=True, waiting={"interrupt-second": ["ask"]}),
     "lg-1.0.3": Known(sparse_objects=True),
     "lg-1.0.10": Known(sparse_objects=True),
 }
 MANGLED_ON_REDIS = {
+    "lg-0.4.10": {"zoo-bytes"},
     "lg-0.6.11": {"zoo-pydantic", "zoo-times"},
     "lg-1.0.3": {
         *("zoo-pydantic", "zoo-times", "zoo-numpy", "zoo-path-regex", "zoo-uuid-decimal"),
@@ -203,7 +208,7 @@ def told_by_mongodb(era: str) -> Any:
 def test_a_redis_store_of_an_older_era_reads_as_its_library_read_it(
     name: str, redis_stack_url: str
 ) -> None:
-    """Written by langgraph-checkpoint-redis 0.1.3, 0.2.1 and 0.4.1."""
+    """Written by langgraph-checkpoint-redis 0.0.8, 0.1.3, 0.2.1 and 0.4.1."""
     folder = FIXTURES / "redis" / name
     truth = json.loads(gzip.decompress((folder / "truth.json.gz").read_bytes()))
     for mangled in MANGLED_ON_REDIS[name]:

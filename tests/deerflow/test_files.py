@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,7 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
         read(tmp_path)
     answer = ckpt("-s", tmp_path / "memory.json", "memory", "list")
     assert (answer.code, "no such file" in answer.err) == (4, True)
+    assert "no such file" in ckpt("-s", tmp_path / "memory.json", "threads", "list").err
 
 
 def test_reading_changes_nothing(root: Path) -> None:
@@ -228,3 +230,16 @@ def test_facts_that_say_the_same_are_found(base: Path) -> None:
     assert [(one["key"], one["duplicate_of"]) for one in found] == [("fact_new", "fact_e5f6g7h8")]
     text = ckpt("-s", base, "memory", "list", "--duplicates", "-o", "table").out
     assert "says what fact_e5f6g7h8 says" in text
+
+
+def test_without_a_reader_of_yaml_all_else_is_read(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    shown = ckpt("-s", base, "memory", "show", "fact_a1b2c3d4", "-o", "json").json
+    assert "langgraph-ckpt[deerflow]" in shown["origin"]["remark"]
+    write_fact(base, "anna", "coder", "fact_one", FRONT, BODY)
+    answer = ckpt("-s", base, "memory", "list")
+    assert (answer.code, "langgraph-ckpt[deerflow]" in answer.err) == (2, True)
+    alone = ckpt("-s", base / "memory.json", "memory", "list", "--category", "goal", "-o", "json")
+    assert [one["key"] for one in alone.json] == ["fact_e5f6g7h8"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
@@ -36,10 +36,10 @@ class Bench(ABC):
     layout: ClassVar[str]
     server: ClassVar[str | None] = None
     """The fixture of its server; None where it is a file."""
-    labels: ClassVar[str] = "."
-    """What no label of a namespace may hold."""
     gets: ClassVar[bool] = True
     """Whether `get` finds what is in a namespace of several labels."""
+    prefix_is_text: ClassVar[bool] = False
+    """Whether the library takes `anna-2` for a part of `anna`."""
     keeps_expired: ClassVar[bool] = True
     """Whether what has expired stays until a sweep."""
 
@@ -56,8 +56,19 @@ class Bench(ABC):
 
     @abstractmethod
     @contextmanager
-    def store(self, *, ttl: Any = None) -> Iterator[Any]:
-        """The official store, set up, with an index for vectors."""
+    def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
+        """The official store, set up; with an index for vectors, unless it does not embed."""
+        raise NotImplementedError
+        yield
+
+    def with_lifetime(self, minutes: int) -> AbstractContextManager[Any]:
+        """The official store, told that items live so long."""
+        return self.store(ttl={"default_ttl": minutes, "refresh_on_read": False})
+
+    @abstractmethod
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        """The official saver of checkpoints in the same place."""
         raise NotImplementedError
         yield
 
@@ -85,17 +96,24 @@ class SqliteBench(Bench):
         yield str(folder / "memory.db")
 
     @contextmanager
-    def store(self, *, ttl: Any = None) -> Iterator[Any]:
+    def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
         from langgraph.store.sqlite import SqliteStore
 
         connection = sqlite3.connect(self.url, isolation_level=None, factory=_NoExtensions)
         try:
             with patch("sqlite_vec.load"):
-                store = SqliteStore(connection, index=_index(), ttl=ttl)
+                store = SqliteStore(connection, index=_index() if embeds else None, ttl=ttl)
                 store.setup()
                 yield store
         finally:
             connection.close()
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
+        with SqliteSaver.from_conn_string(self.url) as saver:
+            yield saver
 
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
         with sqlite3.connect(self.url) as db:
@@ -125,12 +143,22 @@ class PostgresBench(Bench):
             yield url
 
     @contextmanager
-    def store(self, *, ttl: Any = None) -> Iterator[Any]:
+    def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
         from langgraph.store.postgres import PostgresStore
 
-        with PostgresStore.from_conn_string(self.url, index=_index(), ttl=ttl) as store:
+        with PostgresStore.from_conn_string(
+            self.url, index=_index() if embeds else None, ttl=ttl
+        ) as store:
             store.setup()
             yield store
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.postgres import PostgresSaver
+
+        with PostgresSaver.from_conn_string(self.url) as saver:
+            saver.setup()
+            yield saver
 
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
         with psycopg.connect(self.url) as connection:
@@ -149,6 +177,7 @@ class RedisBench(Bench):
     name, layout, server = "redis", "redis-store", "redis_stack_server"
     # langgraph-checkpoint-redis 0.5.2 escapes what redisvl 0.28 escapes again.
     gets = False
+    prefix_is_text = True
     keeps_expired = False
 
     @classmethod
@@ -159,13 +188,21 @@ class RedisBench(Bench):
         flush(server)
 
     @contextmanager
-    def store(self, *, ttl: Any = None) -> Iterator[Any]:
+    def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
         from langgraph.store.redis import RedisStore
 
-        index: Any = {**_index(), "distance_type": "cosine"}
+        index: Any = {**_index(), "distance_type": "cosine"} if embeds else None
         with RedisStore.from_conn_string(self.url, index=index, ttl=ttl) as store:
             store.setup()
             yield store
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.redis import RedisSaver
+
+        with RedisSaver.from_conn_string(self.url) as saver:
+            saver.setup()
+            yield saver
 
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
         raise NotImplementedError("Redis removes what has expired by itself")
@@ -177,7 +214,6 @@ class RedisBench(Bench):
 
 class MongoBench(Bench):
     name, layout, server = "mongodb", "mongodb-store", "mongodb_server"
-    labels = "/"
 
     @classmethod
     @contextmanager
@@ -187,10 +223,11 @@ class MongoBench(Bench):
             yield url
 
     @contextmanager
-    def store(self, *, ttl: Any = None) -> Iterator[Any]:
+    def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
         from langgraph.store.mongodb import MongoDBStore, create_vector_index_config
 
-        index = create_vector_index_config(DIMENSIONS, embed, ["text"], filters=[])
+        made = create_vector_index_config(DIMENSIONS, embed, ["text"], filters=[])
+        index = made if embeds else None
         name = "langgraph.store.mongodb.base.create_vector_search_index"
         listed = "pymongo.collection.Collection.list_search_indexes"
         # The index for searching is Atlas's; what the store writes is the same without it.
@@ -199,22 +236,33 @@ class MongoBench(Bench):
             patch(name),
             MongoDBStore.from_conn_string(
                 self.url,
-                db_name=self._database,
+                db_name=self.database,
                 ttl_config=ttl,
                 index_config=index,
             ) as store,
         ):
             yield store
 
+    def with_lifetime(self, minutes: int) -> AbstractContextManager[Any]:
+        # Of this library alone the unit is seconds.
+        return self.store(ttl={"default_ttl": minutes * 60, "refresh_on_read": False})
+
     @property
-    def _database(self) -> str:
+    def database(self) -> str:
         return urlsplit(self.url).path.removeprefix("/")
 
     @contextmanager
     def collection(self) -> Iterator[Any]:
         """The store's collection."""
         with pymongo.MongoClient[Any](self.url) as client:
-            yield client[self._database]["persistent-store"]
+            yield client[self.database]["persistent-store"]
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.mongodb import MongoDBSaver
+
+        with MongoDBSaver.from_conn_string(self.url, self.database) as saver:
+            yield saver
 
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
         from datetime import UTC, datetime

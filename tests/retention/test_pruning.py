@@ -31,7 +31,7 @@ def test_each_kind_of_thread_on_mongodb(mongodb_filled: Filled, name: str) -> No
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-@pytest.mark.parametrize("layout", ["redis", "plain_redis"])
+@pytest.mark.parametrize("layout", ["redis", "plain_redis", "plain_redis_saver"])
 def test_each_kind_of_thread_on_redis(
     request: pytest.FixtureRequest, layout: str, name: str
 ) -> None:

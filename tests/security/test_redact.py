@@ -64,6 +64,14 @@ LINES: dict[str, list[list[str]]] = {
     "import": [["nothing.ckpt.gz"]],
     # Refused here; those of Redis are held to the same in `tests/backends`.
     "sessions": [["list"], ["show", THREAD]],
+    # Refused here as well; those of each Store are held to the same in `tests/memory`.
+    "memory": [
+        *(["list"], ["show", "k"], ["search", "."], ["export"], ["delete", "k", "--dry-run"]),
+        ["import", "nothing.ckpt.gz"],
+        *(["show"], ["list", "--duplicates", "--orphans"]),
+        # Refused here; those of DeerFlow are held to the same in `tests/deerflow`.
+        ["edit", "k", "--set", "content=x"],
+    ],
     "diff": [
         [THREAD],
         [THREAD, "--stat"],

@@ -1,16 +1,36 @@
 /**
- * Runs a graph of LangGraph.js on a PostgreSQL store: branches.mjs VERB URL CONFIG WORD.
+ * Runs a graph of LangGraph.js on a store: branches.mjs VERB URL CONFIG WORD.
  *
- * `drive` starts a thread, `resume` goes on at a checkpoint, `read` reads one. Each prints the
- * answer as JSON. The nodes write WORD, so that a branch shows which run made it.
+ * `drive` starts a thread, `resume` goes on at a checkpoint, `read` reads one, `forget` removes the
+ * thread, and `left` tells what the saver finds of it. Each prints the answer as JSON. The nodes
+ * write WORD, so that a branch shows which run made it.
  */
 
 import { Annotation, END, START, StateGraph } from "@langchain/langgraph";
+import { MongoDBSaver } from "@langchain/langgraph-checkpoint-mongodb";
 import { PostgresSaver } from "@langchain/langgraph-checkpoint-postgres";
+import { RedisSaver } from "@langchain/langgraph-checkpoint-redis";
+import { MongoClient } from "mongodb";
 
 const [verb, url, config, word] = process.argv.slice(2);
-const saver = PostgresSaver.fromConnString(url);
-await saver.setup();
+
+async function open() {
+  if (url.startsWith("redis:")) {
+    const saver = await RedisSaver.fromUrl(url);
+    return { saver, close: () => saver.end() };
+  }
+  if (url.startsWith("mongodb:")) {
+    const client = await new MongoClient(url).connect();
+    const saver = new MongoDBSaver({ client, dbName: new URL(url).pathname.slice(1) });
+    await saver.setup();
+    return { saver, close: () => client.close() };
+  }
+  const saver = PostgresSaver.fromConnString(url);
+  await saver.setup();
+  return { saver, close: () => saver.end() };
+}
+
+const { saver, close } = await open();
 
 const State = Annotation.Root({
   items: Annotation({ reducer: (old, added) => [...old, ...added], default: () => [] }),
@@ -32,6 +52,15 @@ const answers = {
     const { values, next, config: found } = await graph.getState(at);
     return { values, next, id: found.configurable.checkpoint_id };
   },
+  forget: async () => (await saver.deleteThread(at.configurable.thread_id)) ?? null,
+  left: async () => {
+    const found = [];
+    for await (const one of saver.list({ configurable: { thread_id: at.configurable.thread_id } })) {
+      found.push(one.config.configurable.checkpoint_id);
+    }
+    const head = await saver.getTuple(at);
+    return { listed: found.length, head: head?.config.configurable.checkpoint_id ?? null };
+  },
 };
 process.stdout.write(JSON.stringify(await answers[verb]()));
-await saver.end();
+await close();

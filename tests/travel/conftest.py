@@ -16,9 +16,11 @@ from tests.servers import Server, mongodb_database, mysql_database, postgres_dat
 from tests.travel.official import Thread, drive, scenarios, stored_ids
 from tests.travel.places import (
     Place,
+    dev_place,
     mongodb_place,
     mysql_place,
     plain_redis_place,
+    plain_redis_saver_place,
     postgres_place,
     redis_place,
     sqlite_place,
@@ -83,6 +85,12 @@ def sqlite_filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
 
 
 @pytest.fixture(scope="session")
+def dev_filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
+    with dev_place(tmp_path_factory.mktemp("travel-dev") / ".langgraph_api") as place:
+        yield Filled(place)
+
+
+@pytest.fixture(scope="session")
 def postgres_filled(postgres_server: Server) -> Iterator[Filled]:
     with postgres_database(postgres_server) as url, postgres_place(url) as place:
         yield Filled(place)
@@ -109,4 +117,13 @@ def redis_filled() -> Iterator[Filled]:
 @pytest.fixture(scope="session")
 def plain_redis_filled() -> Iterator[Filled]:
     with redis_of_its_own(modules=False) as server, plain_redis_place(server.url) as place:
+        yield Filled(place)
+
+
+@pytest.fixture(scope="session")
+def plain_redis_saver_filled() -> Iterator[Filled]:
+    with (
+        redis_of_its_own(modules=False) as server,
+        plain_redis_saver_place(server.url) as place,
+    ):
         yield Filled(place)

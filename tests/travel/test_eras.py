@@ -6,6 +6,7 @@ alters the tables of an older one when it opens them.
 
 from __future__ import annotations
 
+import gzip
 import json
 import sqlite3
 from collections.abc import Mapping
@@ -38,7 +39,8 @@ Target = tuple[str, str]
 
 
 def root_history(era: str, name: str = "truth.json") -> dict[str, list[Mapping[str, Any]]]:
-    threads = json.loads((FIXTURES / era / name).read_text("utf-8"))["threads"]
+    told = (FIXTURES / era / name).read_bytes()
+    threads = json.loads(gzip.decompress(told) if name.endswith(".gz") else told)["threads"]
     found = {thread: told["history"].get("", []) for thread, told in threads.items()}
     return {thread: rows for thread, rows in found.items() if isinstance(rows, list) and rows}
 

@@ -1,57 +1,61 @@
-"""LangGraph.js itself resumes a fork on PostgreSQL, and both branches keep their values."""
+"""LangGraph.js itself resumes a fork on a server, and both branches keep their values."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.restore import restore_rows
+from ckpt_backends.registry import open_store
+from tests.redis_savers import dump
+from tests.restore import restore_javascript_documents, restore_javascript_keys, restore_rows
 from tests.support import FIXTURES, ckpt
 from tests.travel.test_eras import JAVASCRIPT, check_javascript, root_history, some
 
 SCRIPT = Path(__file__).parent / "branches.mjs"
-PACKAGES = ("core", "langgraph", "langgraph-checkpoint", "langgraph-checkpoint-postgres")
 
 
 @pytest.mark.parametrize("era", JAVASCRIPT)
 def test_postgres_stores_of_javascript(era: str, postgres_url: str) -> None:
     """The library told what it read of the target; that holds of the new head."""
     restore_rows(FIXTURES / era / "postgres.jsonl.gz", postgres_url)
-    history = root_history(era, "postgres.truth.json")
+    check_there_and_back(postgres_url, root_history(era, "postgres.truth.json"))
+
+
+def test_redis_stores_of_javascript(redis_stack_url: str) -> None:
+    restore_javascript_keys(FIXTURES / "js-1.7.3/redis.jsonl.gz", redis_stack_url)
+    before = dump(redis_stack_url)
+    check_there_and_back(redis_stack_url, root_history("js-1.7.3", "redis.truth.json.gz"))
+    assert dump(redis_stack_url) == before
+
+
+def test_mongodb_stores_of_javascript(mongodb_url: str) -> None:
+    restore_javascript_documents(FIXTURES / "js-1.7.3/mongodb.bson.gz", mongodb_url)
+    check_there_and_back(mongodb_url, root_history("js-1.7.3", "mongodb.truth.json.gz"))
+
+
+def check_there_and_back(url: str, history: Mapping[str, list[Mapping[str, Any]]]) -> None:
     answers = {}
     for thread_id, checkpoint_id in some(history):
         words = ["rollback", "--at", checkpoint_id, "--yes", "-o", "json", "--", thread_id]
-        answer = ckpt("-s", postgres_url, *words)
+        answer = ckpt("-s", url, *words)
         assert answer.code == 0, (thread_id, answer.err)
         answers[thread_id, checkpoint_id] = answer.json
-    check_javascript(postgres_url, history, answers)
+    check_javascript(url, history, answers)
     for thread_id, _ in answers:
-        assert ckpt("-s", postgres_url, "undo", "--yes", "--", thread_id).code == 0
+        assert ckpt("-s", url, "undo", "--yes", "--", thread_id).code == 0
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which node finds LangGraph.js: `CKPT_TEST_JS`, or one that npm fills now."""
-    given = os.environ.get("CKPT_TEST_JS")
-    folder = tmp_path_factory.mktemp("js")
-    if given is not None:
-        (folder / "node_modules").symlink_to(Path(given) / "node_modules")
-    else:
-        if shutil.which("npm") is None:
-            pytest.fail("npm is not installed: it brings LangGraph.js; or set CKPT_TEST_JS")
-        wanted = json.loads((FIXTURES / "make/js/js-1.7.3/package.json").read_text())
-        chosen = {f"@langchain/{name}" for name in PACKAGES}
-        kept = {name: v for name, v in wanted["dependencies"].items() if name in chosen}
-        (folder / "package.json").write_text(json.dumps({**wanted, "dependencies": kept}))
-        subprocess.run(["npm", "install", "--no-audit", "--no-fund"], cwd=folder, check=True)
-    shutil.copy(SCRIPT, folder)
-    return folder
+def library(langgraph_js: Path) -> Path:
+    """A folder with the script."""
+    shutil.copy(SCRIPT, langgraph_js)
+    return langgraph_js
 
 
 def run(library: Path, verb: str, url: str, config: dict[str, str], word: str = "") -> Any:
@@ -70,25 +74,118 @@ OLD = {"items": ["in", "a-old", "b-old"], "note": "note-old"}
 NEW = {"items": ["in", "a-new", "b-new"], "note": "note-new"}
 
 
+URLS = {"postgres": "postgres_url", "redis": "redis_stack_url", "mongodb": "mongodb_url"}
+
+
+@pytest.fixture(params=URLS)
+def url(request: pytest.FixtureRequest) -> str:
+    """An empty store of each kind."""
+    found: str = request.getfixturevalue(URLS[request.param])
+    return found
+
+
 @pytest.mark.slow
-def test_both_branches_keep_their_values(library: Path, postgres_url: str) -> None:
+def test_both_branches_keep_their_values(library: Path, url: str) -> None:
     thread = {"thread_id": "t", "checkpoint_ns": ""}
-    assert run(library, "drive", postgres_url, thread, "old") == OLD
-    old = run(library, "read", postgres_url, thread)
-    assert ckpt("-s", postgres_url, "rollback", "t", "step:0", "--dry-run").code == 0
-    record = ckpt("-s", postgres_url, "rollback", "t", "step:0", "--yes", "-o", "json").json
-    new_head = run(library, "read", postgres_url, thread)
+    assert run(library, "drive", url, thread, "old") == OLD
+    old = run(library, "read", url, thread)
+    assert ckpt("-s", url, "rollback", "t", "step:0", "--dry-run").code == 0
+    record = ckpt("-s", url, "rollback", "t", "step:0", "--yes", "-o", "json").json
+    new_head = run(library, "read", url, thread)
     assert new_head["id"] == record["checkpoint_id"]
     assert new_head["next"] == record["next"] == ["a"]
-    assert run(library, "resume", postgres_url, record["configurable"], "new") == NEW
-    assert run(library, "read", postgres_url, thread)["values"] == NEW
-    assert run(library, "read", postgres_url, {**thread, "checkpoint_id": old["id"]}) == old
+    assert run(library, "resume", url, record["configurable"], "new") == NEW
+    assert run(library, "read", url, thread)["values"] == NEW
+    assert run(library, "read", url, {**thread, "checkpoint_id": old["id"]}) == old
     # A second fork, beside the first, keeps them apart too.
-    record = ckpt("-s", postgres_url, "rollback", "t", record["forked_from"], "--yes", "-o", "json")
+    record = ckpt("-s", url, "rollback", "t", record["forked_from"], "--yes", "-o", "json")
     third = {"items": ["in", "a-third", "b-third"], "note": "note-third"}
-    assert run(library, "resume", postgres_url, record.json["configurable"], "third") == third
-    assert run(library, "read", postgres_url, thread)["values"] == third
-    assert run(library, "read", postgres_url, {**thread, "checkpoint_id": old["id"]}) == old
+    assert run(library, "resume", url, record.json["configurable"], "third") == third
+    assert run(library, "read", url, thread)["values"] == third
+    assert run(library, "read", url, {**thread, "checkpoint_id": old["id"]}) == old
+
+
+@pytest.mark.slow
+def test_an_edited_fork_resumes_with_the_edit_alone(library: Path, url: str) -> None:
+    thread = {"thread_id": "t", "checkpoint_ns": ""}
+    run(library, "drive", url, thread, "old")
+    old = run(library, "read", url, thread)
+    words = ["--replace", 'items=["put"]', "--set", 'note="set"', "--yes", "-o", "json"]
+    record = ckpt("-s", url, "fork", "t", "step:1", *words).json
+    assert run(library, "read", url, thread)["values"] == {"items": ["put"], "note": "set"}
+    ended = run(library, "resume", url, record["configurable"], "new")
+    assert ended == {"items": ["put", "b-new"], "note": "set"}
+    assert run(library, "read", url, {**thread, "checkpoint_id": old["id"]}) == old
+    grown = ckpt(
+        "-s", url, "fork", "t", "step:1", "--append", 'items="more"', "--yes", "-o", "json"
+    )
+    ended = run(library, "resume", url, grown.json["configurable"], "third")
+    assert ended == {"items": ["in", "a-old", "more", "b-third"], "note": "note-old"}
+    assert run(library, "read", url, {**thread, "checkpoint_id": old["id"]}) == old
+
+
+@pytest.mark.slow
+def test_a_fork_into_another_thread_goes_on_there_and_is_undone_whole(
+    library: Path, url: str
+) -> None:
+    thread = {"thread_id": "t", "checkpoint_ns": ""}
+    run(library, "drive", url, thread, "old")
+    before = rows(url, "t")
+    for use in (False, True):
+        words = ["fork", "t", "step:1", "--to", "u", "--yes", "-o", "json"]
+        record = ckpt("-s", url, *words).json
+        if not use:
+            assert ckpt("-s", url, "undo", "u", "--yes").code == 0
+            assert rows(url, "u") == []
+    ended = run(library, "resume", url, record["configurable"], "new")
+    assert ended == {"items": ["in", "a-old", "b-new"], "note": "note-old"}
+    assert rows(url, "t") == before
+
+
+@pytest.mark.slow
+def test_what_is_undone_purged_or_removed_is_gone_for_the_library(library: Path, url: str) -> None:
+    configs = {name: {"thread_id": name, "checkpoint_ns": ""} for name in ("t", "T", "tt", "u")}
+    for config in configs.values():
+        run(library, "drive", url, config, "old")
+    before = {name: rows(url, name) for name in configs}
+    assert ckpt("-s", url, "rollback", "t", "step:0", "--yes").code == 0
+    assert ckpt("-s", url, "undo", "t", "--yes").code == 0
+    assert rows(url, "t") == before["t"]
+    record = ckpt("-s", url, "rollback", "t", "step:0", "--yes", "-o", "json").json
+    run(library, "resume", url, record["configurable"], "new")
+    assert ckpt("-s", url, "purge", "--match", "t", "--keep-last", "2", "--yes").code == 0
+    assert run(library, "read", url, configs["t"])["values"] == NEW
+    assert ckpt("-s", url, "purge", "--match", "t", "--yes").code == 0
+    assert run(library, "left", url, configs["t"])["head"] is None
+    assert rows(url, "t") == []
+    # The library removes what was forked, too.
+    record = ckpt("-s", url, "rollback", "u", "step:0", "--yes", "-o", "json").json
+    run(library, "resume", url, record["configurable"], "new")
+    run(library, "forget", url, configs["u"])
+    assert run(library, "left", url, configs["u"]) == {"listed": 0, "head": None}
+    assert rows(url, "u") == []
+    for name in ("T", "tt"):
+        assert rows(url, name) == before[name]
+
+
+def rows(url: str, thread_id: str) -> list[str]:
+    with open_store(url) as store:
+        return sorted(repr((row.table, sorted(row.cells.items()))) for row in store.rows(thread_id))
+
+
+@pytest.mark.slow
+def test_on_redis_the_library_itself_changes_the_other_branch(
+    library: Path, redis_stack_url: str
+) -> None:
+    """As below."""
+    thread = {"thread_id": "t", "checkpoint_ns": ""}
+    run(library, "drive", redis_stack_url, thread, "old")
+    old = run(library, "read", redis_stack_url, thread)
+    found = ckpt("-s", redis_stack_url, "history", "t", "-o", "json").json
+    target = next(one["checkpoint_id"] for one in found if one["step"] == 0)
+    at = {**thread, "checkpoint_id": target}
+    assert run(library, "resume", redis_stack_url, at, "new") == NEW
+    assert run(library, "read", redis_stack_url, {**thread, "checkpoint_id": old["id"]}) != old
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The same in Redis, as documents and as hashes: a part of the checkpoints, all with `-m slow`."""
+"""The same in Redis, in all its layouts: a part of the checkpoints, all with `-m slow`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import ckpt
 from tests.travel.conftest import NAMES, SAMPLE, Filled
-from tests.travel.places.redis import PlainRedisPlace
+from tests.travel.places.redis import PlainRedisPlace, PlainRedisSaverPlace
 from tests.travel.trials import check_clone, check_rollback
 
 MANGLED = {
@@ -15,7 +15,7 @@ MANGLED = {
 """Values that the official saver cannot store, or not whole."""
 
 
-@pytest.fixture(params=["redis", "plain_redis"])
+@pytest.fixture(params=["redis", "plain_redis", "plain_redis_saver"])
 def filled(request: pytest.FixtureRequest) -> Filled:
     found: Filled = request.getfixturevalue(f"{request.param}_filled")
     return found
@@ -23,7 +23,8 @@ def filled(request: pytest.FixtureRequest) -> Filled:
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_some_checkpoints_of_a_thread(filled: Filled, name: str) -> None:
-    if name.startswith("delta") and isinstance(filled.place, PlainRedisPlace):
+    without_paths = (PlainRedisPlace, PlainRedisSaverPlace)
+    if name.startswith("delta") and isinstance(filled.place, without_paths):
         # It stores no task paths, and so gives parallel writes in the order of their tasks' ids,
         # which differ in each copy.
         return

@@ -102,6 +102,13 @@ def test_a_tab_shows_what_is_remembered_of_a_thread(sample: Path) -> None:
 
     sit(sample, look)
 
+    async def look_at_redacted(seat: Seat) -> None:
+        await seat.press("7")
+        assert seat.sees("users/anna/memories/tea")
+        assert not seat.sees("likes tea")
+
+    sit(sample, look_at_redacted, opening=Opening(parse_url(str(sample)), redact=True))
+
 
 def test_hostile_items_are_text_and_a_store_without_memory_says_so(
     sample: Path, tmp_path: Path

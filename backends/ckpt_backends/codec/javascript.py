@@ -27,6 +27,16 @@ def revive(fields: dict[Any, Any]) -> Value:
     return None
 
 
+def revive_plain(fields: dict[Any, Any]) -> Value:
+    """The value of a snapshot that was stored without the serializer, as on Redis; else `fields`.
+
+    LangGraph.js knows it by its name: `isDeltaSnapshot` in `serde/types.js`.
+    """
+    if fields.keys() == {"lg_name", "value"} and fields["lg_name"] == "DeltaSnapshot":
+        return Tagged(DELTA_SNAPSHOT, fields["value"])
+    return fields
+
+
 def _constructor(name: str, method: Any, args: list[Any]) -> Value:
     match name, method, args:
         case "Set", None, [list(members)]:

@@ -85,7 +85,7 @@ def revive(fields: dict[Any, Any]) -> Value:
     """The node for an envelope of LangChain (`lc` 1) or LangGraph (`lc` 2), else `fields`."""
     version = fields.get("lc")
     if version not in (1, 2) or type(version) is not int:
-        return fields
+        return javascript.revive_plain(fields)
     if version == 2 and (found := javascript.revive(fields)) is not None:
         return found
     path = fields.get("id")

@@ -23,7 +23,7 @@ def overlay(data: bytes, items: Mapping[str, object]) -> bytes:
     before = _root(data)
     if not items:
         return data
-    added = b"".join(_plain(key) + _plain(value) for key, value in items.items())
+    added = b"".join(plain(key) + plain(value) for key, value in items.items())
     made = data[: -len(_STOP)] + _MARK + added + _SETITEMS + _STOP
     after = _root(made)
     if len(after.pairs) != len(before.pairs) + len(items):
@@ -43,8 +43,11 @@ def _root(data: bytes) -> Dict:
     return root
 
 
-def _plain(value: object) -> bytes:
-    """The opcodes that push a value, in the form of protocol 1, which all later ones know."""
+def plain(value: object) -> bytes:
+    """The opcodes that push a value, in the form of protocol 1, which all later ones know.
+
+    Raises ValueError for a value that is not plain.
+    """
     match value:
         case None:
             return b"N"
@@ -58,8 +61,8 @@ def _plain(value: object) -> bytes:
             text = value.encode("utf-8", "surrogatepass")
             return b"X" + struct.pack("<I", len(text)) + text
         case list():
-            return b"](" + b"".join(map(_plain, value)) + b"e"
+            return b"](" + b"".join(map(plain, value)) + b"e"
         case dict():
-            items = (_plain(key) + _plain(item) for key, item in value.items())
+            items = (plain(key) + plain(item) for key, item in value.items())
             return b"}(" + b"".join(items) + b"u"
     raise ValueError(f"no way to store a {type(value).__name__}")

@@ -9,8 +9,9 @@ shares them, so they may form cycles.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pickletools import genops
 from typing import Any, TypeAlias
 
@@ -84,16 +85,15 @@ class Machine:
 
     def run(self, data: bytes) -> None:
         """Run all of it. Raises `PastLimit`, and ValueError, IndexError or KeyError."""
-        left = self._opcodes
-        end = 0
-        for opcode, argument, position in genops(data):
-            if left == 0:
-                raise PastLimit(f"more than {self._opcodes} opcodes")
-            left -= 1
-            _DO[opcode.name](self, argument)
-            end = (position or 0) + 1
-        if end != len(data):
-            raise ValueError(f"{len(data) - end} bytes behind the end")
+        self.follow(_steps(data))
+
+    def follow(self, steps: Iterable[tuple[Step, Any]]) -> None:
+        """Run opcodes, each with its argument. Raises as `run` does."""
+        remaining = iter(steps)
+        for step, argument in islice(remaining, self._opcodes):
+            step(self, argument)
+        if next(remaining, None) is not None:
+            raise PastLimit(f"more than {self._opcodes} opcodes")
         if self._outer or len(self._stack) != 1:
             raise ValueError(f"{'more than' if self._stack else 'not'} one value at the end")
 
@@ -101,6 +101,10 @@ class Machine:
     def root(self) -> Node:
         """The value at the bottom. Raises IndexError where there is none yet."""
         return (self._outer[0] if self._outer else self._stack)[0]
+
+    def place_of(self, node: Node) -> int | None:
+        """Under which number a node was kept for GET; None where it was not."""
+        return next((place for place, one in self._memo.items() if one is node), None)
 
     def push(self, node: Node) -> None:
         self._stack.append(node)
@@ -190,15 +194,25 @@ class Machine:
         target.states.append(state)
 
     def _get(self, place: int) -> None:
-        if place not in self._memo:
-            raise ValueError("GET of what was never PUT")
-        self.push(self._memo[place])
+        try:
+            self._stack.append(self._memo[place])
+        except KeyError:
+            raise ValueError("GET of what was never PUT") from None
 
     def _put(self, place: int) -> None:
-        self._memo[place] = self._top()
+        self._memo[place] = self._stack[-1]
 
     def _refuse(self, _: object) -> None:
         raise ValueError("a buffer that is kept outside of the pickle")
+
+
+def _steps(data: bytes) -> Iterator[tuple[Step, Any]]:
+    end = 0
+    for opcode, argument, position in genops(data):
+        yield STEPS[opcode.name], argument
+        end = (position or 0) + 1
+    if end != len(data):
+        raise ValueError(f"{len(data) - end} bytes behind the end")
 
 
 def _unwrapped(callee: Node, args: tuple[Node, ...], kwargs: Node) -> Object:
@@ -235,14 +249,14 @@ def _kind(node: Node) -> str:
     return type(node).__name__.lower()
 
 
-_Do: TypeAlias = Callable[[Machine, Any], None]
+Step: TypeAlias = Callable[[Machine, Any], None]
 
 _LITERALS = (
     "INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT STRING BINSTRING SHORT_BINSTRING"
     " UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8"
 )
 
-_DO: dict[str, _Do] = {
+STEPS: dict[str, Step] = {
     **dict.fromkeys(_LITERALS.split(), Machine.push),
     **dict.fromkeys(("PROTO", "FRAME", "STOP"), lambda _, __: None),
     "NONE": lambda m, _: m.push(None),

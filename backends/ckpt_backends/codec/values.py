@@ -68,7 +68,9 @@ def items_of(value: Value) -> list[Value] | None:
     return value if isinstance(value, list) else None
 
 
-JSON_TYPES = frozenset({"json", "redis-json"})
+REDIS_JSON = "redis-json"
+"""Tag of JSON with the own marks of LangGraph's saver for Redis in it, such as `__interrupt__`."""
+JSON_TYPES = frozenset({"json", REDIS_JSON})
 """Type tags of JSON texts, which differ in what stands for values that JSON does not have."""
 
 UNDEFINED = Tagged("javascript.undefined", None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import ClassVar
 
-from ckpt_backends.errors import Unsupported
+from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.memory import EditableMemoryStore, MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
@@ -36,7 +37,7 @@ class DeerFlowBackend:
 
     @classmethod
     def open(cls, url: StoreUrl) -> Store:
-        """Raises `Unsupported`: the checkpoints are elsewhere, and the hint says where."""
+        """Raises `StoreUnavailable`, or `Unsupported` with a hint at where the checkpoints are."""
         raise _no_threads(url)
 
     @classmethod
@@ -47,8 +48,11 @@ class DeerFlowBackend:
 
 def _no_threads(url: StoreUrl) -> Unsupported:
     from ckpt_backends.deerflow.checkpointer import checkpointer_of
-    from ckpt_backends.deerflow.places import base_of
+    from ckpt_backends.deerflow.places import base_of, places
 
+    # What is not there at all is told as such.
+    with suppress(UnknownLayout):
+        places(url)
     found = checkpointer_of(base_of(url))
     hint = found.why if found.url is None else f"its threads are in another store: -s '{found.url}'"
     return Unsupported(f"'{url}' holds the memory of DeerFlow, and no threads", hint=hint)

@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.mongodb.connect import Connection
-from ckpt_backends.mongodb.layout import FIELDS, OFFICIAL, Collection, MongoLayout, choose
+from ckpt_backends.mongodb.layout import (
+    FIELDS,
+    JAVASCRIPT,
+    OFFICIAL,
+    Collection,
+    MongoLayout,
+    choose,
+)
 from ckpt_backends.mongodb.pipelines import Stage
 from ckpt_backends.url import StoreUrl
 
@@ -53,7 +60,7 @@ def _pairs(
     that is there; else the only one that is left.
     """
     asked = params.get("writes_collection")
-    ours = [one for one in found if one.kind == OFFICIAL]
+    ours = [one for one in found if one.kind in {OFFICIAL, JAVASCRIPT}]
     writes = {one.name: one for one in found if one.kind == "writes"}
     if asked is not None:
         return {one.name: asked for one in ours}

@@ -6,6 +6,7 @@ collection is looked for by name first, since nothing in it names its checkpoint
 | layout | saver | documents |
 |---|---|---|
 | `mongodb` | langgraph-checkpoint-mongodb | `checkpoint` bytes, `metadata` a document; writes |
+| `mongodb-js` | LangGraph.js | `checkpoint` and `metadata` bytes of JSON; writes |
 | `kaflow` | KaFlow's MongoDBCheckpointer | `checkpoint_data`, a pickle; no namespaces, no writes |
 """
 
@@ -18,7 +19,7 @@ from typing import Any
 from ckpt_backends.errors import SeveralLayouts, UnknownLayout
 from ckpt_backends.memory import HINT
 
-OFFICIAL, KAFLOW = "mongodb", "kaflow"
+OFFICIAL, JAVASCRIPT, KAFLOW = "mongodb", "mongodb-js", "kaflow"
 MEMORY = "store"
 """What a collection is called that holds long-term memory, in archives too."""
 WRITES, CHECKPOINTS = "checkpoint_writes", "checkpoints"
@@ -33,7 +34,12 @@ _KAFLOW = frozenset(
 )
 _WRITE = frozenset(
     {"_id", *_KEY, "task_id", "task_path", "idx", "channel", "type", "value", "created_at"}
+    | {"upserted_at"}
 )
+_JAVASCRIPT = (_CHECKPOINT - {"created_at"}) | {"metadata_search", "upserted_at"}
+_INDEX_OF_JAVASCRIPT = "thread_ns_checkpoint_idx"
+"""Since 1.4. Source: `setup` and `put` in `checkpoint.js` of
+@langchain/langgraph-checkpoint-mongodb 1.4.1."""
 
 FIELDS: Sequence[Mapping[str, Any]] = [
     {"$limit": 10},
@@ -77,7 +83,7 @@ class Collection:
         if {"task_id", "idx", "channel", "value", *_KEY} <= self.fields.keys():
             return "writes"
         if "checkpoint" in binary and self.fields.keys() >= {*_KEY, "type"}:
-            return OFFICIAL if self.fields.get("metadata") == "object" else "javascript"
+            return OFFICIAL if self.fields.get("metadata") == "object" else JAVASCRIPT
         if self.fields.get("namespace") == "array" and {"key", "value"} <= self.fields.keys():
             return MEMORY
         return None
@@ -88,7 +94,7 @@ class Collection:
         if (*_KEY, "task_id", "idx") in keys:
             return "writes"
         if _KEY in keys:
-            return OFFICIAL
+            return JAVASCRIPT if _INDEX_OF_JAVASCRIPT in self.indexes else OFFICIAL
         if keys & {("namespace_str", "key"), ("namespace", "key")}:
             return MEMORY
         return KAFLOW if ("username", "created_at") in keys else None
@@ -96,7 +102,12 @@ class Collection:
     @property
     def unknown(self) -> list[str]:
         """Fields that no known saver writes."""
-        known = {OFFICIAL: _CHECKPOINT, KAFLOW: _KAFLOW, "writes": _WRITE}.get(self.kind or "")
+        known = {
+            OFFICIAL: _CHECKPOINT,
+            JAVASCRIPT: _JAVASCRIPT,
+            KAFLOW: _KAFLOW,
+            "writes": _WRITE,
+        }.get(self.kind or "")
         return [f"{self.name}.{name}" for name in sorted(self.fields.keys() - (known or set()))]
 
 
@@ -147,7 +158,7 @@ def choose(
     fitting = [
         _layout(one, by_name.get(paired.get(one.name, "")), database)
         for one in found
-        if one.kind in {OFFICIAL, KAFLOW} and pinned in {None, one.name}
+        if one.kind in {OFFICIAL, JAVASCRIPT, KAFLOW} and pinned in {None, one.name}
     ]
     layouts = [one for one in fitting if wanted in {None, one.name}]
     if not layouts and fitting:
@@ -156,12 +167,6 @@ def choose(
             hint=f"it holds '{fitting[0].name}'; leave the parameter 'layout' out",
         )
     if not layouts:
-        of_js = [one.name for one in found if one.kind == "javascript"]
-        if of_js:
-            raise UnknownLayout(
-                f"'{where}' was written by LangGraph.js (collection '{of_js[0]}')",
-                hint="reading it on MongoDB comes with a later release",
-            )
         raise UnknownLayout(
             f"no checkpoint collections in database '{database}' of '{where}'",
             hint=HINT if any(one.kind == MEMORY for one in found) else f"found {_names(found)}",

@@ -137,11 +137,16 @@ class _Documents:
         """The items that fit, in order; no value leaves the server."""
         stages: list[Stage] = [
             {"$match": {**_IS_ITEM, **match}},
-            {"$project": {**_ABOUT, "labels": _LABELS}},
+            {"$project": {"labels": _LABELS, "key": 1}},
             {"$sort": {"labels": 1, "key": 1, "_id": 1}},
+            {"$project": {"_id": 1}},
         ]
-        for row in self._connection.aggregate(self.name, stages):
-            yield self._place(row)
+        # Ids first: the server would measure all items before it sorts them.
+        found = self._connection.aggregate(self.name, stages)
+        while some := [row["_id"] for row in islice(found, _KEYS_AT_ONCE)]:
+            about: list[Stage] = [{"$match": {"_id": {"$in": some}}}, {"$project": _ABOUT}]
+            rows = {row["_id"]: row for row in self._connection.aggregate(self.name, about)}
+            yield from (self._place(rows[one]) for one in some if one in rows)
 
     def named(self, keys: Collection[ItemKey]) -> Iterator[_Place]:
         """Some items by their keys, in order."""

@@ -1,4 +1,4 @@
-"""Reading the layout of `langgraph-checkpoint-mongodb`, releases 0.1 to 0.5.
+"""Reading the layouts of `langgraph-checkpoint-mongodb` 0.1 to 0.5, and of LangGraph.js.
 
 A checkpoint is one document, with all values in its `checkpoint`; writes are documents of their
 own. The unique index that the savers make since 0.1.4 holds thread, namespace and checkpoint id in
@@ -19,6 +19,7 @@ from bson.raw_bson import RawBSONDocument
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.ids import time_of
+from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
     BlobKey,
     Capability,
@@ -33,12 +34,13 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.mongodb import pipelines
 from ckpt_backends.mongodb.connect import Connection
-from ckpt_backends.mongodb.layout import MongoLayout
+from ckpt_backends.mongodb.layout import JAVASCRIPT, MongoLayout
 from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY = 20_000
 """So many ids of 36 characters take about a megabyte; a query may have sixteen."""
+_JAVASCRIPT = "LangGraph.js, @langchain/langgraph-checkpoint-mongodb"
 _STANDALONE = "a standalone server: what one command reads may be of several moments"
 _NO_SNAPSHOT = "read without a transaction: what one command reads may be of several moments"
 
@@ -166,14 +168,12 @@ class MongoStore(MongoBase):
 
     def describe(self) -> StoreInfo:
         layout = self._layout
-        can = Capability.HISTORY | Capability.WRITES | Capability.INLINE_VALUES
-        can |= Capability.TASK_PATH
-        can |= Capability(0) if layout.unknown else Capability.ADDING
+        can = LAYOUTS[layout.name] & ~(Capability.ADDING if layout.unknown else Capability(0))
         return StoreInfo(
             layout=layout.name,
             url=str(self._url),
             engine=f"MongoDB {self._connection.version}",
-            saver=_saver(self._generations()),
+            saver=_JAVASCRIPT if layout.name == JAVASCRIPT else _saver(self._generations()),
             capabilities=can,
             tables=tuple(
                 f"{layout.database}.{name}" for name in (layout.checkpoints, layout.writes) if name
@@ -220,10 +220,11 @@ class MongoStore(MongoBase):
         if match is None:
             return
         by_type, ns = {"type": "$type"}, {"ns": "$checkpoint_ns"}
+        kind = "json" if self._layout.name == JAVASCRIPT else "bson"
         checkpoints, writes = self._layout.checkpoints, self._layout.writes
         parts = [
             self._usage(checkpoints, "checkpoint", match, {}, {**ns, **by_type}),
-            self._usage(checkpoints, "metadata", match, {"type": {"$literal": "bson"}}, ns),
+            self._usage(checkpoints, "metadata", match, {"type": {"$literal": kind}}, ns),
         ]
         if writes is not None:
             channel = {"channel": "$channel"}

@@ -9,6 +9,7 @@ change that is one document is inserted as such, and any other is refused.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -194,7 +195,7 @@ class WritableMongoStore(Closing):
     def _changed(self, stored: Document, copy: CopyOfCheckpoint, change: Change) -> Document:
         made = {**stored, "thread_id": change.thread_id}
         if copy.metadata is not None:
-            made["metadata"] = self._metadata(copy.metadata, stored.get("metadata"))
+            made |= self._metadata_fields(copy.metadata, stored)
         if copy.body is not None:
             made["checkpoint_data" if self._is_kaflow else "checkpoint"] = copy.body.data
         return made
@@ -225,10 +226,22 @@ class WritableMongoStore(Closing):
             "parent_checkpoint_id": one.parent_checkpoint_id,
             "type": one.body.type,
             "checkpoint": one.body.data,
-            "metadata": self._metadata(one.metadata, newest.get("metadata")),
-            # Where documents expire by it, one without it would stay for ever.
-            **({"created_at": now} if "created_at" in newest else {}),
+            **self._metadata_fields(one.metadata, newest),
+            **_stamp(newest),
         }
+
+    def _metadata_fields(self, given: TypedBytes, like: Document) -> Document:
+        """The fields of metadata, written as those of another document.
+
+        LangGraph.js keeps them as JSON and, since 1.3.4, as a document to be searched too.
+        """
+        stored = like.get("metadata")
+        if not isinstance(stored, bytes):
+            return {"metadata": self._metadata(given, stored)}
+        found: Document = {"metadata": given.data}
+        if "metadata_search" in like:
+            found["metadata_search"] = json.loads(given.data, parse_int=_number)
+        return found
 
     def _metadata(self, given: TypedBytes, like: object) -> Any:
         """Metadata as a document, with leaves as those of another one where it has none."""
@@ -250,12 +263,12 @@ class WritableMongoStore(Closing):
             "checkpoint_ns": one.key.checkpoint_ns,
             "checkpoint_id": one.key.checkpoint_id,
             "task_id": one.task_id,
-            "task_path": one.task_path,
+            **({} if isinstance(newest.get("metadata"), bytes) else {"task_path": one.task_path}),
             "idx": one.idx,
             "channel": one.channel,
             "type": one.value.type,
             "value": one.value.data,
-            **({"created_at": datetime.now(UTC)} if "created_at" in newest else {}),
+            **_stamp(newest),
         }
 
     def _insert_writes(self, added: list[Document], session: ClientSession | None) -> None:
@@ -359,6 +372,20 @@ def _moved_to(write: Document, target: CheckpointKey) -> Document:
         "checkpoint_ns": target.checkpoint_ns,
         "checkpoint_id": target.checkpoint_id,
     }
+
+
+def _stamp(like: Document) -> Document:
+    """The time of storing, under the name that another document has for it.
+
+    Where documents expire by it, one without it would stay for ever.
+    """
+    return {name: datetime.now(UTC) for name in ("created_at", "upserted_at") if name in like}
+
+
+def _number(text: str) -> int | float:
+    """A whole number as JavaScript's driver stores it."""
+    number = int(text)
+    return number if -(1 << 31) <= number < 1 << 31 else float(text)
 
 
 def _style(tags: Iterable[str]) -> str:

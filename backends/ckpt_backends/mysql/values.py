@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ckpt_backends.apart import typed
-from ckpt_backends.model import USERS, Blob, Checkpoint, TypedBytes
+from ckpt_backends.apart import is_wanted, typed
+from ckpt_backends.model import Blob, Checkpoint, TypedBytes
 from ckpt_backends.mysql.fetch import Fetcher
 from ckpt_backends.mysql.layout import MySQLLayout
 from ckpt_backends.oversize import MOST_BYTES
 
 _SMALL = 1024
 """A value of so many bytes comes with its key."""
-_CONTROL = re.compile(r"__|branch:|join:|start:")
-_MARGIN = 6
-"""Before format 4 each node has a channel that holds the node's name: only a value that is no
-longer than that, in its serialised form, can be it."""
 Place = tuple[Any, ...]
 
 
@@ -54,7 +49,7 @@ def read_blobs(
         place: None
         for one in named
         for channel, place in one.places.items()
-        if place in found and _is_wanted(channel, found[place], values, is_old=one.is_old)
+        if place in found and is_wanted(channel, found[place], values, is_old=one.is_old)
     }
     large = [
         (found[place].size, place) for place in wanted if _SMALL < found[place].size <= MOST_BYTES
@@ -78,14 +73,6 @@ def _blob(found: Blob, data: bytes | None, *, is_read: bool) -> Blob:
     if found.size <= _SMALL:
         return found
     return replace(found, value=typed(found.type, found.size, data))
-
-
-def _is_wanted(channel: str, blob: Blob, values: bool | Collection[str], *, is_old: bool) -> bool:
-    if values is True or (values is not False and channel in values):
-        return True
-    if _CONTROL.match(channel) and channel not in USERS:
-        return True
-    return is_old and blob.size < len(channel.encode()) + _MARGIN
 
 
 def _named(checkpoint: Checkpoint, layout: MySQLLayout) -> _Named:

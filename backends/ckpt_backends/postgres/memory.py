@@ -82,7 +82,7 @@ class PostgresMemory(DatabaseReader):
             url=str(self._url),
             engine=f"PostgreSQL {self._connection.version}",
             tables=tuple(f"{table.schema}.{table.name}" for table in self._tables.values()),
-            changes=why_unchangeable(self._tables),
+            changes=dotted.why_unchangeable(self._tables[STORE].columns.keys()),
         )
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
@@ -107,22 +107,21 @@ class PostgresMemory(DatabaseReader):
             wanted = sorted(one for one in keys if begins(one.namespace, prefix))
             named = [one for one in wanted if key in {None, one.key}]
             yield from self._these(named, values=values)
-        elif not values:
-            yield from self._listed(prefix, key)
         else:
-            # Keys first: the server would sort values with them.
-            listed = (one.key for one in self._listed(prefix, key))
-            while some := list(islice(listed, _VALUES_AT_ONCE)):
-                yield from self._these(some, values=True)
+            # Addresses first: the server would sort all else with them.
+            listed = self._listed(prefix, key)
+            while some := list(islice(listed, _KEYS_AT_ONCE)):
+                yield from self._these(some, values=values)
 
-    def _listed(self, prefix: Namespace, key: str | None) -> Iterator[Item]:
+    def _listed(self, prefix: Namespace, key: str | None) -> Iterator[ItemKey]:
         where, bound = _under(prefix)
         if key is not None:
             where, bound = f"{where} AND s.key = %(key)s", {**bound, "key": key}
         if key is None or storable(key):
-            query = f"{select_items(self._tables, values=False)} WHERE {where} {_ORDER}"
-            for row in self._stream(query, _ITEMS_AT_ONCE, **bound):
-                yield item_of(row, read=False)
+            store = _name(self._tables[STORE])
+            query = f"SELECT s.prefix, s.key FROM {store} s WHERE {where} {_ORDER}"
+            for stored, name in self._stream(query, _ITEMS_AT_ONCE, **bound):
+                yield ItemKey(dotted.parted(stored), name)
 
     def _these(self, keys: Sequence[ItemKey], *, values: bool) -> Iterator[Item]:
         query = f"{select_items(self._tables, values=values)} {_THESE} {_ORDER}"
@@ -148,7 +147,7 @@ class WritablePostgresMemory(DatabaseWriter):
         try:
             self._tables = find_tables(connection, url)
             connection.restart()
-            if why := why_unchangeable(self._tables):
+            if why := dotted.why_unchangeable(self._tables[STORE].columns.keys()):
                 raise Unsupported(f"nothing is changed in '{url}': {why}")
         except BaseException:
             self.close()
@@ -191,12 +190,6 @@ def find_tables(connection: Connection, url: StoreUrl) -> dict[str, Table]:
     if elsewhere:
         hint += f"; there is one in '{elsewhere[0]}': add ?schema={elsewhere[0]}"
     raise UnknownLayout(f"no long-term memory in '{url}'", hint=hint)
-
-
-def why_unchangeable(tables: Mapping[str, Table]) -> str:
-    """Why nothing is changed in these tables; `''` where it can be."""
-    unknown = sorted(tables[STORE].columns.keys() - dotted.COLUMNS - dotted.LATER)
-    return f"columns of an unknown store: {', '.join(unknown)}" if unknown else ""
 
 
 def select_items(tables: Mapping[str, Table], *, values: bool) -> str:

@@ -1,10 +1,10 @@
-"""Checkpoints in Redis: the official saver's JSON documents, and the plain saver's hashes."""
+"""Checkpoints in Redis: the official saver's JSON documents, and what plain savers keep."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from ckpt_backends.errors import MissingDependency
+from ckpt_backends.errors import MissingDependency, Unsupported
 from ckpt_backends.memory import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.sessions import SessionStore
@@ -22,11 +22,19 @@ class RedisBackend:
         _need_driver(url)
         from ckpt_backends.redis.connect import connect
         from ckpt_backends.redis.detect import open_layout
+        from ckpt_backends.redis.old_documents import OldDocuments, OldRedisStore
+        from ckpt_backends.redis.plain import Plain
+        from ckpt_backends.redis.plain_store import PlainRedisStore
         from ckpt_backends.redis.store import RedisStore
 
         connection = connect(url)
         try:
-            return RedisStore(connection, url, open_layout(connection, url))
+            layout = open_layout(connection, url)
+            if isinstance(layout, Plain):
+                return PlainRedisStore(connection, url, layout)
+            if isinstance(layout, OldDocuments):
+                return OldRedisStore(connection, url, layout)
+            return RedisStore(connection, url, layout)
         except BaseException:
             connection.close()
             raise
@@ -37,11 +45,19 @@ class RedisBackend:
         _need_driver(url)
         from ckpt_backends.redis.connect import connect
         from ckpt_backends.redis.detect import open_layout
+        from ckpt_backends.redis.old_documents import OldDocuments
         from ckpt_backends.redis.write import WritableRedisStore
 
         connection = connect(url)
         try:
-            return WritableRedisStore(connection, url, open_layout(connection, url))
+            layout = open_layout(connection, url)
+            if isinstance(layout, OldDocuments):
+                raise Unsupported(
+                    f"'{url}' was written by {layout.saver}, whose documents are only read:"
+                    " each is stored under the id of the checkpoint before it",
+                    hint="with that release, the application itself can delete a thread",
+                )
+            return WritableRedisStore(connection, url, layout)
         except BaseException:
             connection.close()
             raise

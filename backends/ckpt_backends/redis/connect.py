@@ -30,22 +30,27 @@ OWN_PARAMS = frozenset(
 _SECONDS = 10.0
 _LONGEST = 60.0
 """Seconds that one answer may take; TLS is agreed on within them too."""
-_SCAN_COUNT = 5000
+SCAN_COUNT = 5000
 """Keys that the server looks at in one turn; others wait two or three milliseconds for it."""
-_AT_ONCE, _BYTES_AT_ONCE = 500, 4 << 20
+AT_ONCE, _BYTES_AT_ONCE = 500, 4 << 20
 READING = frozenset(
     {"EXISTS", "GET", "HGET", "HMGET", "HSTRLEN", "INFO", "MGET", "PING", "PTTL", "SCAN", "TYPE"}
-    | {"HGETALL", "MEMORY USAGE", "PEXPIRETIME", "STRLEN"}
-    | {"ZRANGE", "JSON.DEBUG", "JSON.GET", "JSON.MGET", "JSON.TYPE"}
+    | {"GETRANGE", "HGETALL", "HKEYS", "HSCAN", "MEMORY USAGE", "PEXPIRETIME", "STRLEN"}
+    | {"ZRANGE", "ZSCORE", "JSON.DEBUG", "JSON.GET", "JSON.MGET", "JSON.TYPE"}
     | {"FT._LIST", "FT.INFO", "FT.AGGREGATE", "FT.CURSOR", "FT.SEARCH"}
 )
 """All commands that a store opened for reading sends, beside those that log in."""
+COUNTING = frozenset({"EXISTS", "UNLINK"})
+"""Commands that take any number of keys and answer with a number."""
 Command = Sequence[bytes | str | int]
 _Item = TypeVar("_Item")
 
 
 class Connection:
     """A client of one database. Its errors are `StoreUnavailable`."""
+
+    is_cluster = False
+    """Whether keys are on several servers."""
 
     def __init__(self, driver: redis.Redis, url: StoreUrl) -> None:
         # The driver names no type for the answers to commands of its user's choice.
@@ -56,33 +61,53 @@ class Connection:
     @property
     def driver(self) -> Any:
         """The client itself, for who changes something. Raises `StoreUnavailable` when closed."""
+        self._check_open()
+        return self._driver
+
+    def _check_open(self) -> None:
         if not self._is_open:
             raise StoreUnavailable(f"'{self._url}' is closed")
-        return self._driver
+
+    @contextmanager
+    def transaction(self, names: Sequence[bytes], *, loose: bool = False) -> Iterator[Any]:  # noqa: ARG002
+        """The driver's pipeline, for commands that name such keys, and are run all or none.
+
+        On a cluster only where these are of one slot, else `Unsupported`; unless it may be
+        `loose`: then one runs after the other, and nothing is watched.
+        """
+        with self.driver.pipeline(transaction=True) as pipe:
+            yield pipe
+
+    def check_together(self, names: Iterable[bytes]) -> None:
+        """Raise `Unsupported` where these keys cannot be changed in one transaction."""
+
+    def client_of(self, name: bytes) -> Any:  # noqa: ARG002
+        """The driver's client of the server that has a key."""
+        return self.driver
 
     def ask(self, *command: bytes | str | int) -> Any:
         """The answer to one command."""
-        _check(command)
+        check(command)
         with explained(self._url):
             return self.driver.execute_command(*command)
 
     def find(self, *command: bytes | str | int) -> Any:
         """The answer to one command; None where the server does not know it, or does not let us."""
-        _check(command)
+        check(command)
         with explained(self._url):
             try:
                 return self.driver.execute_command(*command)
             except exceptions.ResponseError:
                 return None
 
-    def ask_all(self, commands: Iterable[Command], at_once: int = _AT_ONCE) -> Iterator[Any]:
+    def ask_all(self, commands: Iterable[Command], at_once: int = AT_ONCE) -> Iterator[Any]:
         """The answer to each command; None where the key is of another kind, or there is none."""
         stream = iter(commands)
         while some := list(islice(stream, at_once)):
             with explained(self._url):
                 pipe = self.driver.pipeline(transaction=False)
                 for command in some:
-                    _check(command)
+                    check(command)
                     pipe.execute_command(*command)
                 answers = pipe.execute(raise_on_error=False)
             for answer in answers:
@@ -90,12 +115,16 @@ class Connection:
                     raise unavailable(self._url, answer)
                 yield None if isinstance(answer, exceptions.ResponseError) else answer
 
+    def number_of(self, names: Sequence[bytes]) -> int:
+        """How many of these keys are there."""
+        return int(self.ask("EXISTS", *names)) if names else 0
+
     def scan(self, pattern: bytes, kind: str | None = None) -> Iterator[list[bytes]]:
         """Keys by their names, some at a time; a key may come twice. Never KEYS, which blocks."""
         only = [] if kind is None else ["TYPE", kind]
         cursor: Any = 0
         while True:
-            answer = self.ask("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_COUNT, *only)
+            answer = self.ask("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT, *only)
             cursor, keys = answer
             if keys:
                 yield list(keys)
@@ -110,7 +139,20 @@ class Connection:
                 self._driver.close()
 
 
-def _check(command: Command) -> None:
+def keys_of(command: Command) -> list[bytes]:
+    """The keys that a command names."""
+    name, *rest = command
+    if name == "JSON.DEBUG":
+        rest = rest[1:]
+    if name == "COPY":
+        rest = rest[:2]
+    elif name not in COUNTING:
+        rest = rest[:1]
+    return [one if isinstance(one, bytes) else str(one).encode() for one in rest]
+
+
+def check(command: Command) -> None:
+    """Raise ValueError for a command that is not on the list."""
     if command[0] not in READING:
         raise ValueError(f"{command[0]!r} is not among the commands that only read")
 
@@ -124,10 +166,16 @@ def connect(url: StoreUrl) -> Connection:
     connection = Connection(redis.Redis(**settings), url)
     try:
         connection.ask("PING")
+        about = connection.find("INFO", "cluster") or {}
     except BaseException:
         connection.close()
         raise
-    return connection
+    if not about.get("cluster_enabled"):
+        return connection
+    connection.close()
+    from ckpt_backends.redis.cluster import open_cluster  # few stores are clusters
+
+    return open_cluster(url, settings)
 
 
 _TEXTS = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
@@ -189,7 +237,12 @@ def explained(url: StoreUrl) -> Iterator[None]:
     """Turn the driver's errors into `StoreUnavailable`, without secrets and without stored data."""
     try:
         yield
-    except (exceptions.RedisError, OSError, UnicodeError) as error:
+    except (
+        exceptions.RedisError,
+        exceptions.RedisClusterException,
+        OSError,
+        UnicodeError,
+    ) as error:
         raise unavailable(url, error) from None
 
 
@@ -254,6 +307,24 @@ _REASONS: Sequence[tuple[type[Exception], str, str, str]] = (
         "reading needs `+@read +scan +ping +info` and the keys' patterns; see docs/stores.md",
     ),
     (exceptions.ResponseError, "DB index is out of range", "no such database", ""),
+    (
+        exceptions.ResponseError,
+        "SELECT is not allowed in cluster mode",
+        "a cluster has the database 0 alone",
+        "leave the number of the database out",
+    ),
+    (
+        exceptions.RedisError,
+        "MOVED|ASK|CLUSTERDOWN|slot not covered|not covered by the cluster",
+        "the cluster moves slots, or a part of it is down",
+        "try again when `CLUSTER INFO` says cluster_state:ok",
+    ),
+    (
+        exceptions.RedisClusterException,
+        "",
+        "the servers of the cluster cannot be reached",
+        "each of them must be reachable under the address that it announces",
+    ),
 )
 """A class of errors of the driver, what it says (a pattern), how it is put here, a hint."""
 
@@ -274,8 +345,8 @@ def in_chunks(
 
     A single one may be larger. What is too large to be read counts nothing; a size of None is 0.
     """
-    for start in range(0, len(items), _AT_ONCE):
-        part = items[start : start + _AT_ONCE]
+    for start in range(0, len(items), AT_ONCE):
+        part = items[start : start + AT_ONCE]
         some: list[tuple[_Item, int]] = []
         total = 0
         for item, told in zip(part, measure(part), strict=True):

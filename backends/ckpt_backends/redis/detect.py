@@ -3,9 +3,12 @@
 | evidence | layout |
 |---|---|
 | a JSON document with `metadata` as text and `has_writes` | `redis` |
+| one with `metadata` as text and no `has_writes` | `redis`, of release 0.0 |
 | one with `metadata` as an object, and no `has_writes` | `redis-shallow` |
+| one with `has_writes` as text | `redis-js`, or `redis-js-shallow` if its key ends so |
 | a hash `checkpoint$...` | `redis-hash` |
 | a hash `checkpoint:...` with the field `type` | `redis-hash-colon` |
+| a hash `lg:threads` with a field `lg:idx:...` | `redis-plain` |
 
 Names of indexes tell nothing: they stay when the documents go, and are not needed for reading.
 """
@@ -23,17 +26,21 @@ from ckpt_backends.memory import HINT
 from ckpt_backends.redis.connect import Connection
 from ckpt_backends.redis.documents import JSON_TYPE, USUAL, Documents, Prefixes
 from ckpt_backends.redis.hashes import COLON, DOLLAR, Hashes
-from ckpt_backends.redis.keyspace import Layout, literally, text
+from ckpt_backends.redis.javascript import JavaScriptDocuments, ShallowJavaScriptDocuments
+from ckpt_backends.redis.keyspace import Layout, literally, raw, text
+from ckpt_backends.redis.old_documents import OldDocuments
+from ckpt_backends.redis.plain import USUAL_PREFIX, Plain
 from ckpt_backends.redis.shallow import ShallowDocuments
 from ckpt_backends.url import StoreUrl
 
-LAYOUTS = ("redis", "redis-shallow", "redis-hash", "redis-hash-colon")
+LAYOUTS = (
+    *("redis", "redis-shallow", "redis-js", "redis-js-shallow"),
+    *("redis-hash", "redis-hash-colon", "redis-plain"),
+)
 _TURNS, _SAMPLED = 10, 20
 """So many answers of SCAN are looked at, once something was found in them; of each, so many keys
 of either separator."""
 _OTHERS = {
-    "js": "documents of LangGraph.js (@langchain/langgraph-checkpoint-redis)",
-    "old": "documents of langgraph-checkpoint-redis 0.0",
     "first": "hashes of LangGraph's guide of early 2024, with 'parent_ts'",
 }
 """What is recognised and not read."""
@@ -49,14 +56,17 @@ def open_layout(connection: Connection, url: StoreUrl) -> Layout:
         url.params.get("prefix", USUAL.checkpoint),
         url.params.get("write_prefix", USUAL.write),
     )
+    plain = url.params.get("prefix", USUAL_PREFIX).rstrip(":")
     name = url.params.get("layout")
     if name is not None:
         if name not in LAYOUTS:
             raise UsageError(
                 f"no layout '{name}' of a Redis store", hint=f"known: {', '.join(LAYOUTS)}"
             )
-        return _layout(name, connection, prefixes)
+        return _layout(name, connection, prefixes, plain)
     found = _sampled(connection, prefixes)
+    if _is_plain(connection, plain, is_alone=not found):
+        found.add("redis-plain")
     known = [one for one in LAYOUTS if one in found]
     if len(known) > 1:
         raise UsageError(
@@ -64,7 +74,9 @@ def open_layout(connection: Connection, url: StoreUrl) -> Layout:
             hint=f"say which: add ?layout={known[0]} or ?layout={known[1]} to the URL",
         )
     if known:
-        return _layout(known[0], connection, prefixes)
+        return _layout(known[0], connection, prefixes, plain)
+    if "old" in found:
+        return OldDocuments(connection)
     others = [_OTHERS[one] for one in sorted(found)]
     if others:
         raise UnknownLayout(
@@ -73,15 +85,37 @@ def open_layout(connection: Connection, url: StoreUrl) -> Layout:
     raise UnknownLayout(f"no checkpoints in '{url}'", hint=_seen(connection, prefixes))
 
 
-def _layout(name: str, connection: Connection, prefixes: Prefixes) -> Layout:
+def _layout(name: str, connection: Connection, prefixes: Prefixes, plain: str) -> Layout:
     match name:
         case "redis":
             return Documents(connection, prefixes)
         case "redis-shallow":
             return ShallowDocuments(connection, prefixes)
+        case "redis-js":
+            return JavaScriptDocuments(connection)
+        case "redis-js-shallow":
+            return ShallowJavaScriptDocuments(connection)
         case "redis-hash":
             return Hashes(connection, DOLLAR)
+        case "redis-plain":
+            return Plain(connection, plain)
     return Hashes(connection, COLON)
+
+
+def _is_plain(connection: Connection, prefix: str, *, is_alone: bool) -> bool:
+    """Whether langgraph-checkpoint-plainredis keeps threads here; or did, and nothing else does."""
+    registry, counter = raw(f"{prefix}:threads"), raw(f"{prefix}:seq")
+    kinds = list(connection.ask_all(("TYPE", name) for name in (registry, counter)))
+    if kinds[0] == b"hash":
+        pattern = literally(f"{prefix}:idx:") + b"*"
+        cursor: int | None = None
+        while cursor != 0:
+            cursor, fields = connection.ask(
+                "HSCAN", registry, cursor or 0, "MATCH", pattern, "COUNT", 1000
+            )
+            if fields:
+                return True
+    return is_alone and kinds == [b"none", b"string"]
 
 
 def _sampled(connection: Connection, prefixes: Prefixes) -> set[str]:
@@ -128,8 +162,8 @@ def _kinds(connection: Connection, names: Sequence[bytes]) -> Iterator[str]:
 def _document(name: bytes, about: dict[str, Any], kind: Any) -> str:
     flags = about.get("$.has_writes") or [None]
     is_text = kind == [b"string"]
-    if isinstance(flags[0], str) or name.endswith(b":shallow"):
-        return "js"
+    if isinstance(flags[0], str):
+        return "redis-js-shallow" if name.endswith(b":shallow") else "redis-js"
     if is_text:
         return "redis" if isinstance(flags[0], bool) else "old"
     return "redis-shallow"
@@ -145,5 +179,5 @@ def _seen(connection: Connection, prefixes: Prefixes) -> str:
         return f"found keys such as {some}; perhaps {HINT}"
     return (
         f"found other keys, such as {some}; a saver with a prefix of its own needs ?prefix=NAME"
-        f" (looked for {prefixes.checkpoint}:* and checkpoint$*)"
+        f" (looked for {prefixes.checkpoint}:*, checkpoint$* and {USUAL_PREFIX}:threads)"
     )

@@ -22,8 +22,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
+    BlobKey,
     Checkpoint,
     CheckpointKey,
     TypedBytes,
@@ -47,11 +49,11 @@ from ckpt_backends.redis.lines import lines_by_name
 
 EMPTY_NS, EMPTY_ID = "__empty__", "00000000-0000-0000-0000-000000000000"
 JSON_TYPE = "ReJSON-RL"
-DIALECT = "redis-json"
-"""Tag of JSON with this saver's own marks in it, such as `__interrupt__`; stored as `json`."""
-_FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id"]'
+DIALECT = REDIS_JSON
+"""What is stored as `json`."""
+_FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id","has_writes"]'
 """One path, since a command for several documents takes one; in the order that documents have."""
-_FIELDS_OF_WRITE = '$["thread_id","checkpoint_ns","checkpoint_id"]'
+_FIELDS_OF_WRITE = '$["thread_id","checkpoint_ns","checkpoint_id","task_path"]'
 _DOCUMENTS_AT_ONCE = 500
 _WRITE: tuple[str, ...] = (
     "$.thread_id",
@@ -98,17 +100,48 @@ class Documents:
     name = "redis"
     saver = "langgraph-checkpoint-redis 0.1 or later"
     capabilities = LAYOUTS["redis"]
+    dialect = DIALECT
+    """Tag of the JSON in its documents."""
+    has_pointers = True
+    """Whether a key names the head of each namespace."""
+    is_by_arrival = False
+    value = "blob"
+    """The field of a write with its value."""
 
     def __init__(self, connection: Connection, prefixes: Prefixes) -> None:
         self._connection = connection
         self.prefixes = prefixes
+        self._kinds: tuple[str, ...] = (prefixes.checkpoint, prefixes.write)
         self._indexes: list[ThreadIndex | None] | None = None
-        self.tables: tuple[str, ...] = (f"{prefixes.checkpoint}:*", f"{prefixes.write}:*")
+        self.tables: tuple[str, ...] = tuple(f"{one}:*" for one in self._kinds)
+
+    def stored_thread(self, thread_id: str) -> str:
+        return stored_id(thread_id)
+
+    def meant_thread(self, stored: str) -> str:
+        return meant_id(stored)
+
+    def is_own(self, flags: Sequence[object]) -> bool:
+        """Whether `has_writes` of a document, if it has that, is as this saver stores it."""
+        return not any(isinstance(one, str) for one in flags)
+
+    def is_own_write(self, paths: Sequence[object]) -> bool:
+        """The same of a write and its task path."""
+        return bool(paths)
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
         """The key of a checkpoint's document."""
         parts = (stored_id(key.thread_id), stored_ns(key.checkpoint_ns), key.checkpoint_id)
         return raw(":".join((self.prefixes.checkpoint, *parts)))
+
+    def registries(self, key: CheckpointKey) -> list[bytes]:
+        """The keys that list a checkpoint's writes. Until 0.1.2 an empty namespace was written as
+        such."""
+        thread, spaces = stored_id(key.thread_id), (stored_ns(key.checkpoint_ns), key.checkpoint_ns)
+        return [
+            raw(f"write_keys_zset:{thread}:{ns}:{key.checkpoint_id}")
+            for ns in dict.fromkeys(spaces)
+        ]
 
     def lines(self) -> Iterator[Line]:
         return lines_by_name(self._names, self.told, b":")
@@ -119,7 +152,7 @@ class Documents:
     def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
         names: dict[str, set[bytes]] = {}
         for thread_id in thread_ids:
-            indexed = self._indexed(stored_id(thread_id))
+            indexed = self._indexed(self.stored_thread(thread_id))
             if indexed is not None:
                 names[thread_id] = indexed
         rest = [one for one in thread_ids if one not in names]
@@ -131,7 +164,7 @@ class Documents:
         rest = []
         index = self._known_indexes()[1]
         for key in keys:
-            stored = stored_id(key.thread_id)
+            stored = self.stored_thread(key.thread_id)
             names = None if index is None else index.names(stored, key.checkpoint_id)
             if names is None:
                 rest.append(key)
@@ -142,7 +175,7 @@ class Documents:
     def _scanned_writes(self, keys: Collection[CheckpointKey]) -> Iterator[bytes]:
         starts: dict[str, tuple[bytes, ...]] = {}
         for key in keys:
-            start = raw(f"{self.prefixes.write}:{stored_id(key.thread_id)}:")
+            start = raw(f"{self.prefixes.write}:{self.stored_thread(key.thread_id)}:")
             starts[key.checkpoint_id] = (*starts.get(key.checkpoint_id, ()), start)
         if starts:
             for names in self._connection.scan(raw(f"{self.prefixes.write}:*"), JSON_TYPE):
@@ -155,8 +188,7 @@ class Documents:
 
     def _known_indexes(self) -> list[ThreadIndex | None]:
         if self._indexes is None:
-            prefixes = (self.prefixes.checkpoint, self.prefixes.write)
-            self._indexes = [index_of(self._connection, one) for one in prefixes]
+            self._indexes = [index_of(self._connection, one) for one in self._kinds]
         return self._indexes
 
     def _indexed(self, stored: str) -> set[bytes] | None:
@@ -172,11 +204,11 @@ class Documents:
     def _scanned(self, thread_ids: Sequence[str]) -> dict[str, set[bytes]]:
         """The keys of threads by one pass over all names."""
         starts = {
-            raw(f"{prefix}:{stored_id(thread_id)}:"): thread_id
+            raw(f"{kind}:{self.stored_thread(thread_id)}:"): thread_id
             for thread_id in thread_ids
-            for prefix in (self.prefixes.checkpoint, self.prefixes.write)
+            for kind in self._kinds
         }
-        pattern = b"*:" + beginning(list(map(stored_id, thread_ids)))
+        pattern = b"*:" + beginning(list(map(self.stored_thread, thread_ids)))
         pattern += b":*" if len(thread_ids) == 1 else b"*"
         names: dict[str, set[bytes]] = {one: set() for one in thread_ids}
         for some in self._connection.scan(pattern, JSON_TYPE):
@@ -191,26 +223,29 @@ class Documents:
     def _found(self, thread_id: str, names: Collection[bytes]) -> Found:
         found = Found()
         # An index takes others' keys for those of the thread; a pattern, those of `a:b` for `a`'s.
-        start = f":{stored_id(thread_id)}:"
-        checkpoint, write = (
-            raw(prefix + start) for prefix in (self.prefixes.checkpoint, self.prefixes.write)
+        starts = [raw(f"{kind}:{self.stored_thread(thread_id)}:") for kind in self._kinds]
+        checkpoints, writes, *apart = (
+            sorted(one for one in names if one.startswith(start)) for start in starts
         )
-        for place in self.told(sorted(one for one in names if one.startswith(checkpoint))):
+        for place in self.told(checkpoints):
             if place.key.thread_id == thread_id:
                 found.places[place.key.checkpoint_ns, place.key.checkpoint_id] = place
-        found.writes += map(_write_place, sorted(one for one in names if one.startswith(write)))
+        found.writes += map(_write_place, writes)
+        found.blobs += (one for names in apart for one in names)
         return found
 
     def pages(self) -> Iterator[Found]:
         seen: set[bytes] = set()
-        for prefix in (self.prefixes.checkpoint, self.prefixes.write):
-            for names in self._connection.scan(raw(f"{prefix}:*"), JSON_TYPE):
+        for kind in self._kinds:
+            for names in self._connection.scan(raw(f"{kind}:*"), JSON_TYPE):
                 new = [one for one in dict.fromkeys(names) if one not in seen]
                 seen.update(new)
-                if prefix == self.prefixes.checkpoint:
+                if kind == self.prefixes.checkpoint:
                     yield Found(mixed=list(self.told(new)))
-                else:
+                elif kind == self.prefixes.write:
                     yield Found(writes=list(map(_write_place, new)))
+                else:
+                    yield Found(blobs=new)
 
     def told(self, names: Sequence[bytes]) -> Iterator[Place]:
         """Checkpoints by what their documents say; other documents are left out.
@@ -224,13 +259,18 @@ class Documents:
             told = json.loads(b"[" + b",".join(one or b"[]" for one in answers) + b"]")
             for name, fields in zip(some, told, strict=True):
                 match fields:
-                    case [str(thread), str(ns), str(own), str(parent)]:
-                        key = CheckpointKey(meant_id(thread), meant_ns(ns), own)
-                        if self.checkpoint_name(key) == name:
-                            yield Place(key, name, parent if meant_id(parent) else None)
+                    case [str(thread), str(ns), str(own), str() | None as parent, *flags]:
+                        key = CheckpointKey(self.meant_thread(thread), meant_ns(ns), own)
+                        if self.checkpoint_name(key) == name and self.is_own(flags):
+                            yield Place(key, name, parent if meant_id(parent or "") else None)
 
     def checkpoints(
-        self, places: Sequence[Place], *, body: bool, metadata: bool
+        self,
+        places: Sequence[Place],
+        *,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str],  # noqa: ARG002  (they are in the body)
     ) -> Iterator[Checkpoint]:
         paths = (["$.checkpoint"] if body else []) + (["$.metadata"] if metadata else [])
         for some in in_chunks(places, self._sizes):
@@ -264,10 +304,10 @@ class Documents:
         )
         for one in wanted:
             if one in too_large:
-                yield unread(DIALECT, too_large[one])
+                yield unread(self.dialect, too_large[one])
             else:
                 answer = next(answers)
-                yield None if answer is None else _member(answer)
+                yield None if answer is None else TypedBytes(self.dialect, _member(answer))
 
     def writes(
         self, places: Sequence[WritePlace], values: bool | Collection[str]
@@ -287,8 +327,13 @@ class Documents:
             answers = self._connection.ask("JSON.MGET", *some, _FIELDS_OF_WRITE)
             for name, answer in zip(some, answers, strict=True):
                 match json.loads(answer or b"[]"):
-                    case [str(thread), str(ns), str(own)]:
-                        yield name, CheckpointKey(meant_id(thread), meant_ns(ns), own), True
+                    case [str(thread), str(ns), str(own), *paths] if self.is_own_write(paths):
+                        key = CheckpointKey(self.meant_thread(thread), meant_ns(ns), own)
+                        yield name, key, True
+
+    def blobs(self, found: Found) -> Iterator[tuple[bytes, str, BlobKey, int]]:  # noqa: ARG002
+        """None: all values stand in the bodies."""
+        yield from ()
 
     def usage(self, found: Found) -> Iterator[Usage]:
         yield from self._usage_of_checkpoints(found.checkpoints)
@@ -312,14 +357,17 @@ class Documents:
 
     def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[Usage]:
         paths = ("$.thread_id", "$.checkpoint_ns", "$.channel", "$.type")
-        told = list(self._connection.ask_all(("JSON.GET", name, *paths) for name in names))
-        sizes = self._connection.ask_all(("JSON.DEBUG", "MEMORY", name, "$.blob") for name in names)
-        for answer, size in zip(told, sizes, strict=True):
+        told = list(
+            self._connection.ask_all(("JSON.GET", one, *paths, "$.task_path") for one in names)
+        )
+        asked = [("JSON.DEBUG", "MEMORY", name, f"$.{self.value}") for name in names]
+        for answer, size in zip(told, self._connection.ask_all(asked), strict=True):
             fields = fields_of(answer)
-            if size and fields.keys() >= set(paths):
+            is_own = self.is_own_write([fields[one] for one in ["$.task_path"] if one in fields])
+            if size is not None and is_own and fields.keys() >= set(paths):
                 thread, ns, channel, tag = (str(fields[path]) for path in paths)
-                place = (meant_id(thread), meant_ns(ns))
-                yield Usage(self.tables[1], "blob", *place, channel, tag, 1, int(size[0]))
+                place = (self.meant_thread(thread), meant_ns(ns), channel)
+                yield Usage(self.tables[1], self.value, *place, tag, 1, int(size[0]) if size else 0)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         name = self.checkpoint_name(key)
@@ -351,21 +399,21 @@ def fields_of(answer: Any) -> dict[str, Any]:
     return {path: values[0] for path, values in found.items() if values}
 
 
-def _member(answer: bytes) -> TypedBytes:
+def _member(answer: bytes) -> bytes:
     """The one value at a path, byte for byte as the server writes it.
 
     Metadata is JSON in a text, and empty where a document has none.
     """
     if answer.startswith(b'["'):
-        return TypedBytes(DIALECT, json.loads(answer)[0].encode("utf-8", "surrogatepass"))
-    return TypedBytes(DIALECT, answer[1:-1] or b"{}")
+        return bytes(json.loads(answer)[0].encode("utf-8", "surrogatepass"))
+    return answer[1:-1] or b"{}"
 
 
 def _write(answer: Any, values: bool | Collection[str], size: int) -> Write | None:
     fields = fields_of(answer)
     thread, ns, own, task, path, idx, channel, tag, blob = (fields.get(one) for one in _WRITE)
-    if not isinstance(thread, str) or not isinstance(channel, str):
-        return None
+    if not isinstance(thread, str) or not isinstance(channel, str) or path is None:
+        return None  # gone by now, or of LangGraph.js
     value = unread(str(tag), size) if size > MOST_BYTES else _value(str(tag or ""), blob)
     read = values if isinstance(values, bool) else channel in values
     return Write(

@@ -20,6 +20,7 @@ from typing import Any
 
 from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
+    BlobKey,
     Checkpoint,
     CheckpointKey,
     TypedBytes,
@@ -27,9 +28,10 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.redis.connect import Connection, in_chunks
+from ckpt_backends.redis.connect import Command, Connection, in_chunks
 from ckpt_backends.redis.documents import quoted
 from ckpt_backends.redis.keyspace import (
+    CALL,
     Found,
     Line,
     Place,
@@ -43,8 +45,7 @@ from ckpt_backends.redis.lines import lines_by_name
 
 DOLLAR, COLON = "$", ":"
 _CHECKPOINT, _WRITES = "checkpoint", "writes"
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_CALLS = re.compile(rf"(.*?):([^:|]+:{_UUID}(?:\|[^:|]+:{_UUID})*)", re.DOTALL)
+_CALLS = re.compile(rf"(.*?):({CALL})", re.DOTALL)
 """A thread, a colon, and the namespace of a subgraph's call, which has colons itself."""
 _AT_ONCE = 1000
 _PARTS_OF_WRITE = 3
@@ -55,6 +56,7 @@ class Hashes:
     """Checkpoints as hashes, their keys joined by one character."""
 
     capabilities = LAYOUTS["redis-hash"]
+    is_by_arrival = False
 
     def __init__(self, connection: Connection, separator: str) -> None:
         self._connection = connection
@@ -72,6 +74,14 @@ class Hashes:
         """The key of a write's hash."""
         place = (_WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
         return raw(self.separator.join((*place, task_id, str(idx))))
+
+    def copied(self, source: bytes, target: bytes) -> Iterator[Command]:
+        """Make a copy of a hash: on a cluster the server of one key does not know the other."""
+        if not self._connection.is_cluster:
+            yield ("COPY", source, target)
+            return
+        fields = self._connection.ask("HGETALL", source)
+        yield ("HSET", target, *(part for pair in sorted(fields.items()) for part in pair))
 
     def lines(self) -> Iterator[Line]:
         return lines_by_name(self._names, self.told, raw(self.separator))
@@ -175,7 +185,12 @@ class Hashes:
         return CheckpointKey(thread_id, ns, checkpoint_id) if separator else None
 
     def checkpoints(
-        self, places: Sequence[Place], *, body: bool, metadata: bool
+        self,
+        places: Sequence[Place],
+        *,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str],  # noqa: ARG002  (they are in the body)
     ) -> Iterator[Checkpoint]:
         for some in in_chunks(places, partial(self._lengths, "checkpoint")):
             fields = [
@@ -243,6 +258,10 @@ class Hashes:
             if parsed is not None and about is not None:
                 # Fields come one by one, so that a write may be half there.
                 yield name, parsed[0], None not in about
+
+    def blobs(self, found: Found) -> Iterator[tuple[bytes, str, BlobKey, int]]:  # noqa: ARG002
+        """None: all values stand in the bodies."""
+        yield from ()
 
     def usage(self, found: Found) -> Iterator[Usage]:
         yield from self._usage_of_checkpoints(found.checkpoints)

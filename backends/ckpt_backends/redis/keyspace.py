@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from os.path import commonprefix
 from typing import Protocol
 
-from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, Usage, Write
+from ckpt_backends.model import BlobKey, Capability, Checkpoint, CheckpointKey, Usage, Write
 
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+CALL = rf"[^:|]+:{_UUID}(?:\|[^:|]+:{_UUID})*"
+"""A pattern for the namespace of a subgraph's call, which has colons itself."""
 _SPECIAL = re.compile(rb"([*?\[\]\\])")
 
 
@@ -44,6 +47,8 @@ class Place:
     name: bytes
     """The key in Redis."""
     parent: str | None = None
+    rank: float = 0.0
+    """What the saver orders a namespace's checkpoints by, before their ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,8 @@ class Line:
     oldest: str
     newest: str
     checkpoints: int
+    head: str | None = None
+    """The checkpoint that the saver loads, where that may be another one than the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,8 @@ class Found:
     writes: list[WritePlace] = field(default_factory=list)
     mixed: list[Place] = field(default_factory=list)
     """Checkpoints of several threads."""
+    blobs: list[bytes] = field(default_factory=list)
+    """Values that are kept apart; what they hold tells whose they are."""
 
     @property
     def checkpoints(self) -> list[Place]:
@@ -99,6 +108,8 @@ class Layout(Protocol):
     saver: str
     capabilities: Capability
     tables: tuple[str, ...]
+    is_by_arrival: bool
+    """Whether the writes of a checkpoint are in the order in which they came."""
 
     def lines(self) -> Iterator[Line]:
         """Every namespace of the store, in no order."""
@@ -129,15 +140,24 @@ class Layout(Protocol):
         ...
 
     def checkpoints(
-        self, places: Sequence[Place], *, body: bool, metadata: bool
+        self,
+        places: Sequence[Place],
+        *,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str],
     ) -> Iterator[Checkpoint]:
         """Checkpoints in the order of their places, without those that are gone by now."""
+        ...
+
+    def blobs(self, found: Found) -> Iterator[tuple[bytes, str, BlobKey, int]]:
+        """The values that are kept apart: key, thread, what they are of, and size."""
         ...
 
     def writes(
         self, places: Sequence[WritePlace], values: bool | Collection[str]
     ) -> Iterator[Write]:
-        """Writes, in no order, without those that are gone by now."""
+        """Writes, without those that are gone by now; in no order, unless that is by arrival."""
         ...
 
     def written(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:

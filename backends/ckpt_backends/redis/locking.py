@@ -73,7 +73,7 @@ class PurgeLock:
 @contextmanager
 def purge_lock(connection: Connection, url: StoreUrl) -> Iterator[PurgeLock]:
     """Have the lock for a while. Raises `Refused` and errors of the driver."""
-    lock = PurgeLock(connection.driver, url)
+    lock = PurgeLock(connection.client_of(LOCK), url)
     lock.take()
     try:
         yield lock

@@ -91,11 +91,11 @@ class _Documents:
         """Which of these keys are items; other documents are left out."""
         answers = self._connection.ask_all(("JSON.GET", name, *_ABOUT) for name in names)
         for name, answer in zip(names, answers, strict=True):
-            match fields_of(answer):
-                case {"$.prefix": str(prefix), "$.key": str(key), **times}:
-                    namespace = dotted.parted(_ESCAPED.sub(r"\1", prefix))
-                    created, updated = (_moment(times.get(path)) for path in _ABOUT[2:])
-                    yield _Place(ItemKey(namespace, key), name, created, updated)
+            fields = fields_of(answer)
+            key = _key(fields.get("$.prefix"), fields.get("$.key"))
+            if key is not None:
+                created, updated = (_moment(fields.get(path)) for path in _ABOUT[2:])
+                yield _Place(key, name, created, updated)
 
     def is_there(self) -> bool:
         """Whether there is a store: an item, or at least its index."""
@@ -267,7 +267,8 @@ class WritableRedisMemory(Closing):
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         with explained_change(self._url, "nothing was restored"):
-            return restore_rows(self._connection, _Keys(self._connection), rows)
+            there = {place.key for place in self._documents.places()}
+            return restore_rows(self._connection, _Keys(self._connection, there), rows)
 
     def close(self) -> None:
         self._connection.close()
@@ -278,11 +279,15 @@ class _Keys:
 
     types = _TYPES
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, there: Collection[ItemKey]) -> None:
         self._connection = connection
+        self._there = there
 
     def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
-        yield from stored_of(self._connection, rows)
+        """What is stored of these rows; an item that was stored anew since has another name."""
+        for row, cells in zip(rows, stored_of(self._connection, rows), strict=True):
+            is_new = cells is None and row.table == STORE
+            yield {} if is_new and _key_of(row) in self._there else cells
 
     def also(self, rows: Sequence[Row]) -> Iterator[Command]:  # noqa: ARG002
         """Nothing: the index follows the documents by itself."""
@@ -303,6 +308,22 @@ def open_documents(connection: Connection, url: StoreUrl) -> _Documents:
         connection.close()
         raise
     return found
+
+
+def _key(prefix: object, key: object) -> ItemKey | None:
+    """The item that a document says it is."""
+    if not isinstance(prefix, str) or not isinstance(key, str):
+        return None
+    return ItemKey(dotted.parted(_ESCAPED.sub(r"\1", prefix)), key)
+
+
+def _key_of(row: Row) -> ItemKey | None:
+    """The same of a document in an archive."""
+    try:
+        document = json.loads(str(row.cells["value"]))
+    except (ValueError, RecursionError):
+        return None
+    return _key(document.get("prefix"), document.get("key")) if isinstance(document, dict) else None
 
 
 def _moment(value: object) -> datetime | None:

@@ -1,7 +1,8 @@
 """All keys of a thread, and what they hold as rows.
 
 A checkpoint owns a key of its own, those of its writes and, as documents, a list of these. What a
-namespace owns beside its checkpoints names one of them, or their writes.
+namespace owns beside its checkpoints names one of them, or their writes. Values that are kept apart
+belong to the thread: several checkpoints may name one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from ckpt_backends.ids import time_of
-from ckpt_backends.model import CheckpointKey
+from ckpt_backends.model import BlobKey, Capability, CheckpointKey
 from ckpt_backends.redis.connect import Command, Connection, in_chunks
 from ckpt_backends.redis.documents import USUAL, Documents, stored_id, stored_ns
 from ckpt_backends.redis.hashes import Hashes
@@ -20,7 +21,7 @@ from ckpt_backends.redis.keyspace import Found, Layout, raw, text
 from ckpt_backends.redis.shallow import ShallowDocuments
 from ckpt_backends.rows import Cell, Row
 
-CHECKPOINT = "checkpoint"
+CHECKPOINT, APART = "checkpoint", "checkpoint_blob"
 DOCUMENT, HASH, ZSET, STRING = "ReJSON-RL", "hash", "zset", "string"
 """What TYPE says of a key."""
 READ: Mapping[str, tuple[tuple[str, ...], tuple[str | int, ...]]] = {
@@ -61,6 +62,8 @@ class Owned:
     """By namespace and checkpoint id."""
     shared: dict[str, dict[str, list[bytes]]]
     """What a namespace has beside its checkpoints, by its name and by kind."""
+    blobs: dict[BlobKey, bytes] = field(default_factory=dict)
+    """The values that are kept apart."""
 
     @property
     def checkpoints(self) -> list[Owner]:
@@ -88,10 +91,14 @@ class Owned:
         return found
 
     def in_order(self) -> list[tuple[str, bytes]]:
-        """Kind and name of every key, so that a head's name comes last and the root's very last."""
+        """Kind and name of every key, so that a head's name comes last and the root's very last.
+
+        Values that are kept apart come first.
+        """
         owners = sorted(self.owners.values(), key=lambda one: (not one.key.checkpoint_ns, one.key))
         kinds = list(dict.fromkeys(kind for one in owners for kind in one.names))
-        found = [(kind, name) for kind in kinds for one in owners for name in one.names[kind]]
+        found = [(APART, name) for name in sorted(self.blobs.values())]
+        found += [(kind, name) for kind in kinds for one in owners for name in one.names[kind]]
         for ns in sorted(self.shared, reverse=True):
             found += [(kind, name) for kind, names in self.shared[ns].items() for name in names]
         return found
@@ -111,6 +118,7 @@ class Owning:
             "write_keys_zset": ZSET,
             "write_registry": ZSET,
             "checkpoint_latest": STRING,
+            APART: DOCUMENT,
         }
         """What the keys of each kind are."""
 
@@ -137,7 +145,8 @@ class Owning:
             if is_whole:
                 owners[at].writes.append(name)
         names = dict.fromkeys(ns for ns, _ in owners)
-        return Owned(owners, {ns: self._shared(thread_id, ns) for ns in names})
+        apart = {key: name for name, own, key, _ in self._layout.blobs(found) if own == thread_id}
+        return Owned(owners, {ns: self._shared(thread_id, ns) for ns in names}, apart)
 
     @property
     def _writes(self) -> str:
@@ -145,17 +154,12 @@ class Owning:
 
     def _owner(self, key: CheckpointKey, *, is_there: bool) -> Owner:
         names: dict[str, list[bytes]] = {self._writes: []}
-        if isinstance(self._layout, ShallowDocuments):
+        if isinstance(self._layout, Documents):
+            names["write_keys_zset"] = self._layout.registries(key)
+        if Capability.HISTORY not in self._layout.capabilities:
             # The key of a namespace's checkpoint is that of the next one too.
             names[CHECKPOINT] = [self._layout.checkpoint_name(key)] if is_there else []
             return Owner(key, names, is_there)
-        if isinstance(self._layout, Documents):
-            # Until 0.1.2 an empty namespace was written as such.
-            spaces = dict.fromkeys([stored_ns(key.checkpoint_ns), key.checkpoint_ns])
-            thread = stored_id(key.thread_id)
-            names["write_keys_zset"] = [
-                raw(f"write_keys_zset:{thread}:{ns}:{key.checkpoint_id}") for ns in spaces
-            ]
         # What `put_writes` leaves where no `put` comes is a checkpoint by its key alone.
         names[CHECKPOINT] = [self._layout.checkpoint_name(key)]
         return Owner(key, names, is_there)
@@ -166,7 +170,7 @@ class Owning:
             # Until 0.1.x an empty namespace was written as such.
             names = [raw(f"write_registry:{thread}:{space}:shallow") for space in spaces]
             return {"write_registry": names}
-        if isinstance(self._layout, Documents):
+        if isinstance(self._layout, Documents) and self._layout.has_pointers:
             return {"checkpoint_latest": self._pointers(self._layout, f"{thread}:{stored_ns(ns)}")}
         return {}
 

@@ -4,7 +4,8 @@ A thread of few keys goes in one transaction. Redis would stand still for one of
 of these only what names the heads goes with the first of them, and the head of the root with the
 last: what is left after a break is still listed, waits for nothing else than before, and goes by
 the same rules. Of a thread that stays, a checkpoint goes after its parent and after the subgraphs
-that it called, so that none is left that would seem to be the end of a branch.
+that it called, so that none is left that would seem to be the end of a branch. Values that are kept
+apart go before the checkpoints of a thread that goes, and behind those of one that stays.
 
 What an agent touches when it goes on is watched. What it stored between the look at the thread and
 the watch is named by what is watched.
@@ -12,21 +13,25 @@ the watch is named by what is watched.
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from redis import exceptions
 
-from ckpt_backends.redis.connect import Command, Connection
+from ckpt_backends.model import BlobKey
+from ckpt_backends.redis.connect import Command, Connection, keys_of
 from ckpt_backends.redis.keyspace import Layout
 from ckpt_backends.redis.locking import PurgeLock, purge_lock
-from ckpt_backends.redis.owned import CHECKPOINT, Owned, Owner, Owning
+from ckpt_backends.redis.owned import APART, CHECKPOINT, Owned, Owner, Owning
 from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
 from ckpt_backends.url import StoreUrl
 
-_KEYS_AT_ONCE = 1000
-_Step = list[tuple[str, Command]]
+KEYS_AT_ONCE = 1000
+Step = list[tuple[str, Command]]
 """Commands, each with the kind of the keys whose number it answers; `''` for another answer."""
 
 
@@ -43,20 +48,11 @@ def remove_threads(
         ]
 
 
-class _Removing:
+class Removing(ABC):
     """The removal of one thread, or of a part of it."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        layout: Layout,
-        owning: Owning,
-        lock: PurgeLock,
-        owned: Owned,
-    ) -> None:
+    def __init__(self, connection: Connection, lock: PurgeLock, owned: Owned) -> None:
         self._connection = connection
-        self._layout = layout
-        self._owning = owning
         self._lock = lock
         self._owned = owned
 
@@ -68,17 +64,35 @@ class _Removing:
             return Removed(removal.thread_id, skipped=MOVED)
         self._lock.keep()
         first, *rest = self._steps(removal.inside)
+        names = [one for step in (first, *rest) for _, command in step for one in keys_of(command)]
         rows: Counter[str] = Counter()
         try:
-            with self._connection.driver.pipeline(transaction=True) as pipe:
+            with self._connection.transaction(names, loose=True) as pipe:
                 self._run_watched(pipe, first, rows)
         except exceptions.WatchError:
             return Removed(removal.thread_id, skipped=MOVED)
         for step in rest:
             self._lock.keep()
-            with self._connection.driver.pipeline(transaction=True) as pipe:
-                _run(pipe, step, rows)
+            with self._connection.transaction(names, loose=True) as pipe:
+                self._run_next(pipe, step, rows)
+        self._run_last(removal.inside, rows)
         return Removed(removal.thread_id, {kind: number for kind, number in rows.items() if number})
+
+    @abstractmethod
+    def _steps(self, inside: Inside | None) -> list[Step]:
+        """The commands, by transaction; at least one, which may be empty."""
+
+    @abstractmethod
+    def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
+        """Run the first commands, unless an agent goes on. Raises `WatchError`."""
+
+    @abstractmethod
+    def _run_next(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
+        """Run those that follow."""
+
+    @abstractmethod
+    def _run_last(self, inside: Inside | None, rows: Counter[str]) -> None:
+        """Remove what each command has to look at once more; `inside` of a thread that stays."""
 
     def _is_as_planned(self, removal: Removal) -> bool:
         owned = self._owned
@@ -94,8 +108,23 @@ class _Removing:
     def _existing(self, names: Iterable[bytes]) -> Iterator[bool]:
         return (bool(one) for one in self._connection.ask_all(("EXISTS", name) for name in names))
 
-    def _run_watched(self, pipe: Any, step: _Step, rows: Counter[str]) -> None:
-        """Run the first commands, unless an agent goes on. Raises `WatchError`."""
+
+class _Removing(Removing):
+    """The removal of keys that name each other."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        layout: Layout,
+        owning: Owning,
+        lock: PurgeLock,
+        owned: Owned,
+    ) -> None:
+        super().__init__(connection, lock, owned)
+        self._layout = layout
+        self._owning = owning
+
+    def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
         owned = self._owned
         heads = list(owned.heads.values())
         of_namespaces = owned.shared.values()
@@ -113,15 +142,17 @@ class _Removing:
         names = [self._layout.checkpoint_name(one.key) for one in heads]
         if {place.key for place in self._layout.told(names)} != {one.key for one in heads}:
             raise exceptions.WatchError("a head is gone, or another one")
-        _run(pipe, step, rows)
+        run(pipe, step, rows)
 
-    def _steps(self, inside: Inside | None) -> list[_Step]:
-        """The commands, by transaction; at least one, which may be empty."""
+    def _run_next(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
+        run(pipe, step, rows)
+
+    def _steps(self, inside: Inside | None) -> list[Step]:
         owned = self._owned
         owners = list(owned.owners.values())
         if inside is None:
             step = [
-                _unlink(kind, names)
+                unlink(kind, names)
                 for kinds in owned.shared.values()
                 for kind, names in kinds.items()
             ]
@@ -129,15 +160,46 @@ class _Removing:
             named = {(ns, one) for ns, ids in inside.checkpoints.items() for one in ids}
             owners = [one for at, one in owned.owners.items() if at in named]
             step = list(self._lists_without(owners))
+        groups = [owner.names for owner in sorted(owners, key=_order)]
+        if inside is None:
+            groups = [*({APART: [name]} for name in owned.blobs.values()), *groups]
         steps, number = [step], 0
-        for owner in sorted(owners, key=_order):
-            size = sum(map(len, owner.names.values()))
-            if number + size > _KEYS_AT_ONCE and number:
+        for names in groups:
+            size = sum(map(len, names.values()))
+            if number + size > KEYS_AT_ONCE and number:
                 steps.append([])
                 number = 0
             number += size
-            steps[-1] += [_unlink(kind, names) for kind, names in owner.names.items() if names]
+            steps[-1] += [unlink(kind, some) for kind, some in names.items() if some]
         return steps
+
+    def _run_last(self, inside: Inside | None, rows: Counter[str]) -> None:
+        if inside is not None:
+            self._remove_apart(inside.blobs, rows)
+
+    def _remove_apart(self, keys: Sequence[BlobKey], rows: Counter[str]) -> None:
+        """Remove values, but for those that an agent has stored anew meanwhile.
+
+        Branches number their versions alike, and a saver stores values before the checkpoint that
+        names them. A value tells which checkpoint it came with.
+        """
+        newest = max((one.key.checkpoint_id for one in self._owned.checkpoints), default="")
+        planned = [self._owned.blobs[key] for key in keys if key in self._owned.blobs]
+        for start in range(0, len(planned), KEYS_AT_ONCE):
+            names = planned[start : start + KEYS_AT_ONCE]
+            self._lock.keep()
+            with (
+                suppress(exceptions.WatchError),  # they are of use again
+                self._connection.transaction(names, loose=True) as pipe,
+            ):
+                pipe.watch(*names)
+                told = self._connection.ask_all(
+                    ("JSON.GET", name, "$.checkpoint_id") for name in names
+                )
+                came = [json.loads(one or b"[]") for one in told]
+                old = [name for name, ids in zip(names, came, strict=True) if _is_old(ids, newest)]
+                if old:
+                    run(pipe, [unlink(APART, old)], rows)
 
     def _lists_without(self, owners: Sequence[Owner]) -> Iterator[tuple[str, Command]]:
         """Let what a thread that stays has beside its checkpoints name none that goes."""
@@ -157,11 +219,15 @@ class _Removing:
                     for name in names if writes else ():
                         yield "", ("ZREM", name, *writes)
                 elif here and not left:
-                    yield _unlink(kind, names)
+                    yield unlink(kind, names)
                 elif head is not None and head in owners:
                     newest = self._layout.checkpoint_name(max(one.key for one in left))
                     for name in names:
                         yield "", ("SET", name, newest, "XX", "KEEPTTL")
+
+
+def _is_old(ids: Sequence[object], newest: str) -> bool:
+    return all(isinstance(one, str) and one <= newest for one in ids)
 
 
 def _order(owner: Owner) -> tuple[bool, bool, str]:
@@ -169,11 +235,12 @@ def _order(owner: Owner) -> tuple[bool, bool, str]:
     return owner.is_there, not owner.key.checkpoint_ns, owner.key.checkpoint_id
 
 
-def _unlink(kind: str, names: Sequence[bytes]) -> tuple[str, Command]:
+def unlink(kind: str, names: Sequence[bytes]) -> tuple[str, Command]:
+    """Remove keys of a kind."""
     return kind, ("UNLINK", *names)
 
 
-def _run(pipe: Any, step: _Step, rows: Counter[str]) -> None:
+def run(pipe: Any, step: Step, rows: Counter[str]) -> None:
     """Run a transaction, and count keys that went by kind. Raises `WatchError`."""
     pipe.multi()
     for _, command in step:

@@ -25,7 +25,7 @@ from ckpt_backends.redis.documents import (
 from ckpt_backends.redis.keyspace import Line, Place, literally, raw
 from ckpt_backends.redis.lines import lines_of
 
-_FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
+_FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id", "$.has_writes")
 
 
 class ShallowDocuments(Documents):
@@ -34,10 +34,15 @@ class ShallowDocuments(Documents):
     name = "redis-shallow"
     saver = "langgraph-checkpoint-redis, ShallowRedisSaver"
     capabilities = LAYOUTS["redis-shallow"]
+    has_pointers = False
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
         parts = (self.prefixes.checkpoint, stored_id(key.thread_id), key.checkpoint_ns)
         return raw(":".join(parts))
+
+    def registries(self, key: CheckpointKey) -> list[bytes]:  # noqa: ARG002
+        """None: a namespace has one list for the writes of all its checkpoints."""
+        return []
 
     def sources(self, key: CheckpointKey) -> list[str]:
         place = f"{stored_id(key.thread_id)}:{stored_ns(key.checkpoint_ns)}"
@@ -55,7 +60,7 @@ class ShallowDocuments(Documents):
         answers = self._connection.ask_all(("JSON.GET", name, *_FIELDS) for name in names)
         for name, answer in zip(names, answers, strict=True):
             match [fields_of(answer).get(path) for path in _FIELDS]:
-                case [str(thread), str(ns), str(own)]:
+                case [str(thread), str(ns), str(own), flag] if self.is_own([flag]):
                     key = CheckpointKey(meant_id(thread), meant_ns(ns), own)
                     if self.checkpoint_name(key) == name:
                         yield Place(key, name)

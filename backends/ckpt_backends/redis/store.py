@@ -6,10 +6,10 @@ is not seen, and one that goes meanwhile is left out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.expiry import Expiry
@@ -25,12 +25,14 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.javascript import BLOBS
 from ckpt_backends.redis.keyspace import Found, Layout, Line, Place, WritePlace, raw
 from ckpt_backends.redis.lines import lines_of
 from ckpt_backends.redis.owned import Owning
 from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
+_Told = TypeVar("_Told")
 _STAYS, _GONE = -1, -2
 """What PTTL answers for a key without an expiry, and for no key."""
 _REMEMBERED, _AT_ONCE = 200, 50
@@ -70,14 +72,14 @@ class RedisStore(Closing):
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         if self._threads is None:
-            self._threads = _listed(self._layout.lines())
+            self._threads = threads_of(self._layout.lines())
         listed = self._threads[:limit]
         self._order = {one.thread_id: n for n, one in enumerate(listed)}
         for one in listed:
             yield one.thread()
 
     def thread(self, thread_id: str) -> Thread | None:
-        found = _listed(lines_of(one.key for one in self._find(thread_id).places.values()))
+        found = threads_of(lines_of(one.key for one in self._places_of(thread_id).values()))
         return found[0].thread() if found else None
 
     def size(self, thread_id: str) -> ThreadSize:
@@ -88,7 +90,9 @@ class RedisStore(Closing):
         places = [place for one in found.values() for place in one.places.values()]
         # What a key begins with may be the id of several threads.
         writes = {write.name: write for one in found.values() for write in one.writes}
-        usage = self._layout.usage(Found(writes=list(writes.values()), mixed=places))
+        blobs = {name: None for one in found.values() for name in one.blobs}
+        every = Found(writes=list(writes.values()), mixed=places, blobs=list(blobs))
+        usage = self._layout.usage(every)
         return _sizes(usage, thread_ids)
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
@@ -119,7 +123,7 @@ class RedisStore(Closing):
                     yield one
 
     def namespaces(self, thread_id: str) -> list[str]:
-        return sorted({ns for ns, _ in self._find(thread_id).places})
+        return sorted({ns for ns, _ in self._places_of(thread_id)})
 
     def checkpoints(
         self,
@@ -129,16 +133,23 @@ class RedisStore(Closing):
         checkpoint_ids: Collection[str] | None = None,
         body: bool = False,
         metadata: bool = False,
-        values: bool | Collection[str] = False,  # noqa: ARG002  (they are in the body)
+        values: bool | Collection[str] = False,
     ) -> Iterator[Checkpoint]:
         places = self._places(thread_id, checkpoint_ns, checkpoint_ids)
         places.sort(key=lambda one: one.key.checkpoint_id, reverse=True)
         places.sort(key=lambda one: one.key.checkpoint_ns)
-        return self._load(places, body=body, metadata=metadata)
+        return self._load(places, body=body, metadata=metadata, values=values)
 
-    def _load(self, places: Sequence[Place], *, body: bool, metadata: bool) -> Iterator[Checkpoint]:
+    def _load(
+        self,
+        places: Sequence[Place],
+        *,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
         if body or metadata:
-            return self._layout.checkpoints(places, body=body, metadata=metadata)
+            return self._layout.checkpoints(places, body=body, metadata=metadata, values=values)
         return map(_bare, places)
 
     def writes(
@@ -161,7 +172,7 @@ class RedisStore(Closing):
             and (wanted is None or write.key.checkpoint_id in wanted)
             and (channels is None or write.channel in channels)
         ]
-        kept.sort(key=_order)
+        kept.sort(key=_by_checkpoint if self._layout.is_by_arrival else _order)
         yield from kept
 
     def checkpoints_at(
@@ -182,7 +193,7 @@ class RedisStore(Closing):
             for write in self._layout.writes(self._layout.writes_at(keys), values)
             if write.key in wanted and (channels is None or write.channel in channels)
         ]
-        kept.sort(key=_order)
+        kept.sort(key=_by_checkpoint if self._layout.is_by_arrival else _order)
         yield from kept
 
     def expiries(
@@ -202,8 +213,10 @@ class RedisStore(Closing):
             first = min((left for left in writes if left >= 0), default=_STAYS)
             yield Expiry(place.key, _moment(now, own), _moment(now, first))
 
-    def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:  # noqa: ARG002
-        return iter(())
+    def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
+        for _, thread, key, size in self._layout.blobs(self._find(thread_id)):
+            if thread == thread_id:
+                yield key, size
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         owning = Owning(self._connection, self._layout)
@@ -222,16 +235,29 @@ class RedisStore(Closing):
         self._connection.close()
 
     def _find(self, thread_id: str) -> Found:
-        """The keys of a thread; those of the threads that were listed after it come with them."""
-        if thread_id not in self._found:
+        """The keys of a thread."""
+        return self._remembered(self._found, thread_id, self._layout.find)
+
+    def _places_of(self, thread_id: str) -> Mapping[tuple[str, str], Place]:
+        """The checkpoints of a thread, by namespace and id."""
+        return self._find(thread_id).places
+
+    def _remembered(
+        self,
+        known: dict[str, _Told],
+        thread_id: str,
+        find: Callable[[Collection[str]], Mapping[str, _Told]],
+    ) -> _Told:
+        """What is found of a thread; that of the threads that were listed after it comes too."""
+        if thread_id not in known:
             wanted = [thread_id]
             if not self._layout.is_indexed():
                 wanted += [one.thread_id for one in self._after(thread_id)]
-            wanted = [one for one in wanted if one not in self._found]
-            while self._found and len(self._found) + len(wanted) > _REMEMBERED:
-                del self._found[next(iter(self._found))]
-            self._found |= self._layout.find(wanted)
-        return self._found[thread_id]
+            wanted = [one for one in wanted if one not in known]
+            while known and len(known) + len(wanted) > _REMEMBERED:
+                del known[next(iter(known))]
+            known |= find(wanted)
+        return known[thread_id]
 
     def _after(self, thread_id: str) -> Sequence[_Listed]:
         """Threads that were listed after this one."""
@@ -248,7 +274,7 @@ class RedisStore(Closing):
         if wanted is None or checkpoint_ns is None or thread_id in self._found:
             return [
                 place
-                for (ns, checkpoint_id), place in self._find(thread_id).places.items()
+                for (ns, checkpoint_id), place in self._places_of(thread_id).items()
                 if (checkpoint_ns is None or ns == checkpoint_ns)
                 and (wanted is None or checkpoint_id in wanted)
             ]
@@ -273,14 +299,20 @@ class RedisStore(Closing):
 
 
 def _sizes(usage: Iterable[Usage], thread_ids: Sequence[str]) -> list[ThreadSize]:
-    """Checkpoints, writes and bytes of these threads, summed up."""
-    sums = {one: [0, 0, 0] for one in thread_ids}
+    """Checkpoints, writes, bytes and values kept apart of these threads, summed up."""
+    sums = {one: [0, 0, 0, 0] for one in thread_ids}
     for one in usage:
         if (total := sums.get(one.thread_id)) is not None:
+            is_apart = one.table == BLOBS
             total[0] += one.column == "metadata"
-            total[1] += one.channel is not None
+            total[1] += one.channel is not None and not is_apart
             total[2] += one.bytes
+            total[3] += is_apart
     return [ThreadSize(*sums[one]) for one in thread_ids]
+
+
+def _by_checkpoint(write: Write) -> CheckpointKey:
+    return write.key
 
 
 def _order(write: Write) -> tuple[CheckpointKey, str, str, int]:
@@ -322,7 +354,7 @@ class _Listed:
         )
 
 
-def _listed(lines: Iterable[Line]) -> list[_Listed]:
+def threads_of(lines: Iterable[Line]) -> list[_Listed]:
     """The threads of some namespaces, the one with the newest checkpoint first."""
     known: dict[str, _Listed] = {}
     for line in lines:
@@ -333,7 +365,7 @@ def _listed(lines: Iterable[Line]) -> list[_Listed]:
         found.checkpoints += line.checkpoints
         found.namespaces += 1
         if line.checkpoint_ns == "":
-            found.head = line.newest
+            found.head = line.head or line.newest
     ordered = sorted(known.values(), key=lambda one: one.thread_id)
     ordered.sort(key=lambda one: one.newest, reverse=True)
     return ordered

@@ -7,7 +7,8 @@ that are not there, is looked for at the last moment before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
@@ -18,20 +19,25 @@ from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import PartlyDone, StoreUnavailable, Unsupported
 from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_backends.redis.connect import Command, Connection, unavailable
+from ckpt_backends.redis.connect import Command, Connection, keys_of, unavailable
 from ckpt_backends.redis.documents import Documents
 from ckpt_backends.redis.hashes import Hashes
+from ckpt_backends.redis.javascript import JavaScriptDocuments
 from ckpt_backends.redis.keyspace import Added, Found, Layout
 from ckpt_backends.redis.owned import Owning
+from ckpt_backends.redis.plain import Plain
+from ckpt_backends.redis.plain_owned import PlainOwning
+from ckpt_backends.redis.plain_removing import remove_plain_threads
+from ckpt_backends.redis.planning import NO_EXPIRY, Plan, copied_from, heads_of
 from ckpt_backends.redis.removing import remove_threads
 from ckpt_backends.redis.restoring import restore_rows
 from ckpt_backends.redis.write_documents import DocumentWriter
 from ckpt_backends.redis.write_hashes import HashWriter
+from ckpt_backends.redis.write_javascript import JavaScriptWriter
+from ckpt_backends.redis.write_plain import PlainPlan
 from ckpt_backends.removal import Removal, Removed
 from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
-
-_NO_EXPIRY = -1
 
 
 class Writer(Protocol):
@@ -45,8 +51,8 @@ class Writer(Protocol):
         """The key of a write."""
         ...
 
-    def watched(self, thread_id: str, namespaces: Sequence[str]) -> list[bytes]:
-        """Keys that a saver touches whenever it adds a checkpoint."""
+    def watched(self, thread_id: str, heads: Mapping[str, str]) -> list[bytes]:
+        """Keys that a saver touches when it adds to a thread with these heads."""
         ...
 
     def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:
@@ -85,7 +91,7 @@ def explained_change(url: StoreUrl, outcome: str) -> Iterator[None]:
         yield
     except exceptions.WatchError:
         raise
-    except (exceptions.RedisError, OSError) as error:
+    except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
         raise _refused(url, error, outcome) from None
 
 
@@ -123,11 +129,8 @@ class WritableRedisStore(Closing):
                 hint="each namespace has its newest checkpoint only",
             )
         try:
-            with (
-                explained_change(self._url, "nothing was written"),
-                self._connection.driver.pipeline(transaction=True) as pipe,
-            ):
-                answers = self._transaction(pipe, change)
+            with explained_change(self._url, "nothing was written"):
+                answers = self._transaction(_plan(self._connection, self._layout, change))
         except exceptions.WatchError:
             raise moved(change) from None
         failed = [one for one in answers if isinstance(one, Exception)]
@@ -137,25 +140,36 @@ class WritableRedisStore(Closing):
                 hint="Redis keeps what it did of a transaction; look at the thread, then undo it",
             )
 
-    def _transaction(self, pipe: Any, change: Change) -> Sequence[object]:
-        writer = _writer(self._connection, self._layout)
-        plan = _Plan(self._connection, self._layout, writer, change)
-        _watch(pipe, writer.watched(change.thread_id, sorted(change.heads)))
-        commands = list(plan.commands())
-        _watch(pipe, plan.touched)
-        plan.check()
-        pipe.multi()
-        for command in commands:
-            pipe.execute_command(*command)
-        found: Sequence[object] = pipe.execute(raise_on_error=False)
-        return found
+    def _transaction(self, plan: Plan) -> Sequence[object]:
+        commands: list[Command] = []
+        if not plan.watched:
+            commands += plan.commands()
+        with self._connection.transaction(plan.watched or plan.touched) as pipe:
+            _watch(pipe, plan.watched)
+            commands = commands or list(plan.commands())
+            named = [name for command in commands for name in keys_of(command)]
+            self._connection.check_together([*plan.watched, *plan.touched, *plan.beside, *named])
+            _watch(pipe, plan.touched)
+            plan.check()
+            commands += plan.last()
+            pipe.multi()
+            for command in commands:
+                pipe.execute_command(*command)
+            found: Sequence[object] = pipe.execute(raise_on_error=False)
+            return found
 
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         with explained_change(self._url, "what is left is removed by the next run"):
+            if isinstance(self._layout, Plain):
+                return remove_plain_threads(self._connection, self._url, self._layout, removals)
             return remove_threads(self._connection, self._url, self._layout, removals)
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         with explained_change(self._url, "nothing was restored"):
+            if isinstance(self._layout, Plain):
+                return restore_rows(
+                    self._connection, PlainOwning(self._connection, self._layout), rows
+                )
             return restore_rows(self._connection, Owning(self._connection, self._layout), rows)
 
     def vacuum(self) -> None:
@@ -188,6 +202,7 @@ class _Plan:
         self._needed: set[bytes] = set()
         self._made: dict[bytes, CheckpointKey] = {}
         self._new: dict[CheckpointKey, list[Added]] = {}
+        self.watched = writer.watched(change.thread_id, change.heads)
 
     @property
     def touched(self) -> list[bytes]:
@@ -196,7 +211,8 @@ class _Plan:
 
     def check(self) -> None:
         """Raise `StoreChanged` unless the thread is as the change was made for."""
-        if _heads(_keys(self._layout, self._change.thread_id)) != dict(self._change.heads):
+        places = _keys(self._layout, self._change.thread_id).places.values()
+        if heads_of(places) != dict(self._change.heads):
             raise moved(self._change)
         names = sorted(self._made)
         if any(self._connection.ask_all(("EXISTS", name) for name in names)):
@@ -205,6 +221,11 @@ class _Plan:
         there = self._connection.ask_all(("EXISTS", name) for name in needed)
         if not all(there):
             raise moved(self._change)
+
+    beside: Sequence[bytes] = ()
+
+    def last(self) -> Iterator[Command]:
+        yield from ()
 
     def commands(self) -> Iterator[Command]:
         change, writer = self._change, self._writer
@@ -215,6 +236,8 @@ class _Plan:
             self._need(writer.checkpoint_name(key), key)
             self._needed.update(names)
             yield from writer.remove(key, names)
+        if isinstance(writer, JavaScriptWriter):
+            yield from self._blobs(writer)
         for copy in change.copies:
             yield from self._copy(copy)
         for one in change.checkpoints:
@@ -236,6 +259,31 @@ class _Plan:
         for key, added in self._new.items():
             yield from writer.register(key, added, self._expiry_of_new(key))
         yield from self._point()
+
+    def _blobs(self, writer: JavaScriptWriter) -> Iterator[Command]:
+        """Remove, copy and add values that are kept apart."""
+        change, thread_id = self._change, self._change.thread_id
+        removed = {writer.blob_name(thread_id, *place) for place in change.removed_blobs}
+        gone_with = (change.removed or {}).keys()
+        if gone_with and all(one.key in gone_with for one in self._found.places.values()):
+            of_thread = self._layout.blobs(self._found)
+            removed.update(name for name, own, _, _ in of_thread if own == thread_id)
+        if removed:
+            yield ("UNLINK", *sorted(removed))
+        for source, old, new in writer.values_of(change.copies, thread_id):
+            self._need(old, source)
+            self._made[new] = source
+            yield ("COPY", old, new)
+            yield ("JSON.SET", new, "$.thread_id", json.dumps(thread_id))
+        for blob in change.blobs:
+            if blob.value.type == "empty":
+                continue  # No key stands for a channel without a value.
+            owner = writer.owner_of(blob, change)
+            name = writer.blob_name(thread_id, blob.checkpoint_ns, blob.channel, blob.version)
+            if name not in removed:
+                self._made[name] = owner
+            yield from writer.add_blob(name, owner, blob)
+            yield from self._as_long(name, owner)
 
     def _copy(self, copy: CopyOfCheckpoint) -> Iterator[Command]:
         source = copy.source
@@ -270,7 +318,7 @@ class _Plan:
     def _origin(self, one: Checkpoint) -> bytes | None:
         """The checkpoint that a new one is a copy of; else one of its thread, for its expiry."""
         known = self._found.places
-        copied = _copied_from(one)
+        copied = copied_from(one)
         ns = one.key.checkpoint_ns
         if copied is not None and (ns, copied) in known:
             return known[ns, copied].name
@@ -290,7 +338,7 @@ class _Plan:
                 copy.source.checkpoint_ns == key.checkpoint_ns
             ):
                 return self._expiry(self._writer.checkpoint_name(copy.source))
-        return _NO_EXPIRY
+        return NO_EXPIRY
 
     def _expiry(self, name: bytes) -> int:
         """Milliseconds that a key has left; below zero where it stays."""
@@ -328,7 +376,7 @@ class _Plan:
         for ns, any_key in touched.items():
             here = [key for key in (*checkpoints.values(), *new) if key.checkpoint_ns == ns]
             if not here:
-                yield from self._writer.point(any_key, _NO_EXPIRY, there=False)
+                yield from self._writer.point(any_key, NO_EXPIRY, there=False)
                 continue
             head = max(here)
             expiry = (
@@ -343,23 +391,15 @@ def _keys(layout: Layout, thread_id: str) -> Found:
     return layout.find([thread_id])[thread_id]
 
 
-def _heads(found: Found) -> dict[str, str]:
-    heads: dict[str, str] = {}
-    for ns, checkpoint_id in found.places:
-        heads[ns] = max(heads.get(ns, ""), checkpoint_id)
-    return heads
-
-
-def _copied_from(one: Checkpoint) -> str | None:
-    """The checkpoint that a copy names in its metadata."""
-    from ckpt_backends.codec import decode
-
-    fields = decode(one.metadata) if one.metadata is not None else None
-    name = fields.get("forked_from") if isinstance(fields, dict) else None
-    return name if isinstance(name, str) else None
+def _plan(connection: Connection, layout: Layout, change: Change) -> Plan:
+    if isinstance(layout, Plain):
+        return PlainPlan(connection, layout, change)
+    return _Plan(connection, layout, _writer(connection, layout), change)
 
 
 def _writer(connection: Connection, layout: Layout) -> Writer:
+    if isinstance(layout, JavaScriptDocuments):
+        return JavaScriptWriter(connection, layout)
     if isinstance(layout, Documents):
         return DocumentWriter(connection, layout)
     if isinstance(layout, Hashes):

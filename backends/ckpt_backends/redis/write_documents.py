@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ckpt_backends.codec import decode
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
@@ -34,8 +34,8 @@ class DocumentWriter:
         parts = (self._layout.prefixes.write, *_place(key), task_id, str(idx))
         return raw(":".join(parts))
 
-    def watched(self, thread_id: str, namespaces: Sequence[str]) -> list[bytes]:
-        keys = [CheckpointKey(thread_id, ns, "") for ns in namespaces or [""]]
+    def watched(self, thread_id: str, heads: Mapping[str, str]) -> list[bytes]:
+        keys = [CheckpointKey(thread_id, ns, "") for ns in sorted(heads) or [""]]
         return [self._pointer(key) for key in keys]
 
     def _pointer(self, key: CheckpointKey) -> bytes:
@@ -53,7 +53,7 @@ class DocumentWriter:
         return own
 
     def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
-        metadata = _fields(one.metadata)
+        metadata = fields_of_metadata(one.metadata)
         fields = {
             "thread_id": stored_id(one.key.thread_id),
             "run_id": "",
@@ -146,7 +146,7 @@ def _text(metadata: TypedBytes | None) -> str:
     return "{}" if metadata is None else metadata.data.decode("utf-8", "surrogatepass")
 
 
-def _fields(metadata: TypedBytes | None) -> dict[str, object]:
+def fields_of_metadata(metadata: TypedBytes | None) -> dict[str, object]:
     """Source and step, which stand in the document too, for searching."""
     found = decode(metadata) if metadata is not None else {}
     fields = found if isinstance(found, dict) else {}

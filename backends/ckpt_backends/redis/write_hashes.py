@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.redis.connect import Command
@@ -22,14 +22,14 @@ class HashWriter:
     def write_name(self, key: CheckpointKey, task_id: str, idx: int) -> bytes:
         return self._layout.write_name(key, task_id, idx)
 
-    def watched(self, thread_id: str, namespaces: Sequence[str]) -> list[bytes]:  # noqa: ARG002
+    def watched(self, thread_id: str, heads: Mapping[str, str]) -> list[bytes]:  # noqa: ARG002
         return []
 
     def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
         name = self.checkpoint_name(one.key)
         if origin is not None:
             # So that what savers of other hands add to a hash stays in the copy.
-            yield ("COPY", origin, name)
+            yield from self._layout.copied(origin, name)
         fields: list[bytes | str] = ["checkpoint_id", raw(one.key.checkpoint_id)]
         fields += ["parent_checkpoint_id", raw(one.parent_checkpoint_id or "")]
         yield ("HSET", name, *fields, *_values(one.metadata, one.body))

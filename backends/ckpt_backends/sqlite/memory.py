@@ -68,7 +68,7 @@ class SqliteMemory(FileReader):
             url=str(self._url),
             engine=f"SQLite {sqlite3.sqlite_version}",
             tables=tuple(self._tables),
-            changes=why_unchangeable(self._tables),
+            changes=dotted.why_unchangeable(self._tables[STORE]),
             notes=self._opened.notes,
         )
 
@@ -89,31 +89,34 @@ class SqliteMemory(FileReader):
         keys: Collection[ItemKey] | None = None,
         values: bool = False,
     ) -> Iterator[Item]:
-        select = select_items(self._tables)
-        if keys is not None:
-            wanted = sorted(one for one in keys if begins(one.namespace, prefix))
-            found: Iterator[tuple[Any, ...]] = (
-                row
-                for one in wanted
-                if key in {None, one.key} and (bound := _bound(one)) is not None
-                for row in self._query(f"{select} WHERE {_AT}", bound)
-            )
-        else:
+        select = f"{select_items(self._tables)} WHERE rowid = ?"
+        for place in self._places(prefix, key, keys):
+            for row in self._query(select, [place]):
+                yield item_of(row, self._value(place, row) if values else None)
+
+    def _places(
+        self, prefix: Namespace, key: str | None, keys: Collection[ItemKey] | None
+    ) -> Iterator[int]:
+        """Where items are, in their order; their addresses alone are sorted, out of the index."""
+        if keys is None:
             where, bound = _under(prefix)
             if key is not None:
                 where, bound = f"{where} AND key = {TEXT}", [*bound, bind(key)]
-            found = self._query(f"{select} WHERE {where} ORDER BY {_ORDER}", bound)
-        for row in found:
-            yield item_of(row, self._value(row) if values else None)
+            listed = f"SELECT rowid FROM store WHERE {where} ORDER BY {_ORDER}"
+            yield from (place for (place,) in self._query(listed, bound))
+            return
+        for one in sorted(one for one in keys if begins(one.namespace, prefix)):
+            at = _bound(one)
+            if at is not None and key in {None, one.key}:
+                found = self._query(f"SELECT rowid FROM store WHERE {_AT}", at)
+                yield from (place for (place,) in found)
 
-    def _value(self, row: Sequence[Any]) -> TypedBytes:
+    def _value(self, place: int, row: Sequence[Any]) -> TypedBytes:
         """The value of a row that was listed."""
         if row[5] > MOST_BYTES:
             return unread("json", row[5])
-        at = [bind(text(row[0])), bind(text(row[1]))]
-        for (value,) in self._query(f"SELECT value FROM store WHERE {_AT}", at):
-            return TypedBytes("json", stored_bytes(value))
-        return unread("json", row[5])
+        ((value,),) = self._query("SELECT value FROM store WHERE rowid = ?", [place])
+        return TypedBytes("json", stored_bytes(value))
 
     def rows(self, key: ItemKey) -> Iterator[Row]:
         bound = _bound(key)
@@ -129,7 +132,7 @@ class WritableSqliteMemory(FileWriter):
         try:
             with self._errors():
                 self._tables = store_tables(connection, url)
-            if why := why_unchangeable(self._tables):
+            if why := dotted.why_unchangeable(self._tables[STORE]):
                 raise Unsupported(f"nothing is changed in '{url}': {why}")
         except BaseException:
             self.close()
@@ -162,12 +165,6 @@ def store_tables(connection: sqlite3.Connection, url: StoreUrl) -> Mapping[str, 
             hint=f"found {found}; a LangGraph SqliteStore has the table 'store'",
         )
     return {name: tables[name] for name in (STORE, VECTORS) if name in tables}
-
-
-def why_unchangeable(tables: Mapping[str, Set[str]]) -> str:
-    """Why nothing is changed in these tables; `''` where it can be."""
-    unknown = sorted(tables[STORE] - dotted.COLUMNS - dotted.LATER)
-    return f"columns of an unknown store: {', '.join(unknown)}" if unknown else ""
 
 
 def select_items(tables: Mapping[str, Set[str]]) -> str:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+import langgraph_checkpoint_plainredis
 import redis
 
 from tests.conformance.benches.bench import Bench, Refusal
@@ -107,3 +108,32 @@ class PlainRedisBench(Bench):
 
     def close(self) -> None:
         """The server goes with its fixture."""
+
+
+class PlainRedisSaverBench(PlainRedisBench):
+    """langgraph-checkpoint-plainredis on a server of its own, without modules."""
+
+    name: ClassVar[str] = "redis-plain"
+    wrapped: ClassVar[bool] = True
+    damaged: ClassVar[frozenset[tuple[str, int, str]]] = frozenset(
+        {("fork-asking", 2, "items"), ("fork-update-open", 2, "items"), ("zoo-bytes", 3, "value")}
+        | {("fork-chat", step, "messages") for step in (1, 2, 3)}
+        | {("fork-update", step, "items") for step in (2, 3)}
+        | {
+            (f"delta-fork-{often}", step, "items_plain")
+            for often in ("often", "rarely")
+            for step in (3, 5, 6, 7)
+        }
+        | {(f"delta-fork-{often}", 6, "messages_plain") for often in ("often", "rarely")}
+        | {("delta-fork-often", 6, "messages")}
+    )
+    """It numbers versions per branch, so that one branch's values overwrite the other's when it is
+    LangGraph that goes back. A bytearray in a write comes back as bytes."""
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        saver = langgraph_checkpoint_plainredis.RedisSaver(url=self._url)
+        try:
+            yield saver
+        finally:
+            saver.close()

@@ -12,7 +12,10 @@ POINTERS = "checkpoint_latest"
 class Place(Protocol):
     """A store that an official saver fills and `ckpt` changes."""
 
-    url: str
+    @property
+    def url(self) -> str:
+        """What `ckpt -s` opens it with."""
+        ...
 
     def saver(self) -> Any:
         """The official saver, ready to use."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import langgraph_checkpoint_plainredis
 import redis
 
 from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver
@@ -145,6 +146,74 @@ class PlainRedisPlace:
         self.client.close()
 
 
+class PlainRedisSaverPlace:
+    """A server of langgraph-checkpoint-plainredis."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.client: Any = redis.Redis.from_url(url, protocol=2)
+        self._saver = langgraph_checkpoint_plainredis.RedisSaver(self.client)
+
+    def saver(self) -> Any:
+        return self._saver
+
+    def rows(self, thread_id: str) -> Rows:
+        found: Rows = {"checkpoints": [], "checkpoint_blobs": [], "writes": []}
+        for ns in self._namespaces(thread_id):
+            for own in self._ids(thread_id, ns):
+                raw = self.client.get(f"lg:cp:{thread_id}:{ns}:{own}")
+                stored, metadata, parent, _ = self._saver._parse_checkpoint_payload(raw)
+                found["checkpoints"].append((ns, own, parent, repr(stored), "", repr(metadata)))
+                writes = self.client.hgetall(f"lg:wr:{thread_id}:{ns}:{own}")
+                found["writes"] += [(ns, own, *one) for one in sorted(writes.items())]
+            for name, channel, version in self._blobs(thread_id, ns):
+                found["checkpoint_blobs"].append((ns, channel, version, self.client.get(name)))
+        return {table: sorted(rows) for table, rows in found.items()}
+
+    def _namespaces(self, thread_id: str) -> list[str]:
+        told = map(json.loads, self.client.hvals("lg:threads"))
+        return sorted(one["ns"] for one in told if one["thread"] == thread_id)
+
+    def _ids(self, thread_id: str, ns: str) -> list[str]:
+        return [one.decode() for one in self.client.zrange(f"lg:idx:{thread_id}:{ns}", 0, -1)]
+
+    def _blobs(self, thread_id: str, ns: str) -> Iterator[tuple[bytes, str, str]]:
+        start = f"lg:blob:{thread_id}:{ns}:"
+        others = [one for one in self._namespaces(thread_id) if one.startswith(f"{ns}:")]
+        for name in self.client.scan_iter("lg:blob:*", 5000):
+            channel, _, version = name.decode().removeprefix(start).rpartition(":")
+            if name.decode().startswith(start) and not any(
+                name.decode().startswith(f"lg:blob:{thread_id}:{other}:") for other in others
+            ):
+                yield name, channel, version
+
+    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
+        for ns in self._namespaces(thread_id):
+            timeline = f"lg:idx:{new_id}:{ns}"
+            for own in self._ids(thread_id, ns):
+                if own <= until:
+                    for kind in ("cp", "wr"):
+                        old = f"lg:{kind}:{thread_id}:{ns}:{own}"
+                        self.client.copy(old, f"lg:{kind}:{new_id}:{ns}:{own}")
+                    self.client.zadd(timeline, {own: self.client.incr("lg:seq")})
+            for name, channel, version in self._blobs(thread_id, ns):
+                self.client.copy(name, f"lg:blob:{new_id}:{ns}:{channel}:{version}")
+            if self.client.exists(timeline):
+                self.client.hset("lg:threads", timeline, json.dumps({"thread": new_id, "ns": ns}))
+
+    def has_memory(self, thread_id: str) -> bool:
+        return any(ns and ":" not in ns for ns in self._namespaces(thread_id))
+
+    def forget(self, thread_id: str) -> None:
+        for ns in self._namespaces(thread_id):
+            for name, _, _ in self._blobs(thread_id, ns):
+                self.client.delete(name)
+        self._saver.delete_thread(thread_id)
+
+    def close(self) -> None:
+        self.client.close()
+
+
 def _fields(client: Any, name: bytes) -> tuple[Any, ...]:
     fields = client.hgetall(name)
     metadata = fields.pop(b"metadata", b"")
@@ -163,6 +232,15 @@ def redis_place(url: str) -> Iterator[RedisPlace]:
 @contextmanager
 def plain_redis_place(url: str) -> Iterator[PlainRedisPlace]:
     place = PlainRedisPlace(url)
+    try:
+        yield place
+    finally:
+        place.close()
+
+
+@contextmanager
+def plain_redis_saver_place(url: str) -> Iterator[PlainRedisSaverPlace]:
+    place = PlainRedisSaverPlace(url)
     try:
         yield place
     finally:

@@ -350,7 +350,7 @@ def test_the_machine_knows_every_opcode() -> None:
 
     from ckpt_backends.codec import picklestack
 
-    known: dict[str, Callable[..., None]] = picklestack._DO
+    known: dict[str, Callable[..., None]] = picklestack.STEPS
     assert set(known) == {opcode.name for opcode in pickletools.opcodes}
 
 

@@ -1,0 +1,35 @@
+"""The files in which `langgraph dev` keeps its checkpoints: the folder `.langgraph_api`."""
+
+from __future__ import annotations
+
+import os
+from typing import ClassVar
+
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.url import StoreUrl
+
+
+class DevBackend:
+    """Opens folders that `langgraph dev` wrote."""
+
+    schemes: ClassVar[tuple[str, ...]] = ("langgraph-dev",)
+
+    @classmethod
+    def open(cls, url: StoreUrl) -> Store:
+        """Open a folder for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
+        from ckpt_backends.dev.read import DevStore
+
+        return DevStore(url)
+
+    @classmethod
+    def open_writable(cls, url: StoreUrl) -> WritableStore:
+        """Open a folder for changing. Raises what `open` raises, also while its server runs."""
+        if os.name != "posix":
+            raise Unsupported(
+                f"'{url}' is only read here: there is no way to lock a folder",
+                hint="changes need Linux, macOS or another POSIX system",
+            )
+        from ckpt_backends.dev.write import WritableDevStore
+
+        return WritableDevStore(url)

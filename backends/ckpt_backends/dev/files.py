@@ -1,0 +1,119 @@
+"""The files of `langgraph dev`: found, opened, and opened again when they were replaced.
+
+The server never changes a file: it writes `NAME.tmp` and moves that over it. What is open therefore
+stays as it was. The three are replaced one after the other, so they are opened again until none
+was replaced meanwhile, and none is just being written.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ckpt_backends.closing import Closing
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout, UsageError
+from ckpt_backends.url import DEV_FILE, DEV_FOLDER, DEV_SUFFIX, StoreUrl
+
+CHECKPOINTS = DEV_FILE
+WRITES, BLOBS = (f".langgraph_checkpoint.{number}{DEV_SUFFIX}" for number in (2, 3))
+NAMES = (CHECKPOINTS, WRITES, BLOBS)
+LAYOUT = "langgraph-dev"
+_TRIES = 60
+_PAUSE_SECONDS = 0.05
+_WRITING_SECONDS = 2
+"""A file that is being written was changed since."""
+_BUFFER = 1 << 18
+Stamp = tuple[int, int, int, int]
+"""Device, inode, size and time of a file."""
+
+
+def folder_of(url: StoreUrl) -> Path:
+    """The folder that holds the files. Raises `UsageError` and `StoreUnavailable`."""
+    unknown = sorted(set(url.params) - {"layout"})
+    if unknown:
+        raise UsageError(f"unknown parameter '{unknown[0]}' of a folder of langgraph dev")
+    if url.params.get("layout", LAYOUT) != LAYOUT:
+        raise UsageError(
+            f"no layout '{url.params['layout']}' in a folder of langgraph dev",
+            hint=f"known: {LAYOUT}",
+        )
+    path = Path(os.path.abspath(url.path))
+    if path.suffix == DEV_SUFFIX:
+        path = path.parent
+    elif (path / DEV_FOLDER).is_dir():
+        path /= DEV_FOLDER
+    if not path.is_dir():
+        raise StoreUnavailable(
+            f"cannot open '{url}': no such folder",
+            hint=f"name the folder {DEV_FOLDER}, or the project that holds it",
+        )
+    if not (path / CHECKPOINTS).exists():
+        raise UnknownLayout(
+            f"no checkpoints of langgraph dev in '{url}'",
+            hint=f"it has no {CHECKPOINTS}; some releases write it when the server stops",
+        )
+    return path
+
+
+def stamps(folder: Path) -> dict[str, Stamp]:
+    """Which files there are now."""
+    found = {}
+    for name in NAMES:
+        with suppress(FileNotFoundError):
+            facts = (folder / name).stat()
+            found[name] = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    return found
+
+
+@dataclass(slots=True)
+class Files(Closing):
+    """The files of one moment, opened for reading."""
+
+    folder: Path
+    stamps: Mapping[str, Stamp]
+    opened: Mapping[str, BinaryIO]
+    """By name; file 3 may be missing."""
+
+    def close(self) -> None:
+        for file in self.opened.values():
+            file.close()
+
+
+def open_files(folder: Path) -> Files:
+    """All files of one moment. Raises `StoreUnavailable`."""
+    try:
+        for _ in range(_TRIES):
+            before = stamps(folder)
+            if CHECKPOINTS not in before:
+                raise FileNotFoundError
+            files = Files(folder, before, {name: _open(folder / name) for name in before})
+            if stamps(folder) == before and not _is_written(folder):
+                return files
+            files.close()
+            time.sleep(_PAUSE_SECONDS)
+    except FileNotFoundError:
+        raise StoreUnavailable(f"'{folder}' was removed meanwhile") from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise StoreUnavailable(f"cannot read '{folder}': {reason}") from error
+    raise StoreUnavailable(
+        f"cannot read '{folder}': its server is writing to it", hint="try again in a moment"
+    )
+
+
+def _open(path: Path) -> BinaryIO:
+    return path.open("rb", buffering=_BUFFER)
+
+
+def _is_written(folder: Path) -> bool:
+    """Whether the server is between the first and the last file. It may have been killed there."""
+    for name in NAMES:
+        with suppress(FileNotFoundError):
+            if time.time() - (folder / f"{name}.tmp").stat().st_mtime < _WRITING_SECONDS:
+                return True
+    return False

@@ -1,0 +1,270 @@
+"""The three tables of LangGraph's in-memory saver, as `langgraph dev` keeps them in files.
+
+Each file is one pickle of a dict (`langgraph.checkpoint.memory`, InMemorySaver and PersistentDict):
+
+1. thread -> namespace -> checkpoint id -> (body, metadata, parent), where the middle is a
+   `defaultdict(dict)`;
+2. (thread, namespace, checkpoint id) -> (task id, idx) -> (task id, channel, value, task path);
+3. (thread, namespace, channel, version) -> value, since langgraph-checkpoint 2.1; before, values
+   stood in the bodies.
+
+Every body, metadata and value is (type, bytes), or a bytearray. Protocol 2, in which they are
+pickled, has no bytes: they are a text, to be encoded as Latin-1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from ckpt_backends.codec.picklefile import Place
+from ckpt_backends.codec.picklestack import OLD_MODULES, Dict, Global, Node, Object
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.oversize import MOST_BYTES, unread
+
+Version = str | int | float
+WriteKey = tuple[str, str, str]
+"""Thread, namespace and checkpoint id."""
+BlobKey = tuple[str, str, str, Version]
+"""Thread, namespace, channel and version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A typed value, in memory or where it stands in its file."""
+
+    type: str
+    data: bytes | Place
+    problem: str = ""
+    """Why it cannot be read."""
+
+    @property
+    def size(self) -> int:
+        return self.data.size if isinstance(self.data, Place) else len(self.data)
+
+    def bytes(self, file: BinaryIO) -> bytes:
+        """What the saver was given to store. Raises OSError and ValueError."""
+        if not isinstance(self.data, Place):
+            return self.data
+        found = self.data.read(file)
+        return found.decode("utf-8").encode("latin-1") if self.data.is_text else found
+
+    def typed(self, file: BinaryIO) -> TypedBytes:
+        """The value, or what stands for one that cannot be read. Raises OSError."""
+        if self.problem:
+            return TypedBytes(self.type, b"", problem=self.problem)
+        if self.size > MOST_BYTES:
+            return unread(self.type, self.size)
+        try:
+            return TypedBytes(self.type, self.bytes(file))
+        except ValueError as error:
+            return TypedBytes(self.type, b"", problem=str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    body: Stored
+    metadata: Stored
+    parent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWrite:
+    channel: str
+    value: Stored
+    task_path: str | None
+    """None where the saver stored no paths yet."""
+
+
+Checkpoints = dict[str, dict[str, dict[str, StoredCheckpoint]]]
+Writes = dict[WriteKey, dict[tuple[str, int], StoredWrite]]
+Blobs = dict[BlobKey, Stored]
+
+
+@dataclass(slots=True)
+class Found:
+    """What a file holds besides what a saver writes."""
+
+    odd: list[str] = field(default_factory=list)
+    """In words; what is odd is left out, and the file is not written."""
+
+
+def read_checkpoints(root: Node, file: BinaryIO, found: Found) -> Checkpoints:
+    """File 1. Raises ValueError for what is no dict."""
+    threads: Checkpoints = {}
+    for thread_id, in_thread in _items(root):
+        with _Tolerant(found, "a thread"):
+            namespaces: dict[str, dict[str, StoredCheckpoint]] = {}
+            for ns, in_ns in _items(in_thread):
+                with _Tolerant(found, "a namespace"):
+                    rows = namespaces.setdefault(_text(ns, file), {})
+                    for checkpoint_id, row in _items(in_ns):
+                        with _Tolerant(found, "a checkpoint"):
+                            rows[_text(checkpoint_id, file)] = _checkpoint(row, file)
+            threads[_text(thread_id, file)] = namespaces
+    return threads
+
+
+def read_writes(root: Node, file: BinaryIO, found: Found) -> Writes:
+    """File 2. Raises ValueError for what is no dict."""
+    writes: Writes = {}
+    for key, rows in _items(root):
+        with _Tolerant(found, "a checkpoint's writes"):
+            thread_id, ns, checkpoint_id = _texts(key, 3, file)
+            of_one = writes.setdefault((thread_id, ns, checkpoint_id), {})
+            for task, row in _items(rows):
+                with _Tolerant(found, "a write"):
+                    place, write = _write(task, row, file)
+                    of_one[place] = write
+    return writes
+
+
+def read_blobs(root: Node, file: BinaryIO, found: Found) -> Blobs:
+    """File 3. Raises ValueError for what is no dict."""
+    blobs: Blobs = {}
+    for key, value in _items(root):
+        with _Tolerant(found, "a value"):
+            if not isinstance(key, tuple) or len(key) != 4:
+                raise ValueError("no key of a value")
+            thread_id, ns, channel = _texts(key[:3], 3, file)
+            blobs[thread_id, ns, channel, _version(key[3], file)] = _stored(value, file)
+    return blobs
+
+
+class _Tolerant:
+    """Notes down what is not as a saver writes it, and goes on behind it."""
+
+    def __init__(self, found: Found, what: str) -> None:
+        self._found = found
+        self._what = what
+
+    def __enter__(self) -> None:
+        """There is nothing to prepare."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> bool:
+        if kind is None or not issubclass(kind, ValueError):
+            return False
+        self._found.odd.append(f"{self._what}: {error}")
+        return True
+
+
+def _items(node: Node) -> Iterator[tuple[Node, Node]]:
+    """The items of a dict or defaultdict; later ones win."""
+    is_default = isinstance(node, Object) and _is(node.callee, "collections", "defaultdict")
+    if not is_default and not isinstance(node, Dict):
+        raise ValueError(f"{_kind(node)} instead of a dict")
+    yield from node.pairs
+
+
+def _checkpoint(row: Node, file: BinaryIO) -> StoredCheckpoint:
+    if not isinstance(row, tuple) or len(row) != 3:
+        raise ValueError(f"{_kind(row)} instead of body, metadata and parent")
+    body, metadata, parent = row
+    return StoredCheckpoint(
+        _stored(body, file),
+        _stored(metadata, file),
+        None if parent is None else _text(parent, file),
+    )
+
+
+def _write(task: Node, row: Node, file: BinaryIO) -> tuple[tuple[str, int], StoredWrite]:
+    if not isinstance(task, tuple) or len(task) != 2 or not _is_number(task[1]):
+        raise ValueError("no key of a write")
+    if not isinstance(row, tuple) or len(row) not in {3, 4}:
+        raise ValueError(f"{_kind(row)} instead of task, channel, value and path")
+    task_id, idx = _text(task[0], file), task[1]
+    if _text(row[0], file) != task_id:
+        raise ValueError("a write under the key of another task")
+    path = _text(row[3], file) if len(row) == 4 else None
+    return (task_id, idx), StoredWrite(_text(row[1], file), _stored(row[2], file), path)
+
+
+def _stored(node: Node, file: BinaryIO) -> Stored:
+    """A typed value; one whose bytes are something else has a problem."""
+    if not isinstance(node, tuple) or len(node) != 2:
+        raise ValueError(f"{_kind(node)} instead of a type and bytes")
+    tag, data = _text(node[0], file), _bytes(node[1])
+    if data is None:
+        return Stored(tag, b"", f"{_kind(node[1])} where bytes should be; nothing of it was run")
+    return Stored(tag, data)
+
+
+def _bytes(node: Node) -> bytes | Place | None:
+    """What bytes or a bytearray are pickled as; None for anything else."""
+    if isinstance(node, Object):
+        is_array = _is(node.callee, "builtins", "bytearray")
+        if not node.args and (is_array or _is(node.callee, "builtins", "bytes")):
+            return b""
+        if len(node.args) == 1 and is_array:
+            return _bytes(node.args[0])
+        if len(node.args) == 2 and (is_array or _is(node.callee, "_codecs", "encode")):
+            text, encoding = node.args
+            if encoding in _LATIN_1 and isinstance(text, str):
+                return _latin(text)
+            if encoding in _LATIN_1 and isinstance(text, Place) and text.is_text:
+                return text
+        return None
+    if isinstance(node, Place) and node.is_text:
+        return None
+    return node if isinstance(node, bytes | Place) else None
+
+
+_LATIN_1 = ("latin1", "latin-1")
+
+
+def _latin(text: str) -> bytes | None:
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return None
+
+
+def _texts(node: Node, length: int, file: BinaryIO) -> list[str]:
+    if not isinstance(node, tuple) or len(node) != length:
+        raise ValueError(f"{_kind(node)} as a key")
+    return [_text(one, file) for one in node]
+
+
+def _text(node: Node, file: BinaryIO) -> str:
+    if isinstance(node, Place) and node.is_text:
+        return node.read(file).decode("utf-8", "surrogatepass")
+    if not isinstance(node, str):
+        raise ValueError(f"{_kind(node)} where a text should be")
+    return node
+
+
+def _version(node: Node, file: BinaryIO) -> Version:
+    if type(node) is float or _is_number(node):
+        version: Version = node
+        return version
+    return _text(node, file)
+
+
+def _is_number(node: Node) -> bool:
+    """Whether it is a number as savers count."""
+    return type(node) is int and -(1 << 31) <= node < 1 << 31
+
+
+def _is(node: Node, module: str, name: str) -> bool:
+    return (
+        isinstance(node, Global)
+        and OLD_MODULES.get(node.module, node.module) == module
+        and node.name == name
+    )
+
+
+def _kind(node: Any) -> str:
+    """What stands somewhere, in words."""
+    match node:
+        case Object(callee=Global(module=module, name=name)):
+            return f"a call of {module[:80]}.{name[:80]}"
+        case Global(module=module, name=name):
+            return f"the name {module[:80]}.{name[:80]}"
+        case tuple():
+            return f"a tuple of {len(node)}"
+        case None:
+            return "nothing"
+        case Place():
+            return "a long text" if node.is_text else "long bytes"
+    return f"a {type(node).__name__.lower()}"

@@ -1,0 +1,160 @@
+"""The entries of the files of `langgraph dev` as rows, and back.
+
+A row has the names and columns that LangGraph's savers for SQL give the same tables.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ckpt_backends.apart import BLOBS as BLOB_TABLE
+from ckpt_backends.apart import CHECKPOINTS as CHECKPOINT_TABLE
+from ckpt_backends.apart import WRITES as WRITE_TABLE
+from ckpt_backends.dev.files import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.dev.layout import (
+    BlobKey,
+    Stored,
+    StoredCheckpoint,
+    StoredWrite,
+    Version,
+    WriteKey,
+)
+from ckpt_backends.dev.tables import Tables
+from ckpt_backends.errors import StoreChanged, Unsupported
+from ckpt_backends.model import CheckpointKey
+from ckpt_backends.rows import Cell, Row
+
+FILES = {CHECKPOINT_TABLE: CHECKPOINTS, WRITE_TABLE: WRITES, BLOB_TABLE: BLOBS}
+"""By table, the file that holds it."""
+
+
+def of_checkpoint(key: CheckpointKey, tables: Tables) -> Row:
+    """A checkpoint as a row."""
+    found = tables.checkpoints[key.thread_id][key.checkpoint_ns][key.checkpoint_id]
+    return Row(
+        CHECKPOINT_TABLE,
+        {
+            "thread_id": key.thread_id,
+            "checkpoint_ns": key.checkpoint_ns,
+            "checkpoint_id": key.checkpoint_id,
+            "parent_checkpoint_id": found.parent,
+            "type": found.body.type,
+            "checkpoint": tables.bytes(CHECKPOINTS, found.body),
+            "metadata_type": found.metadata.type,
+            "metadata": tables.bytes(CHECKPOINTS, found.metadata),
+        },
+    )
+
+
+def of_write(key: WriteKey, task: tuple[str, int], tables: Tables) -> Row:
+    """A write as a row."""
+    found = tables.writes[key][task]
+    return Row(
+        WRITE_TABLE,
+        {
+            **dict(zip(("thread_id", "checkpoint_ns", "checkpoint_id"), key, strict=True)),
+            **dict(zip(("task_id", "idx"), task, strict=True)),
+            "task_path": found.task_path,
+            "channel": found.channel,
+            "type": found.value.type,
+            "blob": tables.bytes(WRITES, found.value),
+        },
+    )
+
+
+def of_blob(key: BlobKey, tables: Tables) -> Row:
+    """A value as a row."""
+    found = tables.blobs[key]
+    return Row(
+        BLOB_TABLE,
+        {
+            **dict(zip(("thread_id", "checkpoint_ns", "channel", "version"), key, strict=True)),
+            "type": found.type,
+            "blob": tables.bytes(BLOBS, found),
+        },
+    )
+
+
+def put(row: Row, tables: Tables) -> bool:
+    """Add what a row says. Whether it was added; if not, it is there, the same in every cell.
+
+    Raises `StoreChanged` where it is there with other contents, and `Unsupported` for a row of
+    another layout.
+    """
+    try:
+        match row.table:
+            case "checkpoints":
+                return _put_checkpoint(row, tables)
+            case "checkpoint_writes":
+                return _put_write(row, tables)
+            case "checkpoint_blobs":
+                return _put_blob(row, tables)
+    except KeyError as error:
+        raise Unsupported(f"a row of '{row.table}' has no column {error}") from error
+    raise Unsupported(f"no table '{row.table}' here", hint="the archive is of another layout")
+
+
+def _put_checkpoint(row: Row, tables: Tables) -> bool:
+    thread, ns, one = (_text(row, name) for name in _KEY)
+    parent = row.cells["parent_checkpoint_id"]
+    made = StoredCheckpoint(
+        _stored(row, "type", "checkpoint"),
+        _stored(row, "metadata_type", "metadata"),
+        None if parent is None else str(parent),
+    )
+    rows = tables.checkpoints.setdefault(thread, {}).setdefault(ns, {})
+    if one in rows:
+        return _is_there(of_checkpoint(CheckpointKey(thread, ns, one), tables), row)
+    rows[one] = made
+    return True
+
+
+def _put_write(row: Row, tables: Tables) -> bool:
+    thread, ns, one = (_text(row, name) for name in _KEY)
+    task = (_text(row, "task_id"), cast("int", row.cells["idx"]))
+    path = row.cells["task_path"]
+    made = StoredWrite(
+        _text(row, "channel"), _stored(row, "type", "blob"), None if path is None else str(path)
+    )
+    rows = tables.writes.setdefault((thread, ns, one), {})
+    if task in rows:
+        return _is_there(of_write((thread, ns, one), task, tables), row)
+    rows[task] = made
+    return True
+
+
+def _put_blob(row: Row, tables: Tables) -> bool:
+    names = ("thread_id", "checkpoint_ns", "channel")
+    thread, ns, channel = (_text(row, name) for name in names)
+    key = (thread, ns, channel, cast("Version", row.cells["version"]))
+    made = _stored(row, "type", "blob")
+    if key in tables.blobs:
+        return _is_there(of_blob(key, tables), row)
+    tables.blobs[key] = made
+    return True
+
+
+def _is_there(found: Row, row: Row) -> bool:
+    if found != row:
+        raise StoreChanged(
+            f"a row of '{row.table}' is there with other contents, so nothing was restored",
+            hint="the thread was used since; `ckpt threads copy` it and delete it first",
+        )
+    return False
+
+
+_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
+
+
+def _text(row: Row, name: str) -> str:
+    found = row.cells[name]
+    if not isinstance(found, str):
+        raise Unsupported(f"column '{name}' of a row of '{row.table}' holds no text")
+    return found
+
+
+def _stored(row: Row, tag: str, data: str) -> Stored:
+    found: Cell = row.cells[data]
+    if not isinstance(found, bytes):
+        raise Unsupported(f"column '{data}' of a row of '{row.table}' holds no bytes")
+    return Stored(_text(row, tag), found)

@@ -1,0 +1,220 @@
+"""A Redis Cluster: each key on the server that has its slot, and what that leaves of promises.
+
+Every command here names its keys, so that it can be sent to the server that has them; names of keys
+are gathered from all servers. A cluster has no transaction over several slots. Source: the
+specification of Redis Cluster; a key's slot is the CRC16 of its name, or of the part in its first
+braces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import Any
+
+from redis import exceptions
+from redis.cluster import RedisCluster
+from redis.crc import key_slot
+
+from ckpt_backends.errors import StoreUnavailable, Unsupported
+from ckpt_backends.redis.connect import (
+    AT_ONCE,
+    COUNTING,
+    SCAN_COUNT,
+    Command,
+    Connection,
+    check,
+    explained,
+    keys_of,
+    unavailable,
+)
+from ckpt_backends.url import StoreUrl
+
+ONE_SLOT = "a Redis Cluster has no transaction over keys of several slots"
+_SUMMED = {"memory": "used_memory_dataset"}
+"""Numbers in a section of INFO that are told for each server."""
+
+
+class ClusterConnection(Connection):
+    """A client of all servers of a cluster that hold keys. Its errors are `StoreUnavailable`."""
+
+    is_cluster = True
+
+    def __init__(self, cluster: Any, url: StoreUrl) -> None:
+        super().__init__(cluster, url)
+        self._cluster = cluster
+
+    @property
+    def driver(self) -> Any:
+        """Raises `Unsupported`: what it is asked for would be one transaction."""
+        raise Unsupported(
+            f"'{self._url}' is a cluster: {ONE_SLOT}",
+            hint="nothing was written; import into a single server works",
+        )
+
+    def ask(self, *command: bytes | str | int) -> Any:
+        check(command)
+        name, *rest = command
+        if name == "INFO":
+            return self._info(*rest)
+        if name == "PING":
+            return self._each(lambda server: server.ping())[0]
+        if name == "EXISTS":
+            return self.number_of([one for one in rest if isinstance(one, bytes)])
+        if name == "JSON.MGET":
+            *names, path = rest
+            return list(self.ask_all(("JSON.GET", one, path) for one in names))
+        with self._explained():
+            return self._server(keys_of(command)).execute_command(*command)
+
+    def find(self, *command: bytes | str | int) -> Any:
+        # An index of RediSearch without a coordinator knows the keys of one server.
+        return None if str(command[0]).startswith("FT.") else self.ask(*command)
+
+    def _info(self, *section: bytes | str | int) -> dict[str, Any]:
+        answers = self._each(lambda server: server.info(*section))
+        found: dict[str, Any] = dict(answers[0])
+        summed = _SUMMED.get(str(section[0]))
+        if summed in found:
+            found[summed] = sum(int(one.get(summed, 0)) for one in answers)
+        return found
+
+    def ask_all(self, commands: Iterable[Command], at_once: int = AT_ONCE) -> Iterator[Any]:
+        stream = iter(commands)
+        while some := list(islice(stream, at_once)):
+            with self._explained():
+                answers = self._answers(some)
+            for answer in answers:
+                if isinstance(answer, exceptions.NoPermissionError | exceptions.MovedError):
+                    raise unavailable(self._url, answer)
+                yield None if isinstance(answer, exceptions.ResponseError) else answer
+
+    def _answers(self, commands: Sequence[Command]) -> list[Any]:
+        """The answers, in the order of the commands; one question to each server."""
+        by_server: dict[int, tuple[Any, list[int]]] = {}
+        for number, command in enumerate(commands):
+            check(command)
+            server = self._server(keys_of(command))
+            by_server.setdefault(id(server), (server, []))[1].append(number)
+        found: list[Any] = [None] * len(commands)
+        for server, numbers in by_server.values():
+            pipe = server.pipeline(transaction=False)
+            for number in numbers:
+                pipe.execute_command(*commands[number])
+            for number, answer in zip(numbers, pipe.execute(raise_on_error=False), strict=True):
+                found[number] = answer
+        return found
+
+    def number_of(self, names: Sequence[bytes]) -> int:
+        return sum(int(one or 0) for one in self.ask_all(("EXISTS", name) for name in names))
+
+    def scan(self, pattern: bytes, kind: str | None = None) -> Iterator[list[bytes]]:
+        only = [] if kind is None else ["TYPE", kind]
+        for server in self._each(lambda server: server):
+            cursor: Any = 0
+            while True:
+                with self._explained():
+                    cursor, keys = server.execute_command(
+                        "SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT, *only
+                    )
+                if keys:
+                    yield list(keys)
+                if int(cursor) == 0:
+                    break
+
+    def check_together(self, names: Iterable[bytes]) -> None:
+        if len({key_slot(name) for name in names}) > 1:
+            raise Unsupported(
+                f"'{self._url}' is a cluster: {ONE_SLOT}, so nothing was written",
+                hint="keys that share a part in braces share a slot: a thread id such as '{42}',"
+                " or a prefix such as '{lg}' for langgraph-checkpoint-plainredis",
+            )
+
+    @contextmanager
+    def transaction(self, names: Sequence[bytes], *, loose: bool = False) -> Iterator[Any]:
+        if loose and len({key_slot(name) for name in names}) > 1:
+            yield _Loose(self)
+            return
+        self.check_together(names)
+        with self._server(names).pipeline(transaction=True) as pipe:
+            yield pipe
+
+    def client_of(self, name: bytes) -> Any:
+        return self._server([name])
+
+    def send(self, command: Command) -> Any:
+        """Change something that is of one slot. Raises errors of the driver."""
+        return self._server(keys_of(command)).execute_command(*command)
+
+    def _server(self, names: Sequence[bytes]) -> Any:
+        """The client of the server that has these keys, which are of one slot."""
+        self._check_open()
+        if not names:
+            return self._cluster.get_redis_connection(self._cluster.get_primaries()[0])
+        node = self._cluster.nodes_manager.get_node_from_slot(key_slot(names[0]))
+        return self._cluster.get_redis_connection(node)
+
+    def _each(self, ask: Callable[[Any], Any]) -> list[Any]:
+        self._check_open()
+        with self._explained():
+            nodes = sorted(self._cluster.get_primaries(), key=lambda one: str(one.name))
+            return [ask(self._cluster.get_redis_connection(one)) for one in nodes]
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            with explained(self._url):
+                yield
+        except exceptions.MovedError as error:
+            raise unavailable(self._url, error) from None
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            with suppress(exceptions.RedisError, OSError):
+                self._cluster.close()
+
+
+class _Loose:
+    """What takes the place of a transaction where keys are of several slots: one after the other,
+    in the order in which a break does no harm."""
+
+    def __init__(self, connection: ClusterConnection) -> None:
+        self._connection = connection
+        self._commands: list[Command] = []
+
+    def watch(self, *names: bytes) -> None:
+        """A key of another server cannot be watched: what the caller looks at next is all."""
+
+    def multi(self) -> None:
+        self._commands.clear()
+
+    def execute_command(self, *command: bytes | str | int) -> None:
+        self._commands.append(command)
+
+    def execute(self) -> list[Any]:
+        """Run them. Raises errors of the driver; what came before stays done."""
+        return [self._run(command) for command in self._commands]
+
+    def _run(self, command: Command) -> Any:
+        if command[0] in COUNTING:
+            return sum(self._connection.send((command[0], one)) for one in command[1:])
+        return self._connection.send(command)
+
+
+def open_cluster(url: StoreUrl, settings: dict[str, Any]) -> ClusterConnection:
+    """Connect to all servers of the cluster that one of them belongs to.
+
+    Raises `StoreUnavailable`.
+    """
+    wanted = {name: value for name, value in settings.items() if name != "db"}
+    try:
+        with explained(url):
+            cluster = RedisCluster(**wanted)
+    except StoreUnavailable as error:
+        error.hint = (
+            error.hint or "every server of a cluster must be reachable under its announced address"
+        )
+        raise
+    return ClusterConnection(cluster, url)

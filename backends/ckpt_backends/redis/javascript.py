@@ -1,0 +1,299 @@
+"""The layouts of LangGraph.js: RedisJSON documents; values that did not change stand apart.
+
+    checkpoint:THREAD:NS:ID                {thread_id, checkpoint_ns, checkpoint_id,
+                                            parent_checkpoint_id, checkpoint: {...},
+                                            metadata: {...}, checkpoint_ts, has_writes: "true", ...}
+    checkpoint_blob:THREAD:NS:CHANNEL:VERSION
+                                           {thread_id, checkpoint_ns, checkpoint_id, channel,
+                                            version, type, value}
+    checkpoint_write:THREAD:NS:ID:TASK:IDX {thread_id, ..., task_id, idx, channel, type, value,
+                                            timestamp, global_idx}
+    write_keys_zset:THREAD:NS:ID           the keys of a checkpoint's writes
+
+The body of a checkpoint has the values that changed in its step, which win; the others are found
+under their versions, which are numbers. The shallow saver has one document a namespace, with all
+of its values, under `checkpoint:THREAD:NS:shallow`. Keys have the namespace itself; in documents of
+the full saver, but not in those of writes, an empty one is `__empty__`. No key names a head: it is
+the greatest id. Source: `index.js` and `shallow.js` of
+@langchain/langgraph-checkpoint-redis 1.0.11.
+
+Python's documents may stand under keys of the same form; there `has_writes` is no text, and a write
+has a task path.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ckpt_backends.apart import is_control
+from ckpt_backends.layouts import LAYOUTS
+from ckpt_backends.model import (
+    Blob,
+    BlobKey,
+    Checkpoint,
+    CheckpointKey,
+    TypedBytes,
+    Usage,
+    Write,
+)
+from ckpt_backends.oversize import MOST_BYTES, unread
+from ckpt_backends.redis.connect import Connection, in_chunks
+from ckpt_backends.redis.documents import (
+    JSON_TYPE,
+    USUAL,
+    Documents,
+    fields_of,
+    meant_ns,
+    quoted,
+)
+from ckpt_backends.redis.keyspace import Found, Line, Place, WritePlace, literally, raw
+from ckpt_backends.redis.lines import lines_of
+
+BLOB = "checkpoint_blob"
+BLOBS = f"{BLOB}:*"
+_JSON = "json"
+_UNDEFINED = TypedBytes(_JSON, b'{"lc":2,"type":"undefined"}')
+"""JSON leaves a member out that JavaScript has as undefined."""
+_KEY = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
+_WRITE = (*_KEY, "$.task_id", "$.idx", "$.channel", "$.task_path")
+_BLOB = ("$.thread_id", "$.checkpoint_ns", "$.channel", "$.version")
+_SHALLOW = (*_KEY, "$.parent_checkpoint_id", "$.has_writes")
+
+
+class JavaScriptDocuments(Documents):
+    """Full histories, as RedisSaver of LangGraph.js keeps them."""
+
+    name = "redis-js"
+    saver = "LangGraph.js, @langchain/langgraph-checkpoint-redis 1.0"
+    capabilities = LAYOUTS["redis-js"]
+    dialect = _JSON
+    is_by_arrival = True
+    has_pointers = False
+    value = "value"
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection, USUAL)
+        self._kinds = (*self._kinds, BLOB)
+        self.tables = (*self.tables, BLOBS)
+
+    def stored_thread(self, thread_id: str) -> str:
+        return thread_id
+
+    def meant_thread(self, stored: str) -> str:
+        return stored
+
+    def is_own(self, flags: Sequence[object]) -> bool:
+        return any(isinstance(one, str) for one in flags)
+
+    def is_own_write(self, paths: Sequence[object]) -> bool:
+        return not paths
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        return raw(":".join((self.prefixes.checkpoint, *_parts(key))))
+
+    def registries(self, key: CheckpointKey) -> list[bytes]:
+        return [raw(":".join(("write_keys_zset", *_parts(key))))]
+
+    def checkpoints(
+        self,
+        places: Sequence[Place],
+        *,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str],
+    ) -> Iterator[Checkpoint]:
+        found = super().checkpoints(places, body=body, metadata=metadata, values=values)
+        return self._with_blobs(found, values) if body else found
+
+    def _with_blobs(
+        self, checkpoints: Iterator[Checkpoint], values: bool | Collection[str]
+    ) -> Iterator[Checkpoint]:
+        """Checkpoints with the values that they name and do not have in themselves."""
+        sizes: dict[bytes, int | None] = {}
+        read: dict[bytes, TypedBytes] = {}
+        for one in checkpoints:
+            named = {channel: blob_name(one.key, key) for channel, key in _apart(one).items()}
+            new = [name for name in named.values() if name not in sizes]
+            # A checkpoint shares most of its values with the one before it, or after it.
+            sizes = {name: sizes[name] for name in named.values() if name in sizes}
+            sizes |= dict(zip(new, self._lengths(new), strict=True))
+            there = {channel: name for channel, name in named.items() if sizes[name] is not None}
+            wanted = [name for channel, name in there.items() if _is_wanted(channel, values)]
+            read = {name: read[name] for name in wanted if name in read}
+            for name in wanted:
+                if name not in read:
+                    read[name] = self._value(name, sizes[name] or 0)
+            blobs = {
+                channel: _blob(read.get(name), sizes[name] or 0) for channel, name in there.items()
+            }
+            yield replace(one, blobs=blobs)
+
+    def _lengths(self, names: Sequence[bytes]) -> Iterator[int | None]:
+        """What values take in the server; None for those that are not there."""
+        asked = (("JSON.DEBUG", "MEMORY", name, "$.value") for name in names)
+        for answer in self._connection.ask_all(asked):
+            yield int(answer[0]) if answer else None
+
+    def _value(self, name: bytes, size: int) -> TypedBytes:
+        if size > MOST_BYTES:
+            return unread(_JSON, size)
+        return _only(self._connection.ask("JSON.GET", name, "$.value"))
+
+    def blobs(self, found: Found) -> Iterator[tuple[bytes, str, BlobKey, int]]:
+        told = self._connection.ask_all(("JSON.GET", name, *_BLOB) for name in found.blobs)
+        sizes = self._lengths(found.blobs)
+        for name, answer, size in zip(found.blobs, list(told), sizes, strict=True):
+            match [fields_of(answer).get(path) for path in _BLOB]:
+                case [str(thread), str(ns), str(channel), str(version)]:
+                    yield name, thread, BlobKey(meant_ns(ns), channel, version), size or 0
+
+    def writes(
+        self, places: Sequence[WritePlace], values: bool | Collection[str]
+    ) -> Iterator[Write]:
+        numbers = self._connection.ask_all(("JSON.GET", one.name, "$.global_idx") for one in places)
+        came = zip(map(_number, numbers), places, strict=True)
+        by_arrival = [one for _, one in sorted(came, key=lambda pair: pair[0])]
+        for some in in_chunks(by_arrival, self._sizes):
+            told = list(
+                self._connection.ask_all(("JSON.GET", one.name, *_WRITE) for one, _ in some)
+            )
+            stored = self._connection.ask_all(
+                ("JSON.GET", one.name, "$.value") for one, size in some if size <= MOST_BYTES
+            )
+            for (_, size), answer in zip(some, told, strict=True):
+                value = unread(_JSON, size) if size > MOST_BYTES else _only(next(stored))
+                if (one := _write(fields_of(answer), value, values)) is not None:
+                    yield one
+
+    def usage(self, found: Found) -> Iterator[Usage]:
+        yield from super().usage(found)
+        for _, thread, key, size in self.blobs(found):
+            yield Usage(BLOBS, "value", thread, key.checkpoint_ns, key.channel, _JSON, 1, size)
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        start = literally(":".join((key.thread_id, key.checkpoint_ns, "")))
+        own = literally(f"{key.checkpoint_id}:")
+        return [
+            f"JSON.GET {quoted(self.checkpoint_name(key))}",
+            f"ZRANGE {quoted(self.registries(key)[0])} 0 -1",
+            f"SCAN 0 MATCH {quoted(raw(self.prefixes.write) + b':' + start + own + b'*')}",
+            *([f"SCAN 0 MATCH {quoted(raw(BLOB) + b':' + start + b'*')}"] * (BLOB in self._kinds)),
+        ]
+
+
+class ShallowJavaScriptDocuments(JavaScriptDocuments):
+    """The newest checkpoint of each namespace, as ShallowRedisSaver of LangGraph.js keeps it."""
+
+    name = "redis-js-shallow"
+    saver = "LangGraph.js, @langchain/langgraph-checkpoint-redis 1.0, ShallowRedisSaver"
+    capabilities = LAYOUTS["redis-js-shallow"]
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._kinds, self.tables = self._kinds[:-1], self.tables[:-1]
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        parts = (self.prefixes.checkpoint, key.thread_id, key.checkpoint_ns, "shallow")
+        return raw(":".join(parts))
+
+    def lines(self) -> Iterator[Line]:
+        pattern = raw(f"{self.prefixes.checkpoint}:*:shallow")
+        names = self._connection.scan(pattern, JSON_TYPE)
+        return lines_of(place.key for some in names for place in self.told(some))
+
+    def told(self, names: Sequence[bytes]) -> Iterator[Place]:
+        answers = self._connection.ask_all(("JSON.GET", name, *_SHALLOW) for name in names)
+        for name, answer in zip(names, answers, strict=True):
+            match [fields_of(answer).get(path) for path in _SHALLOW]:
+                case [str(thread), str(ns), str(own), str() | None as parent, str()]:
+                    key = CheckpointKey(thread, ns, own)
+                    if self.checkpoint_name(key) == name:
+                        yield Place(key, name, parent)
+
+    def _with_blobs(
+        self,
+        checkpoints: Iterator[Checkpoint],
+        values: bool | Collection[str],  # noqa: ARG002  (they are in the body)
+    ) -> Iterator[Checkpoint]:
+        return checkpoints
+
+
+def blob_name(key: CheckpointKey, blob: tuple[str, str]) -> bytes:
+    """The key of a value in the thread and namespace of a checkpoint, by channel and version."""
+    return raw(":".join((BLOB, key.thread_id, key.checkpoint_ns, *blob)))
+
+
+def versions_of(body: TypedBytes | None) -> dict[str, tuple[str, str]]:
+    """Each channel of a body with its version as keys have it; none where it cannot be told."""
+    versions = _part(body, "channel_versions")
+    return {
+        channel: (channel, str(version))
+        for channel, version in versions.items()
+        if isinstance(version, str | int | float)
+    }
+
+
+def _apart(one: Checkpoint) -> dict[str, tuple[str, str]]:
+    """The channels of a checkpoint whose values do not stand in it."""
+    inside = _part(one.body, "channel_values")
+    return {name: at for name, at in versions_of(one.body).items() if name not in inside}
+
+
+def _part(body: TypedBytes | None, name: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(body.data) if body is not None else None
+    except (ValueError, RecursionError):
+        return {}
+    part = fields.get(name) if isinstance(fields, dict) else None
+    return part if isinstance(part, dict) else {}
+
+
+def _is_wanted(channel: str, values: bool | Collection[str]) -> bool:
+    is_asked_for = values if isinstance(values, bool) else channel in values
+    return is_asked_for or is_control(channel)
+
+
+def _blob(value: TypedBytes | None, size: int) -> Blob:
+    if value is None:
+        return Blob(_JSON, size)
+    return Blob(_JSON, len(value.data) if value.whole is None else value.whole, value)
+
+
+def _parts(key: CheckpointKey) -> tuple[str, str, str]:
+    return key.thread_id, key.checkpoint_ns, key.checkpoint_id
+
+
+def _number(answer: Any) -> float:
+    """When a write came, by a clock that begins with the process; the shallow saver has none."""
+    match json.loads(answer or b"[]"):
+        case [int() | float() as number]:
+            return number
+    return 0
+
+
+def _only(answer: Any) -> TypedBytes:
+    """The one value at a path, byte for byte as the server writes it."""
+    data = bytes(answer or b"")[1:-1]
+    return TypedBytes(_JSON, data) if data else _UNDEFINED
+
+
+def _write(
+    fields: dict[str, Any], value: TypedBytes, values: bool | Collection[str]
+) -> Write | None:
+    """A write as its document tells it; None for one that is gone by now, or Python's."""
+    thread, ns, own, task, idx, channel, path = (fields.get(one) for one in _WRITE)
+    if not isinstance(thread, str) or not isinstance(channel, str) or path is not None:
+        return None
+    read = values if isinstance(values, bool) else channel in values
+    return Write(
+        CheckpointKey(thread, meant_ns(str(ns or "")), str(own or "")),
+        str(task or ""),
+        "",
+        idx if isinstance(idx, int) else 0,
+        channel,
+        len(value.data) if value.whole is None else value.whole,
+        value if read else None,
+    )

@@ -1,0 +1,111 @@
+"""The layout of langgraph-checkpoint-redis 0.0: documents under the id of the checkpoint before.
+
+    checkpoint:THREAD:NS:PARENT              {thread_id, checkpoint_ns, checkpoint_id: PARENT,
+                                              parent_checkpoint_id: PARENT, checkpoint: {id, ...},
+                                              metadata: "JSON text", source, step}
+    checkpoint_write:THREAD:NS:ID:TASK:IDX   as later, by the checkpoint's own id
+    checkpoint_blob:THREAD:NS:CHANNEL:VERSION  {thread_id, ..., type, blob}
+
+Source: `put` in `langgraph/checkpoint/redis/__init__.py`, 0.0.1 to 0.0.8. A checkpoint's own id
+stands in its body, and so do all its values; each is stored a second time as a blob, which is not
+read. What the saver itself gives of such a store has wrong ids, no parents and no writes. A first
+checkpoint is under the nil UUID, and in 0.0.1 and 0.0.2 under nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ckpt_backends.model import Capability, CheckpointKey
+from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.documents import (
+    JSON_TYPE,
+    USUAL,
+    Documents,
+    Prefixes,
+    fields_of,
+    meant_id,
+    meant_ns,
+    quoted,
+    stored_id,
+)
+from ckpt_backends.redis.keyspace import Line, Place, literally, raw
+from ckpt_backends.redis.lines import lines_of
+from ckpt_backends.redis.owned import APART, CHECKPOINT, Owning, rows_of
+from ckpt_backends.redis.store import RedisStore
+from ckpt_backends.rows import Row
+from ckpt_backends.url import StoreUrl
+
+_FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint.id", "$.checkpoint_id")
+
+
+class OldDocuments(Documents):
+    """Full histories, as RedisSaver and AsyncRedisSaver kept them then; only read."""
+
+    saver = "langgraph-checkpoint-redis 0.0"
+    capabilities = Documents.capabilities & ~Capability.ADDING
+
+    def __init__(self, connection: Connection, prefixes: Prefixes = USUAL) -> None:
+        super().__init__(connection, prefixes)
+        self.tables = (*self.tables, f"{APART}:*")
+
+    def lines(self) -> Iterator[Line]:
+        return lines_of(place.key for names in self._names() for place in self.told(names))
+
+    def told(self, names: Sequence[bytes]) -> Iterator[Place]:
+        answers = self._connection.ask_all(("JSON.GET", name, *_FIELDS) for name in names)
+        for name, answer in zip(names, answers, strict=True):
+            match [fields_of(answer).get(path) for path in _FIELDS]:
+                case [str(thread), str(ns), str(own), str(before)]:
+                    if name == raw(f"{self.prefixes.checkpoint}:{thread}:{ns}:{before}"):
+                        key = CheckpointKey(meant_id(thread), meant_ns(ns), own)
+                        yield Place(key, name, meant_id(before) or None)
+
+    def blob_names(self, thread_id: str) -> list[bytes]:
+        """The keys of the values that a thread has apart."""
+        pattern = literally(f"{APART}:{stored_id(thread_id)}:") + b"*"
+        names = {name for some in self._connection.scan(pattern, JSON_TYPE) for name in some}
+        ordered = sorted(names)
+        told = self._connection.ask_all(("JSON.GET", name, *_FIELDS[:2]) for name in ordered)
+        return [
+            name
+            for name, answer in zip(ordered, told, strict=True)
+            if fields_of(answer).get(_FIELDS[0]) in {thread_id, stored_id(thread_id)}
+        ]
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        found = self.find([key.thread_id])[key.thread_id]
+        places = [one for one in found.places.values() if one.key == key]
+        writes = literally(f"{self.prefixes.write}:{stored_id(key.thread_id)}:")
+        return [
+            *(f"JSON.GET {quoted(one.name)}" for one in places),
+            f"SCAN 0 MATCH {quoted(writes + b'*:' + literally(key.checkpoint_id) + b':*')}",
+        ]
+
+
+class OldRedisStore(RedisStore):
+    """A database of a Redis server that holds this layout, opened for reading."""
+
+    def __init__(self, connection: Connection, url: StoreUrl, layout: OldDocuments) -> None:
+        super().__init__(connection, url, layout)
+        self._old = layout
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        found = self._find(thread_id)
+        names = [(APART, name) for name in self._old.blob_names(thread_id)]
+        of_writes = [one.name for one in found.writes]
+        names += [
+            ("checkpoint_write", name)
+            for name, key, _ in self._old.written(of_writes)
+            if key.thread_id == thread_id
+        ]
+        names += [(CHECKPOINT, one.name) for one in found.checkpoints]
+        return rows_of(self._connection, Owning(self._connection, self._old).types, names)
+
+    def _named(self, keys: Sequence[CheckpointKey]) -> list[Place]:
+        """The name of a checkpoint's key is not known from its own id."""
+        found = []
+        for key in dict.fromkeys(keys):
+            place = self._find(key.thread_id).places.get((key.checkpoint_ns, key.checkpoint_id))
+            found += [place] if place is not None else []
+        return found

@@ -1,0 +1,417 @@
+"""What only the files of `langgraph dev` have: pickles, a server, and three of them a change."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.graph import StateGraph
+from langgraph.types import Command, interrupt
+
+from ckpt_backends.codec import Opaque, decode
+from ckpt_backends.dev import files, save, server, write
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout
+from ckpt_backends.registry import open_store
+from tests.dev import FileSaver, stored
+from tests.support import FIXTURES, ckpt
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+SECRET = "the secret of one thread " * 20
+FILES = files.NAMES
+
+
+class State(TypedDict):
+    items: Annotated[list[str], lambda old, new: old + new]
+
+
+def graph_of(saver: Any) -> Any:
+    """A subgraph, and a question behind it."""
+    inner = StateGraph(State)
+    inner.add_node("deep", lambda state: {"items": ["deep"]})
+    inner.add_edge("__start__", "deep")
+    builder = StateGraph(State)
+    builder.add_node("inner", inner.compile())
+    builder.add_node("ask", lambda state: {"items": [interrupt("which?")]})
+    builder.add_edge("__start__", "inner")
+    builder.add_edge("inner", "ask")
+    return builder.compile(checkpointer=saver)
+
+
+def config_of(thread_id: str) -> Any:
+    return {"configurable": {"thread_id": thread_id}}
+
+
+def tables(folder: Path) -> list[Any]:
+    """The files as the server loads them."""
+    return [pickle.loads((folder / name).read_bytes()) for name in FILES]
+
+
+def history(folder: Path, thread_id: str) -> list[Any]:
+    """What the official saver reads of a thread."""
+    return list(FileSaver(folder).list(config_of(thread_id)))
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The threads `a` and `b`, both with a question."""
+    folder = tmp_path_factory.mktemp("dev") / ".langgraph_api"
+    saver = FileSaver(folder)
+    for name in ("a", "b"):
+        graph_of(saver).invoke({"items": [SECRET if name == "b" else "in"]}, config_of(name))
+    saver.sync()
+    return folder
+
+
+@pytest.fixture
+def folder(filled: Path, tmp_path: Path) -> Path:
+    """A copy of it, in a project of its own."""
+    return Path(shutil.copytree(filled, tmp_path / "project" / ".langgraph_api"))
+
+
+def test_it_is_named_by_its_folder_a_file_the_project_or_a_url(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = folder.parent
+    names = [folder, f"{folder}/", *(folder / name for name in FILES), project]
+    for name in [*map(str, names), f"langgraph-dev:///{folder}", f"langgraph-dev:///{project}"]:
+        listed = ckpt("-s", name, "threads", "list", "--all", "-o", "json").json
+        assert {one["thread_id"] for one in listed} == {"a", "b"}, name
+    monkeypatch.chdir(project)
+    (found,) = ckpt("stores", "-o", "json").json
+    assert (found["layout"], found["name"]) == ("langgraph-dev", ".langgraph_api")
+    assert ckpt("-s", ".", "show", "a").code == 0
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    gone = ckpt("-s", tmp_path / ".langgraph_api", "threads", "list")
+    assert (gone.code, "no such folder" in gone.err) == (4, True)
+    (tmp_path / ".langgraph_api").mkdir()
+    empty = ckpt("-s", tmp_path, "threads", "list")
+    assert (empty.code, "when the server stops" in empty.err) == (4, True)
+    assert ckpt("-s", f"langgraph-dev:///{tmp_path}?nosuch=1", "threads", "list").code == 2
+
+
+def test_a_change_leaves_all_else_as_it_was(folder: Path) -> None:
+    before = tables(folder)
+    back = ckpt("-s", folder, "rollback", "a", "~1", "--yes", "-o", "json").json
+    after = tables(folder)
+    added = after[0]["a"][""].pop(back["checkpoint_id"])
+    assert added[2] == back["parent_checkpoint_id"]
+    assert after == before
+    assert all(type(one) is defaultdict for one in after[0].values())
+    assert ckpt("-s", folder, "undo", "a", "--yes").code == 0
+    assert tables(folder) == before
+    assert sorted(stored(folder)) == sorted(FILES)
+
+
+def test_a_thread_goes_on_in_new_namespaces_after_its_file_was_written(folder: Path) -> None:
+    words = ["threads", "delete", "b", "--yes"]
+    assert ckpt("-s", folder, *words).code == 0
+    saver = FileSaver(folder)
+    graph = graph_of(saver)
+    assert graph.invoke(Command(resume="this"), config_of("a"))["items"][-1] == "this"
+    before = set(saver.storage["a"])
+    graph.invoke({"items": ["again"]}, config_of("a"))
+    assert set(saver.storage["a"]) > before
+
+
+def test_what_is_purged_is_in_no_file(folder: Path) -> None:
+    assert SECRET.encode() in b"".join(stored(folder).values())
+    kept = history(folder, "a")
+    assert ckpt("-s", folder, "purge", "--match", "b", "--include-interrupted", "--yes").code == 0
+    assert SECRET.encode() not in b"".join(stored(folder).values())
+    assert sorted(stored(folder)) == sorted(FILES)
+    assert history(folder, "b") == []
+    assert history(folder, "a") == kept
+
+
+def test_files_of_older_savers_are_read_and_kept_in_their_form(folder: Path) -> None:
+    """Before 2.1 values stood in the bodies; before that, writes had no paths."""
+    storage, writes, blobs = tables(folder)
+    saver = FileSaver(folder)
+    for thread_id, namespaces in storage.items():
+        for ns, rows in namespaces.items():
+            for one, (body, metadata, parent) in rows.items():
+                fields = saver.serde.loads_typed(body)
+                versions = fields["channel_versions"]
+                fields["channel_values"] = {
+                    name: saver.serde.loads_typed(value)
+                    for name, version in versions.items()
+                    if (value := blobs[thread_id, ns, name, version])[0] != "empty"
+                }
+                rows[one] = (saver.serde.dumps_typed(fields), metadata, parent)
+    old = {key: {task: row[:3] for task, row in rows.items()} for key, rows in writes.items()}
+    for name, table in zip(FILES, (storage, old), strict=False):
+        (folder / name).write_bytes(pickle.dumps(table, 2))
+    words = ["show", "a", "-o", "json"]
+    new = ckpt("-s", folder, *words).json
+    (folder / FILES[2]).unlink()
+    shown = ckpt("-s", folder, *words).json
+    assert shown["values"] == new["values"]
+    assert shown["waiting"] == ["ask"]
+    assert ckpt("-s", folder, "fork", "a", "head", "--to", "c", "--yes").code == 0
+    assert sorted(stored(folder)) == sorted(FILES[:2])
+    again, kept = (pickle.loads((folder / name).read_bytes()) for name in FILES[:2])
+    assert again["c"][""].keys() == again["a"][""].keys()
+    assert {len(row) for rows in kept.values() for row in rows.values()} == {3}
+
+
+def test_a_removal_says_what_the_server_keeps(folder: Path) -> None:
+    own = folder / server.SERVERS_OWN
+    own.write_bytes(b"")
+    os.utime(own, (0, 0))
+    done = ckpt("-s", folder, "threads", "delete", "b", "--yes")
+    assert (done.code, f"note: {own.name} is the server's own" in done.err) == (0, True)
+    own.unlink()
+    assert "the server's own" not in ckpt("-s", folder, "threads", "delete", "a", "--yes").err
+
+
+SERVED = FIXTURES / "dev" / "runtime-0.36.7"
+
+
+def test_what_the_server_stored_reads_as_the_server_told_it() -> None:
+    threads = json.loads((SERVED / "truth.json").read_text("utf-8"))["threads"]
+    listed = ckpt("-s", SERVED, "threads", "list", "--all", "-o", "json").json
+    assert {one["thread_id"] for one in listed} == set(threads)
+    for thread_id, truth in threads.items():
+        told = ckpt("-s", SERVED, "history", thread_id, "-o", "json").json
+        assert [one["checkpoint_id"] for one in told] == [
+            one["checkpoint_id"] for one in truth["history"]
+        ]
+        for expected in truth["history"]:
+            ref = f"{thread_id}@{expected['checkpoint_id']}"
+            shown = ckpt("-s", SERVED, "show", ref, "--metadata", "-o", "json").json
+            assert shown["values"] == {k: v for k, v in expected["values"].items() if v}
+            assert shown["next"] == expected["next"]
+            assert shown["parent_checkpoint_id"] == expected["parent_checkpoint_id"]
+            assert shown["metadata"] == expected["metadata"]
+            assert [one["value"] for one in shown["interrupts"]] == [
+                one["value"] for one in expected["interrupts"]
+            ]
+
+
+class Evil:
+    """Makes a folder when it is loaded."""
+
+    def __init__(self, marker: Path) -> None:
+        self._marker = marker
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self._marker),)
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_hostile_pickle_is_shown_as_what_it_is(folder: Path, protocol: int) -> None:
+    marker = folder.parent / "run"
+    storage = tables(folder)[0]
+    (newest,) = [max(storage["a"][""])]
+    _, metadata, parent = storage["a"][""][newest]
+    evil = Evil(marker)
+    storage["a"][""][newest] = (("msgpack", evil), metadata, parent)
+    storage["c"] = evil
+    storage["d"] = {"": {"1": evil}}
+    (folder / FILES[0]).write_bytes(pickle.dumps(storage, protocol))
+    before = stored(folder)
+    with open_store(str(folder)) as store:
+        (body,) = [one.body for one in store.checkpoints("a", checkpoint_ns="", body=True)][:1]
+        assert body is not None
+        value = decode(body)
+        assert isinstance(value, Opaque)
+        assert ".mkdir where bytes should be; nothing of it was run" in value.reason
+        assert len(store.notes()) == 2
+        assert all("mkdir" in note for note in store.notes())
+        assert {one.thread_id for one in store.threads()} == {"a", "b"}
+    for words in (["threads", "list", "--long"], ["show", "a", "--writes"], ["history", "a"]):
+        answer = ckpt("-s", folder, *words)
+        assert "Traceback" not in answer.err
+    refused = ckpt("-s", folder, "rollback", "b", "~1", "--yes")
+    assert (refused.code, "no saver writes" in refused.err) == (4, True)
+    assert stored(folder) == before
+    assert not marker.exists()
+
+
+def test_keys_that_no_saver_makes_are_left_out(folder: Path) -> None:
+    storage, writes, blobs = tables(folder)
+    value = ("msgpack", b"\xc0")
+    some = next(iter(writes))
+    task = ("t", "items", value, "")
+    bad_blobs = [("a", "", "x"), ("a", "", "x", 10**5000), ("a", "", 1, "1"), ("a", "", "x", ()), 7]
+    bad_writes = [("t", 1 << 40), ("t", True), ("t", "0"), (1, 1), ("other", 0), "t"]
+    writes[some] |= dict.fromkeys(bad_writes, task)
+    table: Any
+    for name, table in zip(
+        FILES, (storage, writes, blobs | dict.fromkeys(bad_blobs, value)), strict=True
+    ):
+        (folder / name).write_bytes(pickle.dumps(table, 2))
+    with open_store(str(folder)) as store:
+        assert sum(1 for one in store.blobs("a") if one[0].channel == "x") == 0
+        assert store.size("a").blobs == sum(key[0] == "a" for key in blobs)
+        assert store.size(some[0]).writes == sum(
+            len(rows) - len(bad_writes) * (key == some)
+            for key, rows in writes.items()
+            if key[0] == some[0]
+        )
+        assert len(store.notes()) == 4
+        assert "more" in store.notes()[-1]
+    for words in (["du"], ["threads", "show", "a"], ["gc", "--scope", "all", "--dry-run"]):
+        assert ckpt("-s", folder, *words).code == 0
+    assert ckpt("-s", folder, "threads", "delete", "a", "--yes").code == 4
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_file_that_is_no_dict_is_refused(folder: Path, protocol: int) -> None:
+    marker = folder.parent / "run"
+    path = folder / FILES[0]
+    whole = path.read_bytes()
+    bad = [pickle.dumps(Evil(marker), protocol), pickle.dumps([1], protocol), b"", b".", b"\xff."]
+    bad += [whole[:-1], whole[: len(whole) // 2], whole + b".", b"\x80\x02X\xff\xff\xff\x7f."]
+    for data in bad:
+        path.write_bytes(data)
+        with pytest.raises(UnknownLayout):
+            open_store(str(folder))
+    assert ckpt("-s", folder, "threads", "list").code == 4
+    assert not marker.exists()
+
+
+def test_nothing_is_written_while_the_server_runs(folder: Path) -> None:
+    before = stored(folder)
+    line = [sys.executable, "-c", "print(flush=True); input()", "langgraph", "dev", "--no-browser"]
+    with subprocess.Popen(
+        line, cwd=folder.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        for words in (["rollback", "a", "~1"], ["threads", "delete", "b"], ["fork", "a", "head"]):
+            refused = ckpt("-s", folder, *words, "--yes")
+            assert (refused.code, f"process {process.pid}" in refused.err) == (4, True)
+            assert "hint: stop the server" in refused.err
+        assert ckpt("-s", folder, "show", "a").code == 0
+        process.communicate(b"\n")
+    assert stored(folder) == before
+    assert ckpt("-s", folder, "rollback", "a", "~1", "--yes").code == 0
+
+
+def test_a_server_is_told_by_the_files_that_it_alone_writes(folder: Path) -> None:
+    own = folder / ".langgraph_ops.pckl"
+    own.write_bytes(b"")
+    assert own.name in server.running(folder)
+    assert ckpt("-s", folder, "rollback", "a", "~1", "--yes").code == 4
+    with open_store(str(folder)) as store:
+        assert any("may be running" in note for note in store.notes())
+    then = time.time() - server.QUIET_SECONDS - 1
+    os.utime(own, (then, then))
+    assert server.running(folder) == ""
+    assert ckpt("-s", folder, "rollback", "a", "~1", "--yes").code == 0
+
+
+def test_files_that_are_replaced_meanwhile_are_not_overwritten(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tables(folder)
+
+    def write_late(*args: Any) -> None:
+        FileSaver(folder).sync()
+        save.write_table(*args)
+
+    monkeypatch.setattr(write, "write_table", write_late)
+    changed = ckpt("-s", folder, "rollback", "a", "~1", "--yes")
+    assert (changed.code, "changed meanwhile" in changed.err) == (6, True)
+    assert sorted(stored(folder)) == sorted(FILES)
+    assert tables(folder) == before
+
+
+KILLED = """
+import os, signal, sys
+from ckpt_cli.__main__ import main
+left, whole = int(sys.argv.pop(1)), os.replace
+def replace(source, target):
+    global left
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left -= 1
+    whole(source, target)
+os.replace = replace
+main()
+"""
+
+
+def run_and_kill(folder: Path, replaced: int, *words: str) -> None:
+    """A command that is killed when so many files are in their place."""
+    line = [sys.executable, "-c", KILLED, str(replaced), "-s", str(folder), *words, "--yes"]
+    done = subprocess.run(line, check=False, capture_output=True)
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("replaced", range(3))
+def test_a_removal_that_is_killed_between_files_is_finished_by_the_next(
+    folder: Path, replaced: int
+) -> None:
+    kept = history(folder, "a")
+    run_and_kill(folder, replaced, "threads", "delete", "b")
+    listed = ckpt("-s", folder, "threads", "list", "--all", "-o", "json").json
+    assert {one["thread_id"] for one in listed} == {"a", "b"}
+    assert ckpt("-s", folder, "threads", "delete", "b", "--yes").code == 0
+    assert SECRET.encode() not in b"".join(stored(folder).values())
+    assert sorted(stored(folder)) == sorted(FILES)
+    assert history(folder, "a") == kept
+
+
+@pytest.mark.parametrize("replaced", range(3))
+def test_a_copy_that_is_killed_between_files_is_not_there(folder: Path, replaced: int) -> None:
+    before = [history(folder, name) for name in ("a", "b")]
+    run_and_kill(folder, replaced, "fork", "a", "head", "--to", "c")
+    assert history(folder, "c") == []
+    assert [history(folder, name) for name in ("a", "b")] == before
+    if replaced:
+        refused = ckpt("-s", folder, "fork", "a", "head", "--to", "c", "--yes")
+        assert (refused.code, "`ckpt gc`" in refused.err) == (5, True)
+        assert ckpt("-s", folder, "gc", "--scope", "all", "--grace", "0s", "--yes").code == 0
+    assert ckpt("-s", folder, "fork", "a", "head", "--to", "c", "--yes").code == 0
+    graph = graph_of(FileSaver(folder))
+    assert graph.invoke(Command(resume="this"), config_of("c"))["items"][-1] == "this"
+
+
+def test_files_of_two_moments_are_not_read_together(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_TRIES", 2)
+    half = folder / f"{FILES[1]}.tmp"
+    half.write_bytes(b"half")
+    with pytest.raises(StoreUnavailable, match="is writing to it"):
+        open_store(str(folder))
+    os.utime(half, (0, 0))  # Of a server that was killed.
+    open_store(str(folder)).close()
+
+
+def test_two_changes_wait_for_each_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "_LOCK_SECONDS", 0.0)
+    with write._locked(folder):
+        refused = ckpt("-s", folder, "rollback", "a", "~1", "--yes")
+    assert (refused.code, "another process changes it" in refused.err) == (4, True)
+    assert ckpt("-s", folder, "rollback", "a", "~1", "--yes").code == 0
+
+
+def test_a_long_answer_is_of_one_moment_and_refresh_follows(folder: Path) -> None:
+    with open_store(str(folder)) as store:
+        count = len(list(store.checkpoints("a")))
+        saver = FileSaver(folder)
+        graph_of(saver).invoke(Command(resume="this"), config_of("a"))
+        saver.sync()
+        assert len(list(store.checkpoints("a", body=True, values=True))) == count
+        store.refresh()
+        assert len(list(store.checkpoints("a"))) == count + 1
+        for name in FILES:
+            (folder / name).unlink()
+        with pytest.raises(StoreUnavailable):
+            store.refresh()

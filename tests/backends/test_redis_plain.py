@@ -1,0 +1,506 @@
+"""What only langgraph-checkpoint-plainredis has: timelines, a registry, everything in texts, and
+values under keys of their own that all branches share."""
+
+from __future__ import annotations
+
+import json
+import threading
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any
+
+import langgraph_checkpoint_plainredis
+import pytest
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from ckpt_backends.redis import plain_removing, removing, write_plain
+from ckpt_backends.redis.connect import READING
+from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.removal import MOVED
+from ckpt_backends.url import parse_url
+from tests.backends.test_redis import COMMANDS, ODD, client, graph, run
+from tests.backends.test_redis_removal import config_of, keys, removal_of
+from tests.redis_savers import dump
+from tests.support import ckpt
+from tests.travel.official import drive, scenarios
+
+SEQ = b"lg:seq"
+
+
+def saver_of(url: str, **options: Any) -> Any:
+    return langgraph_checkpoint_plainredis.RedisSaver(client(url), **options)
+
+
+def fill(url: str, *threads: str, asks: bool = False, **options: Any) -> None:
+    """Let the official saver write some threads."""
+    run(saver_of(url, **options), *threads, asks=asks)
+
+
+def held(url: str) -> dict[bytes, Any]:
+    """All keys but the counter, which only grows."""
+    return {name: value for name, value in keys(url).items() if name != SEQ}
+
+
+def items(url: str, thread_id: str, **place: str) -> list[str]:
+    """What the official saver reads."""
+    config = config_of(thread_id)
+    config["configurable"].update(place)
+    found: list[str] = graph(saver_of(url)).get_state(config).values.get("items", [])
+    return found
+
+
+def ids(url: str, thread_id: str) -> list[str]:
+    told = ckpt("-s", url, "history", "-o", "json", "--", thread_id).json
+    return [one["checkpoint_id"] for one in told]
+
+
+# Layouts
+
+
+def test_the_layout_is_told_by_its_registry(redis_url: str) -> None:
+    fill(redis_url, "trip")
+    (found,) = ckpt("-s", redis_url, "stores", "-o", "json").json
+    assert found["layout"] == "redis-plain"
+    assert "inline_values" not in found["capabilities"]
+    assert ckpt("-s", redis_url, "threads", "delete", "trip", "--yes").code == 0
+    assert ckpt("-s", redis_url, "threads", "list", "-o", "json").json == []
+    client(redis_url).flushall()
+    client(redis_url).hset("lg:threads", "something", "else")
+    assert ckpt("-s", redis_url, "threads", "list").code == 4
+
+
+def test_a_prefix_of_its_own_is_named_in_the_url(redis_url: str) -> None:
+    fill(redis_url, "trip", prefix="my:app:")
+    fill(redis_url, "other")
+    listed = ckpt("-s", f"{redis_url}?prefix=my:app", "threads", "list", "-o", "json").json
+    assert [one["thread_id"] for one in listed] == ["trip"]
+    before = held(redis_url)
+    words = ["-s", f"{redis_url}?prefix=my:app", "threads", "delete", "trip", "--yes"]
+    assert ckpt(*words).code == 0
+    assert {one for one in before if not one.startswith(b"my:")} == {
+        one for one in held(redis_url) if one != b"my:app:seq"
+    }
+
+
+# Ids that a split would take for one another
+
+
+def test_threads_never_leak_into_one_another(redis_url: str) -> None:
+    odd = [*ODD, 'o"b', "a\nb", "100%", "a:"]
+    fill(redis_url, *odd)
+    with open_store(redis_url) as store:
+        assert {one.thread_id for one in store.threads()} == set(odd)
+        for thread_id in odd:
+            found = store.thread(thread_id)
+            assert found is not None
+            assert (found.checkpoints, found.namespaces) == (4, 1), thread_id
+            assert {one.key.thread_id for one in store.writes(thread_id)} == {thread_id}
+            assert {one.thread_id for one in store.usage(thread_id)} == {thread_id}
+            assert {key.checkpoint_ns for key, _ in store.blobs(thread_id)} == {""}
+    before = held(redis_url)
+    for thread_id in odd:
+        shown = ckpt("-s", redis_url, "show", "-o", "json", "--", thread_id)
+        assert shown.json["values"]["items"] == [f"in {thread_id}", "from a", "from b"]
+        back = ckpt("-s", redis_url, "rollback", "--at", "~1", "--yes", "--", thread_id)
+        assert back.code == 0, back.err
+        now = held(redis_url)
+        changed = {name for name in now if now[name] != before.get(name)} - {b"lg:threads"}
+        assert len(changed) == 3, changed  # the checkpoint, the timeline, a value
+        assert items(redis_url, thread_id) == [f"in {thread_id}", "from a"]
+        assert ckpt("-s", redis_url, "undo", "--yes", "--", thread_id).code == 0
+        assert held(redis_url) == before, thread_id
+
+
+def test_each_thread_goes_alone_and_wholly(redis_url: str) -> None:
+    owned = {}
+    for thread_id in ODD:
+        known = held(redis_url).keys()
+        fill(redis_url, thread_id)
+        owned[thread_id] = held(redis_url).keys() - known - {b"lg:threads"}
+    for thread_id in ODD:
+        before = held(redis_url)
+        done = ckpt("-s", redis_url, "threads", "delete", "--yes", "--", thread_id)
+        assert done.code == 0, done.err
+        after = held(redis_url)
+        assert before.keys() - after.keys() - {b"lg:threads"} == owned[thread_id]
+        before.pop(b"lg:threads")
+        assert after.items() >= {n: v for n, v in before.items() if n in after}.items()
+        assert items(redis_url, thread_id) == []
+    assert keys(redis_url).keys() == {SEQ}
+
+
+@pytest.mark.parametrize("name", ["subgraph-stateful", "interrupt-nested", "fanout-send"])
+def test_no_key_of_any_namespace_stays(redis_url: str, name: str) -> None:
+    drive(saver_of(redis_url), scenarios.SCENARIOS[name])
+    with open_store(redis_url) as store:
+        named = {
+            (one.key.checkpoint_ns, channel)
+            for one in store.checkpoints(name, body=True)
+            for channel in one.blobs or {}
+        }
+        assert named <= {(key.checkpoint_ns, key.channel) for key, _ in store.blobs(name)}
+    assert ckpt("-s", redis_url, "threads", "delete", name, "--yes").code == 0
+    assert keys(redis_url).keys() == {SEQ}
+
+
+def test_a_value_that_two_threads_could_have_is_that_of_who_names_it(redis_url: str) -> None:
+    """`lg:blob:a::node:x:1` is of the root of `a`, or of the namespace `node` of `a:`."""
+    fill(redis_url, "a")
+    saver = saver_of(redis_url)
+    head = saver.get_tuple(config_of("a"))
+    place = {"configurable": {"thread_id": "a:", "checkpoint_ns": "node"}}
+    saver.put(place, {**head.checkpoint, "channel_values": {"x": 1}}, {}, {"x": 9})
+    body = {**head.checkpoint, "channel_values": {"node:y": 2}}
+    body = {**body, "id": f"{body['id'][:-4]}ffff", "channel_versions": {"node:y": 7}}
+    saver.put(head.config, body, {}, {"node:y": 7})
+    saver.client.set("lg:blob:a::node:z:1", "named by nobody")
+    with open_store(redis_url) as store:
+        mine = {(key.channel, key.version) for key, _ in store.blobs("a")}
+        assert ("node:y", "7") in mine
+        assert not {one for one in mine if one[0] in {"x", "z", "node:x", "node:z"}}
+    assert ckpt("-s", redis_url, "threads", "delete", "a", "--yes").code == 0
+    assert {one for one in keys(redis_url) if one.startswith(b"lg:blob:a")} == {
+        b"lg:blob:a::node:z:1",
+        b"lg:blob:a::node:x:9",
+    }
+
+
+# What a read may do
+
+
+def test_commands_send_only_what_reads(redis_url: str) -> None:
+    fill(redis_url, "trip", "other", ttl=3600)
+    admin = client(redis_url)
+    rights = ["+@read", "+@connection", "+info", "-@write"]
+    admin.execute_command("ACL", "SETUSER", "reader", "on", ">pw", "~*", *rights)
+    url = redis_url.replace("redis://", "redis://reader:pw@")
+    before = dump(redis_url)
+    admin.config_resetstat()
+    for words in COMMANDS:
+        answer = ckpt("-s", url, *words)
+        assert answer.code == 0, (words, answer.err)
+    sent = {name.removeprefix("cmdstat_").upper() for name in admin.info("commandstats")}
+    ours = {"CLIENT|SETINFO", "CLIENT|SETNAME", "HELLO", "SELECT", "AUTH", "CONFIG|RESETSTAT"}
+    assert {one.replace("|", " ") for one in sent - ours - {"COMMAND"}} <= READING
+    assert dump(redis_url) == before
+    assert ckpt("-s", url, "rollback", "trip", "~1", "--yes").code == 4
+
+
+def test_a_list_reads_no_value(redis_url: str) -> None:
+    fill(redis_url, *(f"thread-{number}" for number in range(20)))
+    admin = client(redis_url)
+    admin.config_resetstat()
+    assert ckpt("-s", redis_url, "threads", "list", "--all", "-o", "json").code == 0
+    sent = admin.info("commandstats")
+    assert not {"cmdstat_get", "cmdstat_hget", "cmdstat_strlen", "cmdstat_scan"} & {
+        name for name, one in sent.items() if name != "cmdstat_scan" or one["calls"] > 2
+    }
+    admin.config_resetstat()
+    assert ckpt("-s", redis_url, "history", "thread-1").code == 0
+    # A history reads LangGraph's own channels, which are small, and looks at the others.
+    assert "cmdstat_getrange" in admin.info("commandstats")
+
+
+# Branches
+
+
+def test_both_branches_keep_their_values(redis_url: str) -> None:
+    """The saver numbers versions per branch: without a lift, one would overwrite the other."""
+    fill(redis_url, "trip")
+    head, _, target, _ = ids(redis_url, "trip")
+    before = held(redis_url)
+    record = ckpt("-s", redis_url, "rollback", "trip", target, "--yes", "-o", "json").json
+    saver = saver_of(redis_url)
+    run_on = graph(saver).invoke(None, {"configurable": record["configurable"]}, durability="sync")
+    assert run_on["items"] == ["in trip", "from a", "from b"]
+    graph(saver).update_state(config_of("trip"), {"items": ["new"]})
+    after = held(redis_url)
+    for name, value in before.items():
+        if name not in {b"lg:threads", b"lg:idx:trip:"}:
+            assert after[name] == value, name
+    assert items(redis_url, "trip", checkpoint_id=head) == ["in trip", "from a", "from b"]
+    assert items(redis_url, "trip") == ["in trip", "from a", "from b", "new"]
+
+
+def test_the_head_is_what_was_stored_last(redis_url: str) -> None:
+    """Not the greatest id: so the saver has it."""
+    fill(redis_url, "trip")
+    newest, _, older, _ = ids(redis_url, "trip")
+    client(redis_url).zadd("lg:idx:trip:", {older: 1000})
+    client(redis_url).set(SEQ, 1000)
+    assert ids(redis_url, "trip")[0] == older
+    shown = ckpt("-s", redis_url, "show", "trip", "-o", "json").json
+    assert shown["checkpoint_id"] == older
+    stored = saver_of(redis_url).get_tuple(config_of("trip")).checkpoint["channel_values"]
+    assert stored["items"] == shown["values"]["items"] == ["in trip"]
+    assert ckpt("-s", redis_url, "rollback", "trip", newest, "--yes").code == 0
+    assert items(redis_url, "trip") == ["in trip", "from a", "from b"]
+
+
+def test_a_saver_that_writes_meanwhile_wins(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(redis_url, "trip")
+    original = write_plain.PlainPlan.last
+
+    def late(self: Any) -> Iterator[Any]:
+        yield from original(self)
+        fill(redis_url, "trip")
+
+    monkeypatch.setattr(write_plain.PlainPlan, "last", late)
+    answer = ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes")
+    assert answer.code == 6, answer.err
+    assert len(ids(redis_url, "trip")) == 8
+
+
+def test_a_lost_value_is_put_back(redis_url: str) -> None:
+    drive(saver_of(redis_url), scenarios.SCENARIOS["linear"])
+    before = held(redis_url)
+    (name, *_) = sorted(one for one in before if one.startswith(b"lg:blob:linear::items:"))[1:]
+    client(redis_url).delete(name)
+    assert ckpt("-s", redis_url, "replay", "linear", "--verify").code == 1
+    done = ckpt("-s", redis_url, "replay", "linear", "--repair", "--yes")
+    assert done.code == 0, done.err
+    assert held(redis_url) == before
+    client(redis_url).set(name, '{"t": "msgpack", "d": "kv8="}')
+    done = ckpt("-s", redis_url, "replay", "linear", "--repair", "--yes")
+    assert done.code == 0, done.err
+    assert held(redis_url) == before
+
+
+# Times to live
+
+
+def test_what_went_by_itself_counts_for_nothing(redis_url: str) -> None:
+    """The timeline is kept alive by each checkpoint, and keeps the ids of those that are gone."""
+    fill(redis_url, "trip", "other", ttl=3600)
+    *_, oldest = ids(redis_url, "trip")
+    admin = client(redis_url)
+    admin.delete(f"lg:cp:trip::{oldest}")
+    assert len(ids(redis_url, "trip")) == 3
+    with open_store(redis_url) as store:
+        assert {one.thread_id: one.checkpoints for one in store.threads()} == {
+            "trip": 3,
+            "other": 4,
+        }
+        assert store.size("trip").checkpoints == 3
+    admin.delete(*(one for one in keys(redis_url) if one.startswith(b"lg:cp:other")))
+    listed = ckpt("-s", redis_url, "threads", "list", "-o", "json").json
+    assert [one["thread_id"] for one in listed] == ["trip"]
+    assert "expires_at" in listed[0]
+    for name in ("trip", "other"):
+        assert ckpt("-s", redis_url, "threads", "delete", name, "--yes").code == 0
+    assert keys(redis_url).keys() == {SEQ}
+
+
+def test_a_rollback_takes_the_time_that_its_target_has_left(redis_url: str) -> None:
+    fill(redis_url, "trip", ttl=3600)
+    before = dump(redis_url)
+    assert ckpt("-s", redis_url, "rollback", "trip", "~2", "--yes").code == 0
+    assert ckpt("-s", redis_url, "fork", "trip", "head", "--to", "copy", "--yes").code == 0
+    after = dump(redis_url)
+    oldest = min(expires for _, expires in before.values() if expires > 0)
+    for name in after.keys() - before.keys():
+        assert abs(after[name][1] - oldest) < 60_000, name
+    assert ckpt("-s", redis_url, "undo", "copy", "--yes").code == 0
+    assert ckpt("-s", redis_url, "undo", "trip", "--yes").code == 0
+    assert held(redis_url) == {n: v for n, v in before.items() if n not in {b"", SEQ}}
+
+
+# Removing and putting back
+
+
+def test_what_comes_back_stands_before_what_is_stored_next(redis_url: str, tmp_path: Any) -> None:
+    """Also in a server that never counted so far."""
+    fill(redis_url, "first", "trip")
+    before = held(redis_url)
+    assert ckpt("-s", redis_url, "export", "trip", "--to", tmp_path).code == 0
+    client(redis_url).flushall()
+    fill(redis_url, "other")
+    (bundle,) = tmp_path.iterdir()
+    done = ckpt("-s", redis_url, "import", bundle, "--yes")
+    assert done.code == 0, done.err
+    after = held(redis_url)
+    mine = {name: value for name, value in before.items() if b"trip" in name}
+    assert mine
+    assert {name: value for name, value in after.items() if b"trip" in name} == mine
+    fill(redis_url, "trip")
+    assert items(redis_url, "trip") == ["in trip", "from a", "from b"] * 2
+    refused = ckpt("-s", redis_url, "import", bundle, "--yes")
+    assert refused.code == 6, refused.err
+
+
+def test_what_a_break_leaves_is_the_end_of_the_thread_and_goes_next(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain_removing, "KEYS_AT_ONCE", 4)
+    ran, most = removing.run, 0
+
+    class Broken(Exception):
+        """Stands for the end of the process."""
+
+    def broken(pipe: Any, step: Any, rows: Any) -> None:
+        nonlocal most
+        if most == 0:
+            raise Broken
+        most -= 1
+        ran(pipe, step, rows)
+
+    monkeypatch.setattr(plain_removing, "run", broken)
+    left = []
+    for steps in range(1, 20):
+        fill(redis_url, "trip", asks=True)
+        removal = removal_of(redis_url, "trip")
+        most = steps
+        try:
+            with open_writable(parse_url(redis_url)) as writable:
+                writable.remove([removal])
+        except Broken:
+            left.append(len(keys(redis_url)))
+        else:
+            break
+        state = graph(saver_of(redis_url), asks=True).get_state(config_of("trip"))
+        assert [one.value for one in state.interrupts] == ["sure?"]
+        assert state.values["items"] == ["in trip", "from a"]
+        most = 1000
+        words = ["purge", "--match", "trip", "--include-interrupted", "--yes", "-o", "json"]
+        assert ckpt("-s", redis_url, *words).json["removed"]["threads"] == 1
+        assert keys(redis_url).keys() == {SEQ}
+    assert len(left) >= 2
+    assert left == sorted(left, reverse=True)
+    assert keys(redis_url).keys() == {SEQ}
+
+
+def test_a_thread_that_goes_on_in_the_last_moment_stays(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(redis_url, "trip", "other")
+    removals = [removal_of(redis_url, name) for name in ("trip", "other")]
+    ran = removing.run
+
+    def late(pipe: Any, step: Any, rows: Any) -> None:
+        if len(ids(redis_url, "trip")) == 4:
+            fill(redis_url, "trip")
+        ran(pipe, step, rows)
+
+    monkeypatch.setattr(plain_removing, "run", late)
+    with open_writable(parse_url(redis_url)) as writable:
+        done = writable.remove(removals)
+    assert [one.skipped for one in done] == [MOVED, ""]
+    assert items(redis_url, "trip") == ["in trip", "from a", "from b"] * 2
+
+
+def test_an_agent_at_work_loses_no_checkpoint(redis_url: str) -> None:
+    fill(redis_url, "busy", *(f"old-{number}" for number in range(10)))
+    stop, wrong = threading.Event(), []
+    saver = saver_of(redis_url)
+
+    def work() -> None:
+        number = 3
+        while not stop.is_set():
+            number += 3
+            found = graph(saver).invoke({"items": ["in busy"]}, config_of("busy"))
+            if len(found["items"]) != number:
+                wrong.append(len(found["items"]))
+                return
+
+    agent = threading.Thread(target=work)
+    agent.start()
+    try:
+        for policy in [["--keep-last", "2"], ["--older-than", "1s"], ["--keep-last", "1"]] * 2:
+            done = ckpt("-s", redis_url, "purge", *policy, "--yes", "-o", "json")
+            assert done.code == 0, done.err
+    finally:
+        stop.set()
+        agent.join()
+    assert wrong == []
+
+
+def test_values_and_writes_of_nothing_go(redis_url: str) -> None:
+    fill(redis_url, "trip", "other")
+    before = held(redis_url)
+    words = ["gc", "--scope", "all", "--grace", "0s", "--yes", "-o", "json"]
+    assert ckpt("-s", redis_url, *words).json["threads"] == []
+    saver = saver_of(redis_url)
+    lost = {"thread_id": "trip", "checkpoint_ns": "", "checkpoint_id": _OLD}
+    saver.put_writes({"configurable": lost}, [("items", ["lost"]), ("x", 1)], "task")
+    saver.client.set("lg:blob:trip::items:77", '{"t": "msgpack", "d": "wA=="}')
+    (done,) = ckpt("-s", redis_url, *words).json["threads"]
+    assert (done["thread_id"], done["writes"], done["blobs"]) == ("trip", 2, 1)
+    assert held(redis_url) == before
+
+
+_OLD = "1ef00000-0000-6000-8000-000000000000"
+
+
+# Odd values
+
+
+class Odd:
+    """What only pickle can store."""
+
+
+def test_pickled_writes_are_taken_apart_and_nothing_is_loaded(redis_url: str) -> None:
+    serde = JsonPlusSerializer(pickle_fallback=True)
+    saver = saver_of(redis_url, serde=serde)
+    fill(redis_url, "trip")
+    head = saver.get_tuple(config_of("trip"))
+    written: list[Any] = [("odd", Odd()), ("list", [Odd(), 1]), ("n", 7), ("t", (Odd(), "x"))]
+    saver.put_writes(head.config, written, "task")
+    shown = ckpt("-s", redis_url, "show", "trip", "--writes", "-o", "json").json["writes"]
+    told = {one["channel"]: one["value"] for one in shown if one["task_id"] == "task"}
+    assert told["odd"]["$type"].endswith("Odd")
+    assert told["list"][1] == 1
+    assert told["n"] == 7
+    assert "Odd" in json.dumps(told["t"])
+
+
+def test_encrypted_checkpoints_are_named_as_such(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metadata, parent and names of channels are encrypted with them, so nothing can be told."""
+    monkeypatch.setenv("LANGGRAPH_AES_KEY", "0123456789abcdef")
+    fill(redis_url, "trip", serde=EncryptedSerializer.from_pycryptodome_aes())
+    shown = ckpt("-s", redis_url, "show", "trip")
+    assert shown.code in {0, 4}
+    assert "encrypted" in shown.out + shown.err
+    assert ckpt("-s", redis_url, "threads", "list", "--long").code == 0
+    before = dump(redis_url)
+    refused = ckpt("-s", redis_url, "rollback", "trip", "~0", "--yes")
+    assert refused.code == 4, refused.err
+    assert dump(redis_url) == before
+    assert ckpt("-s", redis_url, "threads", "delete", "trip", "--yes").code == 0
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"",
+        b"\x00\xff",
+        b"{}",
+        b'{"t": "msgpack"}',
+        b'{"t": "msgpack", "d": "%%%"}',
+        b'{"t": "msgpack", "d": "' + b64encode(b"\xdf\xff\xff\xff\xff") + b'"}',
+        b'{"t": "pickle", "d": "' + b64encode(b"cos\nsystem\n(S'x'\ntR.") + b'"}',
+        b"[" * 100_000,
+    ],
+)
+def test_broken_keys_break_nothing(redis_url: str, stored: bytes) -> None:
+    fill(redis_url, "trip", "other")
+    head, *_ = ids(redis_url, "trip")
+    admin = client(redis_url)
+    for name in [one for one in keys(redis_url) if b"blob:trip::items" in one]:
+        admin.set(name, stored)
+    admin.set(f"lg:cp:trip::{head}", stored)
+    admin.hset(f"lg:wr:trip::{head}", "task:x:0", stored)
+    admin.hset(f"lg:wr:trip::{head}", "no number", stored)
+    admin.hset("lg:threads", "lg:idx:trip:broken", stored)
+    for words in COMMANDS:
+        answer = ckpt("-s", redis_url, *words)
+        assert answer.code in {0, 1, 3, 4, 7}, (words, answer.err)
+        assert "Traceback" not in answer.err
+    assert ckpt("-s", redis_url, "show", "other").code == 0
+    done = ckpt("-s", redis_url, "threads", "delete", "trip", "--yes")
+    assert done.code == 0, done.err
+    assert not [one for one in keys(redis_url) if b":trip:" in one]

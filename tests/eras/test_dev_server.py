@@ -1,0 +1,61 @@
+"""`langgraph dev` itself, started on files that `ckpt` changed.
+
+Its environment is made with pip in a cache folder; `-m eras` runs this.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import FIXTURES, ckpt
+
+pytestmark = pytest.mark.eras
+
+MAKE = FIXTURES / "make"
+ERA = "runtime-0.36.7"
+
+
+def test_the_server_resumes_a_fork_and_misses_what_was_removed(tmp_path: Path) -> None:
+    folder = tmp_path / ".langgraph_api"
+    shutil.copytree(FIXTURES / "dev" / ERA, folder)
+    os.utime(folder / ".langgraph_ops.pckl", (0, 0))
+    truth = json.loads((folder / "truth.json").read_text("utf-8"))["threads"]
+    asking, answered, forked = (
+        next(thread for thread, one in truth.items() if one["name"] == name)
+        for name in ("asking", "answered", "forked")
+    )
+    back = ckpt("-s", folder, "rollback", answered, "~2", "--yes", "-o", "json").json
+    assert ckpt("-s", folder, "threads", "delete", asking, "--yes").code == 0
+    said = resumed(folder, answered)
+    assert said["state"]["checkpoint_id"] == back["checkpoint_id"]
+    assert said["state"]["next"] == back["next"] == ["inner"]
+    assert said["state"]["values"] == truth[answered]["history"][2]["values"]
+    assert said["ended"]["items"][-1] == "that"
+    there = {one["checkpoint_id"]: one["values"] for one in said["history"]}
+    before = {one["checkpoint_id"]: one["values"] for one in truth[answered]["history"]}
+    assert before.items() <= there.items()
+    assert len(there) == len(before) + 3
+    assert said["threads"][asking] == 0
+    assert said["threads"][forked] == len(truth[forked]["history"])
+
+
+def resumed(folder: Path, thread_id: str) -> Any:
+    """What the server says of a thread with which it went on."""
+    default = Path("~/.cache/ckpt-eras").expanduser()
+    venvs = Path(os.environ.get("CKPT_TEST_ERAS", default))
+    if str(MAKE) not in sys.path:
+        sys.path.insert(0, str(MAKE))
+    python = import_module("make").environment(ERA, venvs, engine="dev")
+    line = [python, MAKE / "dev_server.py", folder, "--resume", thread_id, "that"]
+    done = subprocess.run(line, check=False, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    return json.loads(done.stdout)

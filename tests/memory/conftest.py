@@ -1,0 +1,19 @@
+"""A Store of each layout, in an empty place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.memory.benches import BENCHES, Bench
+
+
+@pytest.fixture(params=BENCHES, ids=[one.name for one in BENCHES])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    """Each layout in turn."""
+    kind: type[Bench] = request.param
+    server = None if kind.server is None else request.getfixturevalue(kind.server)
+    with kind.place(tmp_path, server) as url:
+        yield kind(url)

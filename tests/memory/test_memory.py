@@ -1,1 +1,0 @@
-"""LangGraph's four Stores, filled by their official libraries on real servers, read the same."""

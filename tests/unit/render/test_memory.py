@@ -1,0 +1,61 @@
+"""Items on a screen: aligned, with what is known of facts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from ckpt_backends.memory import Item, ItemKey, Source, Vector
+from ckpt_cli.reading.memory import Read
+from ckpt_cli.render.cells import cell_len
+from ckpt_cli.render.memory import item_lines, item_record, tree_lines
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+def item(key: str, namespace: tuple[str, ...] = ("users", "anna"), **more: object) -> Item:
+    return Item(ItemKey(namespace, key), None, NOW - timedelta(hours=3), 46, **more)  # type: ignore[arg-type]
+
+
+def test_wide_characters_are_aligned() -> None:
+    lines = [line.text for line in tree_lines([item("tea"), item("記憶記憶")], NOW)]
+    assert lines[:2] == ["users/", "  anna/"]
+    assert {cell_len(line[: line.index("3h ago")]) for line in lines[2:]} == {4 + 8 + 4}
+
+
+def test_a_long_key_is_whole_and_moves_no_other() -> None:
+    lines = [line.text for line in tree_lines([item("k" * 200), item("short")], NOW)]
+    assert "k" * 200 in lines[2]
+    assert lines[3].index("3h ago") < 60
+
+
+def test_labels_are_drawn_once_in_each_place() -> None:
+    items = [item("a", ("x",)), item("b", ("x", "y")), item("c", ("z", "y"))]
+    found = [line.text for line in tree_lines(items, NOW) if line.text.endswith("/")]
+    assert found == ["x/", "  y/", "z/", "  y/"]
+
+
+def test_what_is_known_of_a_fact_is_told() -> None:
+    fact = item(
+        "f",
+        vectors=(Vector("text", 16), Vector("title", 16)),
+        category="goal",
+        confidence=0.9,
+        source=Source("thread", "user-42"),
+        expires_at=NOW - timedelta(days=1),
+    )
+    line = [one.text for one in tree_lines([fact], NOW)][-1]
+    for part in (
+        "expired 1d ago",
+        "vectors text, title",
+        "goal",
+        "confidence 0.90",
+        "from user-42",
+    ):
+        assert part in line
+    text = "\n".join(one.text for one in item_lines(Read(fact, {"x": 1}), NOW, UTC, 80))
+    for part in ("goal, confidence 0.90", "thread user-42", "text, 16 B", "x: 1"):
+        assert part in text
+    record = item_record(fact, NOW)
+    assert record["source"] == {"kind": "thread", "thread_id": "user-42"}
+    assert (record["category"], record["confidence"]) == ("goal", 0.9)
+    assert not {"category", "confidence", "source"} & item_record(item("k"), NOW).keys()
