@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ckpt_backends.errors import CkptError, UnknownLayout, UsageError
+from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported, UsageError
 from ckpt_backends.registry import open_memory
 from ckpt_cli.commands.carrying_out import store_words
 from ckpt_cli.session import Session
@@ -74,38 +73,46 @@ def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start
     Raises what opening it raises.
     """
     from ckpt_cli.reading.beside import memory_place
-    from ckpt_cli.reading.provenance import threads_place
     from ckpt_cli.tui.desk import MemoryNamed
 
     url, words = session.store_url, store_words(session)
-    named = MemoryNamed(url, words)
-    threads = threads_place(url, session.other_store("threads")).url
-    if threads != url:
-        with open_memory(url) as memory:
-            memory.describe()
-        if threads is None:
-            return session.opening, words, named, "memory alone"
-        return replace(session.opening, url=threads), ["-s", str(threads)], named, "memory"
     try:
         session.store.describe()
         # It would hold its moment, and a lock where writers wait for readers, as long as one looks.
         session.store.close()
-    except UnknownLayout:
-        # Long-term memory may be all that it holds.
-        if _is_memory(url):
-            return session.opening, words, named, "memory alone"
+    except SeveralLayouts:
         raise
+    except (UnknownLayout, Unsupported) as error:
+        # Long-term memory may be all that it holds.
+        threads = _threads_of_memory(session, error)
+        named = MemoryNamed(url, words)
+        if threads is None:
+            return session.opening, words, named, "memory alone"
+        return replace(session.opening, url=threads), ["-s", str(threads)], named, "memory"
     place = memory_place(url, session.other_store("memory"))
+    named = MemoryNamed(url, words)
     if place is not None:
         named = MemoryNamed(place.url, ["-s", str(place.url)])
     return session.opening, words, named, "threads"
 
 
-def _is_memory(url: StoreUrl) -> bool:
-    with suppress(CkptError), open_memory(url) as memory:
-        memory.describe()
-        return True
-    return False
+def _threads_of_memory(session: Session, error: CkptError) -> StoreUrl | None:
+    """The threads of a store that holds memory and none itself; None where they are not known.
+
+    Raises the error that told so where it holds no memory either.
+    """
+    from ckpt_cli.reading.provenance import threads_place
+
+    url = session.store_url
+    threads = threads_place(url, session.other_store("threads")).url
+    try:
+        with open_memory(url) as memory:
+            memory.describe()
+    except CkptError:
+        if threads == url:
+            raise error from None
+        raise
+    return None if threads == url else threads
 
 
 def _reading() -> type[CkptApp]:

@@ -14,7 +14,7 @@ from ckpt_cli.core.clip import LONGEST, clip
 from ckpt_cli.core.facts import source_of, text_of
 from ckpt_cli.core.memory import Wanted, format_key
 from ckpt_cli.reading.memory import list_items, read_item, stored_item
-from ckpt_cli.reading.provenance import Origin, named_by, trace
+from ckpt_cli.reading.provenance import Origin, naming, trace
 from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.memory import item_lines, tree_rows
 from ckpt_cli.render.provenance import from_thread_lines, origin_lines
@@ -23,6 +23,8 @@ from ckpt_cli.tui.reads import Clock, Document, Place, cut
 
 _MOST_ITEMS = 20_000
 """Items that are listed; a filter finds those after them."""
+_MOST_NAMING = 1_000
+"""Items of one thread that are shown beside it."""
 _YES_NO = {"yes": True, "no": False}
 
 
@@ -147,14 +149,17 @@ def read_thread_memory(
     memory: MemoryStore, thread_id: str, clock: Clock, width: int, *, redacted: bool
 ) -> Document:
     """The items that name a thread as their source. Reads the value of every item."""
-    found = named_by(memory, lambda one: one == thread_id).get(thread_id, ())
     lines: list[Line] = []
     items: dict[int, ItemKey] = {}
-    for item in found:
+    for _, item in naming(memory, lambda one: one == thread_id):
+        if len(items) == _MOST_NAMING:
+            said = "… more than is shown here; c says the command that prints all"
+            lines.append(line((said, "dim")))
+            break
         items[len(lines)] = item.key
         told = from_thread_lines(item, clock.now, clock.zone, width, redacted=redacted)
         lines += cut(chain(told, (line(""),)))
-    if not found:
+    if not items:
         lines.append(line(("nothing that is remembered names this thread", "dim")))
     return Document(lines, items=items)
 

@@ -26,7 +26,6 @@ from ckpt_cli.tui import command_line
 from ckpt_cli.tui.desk import Desk
 from ckpt_cli.tui.lane import Lane
 from ckpt_cli.tui.listing import unread, unread_near
-from ckpt_cli.tui.memories import read_thread_memory
 from ckpt_cli.tui.panes import Inspector, SearchPane, ThreadsPane, TreeRows, title
 from ckpt_cli.tui.reads import (
     Clock,
@@ -295,6 +294,8 @@ class Following(Asking[None]):
 
     async def _load_memory(self, thread_id: str) -> None:
         """Read what is remembered of a thread, whichever of its checkpoints is looked at."""
+        from ckpt_cli.tui.memories import read_thread_memory
+
         whole: tuple[Place, Tab] = (Place(thread_id, "", ""), "memory")
         if self.read == whole and self.is_memory_fresh:
             return

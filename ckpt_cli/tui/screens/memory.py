@@ -30,10 +30,14 @@ from ckpt_cli.tui.memories import (
     read_listing,
     read_remembered,
 )
-from ckpt_cli.tui.panes import DocumentRows, FilterPane, MemoryPane, SearchPane, title
+from ckpt_cli.tui.memory_panes import MemoryPane
+from ckpt_cli.tui.panes import DocumentRows, FilterPane, SearchPane, title
 from ckpt_cli.tui.reads import Clock, Document, Place
 from ckpt_cli.tui.rows import Rows, as_text
 from ckpt_cli.tui.screens.asking import SHARE, SOON, Asking, error_lines
+
+_TYPED = 0.2
+"""Seconds after the last letter of a filter before the memory is asked."""
 
 
 class MemoryScreen(Asking[Place | None]):
@@ -189,7 +193,7 @@ class MemoryScreen(Asking[Place | None]):
 
     def on_filter_pane_narrowed(self, event: FilterPane.Narrowed) -> None:
         event.stop()
-        self.load()
+        self.later("filter", _TYPED, self.load)
 
     def _go(self, rows: Rows) -> None:
         rows.focus()
