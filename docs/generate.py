@@ -45,12 +45,19 @@ def stores(text: str) -> str:
 
 def screen(text: str) -> str:
     """The text of docs/tui.md with its keys made anew."""
-    from ckpt_cli.tui.keys import LOOKING, MOVING
+    from ckpt_cli.tui.keys import LOOKING, MOVING, REMEMBERING
     from ckpt_cli.tui.writing import CHANGING
 
     reading = [*MOVING, *((key.shown, key.help) for key in LOOKING)]
     changing = [(key.shown, key.help) for key in CHANGING]
-    tables = f"{_keys('key', reading)}\n{_keys('with `--write`', changing)}"
+    remembering = [(key.shown, key.help) for key in REMEMBERING]
+    tables = "\n".join(
+        (
+            _keys("key", reading),
+            _keys("on the screen Memory", remembering),
+            _keys("with `--write`", changing),
+        )
+    )
     return _between("<!-- keys -->\n", tables, text)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -93,12 +93,18 @@ def trace(threads: Store, thread_id: str, made_at: datetime | None, text: str) -
 def named_by(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> dict[str, list[Item]]:
     """The items that name one of some threads as their source, by thread, with their values."""
     found: dict[str, list[Item]] = {}
+    for thread_id, item in naming(memory, is_wanted):
+        found.setdefault(thread_id, []).append(item)
+    return found
+
+
+def naming(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, Item]]:
+    """The same one at a time, each with the thread that it names. Reads every value."""
     for item in memory.items(values=True):
         source = source_of(item)
         thread_id = None if source is None else source.thread_id
         if thread_id is not None and is_wanted(thread_id):
-            found.setdefault(thread_id, []).append(item)
-    return found
+            yield thread_id, item
 
 
 def memories_of(

@@ -101,22 +101,33 @@ def tree_lines(
     faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Iterator[Line]:
     """Items under their namespaces, each label once, with what is wrong with them."""
+    return (found for _, found in tree_rows(items, now, faults))
+
+
+def tree_rows(
+    items: Iterable[Item],
+    now: datetime,
+    faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
+) -> Iterator[tuple[Item | Namespace, Line]]:
+    """The same, each line with the item, or the namespace, that it stands for."""
     before: Namespace = ()
     for namespace, some in groupby(items, key=lambda one: one.key.namespace):
         yield from _labels(namespace, before)
         before = namespace
         while batch := list(islice(some, _ALIGNED)):
-            yield from _items(batch, " " * _INDENT * len(namespace), now, faults)
+            lines = _items(batch, " " * _INDENT * len(namespace), now, faults)
+            yield from zip(batch, lines, strict=True)
 
 
-def _labels(namespace: Namespace, before: Namespace) -> Iterator[Line]:
+def _labels(namespace: Namespace, before: Namespace) -> Iterator[tuple[Namespace, Line]]:
     """The labels of a namespace that the one before does not begin with."""
     same = 0
     while same < min(len(namespace), len(before)) and namespace[same] == before[same]:
         same += 1
     for depth in range(same, len(namespace)):
         label = safe_text(format_namespace(namespace[depth : depth + 1]))
-        yield line(" " * _INDENT * depth, (f"{label}/", "node"))
+        text = line(" " * _INDENT * depth, (f"{label}/", "node"))
+        yield namespace[: depth + 1], text
 
 
 def _items(
@@ -142,7 +153,7 @@ def _marks(item: Item, now: datetime) -> Iterator[Span]:
     if item.vectors:
         noun = "vector" if len(item.vectors) == 1 else "vectors"
         yield (f"  {noun} {safe_text(', '.join(one.field for one in item.vectors))}", "dim")
-    for text in _facts(item):
+    for text in fact_words(item):
         yield (f"  {safe_text(text)}", "plain")
     if item.source is not None:
         yield (f"  from {safe_text(item.source.thread_id or item.source.kind)}", "id")
@@ -155,7 +166,8 @@ def _faults(found: Mapping[str, Any]) -> Iterator[Span]:
         yield "  its thread is gone", "question"
 
 
-def _facts(item: Item) -> Iterator[str]:
+def fact_words(item: Item) -> Iterator[str]:
+    """What a fact is about, and how sure it is; not made safe to print."""
     if item.category is not None:
         yield item.category
     if item.confidence is not None:
@@ -185,7 +197,7 @@ def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[
     yield from field("size", size(item.size), width)
     for one in item.vectors:
         yield from field("vector", f"{one.field}, {size(one.size)}", width, "dim")
-    if facts := ", ".join(_facts(item)):
+    if facts := ", ".join(fact_words(item)):
         yield from field("fact", facts, width)
     if item.source is not None:
         thread = "" if item.source.thread_id is None else f" {item.source.thread_id}"

@@ -30,7 +30,7 @@ def whole_lines(items: Iterable[Read], width: int) -> Iterator[Line]:
     """
     between = False
     for namespace, some in groupby(items, key=lambda one: one.item.key.namespace):
-        speaking = ((_cells(one), said) for one in some if (said := _said(one.value)))
+        speaking = ((_cells(one), said) for one in some if (said := said_by(one.value)))
         first = True
         while rows := list(islice(speaking, _ALIGNED)):
             if first and between:
@@ -69,7 +69,7 @@ def _cells(one: Read) -> tuple[str, str, str, str]:
     )
 
 
-def _said(value: Value) -> str:
+def said_by(value: Value) -> str:
     """The words that an item is kept for, safe to print; else its value on one line."""
     if isinstance(value, dict):
         for name in _SAYS:

@@ -7,14 +7,20 @@ from datetime import datetime, tzinfo
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from ckpt_backends.codec import decode
 from ckpt_backends.memory import Item, ItemKey
+from ckpt_cli.core.clip import clip
 from ckpt_cli.core.facts import text_of
 from ckpt_cli.core.memory import format_key
 from ckpt_cli.core.messages import content_text
+from ckpt_cli.render.cells import wrap
 from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.memory import fact_words
+from ckpt_cli.render.memory_whole import said_by
 from ckpt_cli.render.table import Column, table_lines
+from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import field
-from ckpt_cli.render.units import iso, when
+from ckpt_cli.render.units import age, iso, when
 
 if TYPE_CHECKING:
     from ckpt_cli.reading.provenance import Origin
@@ -99,6 +105,25 @@ def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line
         ],
         width,
     )
+
+
+def from_thread_lines(
+    item: Item, now: datetime, zone: tzinfo, width: int, *, redacted: bool
+) -> Iterator[Line]:
+    """One item that came from a thread: its address, how sure it is, when it was made, its words.
+
+    Its value was read. What it says, and is about, is left out where that is not shown.
+    """
+    yield line((safe_text(format_key(item.key)), "head"))
+    facts = [] if redacted else list(fact_words(item))
+    if (at := item.created_at or item.updated_at) is not None:
+        facts.append(f"{when(at, now, zone)} ({age(at, now)} ago)")
+    if facts:
+        yield line((safe_text(", ".join(facts)), "dim"))
+    if not redacted:
+        said = None if item.value is None else clip(decode(item.value))
+        for part in said_by(said).split("\n"):
+            yield from map(line, wrap(part, width))
 
 
 def going_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line]:

@@ -6,11 +6,13 @@ import json
 from collections.abc import Sequence
 from glob import escape
 
+from ckpt_backends.memory import ItemKey
+from ckpt_cli.core.memory import format_namespace
 from ckpt_cli.render.plan import quoted
 from ckpt_cli.tui.listing import is_pattern
-from ckpt_cli.tui.reads import Place, Tab
+from ckpt_cli.tui.reads import CheckpointTab, Place
 
-_WORDS: dict[Tab, tuple[str, ...]] = {
+_WORDS: dict[CheckpointTab, tuple[str, ...]] = {
     "state": ("show",),
     "diff": ("diff",),
     "writes": ("diff", "--writes"),
@@ -20,7 +22,7 @@ _WORDS: dict[Tab, tuple[str, ...]] = {
 }
 
 
-def tab_command(store: Sequence[str], tab: Tab, place: Place, base: Place | None) -> str:
+def tab_command(store: Sequence[str], tab: CheckpointTab, place: Place, base: Place | None) -> str:
     """The command that prints a tab of a checkpoint; of a diff, from `base` if there is one."""
     words = ["ckpt", *store, *_WORDS[tab]]
     if place.checkpoint_ns:
@@ -69,6 +71,19 @@ def config(place: Place) -> str:
         "checkpoint_id": place.checkpoint_id,
     }
     return json.dumps({"configurable": configurable}, ensure_ascii=False)
+
+
+def memory_command(memory: Sequence[str], key: ItemKey) -> str:
+    """The command that prints an item of long-term memory."""
+    namespace = ["--namespace", format_namespace(key.namespace)]
+    words = ["ckpt", *memory, "memory", "show", *namespace, *_guarded(key.key)]
+    return " ".join(map(quoted, words))
+
+
+def remembered_command(store: Sequence[str], memory: str, thread_id: str) -> str:
+    """The command that prints what is remembered of a thread."""
+    words = ["ckpt", *store, "threads", "show", "--memory", memory, *_guarded(thread_id)]
+    return " ".join(map(quoted, words))
 
 
 def _guarded(word: str) -> list[str]:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from time import monotonic
+from typing import Any
 
+from ckpt_backends.memory import MemoryStore
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_memory
+from ckpt_backends.url import StoreUrl
 from ckpt_cli.reading.opening import Opening
 from ckpt_cli.tui.lane import Lane
 
@@ -13,8 +19,25 @@ _PATIENCE = 1.0
 """Seconds that leaving takes at most."""
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryNamed:
+    """The long-term memory that goes with some threads."""
+
+    url: StoreUrl
+    words: Sequence[str]
+    """How a command line names it."""
+
+    @property
+    def name(self) -> str:
+        """What stands behind `--memory`."""
+        return self.words[-1] if self.words else str(self.url)
+
+
 class Desk:
-    """One store, with a connection for each kind of question, so that none waits for another."""
+    """One store, with a connection for each kind of question, so that none waits for another.
+
+    Its long-term memory has one too, which is opened by the first who asks for it.
+    """
 
     def __init__(
         self,
@@ -23,6 +46,7 @@ class Desk:
         zone: tzinfo,
         pause: float,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        memory: MemoryNamed | None = None,
     ) -> None:
         self.opening = opening
         self.store_words = store_words
@@ -31,9 +55,12 @@ class Desk:
         self.pause = pause
         """Seconds between two looks at the store; 0 for only when asked to."""
         self.now = now
-        self.threads, self.heads, self.detail, self.searching = self.lanes = [
-            Lane(lambda: opening.open(lambda _: None)) for _ in range(4)
+        self.memory_named = memory or MemoryNamed(opening.url, store_words)
+        self.threads, self.heads, self.detail, self.searching = lanes = [
+            Lane[Store](lambda: opening.open(lambda _: None)) for _ in range(4)
         ]
+        self.memory = Lane[MemoryStore](lambda: open_memory(self.memory_named.url))
+        self.lanes: Sequence[Lane[Any]] = (*lanes, self.memory)
 
     def close(self) -> None:
         """Close all connections; one that is still being answered is not waited for long."""

@@ -1,4 +1,4 @@
-"""The keys of the main screen, in one table: bindings, help and the palette are made of it."""
+"""The keys of the screens in one place: bindings, help and the palette are made of them."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ LOOKING: Sequence[Key] = (
     Key("d", "compare", "Diff", "Side by side with the marked one, or its parent", "d", True),
     Key("i", "questions", "Questions", "List the questions that wait, in all threads", "i", True),
     Key("S", "grep", "Search", "Search the values of this thread, or of all", "S"),
+    Key("M", "memory", "Memory", "What is remembered across threads", "M"),
     Key("y", "copy_ref", "Copy ref", "Copy THREAD@CHECKPOINT", "y"),
     Key("Y", "copy_config", "Copy config", "Copy the config dict of this checkpoint", "Y"),
     Key("c", "command_line", "Command", "The command line that prints what is shown", "c"),
@@ -56,6 +57,16 @@ LOOKING: Sequence[Key] = (
     Key("question_mark", "help", "Help", "Show all keys", "?", True),
     Key("q", "app.quit", "Quit", "Leave", "q", True),
 )
+
+REMEMBERING: Sequence[Key] = (
+    Key("tab,shift+tab", "pane", "Next pane", "Go to the other pane", "Tab"),
+    Key("z", "zoom", "Zoom", "This pane alone, or both again", "z"),
+    Key("y", "copy_command", "Copy command", "Copy the command that prints this item", "y", True),
+    Key("r", "again", "Refresh", "Look at the memory again now", "r"),
+    Key("question_mark", "help", "Help", "Show all keys", "?", True),
+    Key("q", "leave", "Close", "Close", "q", True),
+)
+"""The keys of the Memory screen."""
 
 MOVING: Sequence[tuple[str, str]] = (
     ("↑ ↓ j k", "Move by a line"),
@@ -66,8 +77,9 @@ MOVING: Sequence[tuple[str, str]] = (
     ("Enter", "On a subgraph call: into its namespace"),
     ("Enter", "On a fold: unfold it"),
     ("Enter", "On a message or value: to the step that wrote it"),
+    ("Enter", "On an item of memory: to what it says, and to its thread"),
     ("Esc", "Back, out of a namespace, out of a filter"),
-    ("/", "Threads: filter; elsewhere: search, then n and N"),
+    ("/", "Threads and memory: filter; elsewhere: search, then n and N"),
     ("s", "Threads: sort by newest, oldest, id, checkpoints"),
 )
 """What the panes themselves do with keys."""

@@ -8,22 +8,31 @@ from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ckpt_backends.errors import CkptError, StoreUnavailable, Unsupported
-from ckpt_backends.protocol import Store
+
+
+class _Kept(Protocol):
+    """What a lane opens: a store of threads, or of long-term memory."""
+
+    def refresh(self) -> None: ...
+
+    def close(self) -> None: ...
+
 
 _Answer = TypeVar("_Answer")
+_Store = TypeVar("_Store", bound=_Kept)
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    question: Callable[[Store], Any]
+    question: Callable[[Any], Any]
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
 
 
-class Lane:
+class Lane(Generic[_Store]):
     """A store that is opened, asked and closed in one thread, one question after the other.
 
     After each answer the store is refreshed, so that the next one is of then, and no writer waits
@@ -31,9 +40,9 @@ class Lane:
     question, so that a lost connection comes back by asking again.
     """
 
-    def __init__(self, open_store: Callable[[], Store]) -> None:
+    def __init__(self, open_store: Callable[[], _Store]) -> None:
         self._open_store = open_store
-        self._store: Store | None = None
+        self._store: _Store | None = None
         self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
         self.waiting = 0
         """Questions that were asked and are not answered yet."""
@@ -41,7 +50,7 @@ class Lane:
         self._thread = Thread(target=self._run, name="lane", daemon=True)
         self._thread.start()
 
-    async def ask(self, question: Callable[[Store], _Answer]) -> _Answer:
+    async def ask(self, question: Callable[[_Store], _Answer]) -> _Answer:
         """What a question is answered with; it may be cancelled before its turn comes.
 
         Raises what the question raises, and what opening the store does.
@@ -76,7 +85,7 @@ class Lane:
                 asked.loop.call_soon_threadsafe(_deliver, asked.future, answer, error)
         self._drop()
 
-    def _answer(self, question: Callable[[Store], Any]) -> Any:
+    def _answer(self, question: Callable[[_Store], Any]) -> Any:
         if self._store is None:
             self._store = self._open_store()
         try:

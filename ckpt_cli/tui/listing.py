@@ -102,7 +102,7 @@ def choose(
     """The threads that fit. Those whose status is wanted and not known yet are left out."""
     if wanted == Filter():
         return threads
-    fits = _text_filter(wanted.text)
+    fits = text_filter(wanted.text)
     return [
         one
         for one in threads
@@ -152,7 +152,8 @@ def thread_line(thread: Thread, status: Status | None, now: datetime, width: int
     return line((sign, style), (pad(name, room), style), (right, "time"))
 
 
-def _text_filter(text: str) -> Callable[[str], bool]:
+def text_filter(text: str) -> Callable[[str], bool]:
+    """Whether a name holds a text in any case, or fits it as a shell pattern."""
     if not text:
         return lambda _: True
     wanted = text.casefold()

@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.widgets import Input, Tab, Tabs
 
 from ckpt_backends.errors import UsageError
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import Thread
 from ckpt_cli.core.tree import Key
 from ckpt_cli.render.lines import Line
@@ -41,6 +42,66 @@ class Search(Input):
 
     def action_leave(self) -> None:
         self.post_message(self.Left(self))
+
+
+class FilterPane(Vertical):
+    """A pane with lines, and a line to say which of them are shown."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "Filter", key_display="/"),
+    ]
+
+    class Narrowed(Message):
+        """What is shown, or its order, changed."""
+
+    def __init__(self, rows: Rows, hint: str, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id, classes="pane")
+        self.rows = rows
+        self.search = Search(placeholder=hint, id="filter")
+
+    def narrow(self, text: str) -> None:
+        """Show what a filter means. Raises `UsageError`."""
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        yield self.rows
+        yield self.search
+
+    def on_mount(self) -> None:
+        self.search.display = False
+
+    def action_search(self) -> None:
+        self.search.display = True
+        self.search.focus()
+
+    def action_clear(self) -> None:
+        self.search.value = ""
+        self.search.display = False
+        self.narrow("")
+        self.rows.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        try:
+            self.narrow(event.value)
+        except UsageError:
+            # A status may be half typed; on Enter it is said.
+            return
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        try:
+            self.narrow(event.value)
+        except UsageError as error:
+            text = f"{error.message}; {error.hint}"
+            self.app.notify(text, severity="warning", markup=False)
+            return
+        self.search.display = bool(event.value)
+        self.rows.focus()
+
+    def on_search_left(self, event: Search.Left) -> None:
+        event.stop()
+        self.action_clear()
 
 
 class ThreadRows(Rows):
@@ -76,70 +137,23 @@ class ThreadRows(Rows):
         after = (SORTS.index(self.listing.sort) + 1) % len(SORTS)
         self.listing.sort = SORTS[after]
         self.settle(self.thread.thread_id if self.thread is not None else None)
-        self.post_message(ThreadsPane.Narrowed())
+        self.post_message(FilterPane.Narrowed())
 
 
-class ThreadsPane(Vertical):
+class ThreadsPane(FilterPane):
     """All threads of the store, or those that fit."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "search", "Filter", key_display="/"),
-    ]
-
-    class Narrowed(Message):
-        """What is shown, or its order, changed."""
+    rows: ThreadRows
 
     def __init__(self, now: Callable[[], datetime]) -> None:
-        super().__init__(id="threads", classes="pane")
-        self.rows = ThreadRows(now)
-        self.search = Search(placeholder="text, glob*, status:interrupted, user:anna", id="filter")
-
-    def compose(self) -> ComposeResult:
-        yield self.rows
-        yield self.search
-
-    def on_mount(self) -> None:
-        self.search.display = False
+        hint = "text, glob*, status:interrupted, user:anna"
+        super().__init__(ThreadRows(now), hint, id="threads")
 
     def narrow(self, text: str) -> None:
-        """Show the threads that a filter means. Raises `UsageError`."""
         kept = self.rows.thread.thread_id if self.rows.thread is not None else None
         self.rows.listing.wanted = parse_filter(text)
         self.rows.settle(kept)
         self.post_message(self.Narrowed())
-
-    def action_search(self) -> None:
-        self.search.display = True
-        self.search.focus()
-
-    def action_clear(self) -> None:
-        self.search.value = ""
-        self.search.display = False
-        self.narrow("")
-        self.rows.focus()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        event.stop()
-        try:
-            self.narrow(event.value)
-        except UsageError:
-            # A status may be half typed; on Enter it is said.
-            return
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        try:
-            self.narrow(event.value)
-        except UsageError as error:
-            text = f"{error.message}; {error.hint}"
-            self.app.notify(text, severity="warning", markup=False)
-            return
-        self.search.display = bool(event.value)
-        self.rows.focus()
-
-    def on_search_left(self, event: Search.Left) -> None:
-        event.stop()
-        self.action_clear()
 
 
 class Found(Lines):
@@ -268,6 +282,12 @@ class DocumentRows(Found):
         """The value that the cursor stands in, where the tab has several."""
         above = max((at for at in self.document.marks if at <= self.cursor), default=None)
         return None if above is None else self.document.marks[above]
+
+    @property
+    def item(self) -> ItemKey | None:
+        """The item of long-term memory that the cursor stands in, where the tab has any."""
+        above = max((at for at in self.document.items if at <= self.cursor), default=None)
+        return None if above is None else self.document.items[above]
 
     def show_document(self, document: Document, *, keep: bool) -> None:
         """Show a document from its beginning, or with `keep` from where the last one stood."""

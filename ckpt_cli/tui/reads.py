@@ -10,6 +10,7 @@ from typing import Literal, cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import CkptError, Unreadable
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.clip import clip
@@ -40,8 +41,9 @@ from ckpt_cli.render.units import size
 from ckpt_cli.render.value import summary
 from ckpt_cli.render.written import written_lines
 
-Tab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
-TABS: tuple[Tab, ...] = ("state", "diff", "writes", "messages", "metadata", "raw")
+CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
+Tab = Literal[CheckpointTab, "memory"]
+TABS: tuple[Tab, ...] = ("state", "diff", "writes", "messages", "metadata", "raw", "memory")
 
 _MOST_LINES = 20_000
 """Lines of one document; a value of more is looked at with `ckpt show`."""
@@ -98,6 +100,8 @@ class Document:
     lines: Sequence[Line]
     marks: Mapping[int, str] = field(default_factory=dict)
     """For lines that the cursor may stand on, the path of the value that they show."""
+    items: Mapping[int, ItemKey] = field(default_factory=dict)
+    """For lines with which an item of long-term memory begins, its address."""
 
 
 def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
@@ -161,7 +165,7 @@ def _key(row: TreeRow | None) -> Key | None:
 
 
 def read_document(
-    store: Store, tab: Tab, place: Place, base: Place | None, clock: Clock, width: int
+    store: Store, tab: CheckpointTab, place: Place, base: Place | None, clock: Clock, width: int
 ) -> Document:
     """A tab of a checkpoint; `base` is what it is compared with, its parent if None.
 
@@ -178,7 +182,7 @@ def read_document(
         "metadata": lambda: _metadata(target, clock, width),
         "raw": lambda: _raw(target, width),
     }[tab]()
-    return Document(_cut(lines))
+    return Document(cut(lines))
 
 
 def target_of(store: Store, place: Place) -> Target:
@@ -201,12 +205,12 @@ def _state(target: Target, clock: Clock, width: int) -> Document:
     found = view(target, None, writes=False)
     lines: list[Line] = []
     marks: dict[int, str] = {}
-    for one in _cut(_heading(found, clock, width)):
+    for one in cut(_heading(found, clock, width)):
         lines.append(one)
     for name, value in found.state.values.items():
         marks[len(lines)] = format_path((name,))
         remark = found.state.rebuilt.get(name)
-        lines += _cut(value_lines(name, clip(value), width, remark))
+        lines += cut(value_lines(name, clip(value), width, remark))
     return Document(lines, marks)
 
 
@@ -298,7 +302,7 @@ def _raw(target: Target, width: int) -> Iterator[Line]:
         yield line((f"… {size(len(body) - _RAW_BYTES)} more: ckpt show --raw", "dim"))
 
 
-def _cut(lines: Iterator[Line]) -> list[Line]:
+def cut(lines: Iterator[Line]) -> list[Line]:
     found = list(islice(lines, _MOST_LINES + 1))
     if len(found) > _MOST_LINES:
         found[-1] = line(("… more than is shown here; `ckpt show` prints all", "dim"))

@@ -10,6 +10,7 @@ import os
 import shlex
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +19,7 @@ from typing import ClassVar
 from textual import work
 from textual.app import SuspendNotSupported
 from textual.binding import BindingType
+from textual.worker import WorkerCancelled
 
 from ckpt_backends.change import Change
 from ckpt_backends.errors import CkptError, UsageError
@@ -159,10 +161,18 @@ class WritingScreen(MainScreen):
         except CkptError as error:
             self.tell_error(error)
             return
-        await self.load_threads().wait()
+        await self.listed_anew()
         if found.head is not None:
             self.jump(found.head)
         self.say(said)
+
+    async def listed_anew(self) -> None:
+        """List all threads, and wait for it."""
+        while True:
+            # Another look that comes due, or is asked for, takes the place of this one.
+            with suppress(WorkerCancelled):
+                await self.load_threads().wait()
+                return
 
     @work(exclusive=True, group="change")
     async def action_delete(self) -> None:

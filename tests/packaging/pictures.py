@@ -7,22 +7,56 @@ changed. A test compares.
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import shutil
 from collections.abc import Sequence
 from contextlib import chdir
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.opening import Opening
 from ckpt_cli.tui.app import CkptApp
-from ckpt_cli.tui.desk import Desk
+from ckpt_cli.tui.desk import Desk, MemoryNamed
 from tests.support import ROOT, SAMPLE
 from tests.tui.seat import Seat
 
 FOLDER = ROOT / "docs" / "pictures"
 _NOW = datetime(2026, 11, 22, 8, 0, tzinfo=UTC)
+_HOME = ".deer-flow"
+
+
+def _fact(key: str, content: str, category: str, confidence: float, source: str) -> dict[str, Any]:
+    return {
+        "id": key,
+        "content": content,
+        "category": category,
+        "confidence": confidence,
+        "createdAt": "2026-11-21T22:30:00Z",
+        "source": source,
+    }
+
+
+_MEMORY = {
+    "version": "1.0",
+    "lastUpdated": "2026-11-21T22:30:00Z",
+    "user": {
+        "topOfMind": {
+            "summary": "Is about to travel to Kyoto in April, for five nights.",
+            "updatedAt": "2026-11-21T22:30:00Z",
+        },
+    },
+    "facts": [
+        _fact("fact_3f9a01bc", "Wants a refund for shoes", "goal", 0.7, "refund-4711"),
+        _fact("fact_a1b2c3d4", "Spends up to 2000 euros on Kyoto", "goal", 0.95, "trip-to-kyoto"),
+        _fact("fact_c81d22e0", "Reads answers on a phone", "context", 0.8, "manual"),
+    ],
+}
+"""What it remembers, as its first release writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +66,8 @@ class Picture:
     name: str
     size: tuple[int, int]
     keys: Sequence[str] = ()
+    remembers: bool = False
+    """Whether there is a DeerFlow that remembers something of these threads."""
 
 
 PICTURES = (
@@ -39,6 +75,7 @@ PICTURES = (
     Picture("main-80x24", (80, 24), ("j",)),
     Picture("messages-120x40", (120, 40), ("j", "j", "4")),
     Picture("diff-120x40", (120, 40), ("enter", "k", "k", "m", "G", "d")),
+    Picture("memory-120x40", (120, 40), ("M", "j"), remembers=True),
     Picture("help-80x24", (80, 24), ("question_mark",)),
 )
 
@@ -48,7 +85,8 @@ def take(picture: Picture) -> str:
 
     async def run() -> str:
         opening = Opening(parse_url("sample.db"))
-        app = CkptApp(Desk(opening, ["-s", "sample.db"], UTC, 0, lambda: _NOW))
+        memory = MemoryNamed(parse_url(_HOME), ["-s", _HOME]) if picture.remembers else None
+        app = CkptApp(Desk(opening, ["-s", "sample.db"], UTC, 0, lambda: _NOW, memory))
         async with app.run_test(size=picture.size) as pilot:
             seat = Seat(app, pilot)
             await seat.rest()
@@ -57,6 +95,9 @@ def take(picture: Picture) -> str:
 
     with TemporaryDirectory() as folder, chdir(folder):
         shutil.copyfile(SAMPLE, "sample.db")
+        if picture.remembers:
+            os.mkdir(_HOME)
+            Path(_HOME, "memory.json").write_text(json.dumps(_MEMORY), encoding="utf-8")
         return asyncio.run(run())
 
 

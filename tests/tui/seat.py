@@ -12,8 +12,9 @@ from textual.pilot import Pilot
 
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.opening import Opening
-from ckpt_cli.tui.app import CkptApp
-from ckpt_cli.tui.desk import Desk
+from ckpt_cli.tui.app import CkptApp, Start
+from ckpt_cli.tui.desk import Desk, MemoryNamed
+from ckpt_cli.tui.screens.asking import Asking
 from ckpt_cli.tui.screens.main import MainScreen
 from ckpt_cli.tui.screens.plan import PlanScreen
 
@@ -66,7 +67,9 @@ class Seat:
         for _ in range(int(_PATIENCE / 0.01)):
             await asyncio.sleep(0.01)
             await self.pilot.pause()
-            is_busy = self.main.is_busy or any(lane.waiting for lane in self.app.desk.lanes)
+            asking = [one for one in self.app.screen_stack if isinstance(one, Asking)]
+            is_busy = any(one.is_busy for one in asking)
+            is_busy = is_busy or any(lane.waiting for lane in self.app.desk.lanes)
             quiet = 0 if is_busy else quiet + 1
             if quiet == _QUIET:
                 return
@@ -100,14 +103,17 @@ def sit(
     pause: float = 0,
     now: datetime | None = None,
     opening: Opening | None = None,
+    memory: MemoryNamed | None = None,
+    start: Start = "threads",
 ) -> None:
     """Open the screen on a store and do what a scenario says."""
 
     async def run() -> None:
         words = ["-s", str(store)]
-        told = {} if now is None else {"now": lambda: now}
-        desk = Desk(opening or Opening(parse_url(str(store))), words, UTC, pause, **told)
-        app = kind(desk)
+        clock = (lambda: datetime.now(UTC)) if now is None else (lambda: now)
+        opened = opening or Opening(parse_url(str(store)))
+        desk = Desk(opened, words, UTC, pause, clock, memory)
+        app = kind(desk, start)
         async with app.run_test(size=size, notifications=True) as pilot:
             seat = Seat(app, pilot)
             await seat.rest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ckpt_cli.tui.writing import WritingApp
+from ckpt_cli.tui.writing import WritingApp, WritingScreen
 from tests.servers import postgres_database
 from tests.support import ckpt
 from tests.travel.official import Thread, config_of, drive, scenarios
@@ -239,3 +240,16 @@ def test_a_purge_keeps_what_waits_and_prunes_inside(store: Store) -> None:
     assert len(store.history(CHAT)) < len(chat)
     assert store.history(CHAT)[0] == chat[0]
     assert store.history(STUCK)[0] == waiting[0]
+
+
+def test_another_look_does_not_end_the_wait_for_a_change(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        main = seat.main
+        assert isinstance(main, WritingScreen)
+        waiting = asyncio.create_task(main.listed_anew())
+        await asyncio.sleep(0)
+        main.load_threads()
+        await waiting
+        assert len(main.rows.listing.threads) == 8
+
+    sit(sample, look, kind=WritingApp)

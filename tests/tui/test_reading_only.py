@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_cli.tui.keys import LOOKING
+from tests.deerflow.project import make
 from tests.support import ROOT
 
 _EVERY_KEY = """
@@ -71,3 +72,12 @@ def test_nothing_is_written_to_what_is_no_store(sample: Path, option: str) -> No
     found = subprocess.run(script, capture_output=True, text=True, check=False, cwd=ROOT)
     assert found.returncode == 2
     assert "--write needs the store itself" in found.stdout
+
+
+def test_a_memory_is_only_looked_at(tmp_path: Path) -> None:
+    make(tmp_path)
+    command = [sys.executable, "-m", "ckpt_cli", "-s", str(tmp_path), "tui", "--write"]
+    script = ["script", "-qec", " ".join(command), "/dev/null"]
+    found = subprocess.run(script, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert found.returncode == 2
+    assert "--write changes threads" in found.stdout

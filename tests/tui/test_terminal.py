@@ -16,6 +16,8 @@ from uuid import uuid4
 
 import pytest
 
+from tests.deerflow.project import TURNS, make
+from tests.memory.benches import SqliteBench
 from tests.servers import REQUIRED
 from tests.support import ROOT, ckpt
 
@@ -84,12 +86,18 @@ def terminal() -> Iterator[Terminal]:
     found.close()
 
 
-def start(terminal: Terminal, store: Path, *words: str, **variables: str) -> None:
+def start(
+    terminal: Terminal,
+    store: Path,
+    *words: str,
+    shows: tuple[str, ...] = ("8 threads", "next"),
+    **variables: str,
+) -> None:
     environment = {"TERM": "screen-256color", "LC_ALL": "C.UTF-8", "PYTHONPATH": str(ROOT)}
     environment |= {"TZ": "UTC", "HOME": os.environ["HOME"], **variables}
     program = [sys.executable, "-m", "ckpt_cli", "-s", str(store), "tui", *words]
     terminal.start(program, environment)
-    terminal.until(lambda text: "8 threads" in text and "next" in text)
+    terminal.until(lambda text: all(one in text for one in shows))
 
 
 def test_looking_around_and_leaving(terminal: Terminal, sample: Path) -> None:
@@ -155,5 +163,35 @@ def test_no_writer_waits_for_an_open_screen(terminal: Terminal, sample: Path) ->
     with closing(sqlite3.connect(sample, timeout=2)) as connection:
         connection.execute("DELETE FROM writes WHERE thread_id = 'weekly-digest'")
         connection.commit()
+    terminal.press("q")
+    terminal.until(lambda text: "ended with 0" in text)
+
+
+def test_deerflows_folder_opens_with_what_it_remembers(terminal: Terminal, tmp_path: Path) -> None:
+    make(tmp_path)
+    start(terminal, tmp_path, shows=("Memory: 4 items", "content:"), NO_COLOR="1")
+    terminal.press("j")
+    terminal.until(lambda text: "facts/fact_e5f6g7h8" in text)
+    terminal.press("Enter")
+    terminal.press("z")
+    terminal.until(lambda text: TURNS[2][:6] in text and "Memory:" not in text)
+    terminal.press("Enter")
+    text = terminal.until(lambda text: "2 threads" in text and TURNS[0][:6] in text)
+    assert len(text.splitlines()) == 24
+    terminal.press("M")
+    terminal.until(lambda text: "Memory: 4 items" in text)
+    terminal.press("q")
+    terminal.press("q")
+    terminal.until(lambda text: "ended with 0" in text)
+
+
+def test_a_store_of_memory_alone_opens_with_it(terminal: Terminal, tmp_path: Path) -> None:
+    bench = SqliteBench(str(tmp_path / "memory.db"))
+    with bench.store() as memory:
+        memory.put(("users", "anna"), "tea", {"text": "likes tea", "thread_id": "gone"})
+    start(terminal, tmp_path / "memory.db", shows=("Memory: 1 item", "likes tea"))
+    terminal.press("Enter")
+    terminal.press("z")
+    terminal.until(lambda text: "no checkpoint tables" in text)
     terminal.press("q")
     terminal.until(lambda text: "ended with 0" in text)

@@ -7,14 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.notifications import SeverityLevel
-from textual.screen import Screen
-from textual.timer import Timer
 from textual.widgets import Footer, Static
 
 from ckpt_backends.errors import CkptError, StoreUnavailable
@@ -22,7 +19,6 @@ from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tree import Key as TreeKey
 from ckpt_cli.reading.tree import Tree
-from ckpt_cli.render.cells import fit
 from ckpt_cli.render.lines import Line, Span, line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.tree_words import count
@@ -43,21 +39,14 @@ from ckpt_cli.tui.reads import (
     read_threads,
 )
 from ckpt_cli.tui.rows import as_text
+from ckpt_cli.tui.screens.asking import SHARE, SOON, Asking, error_lines
 
 _Answer = TypeVar("_Answer")
 
-SOON = 0.05
-"""Seconds that the cursor must rest before what it stands on is read."""
 _HEADS_NEAR, _HEADS = 50, 500
 """Heads that are read with one question, on the screen and elsewhere; few, as others may wait."""
-_SAID = 300
-"""Cells of what is said for a few seconds."""
 _MARK = 16
 """Cells of a marked checkpoint's name that the status line shows."""
-_READING = frozenset({"threads", "heads", "tree", "document", "origin", "goto"})
-"""Groups of what runs besides the screen and ends by itself."""
-_SHARE = 10
-"""Looking at the store again takes no more than this fraction of the time."""
 
 
 @dataclass(slots=True)
@@ -74,8 +63,11 @@ class View:
     """The cursor goes with the head."""
 
 
-class Following(Screen[None]):
+class Following(Asking[None]):
     """Threads on the left, the tree of one of them on the right, and a checkpoint below that."""
+
+    READING: ClassVar = frozenset({"threads", "heads", "tree", "document", "origin", "goto"})
+    AGAIN: ClassVar = frozenset({"threads", "memory"})
 
     def __init__(self, desk: Desk) -> None:
         super().__init__()
@@ -91,9 +83,10 @@ class Following(Screen[None]):
         """What the inspector shows."""
         self.shown: tuple[Place, Tab] | None = None
         """The same as long as it is up to date."""
+        self.is_memory_fresh = False
+        """Whether what is remembered of the thread was read a short while ago."""
         self.base: Place | None = None
         """What is marked as one side of a diff."""
-        self._rest: dict[str, Timer] = {}
         self._reading_heads = False
 
     # Parts
@@ -120,12 +113,6 @@ class Following(Screen[None]):
         self.rows.focus()
         self.tell()
         self.load_threads()
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether something is read, or about to be, for what the cursors stand on."""
-        reading = any(one.group in _READING and not one.is_finished for one in self.workers)
-        return reading or not self._rest.keys() <= {"threads"}
 
     @property
     def clock(self) -> Clock:
@@ -159,7 +146,7 @@ class Following(Screen[None]):
         self._trouble = ""
         self._take(threads)
         took = time.monotonic() - began
-        self._again(max(self.desk.pause, took * _SHARE))
+        self._again(max(self.desk.pause, took * SHARE))
 
     def _again(self, pause: float) -> None:
         if self.desk.pause:
@@ -267,7 +254,7 @@ class Following(Screen[None]):
 
     def _no_tree(self, error: CkptError) -> None:
         self.view.tree = None
-        self.clear(_said(error))
+        self.clear(error_lines(error, self.tree_rows.width))
 
     def clear(self, said: Sequence[Line]) -> None:
         """Show no tree and no checkpoint, and say why."""
@@ -286,6 +273,9 @@ class Following(Screen[None]):
         place, tab = self.place, self.inspector.tab
         if place is None:
             return
+        if tab == "memory":
+            await self._load_memory(place.thread_id)
+            return
         if self.shown == (place, tab):
             return
         width = max(self.inspector.document.width, 1)
@@ -302,8 +292,43 @@ class Following(Screen[None]):
             self.inspector.document.show_document(document, keep=self.read == (place, tab))
             self.read = self.shown = (place, tab)
 
+    async def _load_memory(self, thread_id: str) -> None:
+        """Read what is remembered of a thread, whichever of its checkpoints is looked at."""
+        from ckpt_cli.tui.memories import read_thread_memory
+
+        whole: tuple[Place, Tab] = (Place(thread_id, "", ""), "memory")
+        if self.read == whole and self.is_memory_fresh:
+            return
+        began = time.monotonic()
+        question = partial(
+            read_thread_memory,
+            thread_id=thread_id,
+            clock=self.clock,
+            width=max(self.inspector.document.width, 1),
+            redacted=self.desk.opening.redact,
+        )
+        if self.read != whole:
+            title(self.inspector, "Memory: loading")
+        try:
+            document = await self.desk.memory.ask(question)
+        except CkptError as error:
+            document = Document(error_lines(error, self.inspector.document.width))
+        title(self.inspector, f"Memory of {safe_text(thread_id)}")
+        self.inspector.document.show_document(document, keep=self.read == whole)
+        self.read, self.shown, self.is_memory_fresh = whole, None, True
+        if self.desk.pause:
+            pause = max(self.desk.pause, (time.monotonic() - began) * SHARE)
+            self.later("memory", pause, self.load_memory_again)
+
+    def load_memory_again(self) -> None:
+        """What is remembered may be something else now."""
+        self.is_memory_fresh = False
+        if self.inspector.tab == "memory":
+            self.load_document()
+
     def _no_document(self, error: CkptError) -> None:
-        self.inspector.document.show_document(Document(_said(error)), keep=False)
+        said = error_lines(error, self.inspector.document.width)
+        self.inspector.document.show_document(Document(said), keep=False)
         self.shown = None
 
     # What is said
@@ -336,20 +361,9 @@ class Following(Screen[None]):
         order = "" if listing.sort == "last" else f", by {listing.sort}"
         title(self.threads_pane, f"Threads: {number}{order}")
 
-    def say(self, text: str, *, is_error: bool = False) -> None:
-        """Say something for a few seconds, instead of what was said before; nothing is parsed."""
-        self.app.clear_notifications()
-        severity: SeverityLevel = "error" if is_error else "information"
-        self.notify(fit(safe_text(text), _SAID), severity=severity, markup=False)
-
-    def tell_error(self, error: CkptError) -> None:
-        """Say what went wrong, and what to do about it."""
-        hint = f"; {error.hint}" if error.hint else ""
-        self.say(f"{error.message}{hint}", is_error=True)
-
     async def ask(
         self,
-        lane: Lane,
+        lane: Lane[Store],
         question: Callable[[Store], _Answer],
         otherwise: Callable[[CkptError], None],
     ) -> _Answer | None:
@@ -363,22 +377,3 @@ class Following(Screen[None]):
         except CkptError as error:
             otherwise(error)
         return None
-
-    def later(self, name: str, seconds: float, what: Callable[[], object]) -> None:
-        """Do something after a while, unless it is put off again before."""
-        if (before := self._rest.get(name)) is not None:
-            before.stop()
-
-        def run() -> None:
-            # One that was put off may come all the same, and finds that it is done.
-            if self._rest.pop(name, None) is not None:
-                what()
-
-        self._rest[name] = self.set_timer(seconds, run)
-
-
-def _said(error: CkptError) -> list[Line]:
-    lines = [line((safe_text(error.message), "error"))]
-    if error.hint:
-        lines.append(line((safe_text(error.hint), "dim")))
-    return lines

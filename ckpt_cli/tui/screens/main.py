@@ -9,16 +9,18 @@ from typing import ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.reading.target import Words, find_checkpoint
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.keys import LOOKING, Key, bindings
 from ckpt_cli.tui.listing import Filter
 from ckpt_cli.tui.palette import Palette
-from ckpt_cli.tui.panes import Inspector, ThreadsPane
+from ckpt_cli.tui.panes import FilterPane, Inspector
 from ckpt_cli.tui.reads import TABS, Place, Tab, read_origin
 from ckpt_cli.tui.rows import Rows
-from ckpt_cli.tui.screens.following import SOON, Following
+from ckpt_cli.tui.screens.asking import SOON
+from ckpt_cli.tui.screens.following import Following
 
 _NARROW = 60
 """Columns below which there is room for one pane only."""
@@ -71,10 +73,12 @@ class MainScreen(Following):
             self.go(self.tree_rows)
         elif event.rows is self.tree_rows:
             self._enter()
+        elif (item := self.inspector.document.item) is not None:
+            self.action_memory(item)
         else:
             self.find_origin()
 
-    def on_threads_pane_narrowed(self, event: ThreadsPane.Narrowed) -> None:
+    def on_filter_pane_narrowed(self, event: FilterPane.Narrowed) -> None:
         event.stop()
         self.tell()
         self.later("heads", SOON, self.read_heads)
@@ -89,6 +93,7 @@ class MainScreen(Following):
             self.later("draw", SOON, self.draw)
         elif event.rows is self.inspector.document:
             self.shown = None
+            self.is_memory_fresh = False
             self.later("document", SOON, self.load_document)
 
     def _enter(self) -> None:
@@ -253,6 +258,15 @@ class MainScreen(Following):
 
         self.app.push_screen(SearchScreen(self.desk.searching, self.view.thread_id), follow)
 
+    def action_memory(self, goal: ItemKey | None = None) -> None:
+        from ckpt_cli.tui.screens.memory import MemoryScreen
+
+        def follow(place: Place | None) -> None:
+            if place is not None:
+                self.jump(place, "messages")
+
+        self.app.push_screen(MemoryScreen(self.desk, goal), follow)
+
     def action_copy_ref(self) -> None:
         if (place := self.here()) is not None:
             self.copy(command_line.ref(place))
@@ -260,11 +274,6 @@ class MainScreen(Following):
     def action_copy_config(self) -> None:
         if (place := self.here()) is not None:
             self.copy(command_line.config(place))
-
-    def copy(self, text: str) -> None:
-        """Put a text into the terminal's clipboard, and show it."""
-        self.app.copy_to_clipboard(text)
-        self.say(f"copied: {text}")
 
     def action_command_line(self) -> None:
         from ckpt_cli.tui.screens.text import CopyScreen
@@ -279,13 +288,21 @@ class MainScreen(Following):
         if self.view.thread_id is not None:
             found.append(command_line.tree_command(store, self.view.thread_id, self.view.ns))
         if place is not None:
-            found.append(command_line.tab_command(store, self.inspector.tab, place, self.base))
+            found.append(self._tab_command(place))
         first = 0 if self.rows.has_focus else 1 if self.tree_rows.has_focus else 2
         first = min(first, len(found) - 1)
         return [found[first], *found[:first], *found[first + 1 :]]
 
+    def _tab_command(self, place: Place) -> str:
+        store, tab = self.desk.store_words, self.inspector.tab
+        if tab == "memory":
+            memory = self.desk.memory_named.name
+            return command_line.remembered_command(store, memory, place.thread_id)
+        return command_line.tab_command(store, tab, place, self.base)
+
     def action_again(self) -> None:
         self.load_threads()
+        self.load_memory_again()
 
     def action_help(self) -> None:
         from ckpt_cli.tui.screens.text import HelpScreen

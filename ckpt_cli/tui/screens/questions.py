@@ -40,7 +40,7 @@ class Questions(Screen[Place | None]):
         Binding("escape,q", "dismiss(None)", "Close", key_display="Esc"),
     ]
 
-    def __init__(self, lane: Lane, now: Callable[[], datetime]) -> None:
+    def __init__(self, lane: Lane[Store], now: Callable[[], datetime]) -> None:
         super().__init__()
         self._lane, self._now = lane, now
         self._found: list[Waiting] = []

@@ -14,6 +14,7 @@ from textual.widgets import Footer, Input
 from textual.worker import get_current_worker
 
 from ckpt_backends.errors import CkptError
+from ckpt_backends.protocol import Store
 from ckpt_cli.core.paths import format_path
 from ckpt_cli.core.search import compile_pattern
 from ckpt_cli.reading.grep import Hit, Wanted, grep_thread
@@ -42,7 +43,7 @@ class SearchScreen(Screen[Place | None]):
         Binding("escape,q", "leave", "Close", key_display="Esc"),
     ]
 
-    def __init__(self, lane: Lane, thread_id: str | None) -> None:
+    def __init__(self, lane: Lane[Store], thread_id: str | None) -> None:
         super().__init__()
         self._lane = lane
         self._thread = thread_id

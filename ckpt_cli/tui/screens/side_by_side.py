@@ -39,7 +39,7 @@ class SideBySide(Screen[None]):
         Binding("escape,q,d", "dismiss(None)", "Close", key_display="Esc"),
     ]
 
-    def __init__(self, lane: Lane, base: Place | None, place: Place) -> None:
+    def __init__(self, lane: Lane[Store], base: Place | None, place: Place) -> None:
         super().__init__()
         self._lane, self._base, self._place = lane, base, place
 

@@ -1,0 +1,175 @@
+"""Long-term memory without its screen: which items, what one says, and where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import chain, islice
+
+from ckpt_backends.errors import CkptError, UsageError
+from ckpt_backends.memory import Item, ItemKey, MemoryInfo, MemoryStore, Namespace
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.clip import LONGEST, clip
+from ckpt_cli.core.facts import source_of, text_of
+from ckpt_cli.core.memory import Wanted, format_key
+from ckpt_cli.reading.memory import list_items, read_item, stored_item
+from ckpt_cli.reading.provenance import Origin, naming, trace
+from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.memory import item_lines, tree_rows
+from ckpt_cli.render.provenance import from_thread_lines, origin_lines
+from ckpt_cli.tui.listing import text_filter
+from ckpt_cli.tui.reads import Clock, Document, Place, cut
+
+_MOST_ITEMS = 20_000
+"""Items that are listed; a filter finds those after them."""
+_MOST_NAMING = 1_000
+"""Items of one thread that are shown beside it."""
+_YES_NO = {"yes": True, "no": False}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFilter:
+    """What the items shown have in common."""
+
+    text: str = ""
+    """Part of NAMESPACE/KEY in any case, or a shell pattern of the key or of both."""
+    wanted: Wanted = field(default_factory=Wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The items of a memory that fit a filter."""
+
+    info: MemoryInfo
+    rows: Sequence[tuple[Item | Namespace, Line]]
+    items: int
+    more: bool
+    """Whether there are more than are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caused:
+    """What an item tells of the thread that it came from."""
+
+    thread_id: str
+    made_at: datetime | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What one item says."""
+
+    lines: Sequence[Line]
+    caused: Caused | None
+    """None where it names no thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Where an item came from."""
+
+    lines: Sequence[Line]
+    place: Place | None
+    """The checkpoint as of its creation; None where there is none."""
+    remark: str
+    """Why no more is known."""
+
+
+def parse_memory_filter(text: str) -> MemoryFilter:
+    """`category:goal confidence:0.8 tea` as a filter. Raises `UsageError` for what is no value.
+
+    Words that are not of this form are the text, with their blanks.
+    """
+    wanted, words = Wanted(), []
+    for word in text.split(" "):
+        name, _, value = word.partition(":")
+        if name == "category" and value:
+            wanted = replace(wanted, category=value)
+        elif name == "confidence" and value:
+            wanted = replace(wanted, min_confidence=_number(value))
+        elif name == "expired" and value:
+            if value not in _YES_NO:
+                raise UsageError(f"cannot read '{word}'", hint="expired:yes or expired:no")
+            wanted = replace(wanted, expired=_YES_NO[value])
+        else:
+            words.append(word)
+    return MemoryFilter(" ".join(words).strip(), wanted)
+
+
+def read_listing(
+    memory: MemoryStore, wanted: MemoryFilter, clock: Clock, *, redacted: bool
+) -> Listed:
+    """The items that fit, under their namespaces."""
+    fits = text_filter(wanted.text)
+    found = (
+        one
+        for one in list_items(memory, (), wanted.wanted, clock.now, redacted=redacted)
+        if fits(format_key(one.key)) or fits(one.key.key)
+    )
+    items = list(islice(found, _MOST_ITEMS + 1))
+    shown = items[:_MOST_ITEMS]
+    more = len(items) > len(shown)
+    return Listed(memory.describe(), list(tree_rows(shown, clock.now)), len(shown), more)
+
+
+def read_remembered(
+    memory: MemoryStore, key: ItemKey, clock: Clock, width: int, *, redacted: bool
+) -> Remembered:
+    """One item with its value. Raises `NotFound`."""
+    stored = stored_item(memory, key)
+    read = read_item(memory, key, redacted=redacted)
+    shown = replace(read, value=clip(read.value))
+    lines = cut(item_lines(shown, clock.now, clock.zone, width))
+    source = source_of(stored)
+    if source is None or source.thread_id is None:
+        return Remembered(lines, None)
+    text = text_of(stored)[:LONGEST]
+    return Remembered(lines, Caused(source.thread_id, stored.created_at, text))
+
+
+def read_cause(store: Store, caused: Caused, clock: Clock, width: int) -> Cause:
+    """The thread of an item, and its checkpoint as of then."""
+    found = trace(store, caused.thread_id, caused.made_at, caused.text)
+    place = None
+    if found.checkpoint_id is not None:
+        place = Place(found.thread_id, "", found.checkpoint_id)
+    return Cause(_cause_lines(found, clock, width), place, found.remark)
+
+
+def no_cause(caused: Caused, error: CkptError, clock: Clock, width: int) -> Cause:
+    """The same where the threads cannot be asked."""
+    remark = error.message + (f"; {error.hint}" if error.hint else "")
+    found = Origin(caused.thread_id, "", remark=remark)
+    return Cause(_cause_lines(found, clock, width), None, remark)
+
+
+def read_thread_memory(
+    memory: MemoryStore, thread_id: str, clock: Clock, width: int, *, redacted: bool
+) -> Document:
+    """The items that name a thread as their source. Reads the value of every item."""
+    lines: list[Line] = []
+    items: dict[int, ItemKey] = {}
+    for _, item in naming(memory, lambda one: one == thread_id):
+        if len(items) == _MOST_NAMING:
+            said = "… more than is shown here; c says the command that prints all"
+            lines.append(line((said, "dim")))
+            break
+        items[len(lines)] = item.key
+        told = from_thread_lines(item, clock.now, clock.zone, width, redacted=redacted)
+        lines += cut(chain(told, (line(""),)))
+    if not items:
+        lines.append(line(("nothing that is remembered names this thread", "dim")))
+    return Document(lines, items=items)
+
+
+def _cause_lines(found: Origin, clock: Clock, width: int) -> Sequence[Line]:
+    return list(origin_lines(found, clock.now, clock.zone, width))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"cannot read '{text}' as a number", hint="confidence:0.8") from None

@@ -1,0 +1,271 @@
+"""What is remembered across threads: the items of a long-term memory, and what one of them says."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Footer, Static
+
+from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
+from ckpt_backends.memory import Item, ItemKey
+from ckpt_cli.core.memory import format_key
+from ckpt_cli.render.lines import Span, line
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.tree_words import count
+from ckpt_cli.tui import command_line
+from ckpt_cli.tui.desk import Desk
+from ckpt_cli.tui.keys import REMEMBERING, bindings
+from ckpt_cli.tui.memories import (
+    Cause,
+    Listed,
+    MemoryFilter,
+    Remembered,
+    no_cause,
+    read_cause,
+    read_listing,
+    read_remembered,
+)
+from ckpt_cli.tui.memory_panes import MemoryPane
+from ckpt_cli.tui.panes import DocumentRows, FilterPane, SearchPane, title
+from ckpt_cli.tui.reads import Clock, Document, Place
+from ckpt_cli.tui.rows import Rows, as_text
+from ckpt_cli.tui.screens.asking import SHARE, SOON, Asking, error_lines
+
+_TYPED = 0.2
+"""Seconds after the last letter of a filter before the memory is asked."""
+
+
+class MemoryScreen(Asking[Place | None]):
+    """Items by namespace above, the one under the cursor below; Enter there goes to its thread."""
+
+    READING: ClassVar = frozenset({"memory", "item"})
+    AGAIN: ClassVar = frozenset({"memory"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings(REMEMBERING),
+        Binding("escape", "back", "Back", show=False),
+    ]
+
+    def __init__(self, desk: Desk, goal: ItemKey | None = None, *, alone: bool = False) -> None:
+        super().__init__()
+        self._desk = desk
+        self._goal = goal
+        """The item that the cursor is to stand on when it is listed."""
+        self._alone = alone
+        """Whether there is no screen of threads below this one."""
+        self._listed: Listed | None = None
+        self._trouble = ""
+        self._read: ItemKey | None = None
+        """The item that the lower pane shows."""
+        self._shown: Item | None = None
+        """The same, as long as it is up to date."""
+        self._cause: Cause | None = None
+
+    def compose(self) -> ComposeResult:
+        self.pane = MemoryPane()
+        self.document = DocumentRows()
+        self._item_pane = SearchPane(self.document, id="item")
+        self._status = Static(id="status")
+        yield self._status
+        yield self.pane
+        yield self._item_pane
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        title(self.pane, "Memory: loading")
+        title(self._item_pane, "Item")
+        self.pane.rows.focus()
+        self._tell()
+        self.load()
+
+    @property
+    def _clock(self) -> Clock:
+        return Clock(self._desk.now(), self._desk.zone)
+
+    # What is read
+
+    @work(exclusive=True, group="memory")
+    async def load(self) -> None:
+        """List the items that fit, and do so again after a while."""
+        began = time.monotonic()
+        wanted = self.pane.wanted
+        redacted = self._desk.opening.redact
+        question = partial(read_listing, wanted=wanted, clock=self._clock, redacted=redacted)
+        try:
+            listed = await self._desk.memory.ask(question)
+        except CkptError as error:
+            self._fail(error)
+        else:
+            self._trouble = ""
+            self._take(listed)
+        self._tell()
+        if self._desk.pause:
+            pause = max(self._desk.pause, (time.monotonic() - began) * SHARE)
+            self.later("memory", pause, self.load)
+
+    def _fail(self, error: CkptError) -> None:
+        if isinstance(error, UnknownLayout | Unsupported):
+            self._listed = None
+        else:
+            self._trouble = f"trying again: {error.message}"
+        if self._listed is None:
+            title(self.pane, "Memory")
+            said = error_lines(error, self.pane.rows.width)
+            self.pane.rows.show_items([((), one) for one in said], None)
+
+    def _take(self, listed: Listed) -> None:
+        rows = self.pane.rows
+        here = rows.item
+        key = self._goal or (here.key if here is not None else None)
+        self._goal = None
+        before, self._listed = self._listed, listed
+        is_all = self.pane.wanted == MemoryFilter()
+        number = f"the first {listed.items:,} items" if listed.more else count(listed.items, "item")
+        title(self.pane, f"Memory: {number}" + ("" if is_all else ", filtered"))
+        if not listed.rows:
+            said = line(("no item here" if is_all else "no item fits", "dim"))
+            rows.show_items([((), said)], None)
+        elif before is None or before.rows != listed.rows:
+            rows.show_items(listed.rows, key)
+
+    @work(exclusive=True, group="item")
+    async def load_item(self) -> None:
+        """Read the item under the cursor, and then what is known of where it came from."""
+        item = self.pane.rows.item
+        if item is None:
+            self._read = self._shown = self._cause = None
+            title(self._item_pane, "Item")
+            self.document.show_document(Document(()), keep=False)
+            return
+        if item == self._shown:
+            return
+        clock, width = self._clock, max(self.document.width, 1)
+        redacted = self._desk.opening.redact
+        question = partial(
+            read_remembered, key=item.key, clock=clock, width=width, redacted=redacted
+        )
+        try:
+            found = await self._desk.memory.ask(question)
+        except CkptError as error:
+            found = Remembered(error_lines(error, width), None)
+        title(self._item_pane, f"Item {safe_text(format_key(item.key))}")
+        keep = self._read == item.key
+        self._read = item.key
+        self._cause = None
+        if found.caused is None:
+            self.document.show_document(Document(found.lines), keep=keep)
+        else:
+            looking = line((f"looking for thread {safe_text(found.caused.thread_id)}", "dim"))
+            lines = [*found.lines, line(""), looking]
+            self.document.show_document(Document(lines), keep=keep)
+            asked = partial(read_cause, caused=found.caused, clock=clock, width=width)
+            try:
+                self._cause = await self._desk.detail.ask(asked)
+            except CkptError as error:
+                self._cause = no_cause(found.caused, error, clock, width)
+            whole = Document([*found.lines, *self._cause.lines])
+            self.document.show_document(whole, keep=True)
+        self._shown = item
+
+    # What happens
+
+    def on_rows_moved(self, event: Rows.Moved) -> None:
+        event.stop()
+        if event.rows is self.pane.rows:
+            self.later("item", SOON, self.load_item)
+
+    def on_rows_chosen(self, event: Rows.Chosen) -> None:
+        event.stop()
+        if event.rows is self.document:
+            self._to_thread()
+        elif self.pane.rows.item is not None:
+            self._go(self.document)
+
+    def on_rows_reshaped(self, event: Rows.Reshaped) -> None:
+        event.stop()
+        if event.rows is self.document:
+            self._shown = None
+            self.later("item", SOON, self.load_item)
+
+    def on_filter_pane_narrowed(self, event: FilterPane.Narrowed) -> None:
+        event.stop()
+        self.later("filter", _TYPED, self.load)
+
+    def _go(self, rows: Rows) -> None:
+        rows.focus()
+        self._show_panes(rows, alone=not (self.pane.display and self._item_pane.display))
+
+    def _show_panes(self, rows: Rows, *, alone: bool) -> None:
+        self.pane.display = not alone or rows is self.pane.rows
+        self._item_pane.display = not alone or rows is self.document
+
+    def _to_thread(self) -> None:
+        """To the checkpoint that was the newest when the item was made."""
+        if self._cause is None:
+            self.say("this item names no thread")
+        elif self._cause.place is None:
+            self.say(self._cause.remark, is_error=True)
+        elif self._alone:
+            self.say("there are threads now; start `ckpt tui` again to go there")
+        else:
+            self.dismiss(self._cause.place)
+
+    # Keys
+
+    def action_back(self) -> None:
+        if not (self.pane.display and self._item_pane.display):
+            self.action_zoom()
+        elif self.document.has_focus:
+            self._go(self.pane.rows)
+        elif self.pane.wanted != MemoryFilter():
+            self.pane.action_clear()
+        else:
+            self.action_leave()
+
+    def action_leave(self) -> None:
+        if self._alone:
+            self.app.exit()
+        else:
+            self.dismiss(None)
+
+    def action_pane(self) -> None:
+        self._go(self.pane.rows if self.document.has_focus else self.document)
+
+    def action_zoom(self) -> None:
+        """Show one pane alone, or both again."""
+        rows = self.document if self.document.has_focus else self.pane.rows
+        self._show_panes(rows, alone=self.pane.display and self._item_pane.display)
+
+    def action_again(self) -> None:
+        self._shown = None
+        self.load()
+        self.load_item()
+
+    def action_copy_command(self) -> None:
+        if (item := self.pane.rows.item) is None:
+            self.say("there is no item here", is_error=True)
+        else:
+            words = self._desk.memory_named.words
+            self.copy(command_line.memory_command(words, item.key))
+
+    def action_help(self) -> None:
+        from ckpt_cli.tui.screens.text import HelpScreen
+
+        self.app.push_screen(HelpScreen(REMEMBERING))
+
+    # What is said
+
+    def _tell(self) -> None:
+        spans: list[Span | str] = [("ckpt ", "bold"), ("read-only", "dim"), "  "]
+        if self._trouble:
+            spans.append((f"{safe_text(self._trouble)}  ", "error"))
+        if self._listed is not None:
+            info = self._listed.info
+            spans.append((f"{safe_text(info.layout)}  ", "dim"))
+            spans.append(f"{safe_text(info.url)}  ")
+            spans += [(f"{safe_text(one)}  ", "question") for one in info.notes]
+        self._status.update(as_text(line(*spans)))

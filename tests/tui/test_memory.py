@@ -1,0 +1,195 @@
+"""Long-term memory on the screen: LangGraph's Store, and DeerFlow's files."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+from ckpt_backends.url import parse_url
+from ckpt_cli.reading.opening import Opening
+from ckpt_cli.tui.desk import MemoryNamed
+from ckpt_cli.tui.keys import REMEMBERING
+from ckpt_cli.tui.screens.memory import MemoryScreen
+from tests.deerflow.project import THREAD, TURNS, make
+from tests.memory.benches import SqliteBench
+from tests.support import ckpt
+from tests.tui.seat import Seat, sit
+
+KYOTO = "trip-to-kyoto"
+ANNA = ("users", "anna")
+BAD_LABEL, BAD_KEY = "\x1b[31m[red]bob[/red]", "\x1b]0;title\x07key\u202e"
+
+
+def remember(store: Path) -> None:
+    """Some items beside the sample's threads, by the official library."""
+    bench = SqliteBench(str(store))
+    with bench.store() as memory:
+        memory.put((*ANNA, "memories"), "tea", {"text": "likes tea", "thread_id": KYOTO})
+        memory.put(ANNA, "profile", {"name": "Anna"})
+        memory.put(("app",), "old", {"text": "long ago"})
+        bad = {"text": "[bold]loud[/bold]\x1b[2J", "thread_id": "[@click=app.quit]gone[/]"}
+        memory.put(("users", BAD_LABEL), BAD_KEY, bad)
+    bench.expire(("app",), "old")
+
+
+def screen_of(seat: Seat) -> MemoryScreen:
+    found = seat.app.screen
+    assert isinstance(found, MemoryScreen)
+    return found
+
+
+def keys_of(seat: Seat) -> list[str]:
+    rows = screen_of(seat).pane.rows
+    return [rows.listed[at][0].key.key for at in range(rows.count()) if rows.is_stop(at)]  # type: ignore[union-attr]
+
+
+def test_items_are_listed_filtered_opened_and_lead_to_their_thread(sample: Path) -> None:
+    remember(sample)
+    listed = ckpt("-s", sample, "memory", "list", "-o", "json").json
+
+    async def filtered(seat: Seat, text: str) -> list[str]:
+        await seat.press("slash")
+        screen_of(seat).pane.search.value = ""
+        await seat.type(text)
+        await seat.press("enter")
+        return keys_of(seat)
+
+    async def look(seat: Seat) -> None:
+        await seat.press("M")
+        assert keys_of(seat) == [one["key"] for one in listed]
+        assert seat.sees("Memory: 4 items", "sqlite-store", "anna/", "expired", "vector $")
+        assert await filtered(seat, "ANNA") == ["profile", "tea"]
+        assert await filtered(seat, "t?a") == ["tea"]
+        assert await filtered(seat, "expired:yes") == ["old"]
+        assert await filtered(seat, "zzz") == []
+        assert seat.sees("no item fits")
+        await seat.press("escape")
+        assert len(keys_of(seat)) == 4
+        await filtered(seat, "tea")
+        assert seat.sees("text: likes tea", "vector   $, 16 B", f"from     thread {KYOTO}", "as of")
+        await seat.press("y")
+        shown = ckpt(*shlex.split(seat.app.clipboard)[1:], "-o", "json").json
+        assert shown["value"]["text"] == "likes tea"
+        await seat.press("enter", "enter")
+        assert seat.app.screen is seat.main
+        place = seat.main.place
+        assert place is not None
+        origin = shown["origin"]
+        assert (place.thread_id, place.checkpoint_id) == (KYOTO, origin["checkpoint_id"])
+        assert seat.main.inspector.tab == "messages"
+
+    sit(sample, look)
+
+
+def test_a_tab_shows_what_is_remembered_of_a_thread(sample: Path) -> None:
+    remember(sample)
+
+    async def look(seat: Seat) -> None:
+        await seat.press("7")
+        assert seat.sees(f"Memory of {KYOTO}", "users/anna/memories/tea", "likes tea", "ago)")
+        line = seat.main.command_lines()[0]
+        assert "likes tea" in ckpt(*shlex.split(line)[1:], "-o", "table").out
+        with SqliteBench(str(sample)).store() as memory:
+            memory.put(ANNA, "late", {"text": "came later", "threadId": KYOTO})
+        await seat.press("r")
+        assert seat.sees("came later")
+        await seat.press("enter")
+        assert screen_of(seat).pane.rows.item is not None
+        assert seat.sees("Item users/anna/late", "text: came later")
+        await seat.press("escape", "escape", "escape", "j")
+        assert seat.sees("Memory of refund-4711", "nothing that is remembered names this thread")
+
+    sit(sample, look)
+
+    async def look_at_redacted(seat: Seat) -> None:
+        await seat.press("7")
+        assert seat.sees("users/anna/memories/tea")
+        assert not seat.sees("likes tea")
+
+    sit(sample, look_at_redacted, opening=Opening(parse_url(str(sample)), redact=True))
+
+
+def test_hostile_items_are_text_and_a_store_without_memory_says_so(
+    sample: Path, tmp_path: Path
+) -> None:
+    said = ckpt("-s", sample, "memory", "list").err
+    # All but the path, which may be wrapped.
+    message = said.removeprefix("ckpt: ").partition(" in ")[0]
+
+    async def look_at_none(seat: Seat) -> None:
+        await seat.press("7")
+        assert seat.sees(message)
+        assert not seat.sees("trying again")
+        await seat.press("M")
+        assert seat.sees(message)
+        await seat.press("enter", "y", "z", "question_mark")
+        assert all(seat.sees(key.help) for key in REMEMBERING)
+        await seat.press("escape", "escape", "escape")
+        assert seat.app.screen is seat.main
+
+    sit(sample, look_at_none, size=(80, 60))
+    remember(sample)
+
+    async def look(seat: Seat) -> None:
+        await seat.press("M", "G", "k", "k")
+        for bad in ("\x1b", "\x07", "\u202e"):
+            assert bad not in seat.text
+        assert seat.sees("[red]bob[", "\\x1b]0;title\\x07key\\u202e", "[bold]loud[/bold]\\x1b[2J")
+        assert seat.sees("[@click=app.quit]gone[/]", "no thread '[@click")
+        await seat.press("y", "enter", "enter")
+        assert seat.sees("no thread '[@click")
+        assert isinstance(seat.app.screen, MemoryScreen)
+        assert "\x1b" not in seat.app.export_screenshot()
+
+    sit(sample, look, size=(100, 30))
+
+
+def test_deerflows_facts_come_first_where_they_were_named(tmp_path: Path) -> None:
+    base = make(tmp_path)
+    store = base / "data" / "deerflow.db"
+    named = MemoryNamed(parse_url(str(tmp_path)), ["-s", str(tmp_path)])
+
+    async def look(seat: Seat) -> None:
+        assert seat.sees("Memory: 4 items", "deerflow", "goal  confidence 0.90")
+        assert seat.sees("content: 在字节跳动担任后端开发工程师", TURNS[0], "assumed")
+        await seat.press("slash")
+        await seat.type("confidence:0.93")
+        await seat.press("enter")
+        assert keys_of(seat) == ["fact_a1b2c3d4"]
+        await seat.press("escape", "slash")
+        await seat.type("category:goal")
+        await seat.press("enter", "enter", "enter")
+        assert seat.app.screen is seat.main
+        assert seat.main.view.thread_id == THREAD
+        assert seat.sees(TURNS[2])
+        await seat.press("7")
+        assert seat.sees("facts/fact_e5f6g7h8", "goal, confidence 0.90")
+        path = base / "memory.json"
+        data = json.loads(path.read_text())
+        data["facts"][1]["content"] = "changed meanwhile"
+        path.write_text(json.dumps(data))
+        await seat.until(lambda: seat.sees("changed meanwhile"))
+        await seat.press("M", "j")
+        assert seat.sees("content: changed meanwhile")
+
+    sit(store, look, memory=named, start="memory", pause=0.2)
+
+
+def test_memory_alone_says_why_no_thread_can_be_gone_to(tmp_path: Path) -> None:
+    base = make(tmp_path, "checkpointer: {type: memory}\n")
+    opening = Opening(parse_url(str(base / "memory.json")), redact=True)
+
+    async def look(seat: Seat) -> None:
+        said = "\n".join(one.text for one in screen_of(seat).document.lines)
+        assert f"thread {THREAD}" in said
+        assert "in memory only" in said
+        assert seat.sees("fact_a1b2c3d4")
+        for shown in (said, seat.text):
+            assert "字节" not in shown
+            assert "0.95" not in shown
+        await seat.press("enter", "enter", "z", "escape", "tab", "r", "escape")
+        assert isinstance(seat.app.screen, MemoryScreen)
+        await seat.pilot.press("q")
+
+    sit(base / "memory.json", look, opening=opening, start="memory alone", size=(80, 24))
