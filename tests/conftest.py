@@ -182,6 +182,8 @@ MISSING: list[str] = []
 """Servers that could not be had, with the command that installs them."""
 
 
+# Before xdist, which reads the marks in a hook of the same name.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Which tests a worker runs together: those of a filled store, else those of a file.
 

@@ -208,7 +208,8 @@ def test_few_modules_open_a_store_for_changing() -> None:
         for path in (ROOT / "ckpt_cli").rglob("*.py")
         if "open_writable" in path.read_text("utf-8")
     }
-    assert naming == {"carrying_out.py", "import_.py", "purging.py", "writing.py"}
+    of_memory = {"memory_delete.py", "memory_import.py"}
+    assert naming == {"carrying_out.py", "import_.py", "purging.py", "writing.py", *of_memory}
 
 
 def test_opening_for_a_change_makes_and_alters_nothing(sample: Path, tmp_path: Path) -> None:
