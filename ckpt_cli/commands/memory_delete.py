@@ -190,7 +190,7 @@ def _answer(
 
     session.output.document(
         record,
-        lambda: removal_lines(shown, now, more=more, done=not dry_run),
+        lambda: removal_lines(shown, now, more=more, done=not dry_run, bundle=bundle),
         rows=lambda: (row_record(one, now) for one in shown),
         columns=item_columns(now),
     )

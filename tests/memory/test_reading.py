@@ -90,6 +90,9 @@ def test_times_to_live_are_told(bench: Bench) -> None:
     assert one["expires_at"] > one["updated_at"]
     table = ckpt("-s", bench.url, "memory", "list", "-o", "table").out
     assert "expires in 59m" in table or "expires in 1h" in table
+    text = ckpt("-s", bench.url, "memory", "show", "goes").out
+    (expiry,) = [one for one in text.splitlines() if one.startswith("expires ")]
+    assert expiry.count("expires") == 1
     assert not listed(bench, "--expired")
 
 
