@@ -142,6 +142,8 @@ def _repair(
 
     if dry_run or not output.machine:
         show()
+    if dry_run and plan.rebuilt:
+        session.note("a dry run: nothing was written")
     if not plan.rebuilt and not plan.refused:
         session.note("nothing is missing or unreadable")
     if plan.rebuilt and not dry_run:

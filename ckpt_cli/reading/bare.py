@@ -119,6 +119,7 @@ def plan_bare_clone(
         configurable=configurable(key),
         change=Change(thread_id, {}, copies=tuple(copies)),
         notes=(_NEXT, "nothing marks it as a copy, so `ckpt undo` cannot take it back"),
+        is_undoable=False,
     )
 
 
