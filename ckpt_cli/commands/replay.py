@@ -156,7 +156,7 @@ def _repair(
         said = f"{counted(len(plan.refused), 'value')} cannot be put back"
         if plan.rebuilt:
             raise PartlyDone(said)
-        raise Refused(said, hint="`ckpt replay --repair --dry-run` says why")
+        raise Refused(said, hint=None if dry_run else "`ckpt replay --repair --dry-run` says why")
 
 
 def _all(

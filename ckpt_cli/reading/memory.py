@@ -46,8 +46,12 @@ class Hit:
 def list_items(
     memory: MemoryStore, prefix: Namespace, wanted: Wanted, now: datetime, *, redacted: bool
 ) -> Iterator[Item]:
-    """The items wanted under a namespace, in order; no value is read."""
-    for one in memory.items(prefix=prefix):
+    """The items wanted under a namespace, in order.
+
+    A value is read only where a thread is wanted: items of a Store name theirs in it.
+    """
+    found = memory.items(prefix=prefix, values=wanted.source is not None)
+    for one in found if wanted.source is None else map(_with_source, found):
         if wanted.fits(one, now):
             yield _without_values(one) if redacted else one
 
@@ -142,6 +146,13 @@ def _read(item: Item, *, redacted: bool) -> Read:
     if redacted:
         return Read(_without_values(item), redact(value))
     return Read(replace(item, value=None), value)
+
+
+def _with_source(item: Item) -> Item:
+    # Listing memory does without what it takes to judge where an item came from.
+    from ckpt_cli.core.facts import source_of
+
+    return replace(item, source=source_of(item), value=None)
 
 
 def _without_values(item: Item) -> Item:

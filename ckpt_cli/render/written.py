@@ -99,7 +99,8 @@ def written_lines(found: Written, width: int) -> Iterator[Line]:
         yield from _block(name, one, width)
     if found.stored is not None and found.stored.written:
         yield line("")
-        yield line((_stored_words(found.stored), "dim"))
+        is_whole = all(one.verdict is not Verdict.MISMATCH for one in found.channels.values())
+        yield line((_stored_words(found.stored, is_whole=is_whole), "dim"))
     if found.others:
         yield line("")
         yield line(("not in a channel", "head"))
@@ -116,9 +117,10 @@ def _origin(child: Moment, parent: Moment | None) -> Iterator[Span]:
         yield from (("  made from ", "dim"), ("a checkpoint that is not stored", "id"))
 
 
-def _stored_words(found: Stored) -> str:
+def _stored_words(found: Stored, *, is_whole: bool) -> str:
     saved = 1 - found.kept / found.written
-    less = f": merging saved {saved:.1%}" if saved > 0 else ""
+    # What is lost was not saved by merging.
+    less = f": merging saved {saved:.1%}" if saved > 0 and is_whole else ""
     return (
         f"stored: {counted(found.writes, 'write')} of {size(found.written)},"
         f" {counted(found.values, 'value')} of {size(found.kept)}{less}"

@@ -169,6 +169,21 @@ def test_a_copy_offers_no_undo(file: Told) -> None:
     assert "undo     " not in done
 
 
+def test_what_is_lost_was_not_saved_by_merging(file: Told) -> None:
+    file.fill()
+    words = ("diff", "--writes", f"{THREAD}@ckpt_003", "-o", "table")
+    assert "merging saved" in file.ckpt(*words).out
+    file.run(
+        "DELETE FROM checkpoint_blobs WHERE channel = 'messages' AND checkpoint_ns_hash = ?",
+        file.hash_of("ckpt_003"),
+    )
+    lost = file.ckpt(*words).out
+    assert "2 values of 1.6 KiB" in lost
+    assert "merging saved" not in lost
+    plan = file.ckpt("replay", THREAD, "--repair", "--dry-run", "-o", "table")
+    assert "a dry run: nothing was written" in plan.err
+
+
 def test_a_receipt_names_the_archive(file: Told, tmp_path: Path) -> None:
     file.fill()
     kept = tmp_path / "kept"
