@@ -184,6 +184,35 @@ def test_what_is_lost_was_not_saved_by_merging(file: Told) -> None:
     assert "a dry run: nothing was written" in plan.err
 
 
+def test_a_subgraph_may_count_by_itself(file: Told) -> None:
+    file.fill()
+    for n in (1, 2):
+        file.run(
+            "INSERT INTO checkpoints VALUES (?, ?, NULL, 'search', ?, ?, NULL)",
+            *(THREAD, f"sub_00{n}", f"{n}" * 32, "2026-04-07 10:00:31.500"),
+        )
+    tree = file.ckpt("show", THREAD, "--tree", "--ascii", "-o", "table").out
+    assert all(name in tree for name in ("ckpt_004 ", "sub_001 ", "sub_002 "))
+    done = file.json("rollback", THREAD, "ckpt_002", "--yes")
+    assert done["checkpoint_id"] == "ckpt_005"
+    assert file.ckpt("undo", THREAD, "--yes").code == 0
+
+
+def test_the_id_of_a_copy_holds_its_step_where_ids_do(file: Told) -> None:
+    file.fill()
+    for n in range(1, 5):
+        new = f"1f13252f-6aa{n}-6000-800{n}-000000000000"
+        for table in ("checkpoints", "checkpoint_writes"):
+            update = f"UPDATE {table} SET checkpoint_id = ? WHERE checkpoint_id = ?"
+            file.run(update, new, f"ckpt_00{n}")
+        parent = "UPDATE checkpoints SET parent_checkpoint_id = ? WHERE parent_checkpoint_id = ?"
+        file.run(parent, new, f"ckpt_00{n}")
+    steps = [one["step"] for one in file.json("history", THREAD)]
+    assert steps == [4, 3, 2, 1]
+    file.json("rollback", THREAD, "step:2", "--yes")
+    assert file.json("history", THREAD)[0]["step"] == 3
+
+
 def test_a_receipt_names_the_archive(file: Told, tmp_path: Path) -> None:
     file.fill()
     kept = tmp_path / "kept"
