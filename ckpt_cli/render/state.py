@@ -22,6 +22,10 @@ from ckpt_cli.render.value import summary
 _INDENT = 2
 _SIZE_CELLS = 16
 """Cells of a write's line that the size and the gaps take."""
+_TIME_CELLS = 14
+"""Cells of `  10:00:30.100`."""
+_WORTH = 20
+"""A value gets so many cells before a time is shown."""
 _WIDEST = 30
 """Cells up to which nodes and channels of writes are filled up; they are never cut."""
 
@@ -111,12 +115,14 @@ def placed_lines(writes: Sequence[Placed], zone: tzinfo, width: int) -> Iterator
     ]
     where = [safe_text(one.write.channel) for one in writes]
     named, put = (min(max(map(cell_len, one), default=0), _WIDEST) for one in (whose, where))
+    # Values go before times where there is not room enough for both.
+    is_wide = width - named - put - _SIZE_CELLS - _TIME_CELLS >= _WORTH
     for placed, who, channel in zip(writes, whose, where, strict=True):
-        write = placed.write
-        at = "" if write.at is None else f"  {write.at.astimezone(zone):%H:%M:%S.%f}"[:-3]
+        write, at = placed.write, ""
+        if is_wide and write.at is not None:
+            at = f"  {write.at.astimezone(zone):%H:%M:%S.%f}"[:_TIME_CELLS]
         first, second = pad(who, named), pad(channel, put)
-        taken = cell_len(first) + cell_len(second) + len(at)
-        room = width - taken - _SIZE_CELLS
+        room = width - len(at) - cell_len(first) - cell_len(second) - _SIZE_CELLS
         value = "" if write.value is None else summary(placed.value, max(room, _INDENT))
         spans: list[Span | str] = [(at, "time"), "  ", (first, "node"), "  ", (second, "head")]
         yield line(*spans, (f"  {size(write.size):>8}", "dim"), f"  {value}" if value else "")
