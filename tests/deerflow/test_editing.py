@@ -396,3 +396,19 @@ def test_a_fact_that_a_person_changed_in_place_is_not_removed(path: Path) -> Non
     with open_writable_memory(url) as writable, pytest.raises(StoreChanged):
         writable.remove([item])
     assert load(path)["facts"][0]["confidence"] == 0.11
+
+
+def test_what_changes_while_a_person_reads_the_plan_stays(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = path.read_text(encoding="utf-8").replace("0.95", "0.11")
+
+    def read_for_a_while(_: str) -> None:
+        path.write_text(changed, encoding="utf-8")
+
+    monkeypatch.setattr("ckpt_cli.commands.memory_delete.confirm", read_for_a_while)
+    answer = ckpt("-s", path, "--redact", "memory", "delete", KEY, "--write")
+    assert answer.code == 6
+    assert "changed" in answer.err
+    assert "context" not in answer.out
+    assert path.read_text(encoding="utf-8") == changed
