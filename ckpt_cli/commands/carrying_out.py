@@ -30,7 +30,7 @@ def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes
         raise UsageError("a private copy is not what is to be changed", hint="leave out --copy")
     output = session.output
     undo = ""
-    if plan.action != "undo":
+    if plan.action != "undo" and plan.is_undoable:
         undo = undo_command(store_words(session), plan.main.key.thread_id)
     is_redacted = redacted.is_redacted(session.store)
     shown = redacted.plan(plan) if is_redacted else plan

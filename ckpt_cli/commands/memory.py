@@ -106,7 +106,7 @@ def list_(
         float | None, typer.Option(metavar="F", min=0, max=1, help="Facts at least so sure.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option(metavar="THREAD", help="Facts that came from this thread.")
+        str | None, typer.Option(metavar="THREAD", help="Items that came from this thread.")
     ] = None,
     duplicates: Annotated[
         bool, typer.Option("--duplicates", help="Only facts that say what an older one says.")
@@ -119,8 +119,8 @@ def list_(
     """List items by namespace, without values.
 
     On a terminal as a tree, else a row an item. Expired items stay until the application sweeps,
-    and are marked. Vectors are named, with their size. No value is read, but for --duplicates and
-    --orphans.
+    and are marked. Vectors are named, with their size. No value is read, but for --source,
+    --duplicates and --orphans.
 
     \b
       ckpt -s memory.db memory list

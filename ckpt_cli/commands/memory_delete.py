@@ -18,7 +18,7 @@ from ckpt_cli.commands.memory import Match, Under, opened_memory
 from ckpt_cli.core.memory import Wanted, parse_namespace
 from ckpt_cli.core.times import ago
 from ckpt_cli.options import DryRun, Yes
-from ckpt_cli.reading.memory import list_items, named_items
+from ckpt_cli.reading.memory import list_items, named_items, without_values
 from ckpt_cli.render.memory import (
     item_columns,
     item_record,
@@ -84,6 +84,7 @@ def delete(
     with opened_memory(session) as memory:
         planned = _plan(memory, keys or [], namespace, wanted, session, limit + 1)
         items, more = planned[:limit], len(planned) > limit
+        shown = list(map(without_values, items)) if session.settings.get("redact") else items
         info = memory.describe()
         if not items:
             session.note("nothing to remove")
@@ -92,14 +93,14 @@ def delete(
             if not yes:
                 # No application waits for a lock while a person thinks.
                 memory.refresh()
-                _show_and_ask(session, items, more=more)
+                _show_and_ask(session, shown, more=more)
             if archive is not None:
                 bundle = archive_items(memory, items, archive, iso(session.now))
     done = Done(0)
     if items and not dry_run:
         with open_writable_memory(session.store_url) as writable:
             done = remove_items(writable, items)
-    _answer(session, items, done, bundle, more=more, dry_run=dry_run)
+    _answer(session, shown, done, bundle, more=more, dry_run=dry_run)
     if done.stopped is not None:
         raise PartlyDone(
             f"{done.stopped.message}; {len(items) - done.removed} items are left",
@@ -131,12 +132,13 @@ def _plan(
     session: Session,
     most: int,
 ) -> list[Item]:
-    prefix, redacted = parse_namespace(namespace), bool(session.settings.get("redact"))
+    """What is to go, as it was read: with --redact too it is compared before it goes."""
+    prefix = parse_namespace(namespace)
     if keys:
-        return list(named_items(memory, keys, prefix, redacted=redacted))
+        return list(named_items(memory, keys, prefix))
     # What is left of the listing goes here: a reader that goes on would stand in the way of the
     # writer of a file that is not in WAL mode.
-    return list(islice(list_items(memory, prefix, wanted, session.now, redacted=redacted), most))
+    return list(islice(list_items(memory, prefix, wanted, session.now, redacted=False), most))
 
 
 def check_allowed(info: MemoryInfo, *, write: bool) -> None:
@@ -190,7 +192,7 @@ def _answer(
 
     session.output.document(
         record,
-        lambda: removal_lines(shown, now, more=more, done=not dry_run),
+        lambda: removal_lines(shown, now, more=more, done=not dry_run, bundle=bundle),
         rows=lambda: (row_record(one, now) for one in shown),
         columns=item_columns(now),
     )

@@ -108,7 +108,8 @@ def carry_out_plan(
     output.document(
         record,
         lambda: chain(
-            report_lines(plan, report, output.width), _going_lines(memories, output.width)
+            report_lines(plan, report, output.width, terms.archive),
+            _going_lines(memories, output.width),
         ),
         rows=lambda: plan_rows(done(plan, report)),
         columns=purge_columns(),

@@ -142,6 +142,8 @@ def _repair(
 
     if dry_run or not output.machine:
         show()
+    if dry_run and plan.rebuilt:
+        session.note("a dry run: nothing was written")
     if not plan.rebuilt and not plan.refused:
         session.note("nothing is missing or unreadable")
     if plan.rebuilt and not dry_run:
@@ -154,7 +156,7 @@ def _repair(
         said = f"{counted(len(plan.refused), 'value')} cannot be put back"
         if plan.rebuilt:
             raise PartlyDone(said)
-        raise Refused(said, hint="`ckpt replay --repair --dry-run` says why")
+        raise Refused(said, hint=None if dry_run else "`ckpt replay --repair --dry-run` says why")
 
 
 def _all(

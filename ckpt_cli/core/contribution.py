@@ -39,9 +39,10 @@ def contributions(
 ) -> tuple[Held, list[Contribution]]:
     """What a channel becomes by its writes, and what each of them did to it.
 
-    `ABSENT` and `unknown` where the reducer is not known, or does not take such values.
+    `ABSENT` and `unknown` where the reducer is not known, or does not take such values, and where
+    what was there before is not stored.
     """
-    reducer = None if name is None else REDUCERS.get(name)
+    reducer = None if name is None or is_not_stored(base) else REDUCERS.get(name)
     found: list[Contribution] = []
     held = base
     for batch in batches:

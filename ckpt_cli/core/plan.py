@@ -57,3 +57,5 @@ class Plan:
     change: Change
     notes: tuple[str, ...] = field(default=())
     """What cannot be had, or should be known."""
+    is_undoable: bool = True
+    """Whether `ckpt undo` can take it back."""

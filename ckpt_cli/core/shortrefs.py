@@ -13,8 +13,8 @@ from itertools import pairwise
 from ckpt_cli.core.times import looks_like_time
 
 SHORTEST = 4
-_SHORT, _ALIKE = 12, 4
-"""Ids that are no longer, and begin with as many same characters, are written whole: they count."""
+_COUNTED = re.compile(r"\D{4,8}\d{1,4}", re.ASCII | re.DOTALL)
+"""An id that counts, such as `ckpt_007`: where all do, they are written whole."""
 _TRIED = 64
 """So many lengths are tried before an id is left whole, since each takes time of its own."""
 _OTHER_REF = re.compile(
@@ -33,7 +33,7 @@ def short_refs(ids: Sequence[str]) -> dict[str, str]:
     the id itself, which is also what an id gets that another one ends with.
     """
     ordered = sorted(ids)
-    if ids and max(map(len, ids)) <= _SHORT and _common(ordered[0], ordered[-1]) >= _ALIKE:
+    if all(map(_COUNTED.fullmatch, ids)):
         return {one: one for one in ids}
     by_end = sorted(text[::-1] for text in ids)
     shared = [0, *(_common(left, right) for left, right in pairwise(by_end)), 0]

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from ckpt_backends.change import Change, CopyOfCheckpoint
 from ckpt_backends.codec.splice import Put, splice
 from ckpt_backends.errors import Refused, Unsupported
-from ckpt_backends.ids import make_id, ticks_at
+from ckpt_backends.ids import make_id, step_of, ticks_at
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.changes import diff_channels
@@ -50,7 +50,7 @@ def plan_bare_rollback(
             "the thread's newest checkpoint lies in the future",
             hint="what is added has to lie behind it; --force does it all the same",
         )
-    key = CheckpointKey(reader.thread_id, "", _new_id(reader, now))
+    key = CheckpointKey(reader.thread_id, "", _new_id(reader, checkpoint_id, now))
     original = whole(rows, target.key, [edit.channel for edit in wishes.edits])
     known = known_channels(target, head)
     edited = edit_copy(original, target.body, key, wishes.edits, [], set(), known, _NEW)
@@ -119,6 +119,7 @@ def plan_bare_clone(
         configurable=configurable(key),
         change=Change(thread_id, {}, copies=tuple(copies)),
         notes=(_NEXT, "nothing marks it as a copy, so `ckpt undo` cannot take it back"),
+        is_undoable=False,
     )
 
 
@@ -151,10 +152,16 @@ def _target_and_head(reader: ThreadReader, checkpoint_id: str) -> tuple[Moment, 
     return target, target if head == checkpoint_id else reader.moment("", head, state=True)
 
 
-def _new_id(reader: ThreadReader, now: datetime) -> str:
+def _new_id(reader: ThreadReader, target: str, now: datetime) -> str:
     """An id that the thread does not have, of the kind that it has."""
     ids = {one.key.checkpoint_id for ns in reader.namespaces for one in reader.index(ns)}
-    return next_name(ids) or make_id(ticks_at(now), 0, secrets.randbits(48))
+    # Subgraphs may count by themselves.
+    own = next_name({one.key.checkpoint_id for one in reader.index("")})
+    name = next_name(ids) or (own if own not in ids else None)
+    if name is not None:
+        return name
+    step = step_of(target)
+    return make_id(ticks_at(now), 0 if step is None else step + 1, secrets.randbits(48))
 
 
 def _left(reader: ThreadReader, target: Moment) -> Iterator[str]:

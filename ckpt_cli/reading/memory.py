@@ -46,10 +46,14 @@ class Hit:
 def list_items(
     memory: MemoryStore, prefix: Namespace, wanted: Wanted, now: datetime, *, redacted: bool
 ) -> Iterator[Item]:
-    """The items wanted under a namespace, in order; no value is read."""
-    for one in memory.items(prefix=prefix):
+    """The items wanted under a namespace, in order.
+
+    A value is read only where a thread is wanted: items of a Store name theirs in it.
+    """
+    found = memory.items(prefix=prefix, values=wanted.source is not None)
+    for one in found if wanted.source is None else map(_with_source, found):
         if wanted.fits(one, now):
-            yield _without_values(one) if redacted else one
+            yield without_values(one) if redacted else one
 
 
 def read_items(
@@ -61,12 +65,9 @@ def read_items(
             yield _read(one, redacted=redacted)
 
 
-def named_items(
-    memory: MemoryStore, names: Iterable[str], prefix: Namespace, *, redacted: bool
-) -> Iterator[Item]:
+def named_items(memory: MemoryStore, names: Iterable[str], prefix: Namespace) -> Iterator[Item]:
     """The items that are named, in order. Raises `NotFound` or `Ambiguous`."""
-    for one in memory.items(keys=dict.fromkeys(find_key(memory, name, prefix) for name in names)):
-        yield _without_values(one) if redacted else one
+    yield from memory.items(keys=dict.fromkeys(find_key(memory, name, prefix) for name in names))
 
 
 def find_key(memory: MemoryStore, text: str, prefix: Namespace) -> ItemKey:
@@ -118,7 +119,7 @@ def search_items(
     """Lines of namespaces, keys and values that fit, in order; None for what cannot be read."""
     for item in watch(memory.items(prefix=prefix, values=True)):
         value = _read(item, redacted=False).value
-        bare = _without_values(item) if redacted else replace(item, value=None)
+        bare = without_values(item) if redacted else replace(item, value=None)
         for number, label in enumerate(item.key.namespace):
             yield from _hits(bare, "namespace", number, label, find)
         yield from _hits(bare, "key", None, item.key.key, find)
@@ -140,10 +141,17 @@ def _read(item: Item, *, redacted: bool) -> Read:
     assert item.value is not None  # noqa: S101
     value = decode(item.value)
     if redacted:
-        return Read(_without_values(item), redact(value))
+        return Read(without_values(item), redact(value))
     return Read(replace(item, value=None), value)
 
 
-def _without_values(item: Item) -> Item:
+def _with_source(item: Item) -> Item:
+    # Listing memory does without what it takes to judge where an item came from.
+    from ckpt_cli.core.facts import source_of
+
+    return replace(item, source=source_of(item), value=None)
+
+
+def without_values(item: Item) -> Item:
     """What a fact is about is part of what it says."""
     return replace(item, value=None, category=None, confidence=None)

@@ -339,6 +339,7 @@ class _Namespace:
         lacking = made.lacking
         if self._is_bare and not wrote:
             lacking = lacking or "nothing that was written to it is stored"
+        is_gone = False
         if is_delta:
             lacking = "a DeltaChannel stores no value between its snapshots"
         else:
@@ -352,9 +353,9 @@ class _Namespace:
         look = self.looked
         if look is not None and look.child is moment and (wrote or not _is_kept(base, stored)):
             known = base
-            if base is NOT_STORED:
+            if base is NOT_STORED or is_gone:
                 leaders = self._tally(name).leaders
-                known = next((one for n, one in carried.items() if leaders & 1 << n), ABSENT)
+                known = next((one for n, one in carried.items() if leaders & 1 << n), NOT_STORED)
             look.channels[name] = Looked(known, possible, stored, check)
         for earlier in parent.open.get(name, ()):
             earlier.confirmed |= found.by_rebuilt

@@ -60,8 +60,7 @@ class Stored:
     @property
     def number(self) -> int | None:
         """The step, from the metadata, else from the id."""
-        step = step_from(self.metadata)
-        return step_of(self.key.checkpoint_id) if step is None else step
+        return _number(self.key.checkpoint_id, self.metadata)
 
     @property
     def source(self) -> str | None:
@@ -192,7 +191,10 @@ class ThreadReader:
 
     def _steps(self, checkpoint_ns: str) -> dict[str, int | None]:
         found = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns, metadata=True)
-        return {one.key.checkpoint_id: step_from(read_metadata(one)) for one in found}
+        return {
+            one.key.checkpoint_id: _number(one.key.checkpoint_id, read_metadata(one))
+            for one in found
+        }
 
     def times(self, checkpoint_ns: str) -> dict[str, datetime | None]:
         """When each checkpoint of a namespace was made, from its id, else from its body."""
@@ -478,3 +480,8 @@ def moment_time(checkpoint_id: str, body: Body) -> datetime | None:
     # Times at the ends of the calendar have no place in every zone.
     sane = found.tzinfo is not None and _FIRST_YEAR < found.year < _LAST_YEAR
     return found if sane else None
+
+
+def _number(checkpoint_id: str, metadata: Mapping[str, Value]) -> int | None:
+    step = step_from(metadata)
+    return step_of(checkpoint_id) if step is None else step

@@ -14,7 +14,7 @@ from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import field
-from ckpt_cli.render.units import age, iso, when
+from ckpt_cli.render.units import age, iso, step_words, when
 from ckpt_cli.render.value import summary
 
 _WORDS: dict[By, str] = {
@@ -62,9 +62,9 @@ def blame_lines(found: Blame, now: datetime, zone: tzinfo, width: int) -> Iterat
     path = safe_text(format_path(found.place.path))
     yield line((path, "head"), "  ", summary(found.value, max(width - len(path) - 2, 20)))
     at = "" if moment.at is None else f"  {when(moment.at, now, zone)} ({age(moment.at, now)} ago)"
-    number = "?" if moment.number is None else moment.number
+    step = step_words(moment.number, moment.source)
     yield from field("set at", moment.key.checkpoint_id, width, "id")
-    yield from field("step", f"{number} {moment.source or '?'}{at}", width)
+    yield from field("step", f"{step}{at}", width)
     who = _WORDS[found.by]
     if found.by == "task" and found.node is not None:
         yield from field("by", found.node, width, "node")

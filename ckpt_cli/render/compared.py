@@ -8,6 +8,7 @@ from ckpt_cli.reading.compare import Comparison
 from ckpt_cli.reading.thread import Moment
 from ckpt_cli.render.lines import Line, Span, line
 from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.units import step_number
 
 
 def compared_lines(found: Comparison) -> Iterator[Line]:
@@ -25,5 +26,5 @@ def _named(moment: Moment) -> tuple[Span, ...]:
     return (
         (safe_text(key.thread_id), "head"),
         (f"@{safe_text(key.checkpoint_id)}", "id"),
-        (f"{ns}  step {moment.number}", "dim"),
+        (f"{ns}  step {step_number(moment.number)}", "dim"),
     )

@@ -13,7 +13,7 @@ from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import STATUS_STYLES, ago, names
-from ckpt_cli.render.units import size, when
+from ckpt_cli.render.units import size, step_number, when
 from ckpt_cli.render.value import summary
 
 _TASK_ID = re.compile(r":([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -55,7 +55,6 @@ def history_line(record: Mapping[str, Any], zone: tzinfo, *, all_ns: bool) -> Li
     """One checkpoint as a line of `tail`, which knows no later ones to align it with."""
     ts, ns = record["ts"], record["checkpoint_ns"]
     at = "" if ts is None else f"{datetime.fromisoformat(ts).astimezone(zone):%H:%M:%S}"
-    step = "?" if record["step"] is None else record["step"]
     asked = [one for one in record["interrupts"] if not one["answered"]]
     failed = [task for task in record["tasks"] if task["error"] is not None]
     said = [f"{one['node'] or '?'}: {value_text(one['value'])}" for one in asked]
@@ -64,7 +63,7 @@ def history_line(record: Mapping[str, Any], zone: tzinfo, *, all_ns: bool) -> Li
     return line(
         (f"{at:8}", "time"),
         (f"  {safe_text(record['checkpoint_id'])}", "id"),
-        (f"  {step:>3} {safe_text(record['source'] or '?'):6}", "plain"),
+        (f"  {step_number(record['step']):>3} {safe_text(record['source'] or '?'):6}", "plain"),
         (f"  next: {names(record['next'])}", "node"),
         (f"  {status}" if status in _TOLD else "", "question"),
         (f"  {safe_text('; '.join(said))}" if said else "", "question"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
 from itertools import groupby, islice
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -190,9 +191,13 @@ def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[
             text = f"{when(moment, now, zone)} ({age(moment, now)} ago)"
             yield from field(name, text, width)
     if item.expires_at is not None:
-        text, style = _expiry(item.expires_at, now)
+        is_over = item.expires_at < now
+        text = f"{age(item.expires_at, now)} ago" if is_over else age(item.expires_at, now)
         yield from field(
-            "expires", f"{when(item.expires_at, now, zone)} ({text.strip()})", width, style
+            "expired" if is_over else "expires",
+            f"{when(item.expires_at, now, zone)} ({text})",
+            width,
+            "error" if is_over else "time",
         )
     yield from field("size", size(item.size), width)
     for one in item.vectors:
@@ -266,9 +271,14 @@ def sum_record(items: Iterable[Item]) -> dict[str, int]:
 
 
 def removal_lines(
-    items: Sequence[Item], now: datetime, *, more: bool, done: bool = False
+    items: Sequence[Item],
+    now: datetime,
+    *,
+    more: bool,
+    done: bool = False,
+    bundle: Path | None = None,
 ) -> Iterator[Line]:
-    """What a removal is about to take, or took."""
+    """What a removal is about to take, or took, and where it was archived."""
     yield from tree_lines(items, now)
     yield line("")
     total = sum_record(items)
@@ -276,6 +286,8 @@ def removal_lines(
     text = ", ".join([*numbers, size(total["bytes"])])
     rest = "; more fit, for another run" if more else ""
     yield line((f"{'removed ' if done else ''}{text}{rest}", "bold"))
+    if bundle is not None:
+        yield line(safe_text(f"archived in {bundle}; `ckpt memory import` puts it back"))
 
 
 def _counted(number: int, noun: str) -> str:

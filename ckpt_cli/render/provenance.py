@@ -20,7 +20,7 @@ from ckpt_cli.render.memory_whole import said_by
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import field
-from ckpt_cli.render.units import age, iso, when
+from ckpt_cli.render.units import age, iso, step_number, when
 
 if TYPE_CHECKING:
     from ckpt_cli.reading.provenance import Origin
@@ -55,7 +55,8 @@ def origin_lines(found: Origin, now: datetime, zone: tzinfo, width: int) -> Iter
     yield from field("from", f"thread {found.thread_id}{place}", width, "id")
     if found.checkpoint_id is not None:
         at = "" if found.at is None else f", {when(found.at, now, zone)}"
-        yield from field("as of", f"{found.checkpoint_id}  step {found.step}{at}", width, "id")
+        text = f"{found.checkpoint_id}  step {step_number(found.step)}{at}"
+        yield from field("as of", text, width, "id")
     if found.turn is not None and found.likeness is not None:
         yield from field("said", found.likeness.sentence, width, "bold")
         yield from field(
@@ -100,7 +101,7 @@ def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line
         [
             Column("REMEMBERED FROM IT", "item", style="head"),
             Column("CATEGORY", "category", drop=2),
-            Column("SURE", "confidence", right=True, drop=1),
+            Column("CONFIDENCE", "confidence", lambda found: f"{found:.2f}", right=True, drop=1),
             Column("WHAT", "content", cut=True),
         ],
         width,

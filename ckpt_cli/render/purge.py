@@ -15,6 +15,7 @@ from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import field
 from ckpt_cli.render.units import size
+from ckpt_cli.render.value import counted
 
 
 def purge_columns() -> Sequence[Column]:
@@ -47,18 +48,22 @@ def plan_lines(plan: PlanFile, width: int) -> Iterator[Line]:
 
     yield from table_lines(rows(), purge_columns(), width)
     yield line("")
-    text = f"{_threads(plan.going)}, {gone[0]} checkpoints, {size(gone[1])}"
+    text = f"{counted(plan.going, 'thread')}, {counted(gone[0], 'checkpoint')}, {size(gone[1])}"
     yield from field("removes", text, width)
     yield from _kept_lines(plan.kept, width)
 
 
-def report_lines(plan: PlanFile, report: Report, width: int) -> Iterator[Line]:
+def report_lines(
+    plan: PlanFile, report: Report, width: int, archive: Path | None = None
+) -> Iterator[Line]:
     """What a purge did."""
-    parts = [_threads(report.threads)]
+    parts = [counted(report.threads, "thread")]
     if report.pruned:
         parts.append(f"parts of {report.pruned}")
     parts += [f"{number} {table}" for table, number in sorted(report.rows.items())]
     yield from field("removed", ", ".join([*parts, size(report.bytes)]), width)
+    if archive is not None and (report.threads or report.pruned):
+        yield from field("archived", f"in {archive}; `ckpt import` puts it back", width)
     yield from _kept_lines([*plan.kept, *report.skipped.items()], width)
 
 
@@ -113,7 +118,3 @@ def sum_record(sizes: Iterable[ThreadSize]) -> dict[str, int]:
         for name in total:
             total[name] += getattr(one, name)
     return total
-
-
-def _threads(number: int) -> str:
-    return f"{number} thread" + ("" if number == 1 else "s")

@@ -10,7 +10,7 @@ from ckpt_cli.core.repairing import Place, Repair
 from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.units import size
+from ckpt_cli.render.units import size, step_number
 from ckpt_cli.render.value import summary
 
 
@@ -68,10 +68,9 @@ def repair_lines(found: Repair, width: int) -> Iterator[Line]:
 
 def _named(place: Place) -> tuple[tuple[str, Any], ...]:
     ns = f" in {safe_text(place.checkpoint_ns)}" if place.checkpoint_ns else ""
-    step = "?" if place.step is None else place.step
     return (
         (safe_text(place.channel), "head"),
-        (f" of step {step}{ns}  ", "plain"),
+        (f" of step {step_number(place.step)}{ns}  ", "plain"),
         (safe_text(place.checkpoint_id), "id"),
     )
 

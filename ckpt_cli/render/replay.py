@@ -21,6 +21,7 @@ from ckpt_cli.core.sizes import namespace_kind
 from ckpt_cli.render.lines import Line, Style, line
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.units import step_number
 from ckpt_cli.render.value import counted
 
 _STYLES: Mapping[str, Style] = {
@@ -172,11 +173,7 @@ def _said(one: Finding) -> str:
     transition = one.transition
     where = f" in {transition.checkpoint_ns}" if transition.checkpoint_ns else ""
     channel = f" {one.channel}" if one.channel else ""
-    return safe_text(f"step {_or_unknown(transition.step)}{where}{channel}: {one.reason}")
-
-
-def _or_unknown(step: int | None) -> int | str:
-    return "?" if step is None else step
+    return safe_text(f"step {step_number(transition.step)}{where}{channel}: {one.reason}")
 
 
 def _transition(one: Transition) -> dict[str, Any]:

@@ -12,16 +12,22 @@ from ckpt_cli.core.paths import Selected, format_path
 from ckpt_cli.core.write_view import Placed
 from ckpt_cli.reading.view import View
 from ckpt_cli.render.block import block
-from ckpt_cli.render.cells import cell_len
+from ckpt_cli.render.cells import cell_len, pad
 from ckpt_cli.render.lines import Line, Span, Style, line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import PLAINTEXT, STATUS_STYLES, field, lifetime_lines, step_lines
-from ckpt_cli.render.units import age, size, when
+from ckpt_cli.render.units import age, size, step_words, when
 from ckpt_cli.render.value import summary
 
 _INDENT = 2
 _SIZE_CELLS = 16
 """Cells of a write's line that the size and the gaps take."""
+_TIME_CELLS = 14
+"""Cells of `  10:00:30.100`."""
+_WORTH = 20
+"""A value gets so many cells before a time is shown."""
+_WIDEST = 30
+"""Cells up to which nodes and channels of writes are filled up; they are never cut."""
 
 
 def show_lines(
@@ -40,7 +46,7 @@ def show_lines(
         yield from value_lines(name, value, width, found.state.rebuilt.get(name))
     if writes:
         yield line("")
-        yield from placed_lines(found.writes, width)
+        yield from placed_lines(found.writes, zone, width)
     if metadata:
         yield line("")
         yield from value_lines("metadata", cast("Value", dict(found.moment.metadata)), width, None)
@@ -61,7 +67,7 @@ def standing_lines(found: View, now: datetime, zone: tzinfo, width: int) -> Iter
     """Which checkpoint it is, where it stands in its thread, and what comes after it."""
     moment = found.moment
     key = moment.key
-    number = "?" if moment.number is None else moment.number
+    step = step_words(moment.number, moment.source)
     at = "" if moment.at is None else f"  {when(moment.at, now, zone)} ({age(moment.at, now)} ago)"
     parent = moment.checkpoint.parent_checkpoint_id
     facts: list[tuple[str, str | None, Style]] = [
@@ -70,7 +76,7 @@ def standing_lines(found: View, now: datetime, zone: tzinfo, width: int) -> Iter
         ("ckpt", key.checkpoint_id + ("  (head)" if found.is_head else ""), "id"),
         ("parent", "none" if parent is None else parent, "plain"),
         ("children", ", ".join(found.children) if len(found.children) > 1 else None, "plain"),
-        ("step", f"{number} {moment.source or '?'}{at}", "plain"),
+        ("step", f"{step}{at}", "plain"),
         ("status", moment.status if found.is_head else None, STATUS_STYLES[moment.status]),
     ]
     for name, text, style in facts:
@@ -100,14 +106,23 @@ def _long(value: Value) -> bool:
     return isinstance(value, list | dict) and bool(value)
 
 
-def placed_lines(writes: Sequence[Placed], width: int) -> Iterator[Line]:
-    """What the tasks of a checkpoint stored on it, a line a write."""
+def placed_lines(writes: Sequence[Placed], zone: tzinfo, width: int) -> Iterator[Line]:
+    """What the tasks of a checkpoint stored on it, a line a write; its time if known."""
     yield line((f"writes  {len(writes)}", "head"))
-    for placed in writes:
-        write = placed.write
-        who = "(caller)" if write.task_id == NULL_TASK_ID else safe_text(placed.node or "?")
-        channel = safe_text(write.channel)
-        room = width - cell_len(who) - cell_len(channel) - _SIZE_CELLS
+    whose = [
+        "(caller)" if one.write.task_id == NULL_TASK_ID else safe_text(one.node or "?")
+        for one in writes
+    ]
+    where = [safe_text(one.write.channel) for one in writes]
+    named, put = (min(max(map(cell_len, one), default=0), _WIDEST) for one in (whose, where))
+    # Values go before times where there is not room enough for both.
+    is_wide = width - named - put - _SIZE_CELLS - _TIME_CELLS >= _WORTH
+    for placed, who, channel in zip(writes, whose, where, strict=True):
+        write, at = placed.write, ""
+        if is_wide and write.at is not None:
+            at = f"  {write.at.astimezone(zone):%H:%M:%S.%f}"[:_TIME_CELLS]
+        first, second = pad(who, named), pad(channel, put)
+        room = width - len(at) - cell_len(first) - cell_len(second) - _SIZE_CELLS
         value = "" if write.value is None else summary(placed.value, max(room, _INDENT))
-        spans: list[Span | str] = ["  ", (who, "node"), "  ", (channel, "head"), "  ", value]
-        yield line(*spans, (f"  {size(write.size)}", "dim"))
+        spans: list[Span | str] = [(at, "time"), "  ", (first, "node"), "  ", (second, "head")]
+        yield line(*spans, (f"  {size(write.size):>8}", "dim"), f"  {value}" if value else "")

@@ -11,7 +11,7 @@ from ckpt_cli.render.cells import wrap
 from ckpt_cli.render.lines import Line, Style, line
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.units import age, size, when
+from ckpt_cli.render.units import age, size, step_number, when
 from ckpt_cli.render.value import counted, summary
 
 if TYPE_CHECKING:
@@ -142,7 +142,8 @@ def lifetime_lines(
 
 def head_lines(head: Moment, width: int) -> Iterator[Line]:
     """What a checkpoint leads to: what is next, what waits, questions and errors."""
-    yield from field("head", f"{head.key.checkpoint_id}  step {head.number}", width, "id")
+    text = f"{head.key.checkpoint_id}  step {step_number(head.number)}"
+    yield from field("head", text, width, "id")
     yield from step_lines(head, width, live=True)
 
 

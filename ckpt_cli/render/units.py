@@ -35,6 +35,18 @@ def age(moment: datetime, now: datetime) -> str:
     return _span(seconds)
 
 
+def step_number(step: int | None) -> str:
+    """The step of a checkpoint; `?` where its layout stores none."""
+    return "?" if step is None else str(step)
+
+
+def step_words(step: int | None, source: str | None) -> str:
+    """Step and source, such as `3 loop`; one `?` where neither is stored."""
+    if step is None and source is None:
+        return "?"
+    return f"{step_number(step)} {source or '?'}"
+
+
 def iso(moment: datetime) -> str:
     """A time in UTC as ISO 8601 with microseconds, for JSON."""
     if moment.tzinfo is not UTC:  # as all times from ids are already

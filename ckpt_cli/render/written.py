@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from ckpt_backends.codec import to_json
+from ckpt_backends.codec.values import Value
 from ckpt_cli.core.contribution import Contribution, Effect, is_not_stored
 from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.reading.thread import Moment
 from ckpt_cli.reading.written import Channel, Stored, Written
 from ckpt_cli.render.cells import cell_len
 from ckpt_cli.render.lines import Line, Span, Style, line
 from ckpt_cli.render.records import write_record
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.units import size
+from ckpt_cli.render.units import size, step_words
 from ckpt_cli.render.value import counted, summary
 
 _VERDICTS: dict[Verdict, Style] = {
@@ -86,19 +88,19 @@ WRITTEN_COLUMNS = [
 def written_lines(found: Written, width: int) -> Iterator[Line]:
     """A block for each channel: what it was, each write, what it became."""
     child, parent = found.child, found.parent
-    made = "a checkpoint that is not stored" if parent is None else parent.key.checkpoint_id
-    yield line((safe_text(child.key.thread_id), "head"), ("  made from ", "dim"), (made, "id"))
+    yield line((safe_text(child.key.thread_id), "head"), *_origin(child, parent))
     yield line(
         ("  ", "plain"),
         (safe_text(child.key.checkpoint_id), "id"),
-        (f"  step {'?' if child.number is None else child.number} {child.source or '?'}", "dim"),
+        (f"  step {step_words(child.number, child.source)}", "dim"),
     )
     for name, one in found.channels.items():
         yield line("")
         yield from _block(name, one, width)
     if found.stored is not None and found.stored.written:
         yield line("")
-        yield line((_stored_words(found.stored), "dim"))
+        is_whole = all(one.verdict is not Verdict.MISMATCH for one in found.channels.values())
+        yield line((_stored_words(found.stored, is_whole=is_whole), "dim"))
     if found.others:
         yield line("")
         yield line(("not in a channel", "head"))
@@ -106,9 +108,19 @@ def written_lines(found: Written, width: int) -> Iterator[Line]:
             yield from _write_lines(write, width, channel=True)
 
 
-def _stored_words(found: Stored) -> str:
+def _origin(child: Moment, parent: Moment | None) -> Iterator[Span]:
+    if parent is not None:
+        yield from (("  made from ", "dim"), (safe_text(parent.key.checkpoint_id), "id"))
+    elif child.checkpoint.parent_checkpoint_id is None:
+        yield "  the first checkpoint, made from nothing", "dim"
+    else:
+        yield from (("  made from ", "dim"), ("a checkpoint that is not stored", "id"))
+
+
+def _stored_words(found: Stored, *, is_whole: bool) -> str:
     saved = 1 - found.kept / found.written
-    less = f": merging saved {saved:.1%}" if saved > 0 else ""
+    # What is lost was not saved by merging.
+    less = f": merging saved {saved:.1%}" if saved > 0 and is_whole else ""
     return (
         f"stored: {counted(found.writes, 'write')} of {size(found.written)},"
         f" {counted(found.values, 'value')} of {size(found.kept)}{less}"
@@ -138,10 +150,14 @@ def _block(name: str, one: Channel, width: int) -> Iterator[Line]:
     yield line(
         (
             f"  {counted(len(one.writes), 'write')} of {size(sizes.written)};"
-            f" value {size(sizes.before)} → {size(sizes.stored)}",
+            f" value {_size(one.before, sizes.before)} → {_size(one.stored, sizes.stored)}",
             "dim",
         )
     )
+
+
+def _size(value: Value, number: int) -> str:
+    return "not stored" if is_not_stored(value) else size(number)
 
 
 def _side(word: str, value: Any, style: Style, width: int) -> Line:

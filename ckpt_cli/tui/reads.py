@@ -178,7 +178,7 @@ def read_document(
         return _state(target, clock, width)
     lines = {
         "diff": lambda: _diff(target, None if base is None else target_of(store, base), width),
-        "writes": lambda: _writes(target, width),
+        "writes": lambda: _writes(target, clock, width),
         "metadata": lambda: _metadata(target, clock, width),
         "raw": lambda: _raw(target, width),
     }[tab]()
@@ -236,11 +236,11 @@ def _diff(target: Target, base: Target | None, width: int) -> Iterator[Line]:
         yield line(("no difference", "dim"))
 
 
-def _writes(target: Target, width: int) -> Iterator[Line]:
+def _writes(target: Target, clock: Clock, width: int) -> Iterator[Line]:
     found = _seen(target, writes=True)
     if found.writes:
         yield line(("written by its own tasks", "bold"))
-        yield from placed_lines(found.writes, width)
+        yield from placed_lines(found.writes, clock.zone, width)
         yield line("")
     yield line(("how it was made", "bold"))
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,104 @@ def test_the_trace_of_a_checkpoint_is_that_of_its_nodes_in_time(empty: Told) -> 
         ("search_products", 1, "tool_calls", "()", 512, "31.600"),
         ("generate_response", 0, "messages", "()", 1024, "32.000"),
     ]
+
+
+def test_the_trace_is_read_in_columns_with_its_times(file: Told) -> None:
+    file.fill()
+    first = file.ckpt("diff", "--writes", f"{THREAD}@ckpt_001", "-o", "table").out
+    assert "the first checkpoint, made from nothing" in first
+    out = file.ckpt("--utc", "show", f"{THREAD}@ckpt_003", "--writes", "-o", "table").out
+    trace = out[out.index("writes  5") :].splitlines()[1:]
+    assert [one.split("  [")[0].split("  {")[0] for one in trace] == [
+        "  10:00:30.100  retrieve_context   user_context           256 B",
+        "  10:00:30.200  retrieve_context   extracted_entities     128 B",
+        "  10:00:31.500  search_products    search_results       2.0 KiB",
+        "  10:00:31.600  search_products    tool_calls             512 B",
+        "  10:00:32.000  generate_response  messages             1.0 KiB",
+    ]
+
+
+def test_a_step_that_is_not_stored_is_one_question_mark(file: Told) -> None:
+    file.fill()
+    for words in (
+        ("threads", "show", THREAD),
+        ("show", THREAD),
+        ("diff", THREAD),
+        ("diff", "--writes", THREAD),
+        ("blame", THREAD, "messages"),
+    ):
+        out = file.ckpt(*words, "-o", "table").out
+        assert re.search(r"step +[?]( {2}|\n)", out), words
+        assert "None" not in out
+
+
+def test_what_was_there_before_is_not_told_where_it_is_not_stored(file: Told) -> None:
+    file.fill(latest=True)
+    found = file.ckpt("diff", "--writes", f"{THREAD}@ckpt_004", "-o", "table").out
+    assert found.count("  was    not stored\n") == 3
+    assert "value not stored → 1.7 KiB" in found
+
+
+def test_a_copy_offers_no_undo(file: Told) -> None:
+    file.fill()
+    words = ("fork", THREAD, "ckpt_002", "--to", "copy")
+    assert file.json(*words, "--dry-run")["undo"] is None
+    done = file.ckpt(*words, "--yes", "-o", "table").out
+    assert "ckpt_002" in done
+    assert "undo     " not in done
+
+
+def test_what_is_lost_was_not_saved_by_merging(file: Told) -> None:
+    file.fill()
+    words = ("diff", "--writes", f"{THREAD}@ckpt_003", "-o", "table")
+    assert "merging saved" in file.ckpt(*words).out
+    file.run(
+        "DELETE FROM checkpoint_blobs WHERE channel = 'messages' AND checkpoint_ns_hash = ?",
+        file.hash_of("ckpt_003"),
+    )
+    lost = file.ckpt(*words).out
+    assert "2 values of 1.6 KiB" in lost
+    assert "merging saved" not in lost
+    plan = file.ckpt("replay", THREAD, "--repair", "--dry-run", "-o", "table")
+    assert "a dry run: nothing was written" in plan.err
+
+
+def test_a_subgraph_may_count_by_itself(file: Told) -> None:
+    file.fill()
+    for n in (1, 2):
+        file.run(
+            "INSERT INTO checkpoints VALUES (?, ?, NULL, 'search', ?, ?, NULL)",
+            *(THREAD, f"sub_00{n}", f"{n}" * 32, "2026-04-07 10:00:31.500"),
+        )
+    tree = file.ckpt("show", THREAD, "--tree", "--ascii", "-o", "table").out
+    assert all(name in tree for name in ("ckpt_004 ", "sub_001 ", "sub_002 "))
+    done = file.json("rollback", THREAD, "ckpt_002", "--yes")
+    assert done["checkpoint_id"] == "ckpt_005"
+    assert file.ckpt("undo", THREAD, "--yes").code == 0
+
+
+def test_the_id_of_a_copy_holds_its_step_where_ids_do(file: Told) -> None:
+    file.fill()
+    for n in range(1, 5):
+        new = f"1f13252f-6aa{n}-6000-800{n}-000000000000"
+        for table in ("checkpoints", "checkpoint_writes"):
+            update = f"UPDATE {table} SET checkpoint_id = ? WHERE checkpoint_id = ?"
+            file.run(update, new, f"ckpt_00{n}")
+        parent = "UPDATE checkpoints SET parent_checkpoint_id = ? WHERE parent_checkpoint_id = ?"
+        file.run(parent, new, f"ckpt_00{n}")
+    steps = [one["step"] for one in file.json("history", THREAD)]
+    assert steps == [4, 3, 2, 1]
+    file.json("rollback", THREAD, "step:2", "--yes")
+    assert file.json("history", THREAD)[0]["step"] == 3
+
+
+def test_a_receipt_names_the_archive(file: Told, tmp_path: Path) -> None:
+    file.fill()
+    kept = tmp_path / "kept"
+    plan = file.ckpt("purge", "--keep-last", "3", "--dry-run", "-o", "table").out
+    assert "removes  1 thread, 1 checkpoint, " in plan
+    done = file.ckpt("threads", "delete", THREAD, "--archive", kept, "--yes", "-o", "table").out
+    assert f"archived in {kept}; `ckpt import` puts it back" in " ".join(done.split())
 
 
 def test_what_was_written_stands_beside_what_it_became(empty: Told) -> None:

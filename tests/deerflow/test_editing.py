@@ -374,10 +374,41 @@ def test_facts_are_removed_with_an_archive_and_put_back(path: Path, tmp_path: Pa
     refused = ckpt(*line)
     assert (refused.code, "--write" in refused.err) == (5, True)
     assert load(path) == before
-    assert ckpt(*line, "--write", "--archive", tmp_path / "kept").code == 0
+    done = ckpt(*line, "--write", "--archive", tmp_path / "kept")
+    (bundle,) = (tmp_path / "kept").iterdir()
+    assert done.code == 0
+    assert f"archived in {bundle}; `ckpt memory import` puts it back" in done.out
     assert [one["id"] for one in load(path)["facts"]] == ["fact_e5f6g7h8"]
     (bundle,) = (tmp_path / "kept").iterdir()
     back: list[str | Path] = ["-s", path, "memory", "import", bundle, "--yes"]
     assert ckpt(*back).code == 5
     assert ckpt(*back, "--write").code == 0
     assert load(path)["facts"] == before["facts"][::-1]
+
+
+def test_a_fact_that_a_person_changed_in_place_is_not_removed(path: Path) -> None:
+    # Of the same length, and without a time: a fact of the first release has none of changes.
+    url = parse_url(str(path))
+    with open_memory(url) as memory:
+        (item,) = memory.items(key=KEY)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("0.95", "0.11"), encoding="utf-8")
+    with open_writable_memory(url) as writable, pytest.raises(StoreChanged):
+        writable.remove([item])
+    assert load(path)["facts"][0]["confidence"] == 0.11
+
+
+def test_what_changes_while_a_person_reads_the_plan_stays(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = path.read_text(encoding="utf-8").replace("0.95", "0.11")
+
+    def read_for_a_while(_: str) -> None:
+        path.write_text(changed, encoding="utf-8")
+
+    monkeypatch.setattr("ckpt_cli.commands.memory_delete.confirm", read_for_a_while)
+    answer = ckpt("-s", path, "--redact", "memory", "delete", KEY, "--write")
+    assert answer.code == 6
+    assert "changed" in answer.err
+    assert "context" not in answer.out
+    assert path.read_text(encoding="utf-8") == changed

@@ -80,6 +80,14 @@ def test_vectors_are_named_and_never_printed(bench: Bench) -> None:
         assert "0.5" not in ckpt("-s", bench.url, "memory", *words).out
 
 
+def test_items_are_found_by_the_thread_that_their_values_name(bench: Bench) -> None:
+    with bench.store() as store:
+        store.put(("s",), "plain", {"text": "x", "thread_id": "one"})
+        store.put(("s",), "nested", {"text": "y", "metadata": {"threadId": "one"}})
+        store.put(("s",), "other", {"thread_id": "two", "text": "one"})
+    assert sorted(one["key"] for one in listed(bench, "--source", "one")) == ["nested", "plain"]
+
+
 def test_times_to_live_are_told(bench: Bench) -> None:
     with bench.with_lifetime(minutes=60) as store:
         store.put(("t",), "goes", {"text": "x"})
@@ -90,6 +98,9 @@ def test_times_to_live_are_told(bench: Bench) -> None:
     assert one["expires_at"] > one["updated_at"]
     table = ckpt("-s", bench.url, "memory", "list", "-o", "table").out
     assert "expires in 59m" in table or "expires in 1h" in table
+    text = ckpt("-s", bench.url, "memory", "show", "goes").out
+    (expiry,) = [one for one in text.splitlines() if one.startswith("expires ")]
+    assert expiry.count("expires") == 1
     assert not listed(bench, "--expired")
 
 

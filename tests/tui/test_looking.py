@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ckpt_cli.tui.keys import LOOKING
 from tests.support import ROOT, ckpt
+from tests.threetable import connected, maker
 from tests.tui.seat import Seat, sit
 
 KYOTO = "trip-to-kyoto"
@@ -25,6 +26,20 @@ def test_threads_come_newest_first_with_what_they_wait_for(sample: Path) -> None
         assert seat.sees("read-only", "sqlite", f"{len(listed)} threads")
 
     sit(sample, look)
+
+
+def test_a_question_that_the_layout_cannot_answer_is_not_asked_again(tmp_path: Path) -> None:
+    store = tmp_path / "three.db"
+    with connected(str(store)) as execute:
+        maker().fill("sqlite", execute)
+
+    async def look(seat: Seat) -> None:
+        assert seat.sees("1 thread ")
+        await seat.press("6")
+        assert seat.sees("this layout stores no body of a checkpoint")
+        assert not seat.sees("trying again")
+
+    sit(store, look)
 
 
 def test_the_tree_is_that_of_show(sample: Path) -> None:

@@ -27,7 +27,7 @@ _NAME, _ENV = "config.yaml", ".env"
 _DEFAULT_DIR, _SHARED, _SINGLE = f"{FOLDER}/data", "deerflow.db", "store.db"
 _USUAL = ("data/deerflow.db", "checkpoints.db", "store.db")
 """Files in DeerFlow's folder that are looked for where no config.yaml tells."""
-_TELL = "name it with --threads STORE, or as `threads` in the profile"
+_TELL = "name their store with -s, or --threads STORE or `threads` in the profile for memory"
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,10 @@ def parse(place: Place, raw: bytes) -> Document:
         data = json.loads(raw.decode(), object_pairs_hook=_unique)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} column {error.colno}"
+        what = f"it is no JSON from {where} on" if raw.strip() else "it is empty"
+        raise ValueError(what) from None
     if not isinstance(data, dict) or not {"facts", *SECTIONS} & data.keys():
         raise ValueError("it has neither facts nor sections")
     return Document(place, data)

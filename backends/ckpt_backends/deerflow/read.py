@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from itertools import groupby
 
 from ckpt_backends.closing import Closing
@@ -67,8 +66,10 @@ class DeerFlowMemory(Closing):
         prefix: Namespace = (),
         key: str | None = None,
         keys: Collection[ItemKey] | None = None,
-        values: bool = False,
+        values: bool = False,  # noqa: ARG002
     ) -> Iterator[Item]:
+        # The file was read as a whole, and its values tell later whether a fact has changed: of
+        # what a person changes in it, DeerFlow keeps no time.
         wanted = None if keys is None else frozenset(keys)
         for item in self._items():
             found = item.key
@@ -77,7 +78,7 @@ class DeerFlowMemory(Closing):
                 and key in {None, found.key}
                 and (wanted is None or found in wanted)
             ):
-                yield item if values else replace(item, value=None)
+                yield item
 
     def rows(self, key: ItemKey) -> Iterator[Row]:
         for item in self.items(keys=[key], values=True):
@@ -116,7 +117,7 @@ def parsed(place: Place, snapshot: files.Snapshot) -> Document:
     except ValueError as error:
         raise Unreadable(
             f"'{place.path}' is no memory of DeerFlow: {error}",
-            hint="name another file, such as that of one user",
+            hint="put a copy that is whole in its place, or name another file, such as one user's",
         ) from None
 
 

@@ -14,7 +14,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Footer, Static
 
-from ckpt_backends.errors import CkptError, StoreUnavailable
+from ckpt_backends.errors import CkptError, StoreUnavailable, Unreadable, Unsupported
 from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tree import Key as TreeKey
@@ -347,7 +347,8 @@ class Following(Asking[None]):
         if self._trouble:
             spans.append((f"{safe_text(self._trouble)}  ", "error"))
         if self._info is not None:
-            spans.append(f"{number} threads  ")
+            noun = "thread" if total == 1 else "threads"
+            spans.append(f"{number} {noun}  ")
         elif not self._trouble:
             spans.append(("opening the store", "dim"))
         if self.base is not None:
@@ -370,6 +371,9 @@ class Following(Asking[None]):
         """What a lane answers; None where it cannot, which is then told."""
         try:
             return await lane.ask(question)
+        except (Unsupported, Unreadable) as error:
+            # The store answered: asking it again would not help.
+            otherwise(error)
         except StoreUnavailable as error:
             self._trouble = f"trying again: {error.message}"
             self.tell()
