@@ -62,7 +62,7 @@ COMMANDS = {
     ),
     "tui": CommandRef(
         "ckpt_cli.commands.tui:tui",
-        "Browse threads, their trees and checkpoints on one screen.",
+        "Browse threads, their trees and checkpoints on one screen, and long-term memory.",
         LOOK,
     ),
     "sessions": CommandRef(
