@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, Unsupported
+from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.write_view import Placed, place
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.expiry import Lifetime, lifetime
@@ -31,6 +32,9 @@ class View:
     """How long it stays; None where nothing of it expires."""
     plaintext: bool = False
     """Stored unencrypted, in a thread with encrypted checkpoints."""
+    unstored: Sequence[str] = ()
+    """Channels that were written to at this very checkpoint and have no value there: lost, or never
+    stored as state. Only layouts in which writes belong to what they made can tell."""
 
 
 def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> View:
@@ -57,8 +61,16 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> V
         is_head=target.checkpoint_id == reader.head(target.checkpoint_ns),
         lifetime=lifetime(reader, moment.key),
         plaintext=reader.is_plaintext(moment),
+        unstored=_unstored(moment, state) if reader.is_bare and channels is None else (),
     )
     return _redacted(found) if redacted.is_redacted(reader.store) else found
+
+
+def _unstored(moment: Moment, state: State) -> list[str]:
+    if moment.body.problem is not None:
+        return []
+    written = {one.channel for one in moment.writes if is_state(one.channel, moment.body)}
+    return sorted(written - state.values.keys())
 
 
 def _redacted(found: View) -> View:

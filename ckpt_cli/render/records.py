@@ -143,6 +143,8 @@ def show_record(found: View) -> dict[str, Any]:
     record["values"] = values_record(found.state.values)
     record["rebuilt"] = dict(found.state.rebuilt)
     record["writes"] = [write_record(placed) for placed in found.writes]
+    if found.unstored:
+        record["unstored"] = list(found.unstored)
     return record | _lifetime(found.lifetime) | _plaintext(found.plaintext)
 
 

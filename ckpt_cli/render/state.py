@@ -10,6 +10,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.paths import Selected, format_path
 from ckpt_cli.core.write_view import Placed
+from ckpt_cli.reading.thread import NOT_STORED
 from ckpt_cli.reading.view import View
 from ckpt_cli.render.block import block
 from ckpt_cli.render.cells import cell_len, pad
@@ -36,8 +37,12 @@ def show_lines(
     """A checkpoint, its values in full, and on request its writes and metadata."""
     yield from standing_lines(found, now, zone, width)
     if found.moment.body.problem is not None:
-        reason = f"not readable: {found.moment.body.problem.reason}"
+        reason = found.moment.body.problem.reason
+        reason = reason if reason.startswith(NOT_STORED) else f"not readable: {reason}"
         yield from field("problem", reason, width, "error")
+    if found.unstored:
+        names = ", ".join(found.unstored)
+        yield from field("no value", f"{names}: written, and not stored as state", width, "warn")
     yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
         yield from field("warning", PLAINTEXT, width, "error")

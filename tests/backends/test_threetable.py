@@ -169,6 +169,19 @@ def test_a_copy_offers_no_undo(file: Told) -> None:
     assert "undo     " not in done
 
 
+def test_a_checkpoint_without_its_values_is_not_shown_as_an_empty_one(file: Told) -> None:
+    file.fill()
+    words = ("show", f"{THREAD}@ckpt_003")
+    untracked = ["extracted_entities", "tool_calls"]
+    assert file.json(*words)["unstored"] == untracked
+    assert "unstored" not in file.json("show", f"{THREAD}@ckpt_002")
+    file.run("DELETE FROM checkpoint_blobs WHERE checkpoint_ns_hash = ?", file.hash_of("ckpt_003"))
+    lost = file.json(*words)
+    assert lost["unstored"] == sorted([*untracked, "messages", "search_results", "user_context"])
+    shown = file.ckpt(*words, "-o", "table").out
+    assert "search_results, tool_calls, user_context: written, and not stored as state" in shown
+
+
 def test_what_is_lost_was_not_saved_by_merging(file: Told) -> None:
     file.fill()
     words = ("diff", "--writes", f"{THREAD}@ckpt_003", "-o", "table")
