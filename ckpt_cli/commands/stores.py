@@ -29,7 +29,8 @@ COLUMNS = (
 def stores(ctx: typer.Context) -> None:
     """Say which stores are here and what they are.
 
-    With -s or CKPT_STORE, that store. Otherwise the profiles and this folder's SQLite files.
+    With -s or CKPT_STORE, that store. Otherwise the profiles and what this folder holds: SQLite
+    files, what `langgraph dev` keeps, DeerFlow's memory.
 
     \b
       ckpt stores
@@ -45,7 +46,7 @@ def stores(ctx: typer.Context) -> None:
     session.output.records(map(store_record, _all(session)), COLUMNS)
     source = session.profiles.source
     known = f"profiles of '{os.path.relpath(source)}'" if source else "no profiles"
-    session.note(f"{known}, and the SQLite files of this folder; name another store with -s")
+    session.note(f"{known}, and the stores of this folder; name another store with -s")
 
 
 def _all(session: Session) -> Iterator[Found]:

@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout
+from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported
+from ckpt_backends.memory import MemoryInfo
 from ckpt_backends.model import StoreInfo
-from ckpt_backends.registry import open_store
-from ckpt_backends.url import DEV_FOLDER, StoreUrl, printable
+from ckpt_backends.registry import open_memory, open_store
+from ckpt_backends.url import DEV_FOLDER, MEMORY, StoreUrl, printable
 
 _SUFFIXES = {".db", ".sqlite", ".sqlite3"}
 
@@ -25,6 +26,8 @@ class Found:
     """Printable."""
     info: StoreInfo | None
     error: CkptError | None
+    memory: MemoryInfo | None = None
+    """Of a place that holds long-term memory and no threads."""
 
 
 def inspect(name: str, url: StoreUrl) -> list[Found]:
@@ -39,9 +42,18 @@ def inspect(name: str, url: StoreUrl) -> list[Found]:
     except SeveralLayouts as several:
         chosen = [replace(url, params={**url.params, **one}) for one in several.choices]
         return [found for one in chosen for found in inspect(name, one)]
+    except (UnknownLayout, Unsupported) as error:
+        return [_of_memory(name, url, error)]
     except CkptError as error:
         return [Found(name, str(url), None, error)]
     return [Found(name, str(url), info, None)]
+
+
+def _of_memory(name: str, url: StoreUrl, error: CkptError) -> Found:
+    """A place without threads: its long-term memory, if it has that."""
+    with suppress(CkptError), open_memory(url) as memory:
+        return Found(name, str(url), None, None, memory.describe())
+    return Found(name, str(url), None, error)
 
 
 def broken(name: str, url: str, error: CkptError) -> Found:
@@ -50,12 +62,14 @@ def broken(name: str, url: str, error: CkptError) -> Found:
 
 
 def in_folder(folder: Path) -> Iterator[Found]:
-    """The files of a folder that hold checkpoints; other databases are passed over."""
+    """What in a folder holds checkpoints or memory; other databases are passed over."""
     kinds: dict[str, str] = {}
     with suppress(OSError):
         for entry in os.scandir(folder):
             if entry.name == DEV_FOLDER and entry.is_dir():
                 kinds[entry.name] = "langgraph-dev"
+            elif entry.name in MEMORY:
+                kinds[entry.name] = "deerflow"
             elif Path(entry.name).suffix in _SUFFIXES and entry.is_file():
                 kinds[entry.name] = "sqlite"
     for name, kind in sorted(kinds.items()):

@@ -40,7 +40,14 @@ def store_record(found: Found) -> dict[str, Any]:
     record: dict[str, Any] = {"name": found.name, "url": found.url}
     if found.error is not None:
         return {**record, "error": found.error.message}
-    info = found.info
+    memory, info = found.memory, found.info
+    if memory is not None:
+        record |= {
+            "layout": memory.layout,
+            "engine": memory.engine,
+            "tables": list(memory.tables),
+            "notes": list(memory.notes),
+        }
     if info is not None:
         record |= {
             "layout": info.layout,

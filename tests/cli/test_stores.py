@@ -137,3 +137,17 @@ def test_demo_writes_the_sample_store(tmp_path: Path) -> None:
     assert f"ckpt -s {target} threads list" in answer.err
     assert target.read_bytes() == SAMPLE.read_bytes()
     assert threads("-s", target) == 8
+
+
+def test_what_holds_memory_alone_is_a_store_too(project: Path) -> None:
+    from langgraph.store.sqlite import SqliteStore
+
+    with SqliteStore.from_conn_string("memory.db") as store:
+        store.setup()
+        store.put(("users",), "k", {"a": 1})
+    (project / "memory.json").write_text('{"version": "1.0", "facts": []}')
+    found = {one["name"]: one.get("layout") for one in ckpt("stores", "-o", "json").json}
+    kinds = {"memory.db": "sqlite-store", "memory.json": "deerflow", "store.db": "sqlite"}
+    assert {name: found.get(name) for name in kinds} == kinds
+    (named,) = ckpt("-s", "memory.db", "stores", "-o", "json").json
+    assert (named["layout"], "capabilities" in named) == ("sqlite-store", False)
