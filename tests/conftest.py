@@ -187,9 +187,12 @@ MISSING: list[str] = []
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Which tests a worker runs together: those of a filled store, else those of a file.
 
-    So that each store is filled once.
+    So that each store is filled once. Those of the screen share nothing and take long: they come one
+    by one, at the end, where a worker would else wait for another.
     """
     for item in items:
+        if item.path.parent.name == "tui":
+            continue
         params = getattr(item, "callspec", None)
         store = None if params is None else params.params.get("filled")
         group = f"{item.path.parent}/{getattr(store, 'name', store)}" if store else str(item.path)
