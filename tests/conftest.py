@@ -187,8 +187,8 @@ MISSING: list[str] = []
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Which tests a worker runs together: those of a filled store, else those of a file.
 
-    So that each store is filled once. Those of the screen share nothing and take long: they come one
-    by one, at the end, where a worker would else wait for another.
+    So that each store is filled once. Those of the screen share nothing and take long: they come
+    one by one, at the end, where a worker would else wait for another.
     """
     for item in items:
         if item.path.parent.name == "tui":
