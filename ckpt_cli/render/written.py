@@ -149,7 +149,7 @@ def _block(name: str, one: Channel, width: int) -> Iterator[Line]:
     sizes = one.sizes
     yield line(
         (
-            f"  {counted(len(one.writes), 'write')} of {size(sizes.written)};"
+            f"  as JSON: {counted(len(one.writes), 'write')} of {size(sizes.written)};"
             f" value {_size(one.before, sizes.before)} → {_size(one.stored, sizes.stored)}",
             "dim",
         )
