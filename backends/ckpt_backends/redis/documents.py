@@ -356,18 +356,23 @@ class Documents:
                     yield Usage(table, column, thread_id, ns, None, "json", 1, int(size[0]))
 
     def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[Usage]:
-        paths = ("$.thread_id", "$.checkpoint_ns", "$.channel", "$.type")
+        """Of each that `written` knows, whatever else its document lacks."""
+        paths = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
         told = list(
-            self._connection.ask_all(("JSON.GET", one, *paths, "$.task_path") for one in names)
+            self._connection.ask_all(
+                ("JSON.GET", one, *paths, "$.channel", "$.type", "$.task_path") for one in names
+            )
         )
         asked = [("JSON.DEBUG", "MEMORY", name, f"$.{self.value}") for name in names]
         for answer, size in zip(told, self._connection.ask_all(asked), strict=True):
             fields = fields_of(answer)
             is_own = self.is_own_write([fields[one] for one in ["$.task_path"] if one in fields])
-            if size is not None and is_own and fields.keys() >= set(paths):
-                thread, ns, channel, tag = (str(fields[path]) for path in paths)
-                place = (self.meant_thread(thread), meant_ns(ns), channel)
-                yield Usage(self.tables[1], self.value, *place, tag, 1, int(size[0]) if size else 0)
+            match [fields.get(path) for path in paths]:
+                case [str(thread), str(ns), str()] if size is not None and is_own:
+                    channel, tag = (str(fields.get(path, "")) for path in ("$.channel", "$.type"))
+                    place = (self.meant_thread(thread), meant_ns(ns), channel)
+                    number = int(size[0]) if size else 0
+                    yield Usage(self.tables[1], self.value, *place, tag, 1, number)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         name = self.checkpoint_name(key)
