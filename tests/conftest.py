@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
@@ -44,8 +44,15 @@ def sample(tmp_path: Path) -> Path:
     return copy_store(SAMPLE, tmp_path)
 
 
+class _Stoppable(Protocol):
+    def stop(self) -> None: ...
+
+
+_Started = TypeVar("_Started", bound=_Stoppable)
+
+
 @contextmanager
-def started(kind: str, start: Callable[[], servers.Server]) -> Iterator[servers.Server]:
+def started(kind: str, start: Callable[[], _Started]) -> Iterator[_Started]:
     """A server for as long as it is needed; without it, its tests fail where it is required."""
     try:
         server = start()
@@ -113,15 +120,8 @@ def postgres_url(postgres_server: servers.Server) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def redis_cluster() -> Iterator[servers.Cluster]:
     """Three servers with RedisJSON that share their keys, started when the first test asks."""
-    try:
-        cluster = servers.start_redis_cluster(modules=True)
-    except servers.Unavailable as error:
-        if "redis" in servers.REQUIRED:
-            pytest.fail(str(error))
-        MISSING.append(str(error))
-        pytest.skip(str(error))
-    yield cluster
-    cluster.stop()
+    with started("redis", partial(servers.start_redis_cluster, modules=True)) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -100,16 +101,7 @@ def start_redis(*options: str, modules: bool, search: bool = True) -> Server:
     try:
         for attempt in range(_TRIES):
             port = free_port()
-            with (folder / "server.log").open("wb") as log:
-                process = subprocess.Popen(
-                    [*command, "--port", str(port)],
-                    cwd=folder,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                    preexec_fn=_die_with_parent(),  # noqa: PLW1509  (it calls nothing that locks)
-                )
+            process = _launched([*command, "--port", str(port)], folder)
             server = Server(f"redis://127.0.0.1:{port}/0", process, folder)
             try:
                 version = _await_redis(server)
@@ -129,24 +121,14 @@ def start_redis(*options: str, modules: bool, search: bool = True) -> Server:
 
 
 def _await_redis(server: Server) -> str:
-    """Wait for a real handshake; gives the server's version."""
     import redis
 
-    assert server.process is not None
-    assert server.folder is not None
-    end = time.monotonic() + _SECONDS
-    while True:
-        if server.process.poll() is not None:
-            said = (server.folder / "server.log").read_text(errors="replace")
-            raise RuntimeError(f"the server died: {said[-2000:]}")
-        try:
-            with redis.Redis.from_url(server.url, socket_timeout=2) as client:
-                told = client.info("server")
-                return f"{told.get('server_name', 'redis')} {_redis_version(told)}"
-        except redis.ConnectionError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.01)
+    def ask() -> str:
+        with redis.Redis.from_url(server.url, socket_timeout=2) as client:
+            told = client.info("server")
+            return f"{told.get('server_name', 'redis')} {_redis_version(told)}"
+
+    return _answer(server, ask, redis.ConnectionError)
 
 
 @dataclass
@@ -306,21 +288,10 @@ def _start_postgres(binaries: Path, folder: Path, user: Mapping[str, Any]) -> Se
             *("max_connections=100", "shared_buffers=64MB"),
         ):
             command += ["-c", setting]
-        with (folder / "server.log").open("wb") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=_die_with_parent(),  # noqa: PLW1509  (it calls nothing that locks)
-                **user,
-            )
+        process = _launched(command, folder, environment=environment, user=user)
         server = Server(f"postgresql://postgres@127.0.0.1:{port}/postgres", process, folder)
         try:
-            USED["postgres"] = f"PostgreSQL {_await(server)} of {binaries}"
+            USED["postgres"] = f"PostgreSQL {_await_postgres(server)} of {binaries}"
             return server
         except RuntimeError as error:
             # The port may have been taken in between.
@@ -330,24 +301,14 @@ def _start_postgres(binaries: Path, folder: Path, user: Mapping[str, Any]) -> Se
     raise AssertionError("unreachable")
 
 
-def _await(server: Server) -> str:
-    """Wait for a real handshake; gives the server's version."""
+def _await_postgres(server: Server) -> str:
     import psycopg
 
-    assert server.process is not None
-    assert server.folder is not None
-    end = time.monotonic() + _SECONDS
-    while True:
-        if server.process.poll() is not None:
-            said = (server.folder / "server.log").read_text(errors="replace")
-            raise RuntimeError(f"the server died: {said[-2000:]}")
-        try:
-            with psycopg.connect(server.url, connect_timeout=2) as connection:
-                return connection.info.parameter_status("server_version") or "?"
-        except psycopg.OperationalError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.01)
+    def ask() -> str:
+        with psycopg.connect(server.url, connect_timeout=2) as connection:
+            return connection.info.parameter_status("server_version") or "?"
+
+    return _answer(server, ask, psycopg.OperationalError)
 
 
 def _postgres_binaries() -> Path:
@@ -383,6 +344,49 @@ def _unprivileged() -> dict[str, Any]:
         return {}
     nobody = pwd.getpwnam("nobody")
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def _launched(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    how: int = signal.SIGINT,
+    user: Mapping[str, Any] = MappingProxyType({}),
+) -> subprocess.Popen[bytes]:
+    """A server's process, which says what it has to say in the folder's `server.log`."""
+    with (folder / "server.log").open("wb") as log:
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=_die_with_parent(how),  # noqa: PLW1509  (it calls nothing that locks)
+            **user,
+        )
+
+
+def _answer(server: Server, ask: Callable[[], str], not_yet: type[Exception]) -> str:
+    """Wait for a real handshake; gives what the server says of itself.
+
+    Raises RuntimeError with its log where it died, and what `ask` raises in the end.
+    """
+    assert server.process is not None
+    assert server.folder is not None
+    end = time.monotonic() + _SECONDS
+    while True:
+        if server.process.poll() is not None:
+            said = (server.folder / "server.log").read_text(errors="replace")
+            raise RuntimeError(f"the server died: {said[-2000:]}")
+        try:
+            return ask()
+        except not_yet:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 
 
 def _die_with_parent(how: int = signal.SIGINT) -> Callable[[], None] | None:
@@ -465,16 +469,7 @@ def _start_mongodb(folder: Path, *options: str) -> Server:
         port = free_port()
         command = [sys.executable, "-m", "secantus", "--host", "127.0.0.1", "--port", str(port)]
         command += ["--storage-path", str(folder / "data"), "--cache-size", "256M"]
-        with (folder / "server.log").open("wb") as log:
-            process = subprocess.Popen(
-                [*command, "--log-level", "WARNING", *options],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=_die_with_parent(),  # noqa: PLW1509  (it calls nothing that locks)
-            )
+        process = _launched([*command, "--log-level", "WARNING", *options], folder)
         url = f"mongodb://127.0.0.1:{port}"
         server = Server(url, process, folder, signal.SIGKILL)
         try:
@@ -491,22 +486,15 @@ def _await_mongodb(server: Server) -> str:
     import pymongo
     from pymongo.errors import PyMongoError
 
-    assert server.process is not None
-    assert server.folder is not None
-    end = time.monotonic() + _SECONDS
-    while True:
-        if server.process.poll() is not None:
-            said = (server.folder / "server.log").read_text(errors="replace")
-            raise RuntimeError(f"the server died: {said[-2000:]}")
+    def ask() -> str:
         client: Any = pymongo.MongoClient(server.url, serverSelectionTimeoutMS=500)
         try:
             client.admin.command("hello")
             return str(client.server_info()["version"])
-        except PyMongoError:
-            if time.monotonic() > end:
-                raise
         finally:
             client.close()
+
+    return _answer(server, ask, PyMongoError)
 
 
 @contextmanager
@@ -572,18 +560,7 @@ def _start_mysql(
         # The official saver reads no checkpoint of more than this: it lets the server join values.
         command += ["--group-concat-max-len=4294967295", "--character-set-server=utf8mb4"]
         command += options
-        with (folder / "server.log").open("wb") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=_die_with_parent(signal.SIGTERM),  # noqa: PLW1509  (it calls nothing that locks)
-                **user,
-            )
+        process = _launched(command, folder, environment=environment, how=signal.SIGTERM, user=user)
         server = Server(f"mysql://root@127.0.0.1:{port}/", process, folder, signal.SIGTERM)
         try:
             USED["mysql"] = f"MariaDB {_await_mysql(server)} of {prefix}"
@@ -597,23 +574,13 @@ def _start_mysql(
 
 
 def _await_mysql(server: Server) -> str:
-    """Wait for a real handshake; gives the server's version."""
     import pymysql
 
-    assert server.process is not None
-    assert server.folder is not None
-    end = time.monotonic() + _SECONDS
-    while True:
-        if server.process.poll() is not None:
-            said = (server.folder / "server.log").read_text(errors="replace")
-            raise RuntimeError(f"the server died: {said[-2000:]}")
-        try:
-            with mysql_connection(server.url) as connection:
-                return str(connection.get_server_info())
-        except pymysql.OperationalError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.02)
+    def ask() -> str:
+        with mysql_connection(server.url) as connection:
+            return str(connection.get_server_info())
+
+    return _answer(server, ask, pymysql.OperationalError)
 
 
 def _mariadb() -> Path:
