@@ -74,33 +74,50 @@ def _remember(ctx: Context, param: Parameter, value: Any) -> None:
 
 Thread = Annotated[
     str,
-    typer.Argument(metavar="THREAD[@REF]", help="Thread id, perhaps with a checkpoint."),
+    typer.Argument(metavar="THREAD[@REF]", help="Thread id, optionally with a checkpoint."),
 ]
 OptionalThread = Annotated[
     str | None,
-    typer.Argument(metavar="[THREAD[@REF]]", help="Thread id, perhaps with a checkpoint."),
+    typer.Argument(metavar="[THREAD[@REF]]", help="Thread id, optionally with a checkpoint."),
 ]
 At = Annotated[
     str | None,
-    typer.Option("--at", metavar="REF", help="The checkpoint; THREAD is then never split at '@'."),
+    typer.Option("--at", metavar="REF", help="Checkpoint; THREAD is then not split at '@'."),
 ]
 Namespace = Annotated[
     str | None,
-    typer.Option("--ns", metavar="NAMESPACE", help="Checkpoint namespace; the root if not given."),
+    typer.Option("--ns", metavar="NAMESPACE", help="Checkpoint namespace. [default: the root]"),
 ]
 AsOf = Annotated[
     str | None,
-    typer.Option("--as-of", metavar="TIME", help="The head as of then: 2h, yesterday, 2026-04-07."),
+    typer.Option("--as-of", metavar="TIME", help="The head at TIME: 2h, yesterday, 2026-04-07."),
 ]
+Match = Annotated[
+    str | None,
+    typer.Option("--match", metavar="GLOB", help="Only thread ids matching GLOB, as 'user-*'."),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="metadata.KEY=VALUE",
+        help="Only threads whose head has this metadata; repeatable.",
+    ),
+]
+Channels = Annotated[
+    list[str] | None,
+    typer.Option("--channel", metavar="CHANNEL", help="Only this channel; repeatable."),
+]
+Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=64, help="Use N processes.")]
 ExitCode = Annotated[
-    bool, typer.Option("--exit-code", help="Exit 1 if anything was found, 0 if not.")
+    bool, typer.Option("--exit-code", help="Exit with 1 if anything is found, else 0.")
 ]
 Memory = Annotated[
     str | None,
     typer.Option(
         "--memory",
         metavar="STORE",
-        help="What is remembered of these threads, if not in the profile or beside them.",
+        help="Long-term memory of these threads. [default: from the profile, or next to them]",
     ),
 ]
 Threads = Annotated[
@@ -108,11 +125,11 @@ Threads = Annotated[
     typer.Option(
         "--threads",
         metavar="STORE",
-        help="Where the threads of this memory are, if its application does not tell.",
+        help="Store that holds the threads of this memory. [default: from the application]",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and write nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan; write nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 def _storable(text: str | None) -> str | None:
@@ -127,8 +144,10 @@ def _storable(text: str | None) -> str | None:
 
 Reason = Annotated[
     str | None,
-    typer.Option("--reason", metavar="TEXT", callback=_storable, help="Kept in the new metadata."),
+    typer.Option(
+        "--reason", metavar="TEXT", callback=_storable, help="Record TEXT in the new metadata."
+    ),
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Even if the newest checkpoint lies in the future.")
+    bool, typer.Option("--force", help="Proceed even if the newest checkpoint lies in the future.")
 ]
