@@ -1,128 +1,59 @@
-"""The entry point: runs a command and turns errors into a line and an exit code."""
-
-from __future__ import annotations
+"""The entry point. It ends with 130, silently, whenever Ctrl-C comes."""
 
 import os
 import sys
-from io import TextIOWrapper
-from typing import TYPE_CHECKING
 
-from ckpt_backends.errors import CkptError, PartlyDone, UsageError
-from ckpt_cli import ReaderGone
-from ckpt_cli.session import Session
+INTERRUPTED = 130
 
-if TYPE_CHECKING:
-    import typer
-
-COMPLETE = "_complete"
-"""What a shell's completion calls; see `ckpt_cli.complete`."""
+try:
+    import signal
+    from types import FrameType, TracebackType
+except KeyboardInterrupt:
+    os._exit(INTERRUPTED)
 
 
 def main() -> None:
     """Run `ckpt` with the arguments of this process and leave with its exit code."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:  # closed by whoever started us
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-        elif isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(sys.argv[1:]))
+    sys.excepthook = _uncaught
+    sys.unraisablehook = _unraisable
+    # A shell lets a command in the background ignore Ctrl-C.
+    heeded = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    if heeded:
+        signal.signal(signal.SIGINT, _leave)
+    from ckpt_cli.run import run, safe_streams
 
-
-def run(argv: list[str]) -> int:
-    """Run one command line and return its exit code. Prints; never raises."""
-    if argv[:1] == [COMPLETE]:
-        from ckpt_cli.complete import complete
-
-        return complete(argv[1:])
-    # Late, since a shell that waits for completions has no time for them.
-    import typer
-
-    from ckpt_cli.app import root
-
-    session = Session()
+    safe_streams()
+    code = INTERRUPTED
     try:
-        code = root().main(argv, prog_name="ckpt", standalone_mode=False, obj=session)
-        flush()
-    except CkptError as error:
-        return _fail(error, argv, session)
-    except typer.TyperException as error:
-        return _usage(error, argv, session)
-    except typer.Abort:
-        return 130
-    except (BrokenPipeError, ReaderGone):
-        # Python would complain again when it flushes stdout at exit, so it now leads nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as error:
-        return _bug(error, argv, session)
+        if heeded:
+            # From here on there may be a store to close.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     finally:
-        session.close()
-    return code if isinstance(code, int) else 0
+        if heeded:
+            signal.signal(signal.SIGINT, _leave)
+    sys.exit(code)
 
 
-def flush() -> None:
-    """Write what is left of the answer. Raises `PartlyDone` where that cannot be."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        # Python would try again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise PartlyDone(f"cannot write the answer: {reason}") from error
+def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    """Exit at once: nothing is open."""
+    os._exit(INTERRUPTED)
 
 
-def _fail(error: CkptError, argv: list[str], session: Session) -> int:
-    from ckpt_cli import diagnostics
-
-    if session.settings.get("debug"):
-        diagnostics.traceback()
-    diagnostics.report(error, as_json=_wants_json(argv))
-    return error.exit_code
-
-
-def _usage(error: typer.TyperException, argv: list[str], session: Session) -> int:
-    """Report what the parser says; its words end with a full stop and ours do not."""
-    import typer
-
-    context = getattr(error, "ctx", None)
-    text = error.format_message().strip()
-    if context is not None and text == context.get_help().strip():
-        typer.echo(text, err=True)
-        return 2
-    path = context.command_path if context is not None else "ckpt"
-    hint = f"see `{path} --help`"
-    if "No such option" in text or "no such option" in text:
-        hint += "; a thread id that begins with '-' goes after `--`"
-    line = text[:1].lower() + text[1:].rstrip(".")
-    return _fail(UsageError(line, hint=hint), argv, session)
+def _uncaught(
+    kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        os._exit(INTERRUPTED)
+    sys.__excepthook__(kind, error, traceback)
 
 
-def _bug(error: Exception, argv: list[str], session: Session) -> int:
-    from ckpt_cli import diagnostics
-
-    if session.settings.get("debug"):
-        diagnostics.traceback()
-    # The words of an error that nobody foresaw may hold anything.
-    words = "redacted" if session.settings.get("redact") else error
-    line = f"internal error: {type(error).__name__}: {words}"
-    hint = "this is a bug in ckpt; run again with --debug and report what it prints"
-    diagnostics.report(CkptError(line, hint=hint), as_json=_wants_json(argv))
-    return 70
-
-
-def _wants_json(argv: list[str]) -> bool:
-    """Whether errors go out as JSON; read from the words, since parsing may be what failed."""
-    formats = [
-        value
-        for option, value in zip(argv, [*argv[1:], ""], strict=True)
-        if option in {"-o", "--output"}
-    ]
-    formats += [word.partition("=")[2] for word in argv if word.startswith("--output=")]
-    formats += [word[2:].removeprefix("=") for word in argv if word.startswith("-o")]
-    return any(value in {"json", "ndjson"} for value in formats)
+def _unraisable(found: "sys.UnraisableHookArgs") -> None:
+    if issubclass(found.exc_type, KeyboardInterrupt):
+        os._exit(INTERRUPTED)
+    sys.__unraisablehook__(found)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ckpt_cli.__main__ import run
+from ckpt_cli.run import run
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"

@@ -138,7 +138,7 @@ def test_it_is_quick_enough_for_tab(sample: Path) -> None:
     import sys
 
     program = (
-        "import sys; from ckpt_cli.__main__ import run;"
+        "import sys; from ckpt_cli.run import run;"
         "run(['_complete', 'target', '', sys.argv[1]]);"
         "print(*sys.modules, sep='\\n', file=sys.stderr)"
     )

@@ -62,7 +62,7 @@ def test_ckpt_alone_prints_its_help() -> None:
 def loaded_by(*words: str) -> set[str]:
     """Modules that one command line loads, in a process of its own."""
     program = (
-        "import sys; from ckpt_cli.__main__ import run; code = run(sys.argv[1:]);"
+        "import sys; from ckpt_cli.run import run; code = run(sys.argv[1:]);"
         "print(*sys.modules, sep='\\n', file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run(

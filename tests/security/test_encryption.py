@@ -104,7 +104,7 @@ def test_without_the_library_the_extra_is_named(
 
 def test_a_store_without_encrypted_values_does_not_load_the_library() -> None:
     words = ["-s", str(SAMPLE), "threads", "list"]
-    script = f"import sys; from ckpt_cli.__main__ import run; run({words!r}); print(*sys.modules)"
+    script = f"import sys; from ckpt_cli.run import run; run({words!r}); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )

@@ -22,7 +22,7 @@ MEMORY = 150 << 20
 BODY = {"v": 4, "channel_values": {"n": 1}, "channel_versions": {"n": "1", "big": "1"}}
 PROGRAM = """
 import sys
-from ckpt_cli.__main__ import run
+from ckpt_cli.run import run
 code = run(sys.argv[1:])
 (peak,) = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")]
 print(int(peak) * 1024, file=sys.stderr)

@@ -1,0 +1,125 @@
+"""Runs one command line: prints its answer, turns an error into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from io import TextIOWrapper
+from typing import TYPE_CHECKING
+
+from ckpt_backends.errors import CkptError, PartlyDone, UsageError
+from ckpt_cli import ReaderGone
+from ckpt_cli.session import Session
+
+if TYPE_CHECKING:
+    import typer
+
+COMPLETE = "_complete"
+"""What a shell's completion calls; see `ckpt_cli.complete`."""
+
+
+def safe_streams() -> None:
+    """Make stdout and stderr take any text, also where they were closed by whoever started us."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line and return its exit code. Only Ctrl-C is raised to the caller."""
+    if argv[:1] == [COMPLETE]:
+        from ckpt_cli.complete import complete
+
+        return complete(argv[1:])
+    # Late, since a shell that waits for completions has no time for them.
+    import typer
+
+    from ckpt_cli.app import root
+
+    session = Session()
+    try:
+        code = root().main(argv, prog_name="ckpt", standalone_mode=False, obj=session)
+        flush()
+    except CkptError as error:
+        return _fail(error, argv, session)
+    except typer.TyperException as error:
+        return _usage(error, argv, session)
+    except typer.Abort:
+        return 130
+    except (BrokenPipeError, ReaderGone):
+        # Python would complain again when it flushes stdout at exit, so it now leads nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        return _bug(error, argv, session)
+    finally:
+        session.close()
+    return code if isinstance(code, int) else 0
+
+
+def flush() -> None:
+    """Write what is left of the answer. Raises `PartlyDone` where that cannot be."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        # Python would try again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise PartlyDone(f"cannot write the answer: {reason}") from error
+
+
+def _fail(error: CkptError, argv: list[str], session: Session) -> int:
+    from ckpt_cli import diagnostics
+
+    if session.settings.get("debug"):
+        diagnostics.traceback()
+    diagnostics.report(error, as_json=_wants_json(argv))
+    return error.exit_code
+
+
+def _usage(error: typer.TyperException, argv: list[str], session: Session) -> int:
+    """Report what the parser says; its words end with a full stop and ours do not."""
+    import typer
+
+    context = getattr(error, "ctx", None)
+    text = error.format_message().strip()
+    if context is not None and text == context.get_help().strip():
+        typer.echo(text, err=True)
+        return 2
+    path = context.command_path if context is not None else "ckpt"
+    hint = f"see `{path} --help`"
+    if "No such option" in text or "no such option" in text:
+        hint += "; a thread id that begins with '-' goes after `--`"
+    line = text[:1].lower() + text[1:].rstrip(".")
+    return _fail(UsageError(line, hint=hint), argv, session)
+
+
+def _bug(error: Exception, argv: list[str], session: Session) -> int:
+    from ckpt_cli import diagnostics
+
+    if session.settings.get("debug"):
+        diagnostics.traceback()
+    # The words of an error that nobody foresaw may hold anything.
+    words = "redacted" if session.settings.get("redact") else error
+    line = f"internal error: {type(error).__name__}: {words}"
+    hint = "this is a bug in ckpt; run again with --debug and report what it prints"
+    diagnostics.report(CkptError(line, hint=hint), as_json=_wants_json(argv))
+    return 70
+
+
+def _wants_json(argv: list[str]) -> bool:
+    """Whether errors go out as JSON; read from the words, since parsing may be what failed."""
+    formats = [
+        value
+        for option, value in zip(argv, [*argv[1:], ""], strict=True)
+        if option in {"-o", "--output"}
+    ]
+    formats += [word.partition("=")[2] for word in argv if word.startswith("--output=")]
+    formats += [word[2:].removeprefix("=") for word in argv if word.startswith("-o")]
+    return any(value in {"json", "ndjson"} for value in formats)
+

@@ -1,0 +1,93 @@
+"""Ctrl-C ends `ckpt` with 130 and without a word, whenever it comes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PRESS = """
+import os, signal, sys
+
+class Pressed:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["CKPT_TEST_PRESSED_AT"]:
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+# A shell that runs tests in the background lets them ignore Ctrl-C, and what they start too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Pressed())
+"""
+"""Sends Ctrl-C to this process where it imports a module; Python runs it at its start."""
+
+TWICE = """
+import atexit, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from ckpt_cli import run, session
+from ckpt_cli.__main__ import main
+
+def press(*_):
+    print("pressed", file=sys.stderr)
+    signal.raise_signal(signal.SIGINT)
+
+run.flush = press
+session.Session.close = press
+atexit.register(press)
+main()
+"""
+
+IGNORED = """
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from ckpt_cli import run
+flush = run.flush
+run.flush = lambda: (signal.raise_signal(signal.SIGINT), flush())
+from ckpt_cli.__main__ import main
+main()
+"""
+
+ENTRIES = {
+    "script": [str(Path(sys.executable).parent / "ckpt")],
+    "module": [sys.executable, "-m", "ckpt_cli"],
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("ckpt_cli.run", "ckpt_cli.session", "ckpt_backends.errors", "typer", "typer.core"),
+        *("ckpt_cli.app", "ckpt_cli.commands.show", "ckpt_cli.output", "ckpt_cli.reading.opening"),
+        *("sqlite3", "ckpt_backends.sqlite.read", "ckpt_cli.reading.thread", "ormsgpack", "json"),
+    ],
+)
+def test_at_any_import(sample: Path, tmp_path: Path, entry: str, module: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(PRESS)
+    done = subprocess.run(
+        [*ENTRIES[entry], "-s", str(sample), "show", "trip-to-kyoto"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "CKPT_TEST_PRESSED_AT": module},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def run(program: str, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_again_and_again_while_it_ends(sample: Path) -> None:
+    done = run(TWICE, "-s", str(sample), "show", "trip-to-kyoto")
+    assert (done.returncode, done.stderr) == (130, "pressed\n" * 3)
+
+
+def test_a_shell_may_have_it_ignored(sample: Path) -> None:
+    done = run(IGNORED, "-s", str(sample), "show", "trip-to-kyoto")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
