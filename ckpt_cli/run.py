@@ -122,4 +122,3 @@ def _wants_json(argv: list[str]) -> bool:
     formats += [word.partition("=")[2] for word in argv if word.startswith("--output=")]
     formats += [word[2:].removeprefix("=") for word in argv if word.startswith("-o")]
     return any(value in {"json", "ndjson"} for value in formats)
-

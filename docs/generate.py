@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ckpt_backends.layouts import LAYOUTS
-from ckpt_cli.run import run
 from ckpt_cli.app import COMMANDS
 from ckpt_cli.commands.memory import COMMANDS as MEMORY
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
 from ckpt_cli.core.abilities import LIMITS, limit
 from ckpt_cli.lazy import CommandRef
+from ckpt_cli.run import run
 
 TARGET = Path(__file__).parent / "cli.md"
 STORES = Path(__file__).parent / "stores.md"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -12,6 +14,8 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from ckpt_cli.reading.opening import Opening
 
 _Result = TypeVar("_Result")
@@ -39,13 +43,31 @@ def of_threads(
     with ProcessPoolExecutor(
         jobs, mp_context=get_context("spawn"), initializer=_open, initargs=(opening, work)
     ) as pool:
-        under_way = deque(pool.submit(_do, thread_id) for thread_id in islice(ids, 4 * jobs))
+
+        def submit(most: int) -> list[Future[_Result]]:
+            with _deaf_children():
+                return [pool.submit(_do, thread_id) for thread_id in islice(ids, most)]
+
+        under_way = deque(submit(4 * jobs))
         try:
             while under_way:
                 yield under_way.popleft().result()
-                under_way.extend(pool.submit(_do, thread_id) for thread_id in islice(ids, 1))
+                under_way.extend(submit(1))
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes started meanwhile never get Ctrl-C; this one ends them when it gets it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _here: Callable[[str], Any] | None = None
@@ -53,9 +75,6 @@ _here: Callable[[str], Any] | None = None
 
 
 def _open(opening: Opening, work: Work[Any]) -> None:
-    import signal
-
-    # Ctrl-C goes to all of them; the one that gives out the work ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _here  # noqa: PLW0603 - a process of the pool has no other place to keep its store
     try:

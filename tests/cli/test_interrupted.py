@@ -14,7 +14,9 @@ import os, signal, sys
 
 class Pressed:
     def find_spec(self, name, path=None, target=None):
-        if name == os.environ["CKPT_TEST_PRESSED_AT"]:
+        in_job = "--multiprocessing-fork" in sys.orig_argv
+        meant = in_job == ("CKPT_TEST_IN_JOB" in os.environ)
+        if meant and name == os.environ["CKPT_TEST_PRESSED_AT"]:
             sys.meta_path.remove(self)
             signal.raise_signal(signal.SIGINT)
 
@@ -91,3 +93,19 @@ def test_a_shell_may_have_it_ignored(sample: Path) -> None:
     done = run(IGNORED, "-s", str(sample), "show", "trip-to-kyoto")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
+
+
+def test_a_job_that_starts_leaves_it_to_the_process_that_gives_out_the_work(
+    sample: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(PRESS)
+    pressed = {"CKPT_TEST_PRESSED_AT": "ckpt_cli.reading.parallel", "CKPT_TEST_IN_JOB": "1"}
+    done = subprocess.run(
+        [*ENTRIES["module"], "-s", str(sample), "grep", "Kanra", "--jobs", "2"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), **pressed},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Kanra" in done.stdout
