@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -24,8 +24,15 @@ from urllib.parse import quote
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import is_almost_url
 
+_TOP = frozenset({"default", "stores"})
+"""Keys of the file."""
 _OWN = frozenset({"url", "reducers", "retention", "threads", "memory"})
-"""Keys of a profile that are not for its layout."""
+"""Keys of a profile. Any other is a parameter of its URL, which the backend accepts or refuses."""
+_EXAMPLES = {
+    "retention": 'retention = "90d"',
+    "threads": 'threads = "agent.db"',
+    "memory": 'memory = "memory.db"',
+}
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -37,15 +44,15 @@ class Profile:
     url: str
     """As written: `${NAME}` is not yet replaced, so it can be printed redacted."""
     params: Mapping[str, str]
-    """What the layout needs to be told; joined to the URL's query."""
+    """Parameters added to the URL's query."""
     reducers: Mapping[str, str] = field(default_factory=dict)
-    """Channel to the reducer that its graph has."""
+    """Channel to the reducer that its graph uses."""
     retention: str | None = None
     """How long threads are kept after their last activity, such as `90d`."""
     threads: str | None = None
     """The store of the threads that this memory came from: a file, URL or profile."""
     memory: str | None = None
-    """The store of what is remembered of these threads."""
+    """The store of the long-term memory of these threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ class Profiles:
 def load_profiles(chosen: str | None, folder: Path) -> Profiles:
     """The profiles of the file `chosen`, or of the nearest one from `folder` upwards.
 
-    Raises `UsageError` for a file that is missing, unreadable or of a wrong shape.
+    Raises `UsageError` for a file that is missing or unreadable, and for an unknown key in it.
     """
     if chosen is not None:
         return _parse(Path(chosen), _read(Path(chosen)))
@@ -77,7 +84,7 @@ def load_profiles(chosen: str | None, folder: Path) -> Profiles:
 
 
 def _of_project(path: Path) -> object:
-    """`[tool.ckpt]` of a project's own file; None where it has none or cannot be read."""
+    """`[tool.ckpt]` of a pyproject.toml; None if it has none or cannot be read."""
     try:
         tool = _read(path).get("tool")
     except UsageError:
@@ -92,8 +99,8 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
         name = match.group(1)
         if name not in environment:
             raise UsageError(
-                f"the profile needs the environment variable '{name}'",
-                hint=f"set it: export {name}=...",
+                f"environment variable '{name}' is not set, but the profile uses it",
+                hint=f"export {name}=VALUE",
             )
         return environment[name]
 
@@ -101,7 +108,7 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
 
 
 def expand_url(text: str, environment: Mapping[str, str]) -> str:
-    """The same for a URL: what lands in its user or password is quoted, whatever it holds."""
+    """The same for a URL, with values percent-encoded where they land in its user or password."""
     scheme, separator, rest = text.partition("://")
     user, at, place = rest.rpartition("@")
     if not at:
@@ -119,7 +126,7 @@ def expand_url(text: str, environment: Mapping[str, str]) -> str:
 
 
 def beside(source: Path | None, url: str) -> str:
-    """A profile's URL; a relative path in it is meant from the folder of its file."""
+    """A profile's URL; a relative path is relative to the folder of the configuration file."""
     if source is None or "://" in url or os.path.isabs(url) or is_almost_url(url):
         return url
     return str(source.parent / url)
@@ -149,46 +156,74 @@ def _read(path: Path) -> dict[str, object]:
 
 def _parse(path: Path, table: object) -> Profiles:
     if not isinstance(table, dict):
-        raise UsageError(f"'{path}': ckpt's settings are not a table")
-    unknown = sorted(set(table) - {"default", "stores"})
-    if unknown:
-        hint = "known are default and [stores.NAME]"
-        raise UsageError(f"'{path}': unknown setting '{unknown[0]}'", hint=hint)
+        raise UsageError(f"cannot read '{path}': [tool.ckpt] is not a table")
+    for key in sorted(set(table) - _TOP):
+        hint = _did_you_mean(key, _TOP)
+        if (own := _closest(key, _OWN)) is not None:
+            hint = f"did you mean '{own}'? it belongs in a table [stores.NAME]"
+        raise UsageError(f"unknown key '{key}' in '{path}'", hint=hint)
     stores = table.get("stores", {})
     default = table.get("default")
     if not isinstance(stores, dict) or not (default is None or isinstance(default, str)):
-        raise UsageError(f"'{path}': expected [stores.NAME] tables and default = \"NAME\"")
+        raise UsageError(
+            f"cannot read '{path}': default is not text, or stores is not a table",
+            hint='write default = "NAME" and a table [stores.NAME] for each store',
+        )
     return Profiles(path, default, {name: _profile(path, name, it) for name, it in stores.items()})
+
+
+def _profile(path: Path, name: str, table: object) -> Profile:
+    where = f"profile '{name}' in '{path}'"
+    if not isinstance(table, dict) or not isinstance(table.get("url"), str):
+        raise UsageError(f"{where} has no url", hint=f'write [stores.{name}] and url = "agent.db"')
+    params = {key: value for key, value in table.items() if key not in _OWN}
+    for key, value in params.items():
+        if isinstance(value, dict | list) or _closest(key, _OWN) is not None:
+            raise UsageError(f"unknown key '{key}' in {where}", hint=_did_you_mean(key, _OWN))
+    for key in ("retention", "threads", "memory"):
+        if not isinstance(table.get(key, ""), str):
+            raise UsageError(f"{key} is not text in {where}", hint=f"write {_EXAMPLES[key]}")
+    return Profile(
+        name,
+        table["url"],
+        {key: _param(value) for key, value in params.items()},
+        _reducers(where, table.get("reducers", {})),
+        table.get("retention"),
+        table.get("threads"),
+        table.get("memory"),
+    )
 
 
 def _param(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _profile(path: Path, name: str, table: object) -> Profile:
-    if not isinstance(table, dict) or not isinstance(table.get("url"), str):
+def _reducers(where: str, table: object) -> Mapping[str, str]:
+    """Channel to reducer. Raises `UsageError` for a reducer that is not built in."""
+    if not isinstance(table, dict) or not all(isinstance(one, str) for one in table.values()):
         raise UsageError(
-            f"'{path}': profile '{name}' has no url",
-            hint=f'write [stores.{name}] and url = "agent.db"',
+            f"reducers are not a table of names in {where}",
+            hint='write [stores.NAME.reducers] and messages = "add_messages"',
         )
-    reducers = table.get("reducers", {})
-    if not isinstance(reducers, dict) or not all(isinstance(one, str) for one in reducers.values()):
-        raise UsageError(
-            f"'{path}': the reducers of profile '{name}' are not names",
-            hint=f'write [stores.{name}.reducers] and messages = "add_messages"',
-        )
-    retention = table.get("retention")
-    if not (retention is None or isinstance(retention, str)):
-        raise UsageError(
-            f"'{path}': the retention of profile '{name}' is no length of time",
-            hint='write retention = "90d"',
-        )
-    others = {other: table.get(other) for other in ("threads", "memory")}
-    for other, value in others.items():
-        if not (value is None or isinstance(value, str)):
-            raise UsageError(
-                f"'{path}': what profile '{name}' names as {other} is no store",
-                hint=f'write {other} = "FILE, URL or profile"',
-            )
-    params = {k: _param(value) for k, value in table.items() if k not in _OWN}
-    return Profile(name, table["url"], params, reducers, retention, **others)
+    if table:
+        from ckpt_cli.core.merging import CUSTOM, REDUCERS
+
+        known = [*REDUCERS, CUSTOM]
+        for channel, name in table.items():
+            if name not in known:
+                raise UsageError(
+                    f"unknown reducer '{name}' for channel '{channel}' in {where}",
+                    hint=_did_you_mean(name, known),
+                )
+    return table
+
+
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
+    close = _closest(word, known)
+    return f"known: {', '.join(sorted(known))}" if close is None else f"did you mean '{close}'?"
+
+
+def _closest(word: str, known: Iterable[str]) -> str | None:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, known, n=1, cutoff=0.75)), None)

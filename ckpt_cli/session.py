@@ -1,4 +1,4 @@
-"""One run of `ckpt`: its settings, its store, its clock and where its answer goes."""
+"""One run of `ckpt`: its settings, store, clock and output."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from ckpt_cli.reading.opening import Opening
 
 
+_COPIED = ("sqlite", "deerflow")
+"""URL schemes of stores that --copy can read."""
+
+
 class Session:
-    """What a command works with. The global options land in `settings` while words are parsed."""
+    """What a command works with. The parser puts the global options into `settings`."""
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {}
@@ -30,12 +34,12 @@ class Session:
 
     @cached_property
     def now(self) -> datetime:
-        """The moment of this run, UTC."""
+        """When this run started, in UTC."""
         return datetime.now(UTC)
 
     @cached_property
     def zone(self) -> tzinfo:
-        """The zone that times are shown and read in."""
+        """The time zone of all times that this run prints or reads."""
         return UTC if self.settings.get("utc") else _local_zone()
 
     @cached_property
@@ -58,38 +62,44 @@ class Session:
 
     @property
     def store_name(self) -> str | None:
-        """What the user named as the store: `-s`, else `CKPT_STORE`."""
+        """The store named by `-s`, else by `CKPT_STORE`."""
         name = self.settings.get("store") or os.environ.get("CKPT_STORE")
         return str(name) if name else None
 
     @cached_property
     def store_url(self) -> StoreUrl:
-        """The store of this run. Raises `UsageError` where none is named."""
+        """The store of this run. Raises `UsageError` if none is named."""
         if "config" in self.settings:
-            _ = self.profiles  # so that a mistyped file is not passed over where a store is named
+            _ = self.profiles  # a file that cannot be read is an error even if -s names a URL
         name = self.store_name or self.profiles.default
         if name is None:
             raise UsageError(
                 "no store given",
-                hint="name one with -s FILE or CKPT_STORE; `ckpt stores` lists what is here,"
-                " `ckpt demo sample.db` makes one to try",
+                hint="use -s FILE or set CKPT_STORE; `ckpt stores` lists the stores found here,"
+                " `ckpt demo sample.db` writes a sample store",
             )
-        return self.url_of(name)
+        url = self.url_of(name)
+        if self.settings.get("copy") and "copy" not in url.params:
+            raise UsageError(
+                f"--copy reads SQLite files only, not {url.scheme}:// stores",
+                hint="run the same command without --copy",
+            )
+        return url
 
     @property
     def reducers(self) -> Mapping[str, str]:
-        """Channel to reducer, as the profile of this run's store tells."""
+        """Channel to reducer, from the profile of this run's store."""
         return {} if self._profile is None else self._profile.reducers
 
     @property
     def retention(self) -> str | None:
-        """How long threads are kept, as the profile of this run's store tells."""
+        """How long threads are kept, from the profile of this run's store."""
         return None if self._profile is None else self._profile.retention
 
     def other_store(
         self, what: Literal["threads", "memory"], chosen: str | None = None
     ) -> StoreUrl | None:
-        """The store of threads or of memory: what was chosen, else what the profile names."""
+        """The store of threads or of memory: the chosen one, else the one in the profile."""
         if chosen is not None:
             return self.url_of(chosen)
         profile = self._profile
@@ -121,7 +131,7 @@ class Session:
             name = beside(self.profiles.source, expand_url(profile.url, os.environ))
             params = {key: expand(value, os.environ) for key, value in profile.params.items()}
         url = parse_url(name)
-        if self.settings.get("copy"):
+        if self.settings.get("copy") and url.scheme in _COPIED:
             params["copy"] = "1"
         return replace(url, params={**url.params, **params})
 
@@ -139,40 +149,45 @@ class Session:
 
     @cached_property
     def opening(self) -> Opening:
-        """How the store of this run is opened."""
+        """Everything needed to open the store of this run."""
         from ckpt_cli.reading.opening import Opening
 
         key_file, redact = self.settings.get("aes_key_file"), bool(self.settings.get("redact"))
         return Opening(self.store_url, key_file, redact)
 
     def open_other(self, url: StoreUrl) -> Store:
-        """Another store, opened for reading as that of this run is; the caller closes it."""
+        """Open another store for reading, with this run's key and redaction; the caller closes it."""
         from dataclasses import replace
 
         return replace(self.opening, url=url).open(self.note)
 
     @cached_property
     def rows(self) -> Store:
-        """The same store by itself, whose bytes nothing has changed on their way: for copies."""
+        """The same store opened again, without decryption or redaction: for copying its bytes."""
         from ckpt_backends.registry import open_store
 
         return open_store(self.store_url)
 
     def _opened(self) -> Store:
-        """The store of this run; an error also says who named it, if it was not the user."""
+        """Open the store of this run. An error also says where its name came from."""
         try:
             return self.opening.open(self.note)
+        except UsageError as error:
+            profile = self._profile
+            if profile is not None and profile.params:
+                error.message += f" (profile '{profile.name}' in {self.profiles.source})"
+            raise
         except StoreUnavailable as error:
-            if "store" in self.settings:
-                error.hint = self._meant(self.settings["store"]) or error.hint
-            else:
+            error.hint = self._meant() or error.hint
+            if "store" not in self.settings:
                 who = "CKPT_STORE" if os.environ.get("CKPT_STORE") else self.profiles.source
                 error.message += f" (named by {who})"
             raise
 
-    def _meant(self, name: str) -> str | None:
-        """The profile that a mistyped store may have meant; None if it is one."""
-        if name in self.profiles.stores:
+    def _meant(self) -> str | None:
+        """A hint if the store's name looks like a mistyped profile."""
+        name = self.store_name or self.profiles.default
+        if name is None or name in self.profiles.stores:
             return None
         from difflib import get_close_matches
 
@@ -187,13 +202,13 @@ class Session:
             diagnostics.note(text)
 
     def warn(self, text: str) -> None:
-        """Print a remark on stderr that a person should act on, also with --quiet."""
+        """Print a warning on stderr, also with --quiet."""
         from ckpt_cli import diagnostics
 
         diagnostics.warn(text)
 
     def close(self) -> None:
-        """Close what was opened of the store."""
+        """Close the store."""
         if self._store is not None:
             self._store.close()
         if "rows" in self.__dict__:
@@ -201,7 +216,7 @@ class Session:
 
 
 def _local_zone() -> tzinfo:
-    """This machine's zone with its summer time, which the system's own offset does not know."""
+    """This machine's time zone with its daylight saving rules, not only today's offset."""
     from zoneinfo import ZoneInfo
 
     name = os.environ.get("TZ", "").removeprefix(":")

@@ -9,6 +9,13 @@ import pytest
 from ckpt_cli.profiles import expand_url
 from tests.support import SAMPLE, ckpt
 
+X = "[stores.x]\nurl = 'store.db'\n"
+MONGODB_OPTIONS = (
+    *("appName", "authMechanism", "authSource", "directConnection", "maxPoolSize", "replicaSet"),
+    *("readConcernLevel", "readPreference", "retryReads", "retryWrites", "tls", "tlsCAFile"),
+    *("serverSelectionTimeoutMS", "socketTimeoutMS", "connectTimeoutMS", "loadBalanced"),
+)
+
 
 @pytest.fixture
 def project(sample: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -49,9 +56,24 @@ def test_a_profile_of_another_file(project: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[stores.x]\n", "profile 'x' has no url"),
-        ("stores = 1\n", "expected [stores.NAME]"),
-        ("[store.x]\nurl = 'a'\n", "unknown setting 'store'"),
+        ("[stores.x]\n", "profile 'x' in 'ckpt.toml' has no url"),
+        ("stores = 1\n", "a table [stores.NAME]"),
+        (
+            "[store.x]\nurl = 'a'\n",
+            "unknown key 'store' in 'ckpt.toml'\nhint: did you mean 'stores'?",
+        ),
+        ("retentoin = '90d'\n", "did you mean 'retention'? it belongs in a table [stores.NAME]"),
+        ("colour = 1\n", "unknown key 'colour' in 'ckpt.toml'\nhint: known: default, stores"),
+        (X + "retentoin = '90d'\n", "unknown key 'retentoin' in profile 'x' in 'ckpt.toml'"),
+        (X + "retentoin = '90d'\n", "hint: did you mean 'retention'?"),
+        (X + "retention = 90\n", "retention is not text in profile 'x'"),
+        (X + "[stores.x.reducer]\nnotes = 'append'\n", "did you mean 'reducers'?"),
+        (X + "[stores.x.reducers]\nnotes = 1\n", "reducers are not a table of names"),
+        (X + "[stores.x.reducers]\nnotes = 'apend'\n", "unknown reducer 'apend'"),
+        (X + "[stores.x.reducers]\nnotes = 'apend'\n", "did you mean 'append'?"),
+        (X + "[stores.x.tables]\n", "unknown key 'tables' in profile 'x'"),
+        ("default = 'x'\n" + X + "colour = 1\n", "unknown parameter 'colour' of a SQLite store"),
+        ("default = 'x'\n" + X + "colour = 1\n", "(profile 'x' in ckpt.toml)"),
         ("= broken", "cannot read"),
     ],
 )
@@ -59,7 +81,34 @@ def test_a_broken_profile_says_what_is_wrong(project: Path, text: str, says: str
     (project / "ckpt.toml").write_text(text)
     answer = ckpt("threads", "list")
     assert answer.code == 2
-    assert says in answer.err
+    assert says in answer.err.replace(f"{project}/", "")
+
+
+def test_a_profile_takes_every_parameter_of_its_url(project: Path) -> None:
+    from psycopg import pq
+
+    from ckpt_backends.mongodb.connect import OWN_PARAMS as MONGODB
+    from ckpt_backends.mysql.settings import PARAMS as MYSQL
+    from ckpt_backends.postgres.connect import OWN_PARAMS as POSTGRES
+    from ckpt_backends.redis.connect import PARAMS as REDIS
+
+    libpq = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+    names = libpq.union(MONGODB, MYSQL, POSTGRES, REDIS, MONGODB_OPTIONS)
+    lines = [f"{name} = 'value'\n" for name in sorted(names)]
+    (project / "ckpt.toml").write_text(X + "".join(lines))
+    assert threads("-s", "store.db") == 8
+    assert ckpt("stores").code == 0
+
+
+def test_a_default_that_is_no_profile_is_guessed(project: Path) -> None:
+    (project / "ckpt.toml").write_text("default = 'prdo'\n[stores.prod]\nurl = 'store.db'\n")
+    assert "did you mean the profile 'prod'?" in ckpt("threads", "list").err
+
+
+def test_a_server_cannot_be_copied(project: Path) -> None:
+    answer = ckpt("-s", "postgresql://u@127.0.0.1:1/db", "--copy", "threads", "list")
+    assert answer.code == 2
+    assert answer.err.startswith("ckpt: --copy reads SQLite files only, not postgresql://")
 
 
 def test_a_project_file_of_others_is_passed_over(project: Path) -> None:

@@ -17,18 +17,18 @@ _CONNECT_SECONDS = 10
 _HOST = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<host>[^:]*))(?::(?P<port>\d*))?")
 _TLS = ("ssl_ca", "ssl_cert", "ssl_key")
 _MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
-_PARAMS = ("layout", "connect_timeout", "read_timeout", "unix_socket", "ssl_mode", *_TLS)
+PARAMS = ("layout", "connect_timeout", "read_timeout", "unix_socket", "ssl_mode", *_TLS)
 """Parameters of the URL; the names of the last ones are those of MySQL's own client."""
 _OWN_FILE = "~/.my.cnf"
 
 
 def settings_of(url: StoreUrl) -> dict[str, Any]:
     """What the driver is called with. Raises `UsageError`."""
-    unknown = sorted(url.params.keys() - set(_PARAMS))
+    unknown = sorted(url.params.keys() - set(PARAMS))
     if unknown:
         raise UsageError(
             f"unknown parameter '{unknown[0]}' of a MySQL store",
-            hint=f"known: {', '.join(_PARAMS)}",
+            hint=f"known: {', '.join(PARAMS)}",
         )
     parts = split_url(url.raw)
     host = _HOST.fullmatch(parts.hosts)

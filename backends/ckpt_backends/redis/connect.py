@@ -181,17 +181,18 @@ def connect(url: StoreUrl) -> Connection:
 _TEXTS = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
 _SWITCHES = ("ssl_check_hostname",)
 _NUMBERS = ("db", "connect_timeout", "socket_timeout")
+PARAMS = OWN_PARAMS.union(_TEXTS, _SWITCHES, _NUMBERS)
+"""Parameters of the URL."""
 
 
 def _settings(url: StoreUrl) -> dict[str, Any]:
     """The URL as arguments of the client."""
     parts = split_url(url.raw)
-    known = OWN_PARAMS.union(_TEXTS, _SWITCHES, _NUMBERS)
-    unknown = sorted(url.params.keys() - known)
+    unknown = sorted(url.params.keys() - PARAMS)
     if unknown:
         raise UsageError(
             f"unknown parameter '{unknown[0]}' of a Redis store",
-            hint=f"known: {', '.join(sorted(known))}",
+            hint=f"known: {', '.join(sorted(PARAMS))}",
         )
     address = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d*))?", parts.hosts)
     if address is None or "," in parts.hosts:
