@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from typing import TypeVar
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from ckpt_backends.errors import CkptError
 from ckpt_cli.render.text import safe_json, safe_text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _Item = TypeVar("_Item")
 
@@ -28,30 +31,52 @@ def report(error: CkptError, *, as_json: bool) -> None:
 
 
 def note(text: str) -> None:
-    """Print a remark that is not part of the answer."""
+    """Print a note on stderr."""
     _write(f"note: {safe_text(text)}")
 
 
 def warn(text: str) -> None:
-    """Print a remark that a person should act on."""
+    """Print a warning on stderr."""
     _write(f"warning: {safe_text(text)}")
 
 
 def progress(items: Iterable[_Item], *, total: int | None, label: str) -> Iterator[_Item]:
-    """Pass items through, with a bar on a terminal; silent anywhere else."""
-    if not sys.stderr.isatty():
+    """Pass items through, with a bar on a terminal until the answer begins."""
+    if not sys.stderr.isatty() or _hidden:
         yield from items
         return
     # Takes 60 ms to import, so only a terminal that shows a bar pays for it.
     from rich.console import Console
-    from rich.progress import track
+    from rich.progress import Progress
 
-    console = Console(stderr=True)
-    yield from track(items, description=label, total=total, console=console, transient=True)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        _bars.append(bar)
+        try:
+            yield from bar.track(items, total=total, description=label)
+        finally:
+            _bars.remove(bar)
+
+
+@contextmanager
+def no_progress() -> Iterator[None]:
+    """Clear the bar, and show none until this ends: the answer needs the terminal."""
+    for bar in _bars:
+        bar.stop()
+    _hidden.append(True)
+    try:
+        yield
+    finally:
+        _hidden.pop()
+
+
+_bars: list[Progress] = []
+"""Bars on the terminal."""
+_hidden: list[bool] = []
+"""Not empty while an answer is being written."""
 
 
 def ask(question: str) -> bool | None:
-    """Ask a person for yes or no on the terminal; None where there is no terminal to ask on."""
+    """Ask a person for yes or no; None if stdin or stderr is no terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     with suppress(OSError):
@@ -62,7 +87,7 @@ def ask(question: str) -> bool | None:
 
 
 def traceback() -> None:
-    """Print the traceback of the error in hand."""
+    """Print the traceback of the error that is being handled."""
     from traceback import format_exc
 
     for line in format_exc().splitlines():
@@ -70,8 +95,8 @@ def traceback() -> None:
 
 
 def _write(line: str) -> None:
-    # stdout is buffered when it is a pipe and stderr is not: without this, a remark made now
-    # would overtake the answer it belongs to.
+    # stdout is buffered in a pipe and stderr is not: unflushed, the answer would come after a note
+    # that was printed later.
     with suppress(OSError):
         sys.stdout.flush()
     with suppress(OSError):

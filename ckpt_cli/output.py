@@ -1,7 +1,4 @@
-"""The only writer of stdout.
-
-An answer is either a stream of records with columns, or a document with a text form.
-"""
+"""The only writer of stdout: lists of records, and documents, in the format that was chosen."""
 
 from __future__ import annotations
 
@@ -12,14 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from itertools import chain
+from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
 from ckpt_backends.errors import PartlyDone, StoreUnavailable
 from ckpt_cli import ReaderGone
-from ckpt_cli.render.lines import Line, Style
+from ckpt_cli.render.cells import cell_len
+from ckpt_cli.render.lines import Line, Style, line
 from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
 from ckpt_cli.render.text import safe_json, safe_text
 
@@ -48,11 +46,18 @@ class Output:
     """Where the answer goes, in the format that the user chose."""
 
     def __init__(
-        self, chosen: str, *, color: str, pager: bool, stream: TextIO | None = None
+        self,
+        chosen: str,
+        *,
+        color: str,
+        pager: bool,
+        stream: TextIO | None = None,
+        no_progress: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._stream = stream or sys.stdout
         self.terminal = self._stream.isatty()
-        """Whether a person reads the answer on a screen, where long parts may be shortened."""
+        """Whether stdout is a terminal, where long parts may be shortened."""
+        self._no_progress = no_progress if self.terminal else nullcontext
         self._chosen = chosen
         self._pager = pager and self.terminal
         self._color = color == "always" or (
@@ -64,7 +69,7 @@ class Output:
 
     @property
     def width(self) -> int:
-        """Columns that a line may take; without limit where no terminal reads it."""
+        """Columns of the terminal; without limit in a file or pipe."""
         return shutil.get_terminal_size().columns if self.terminal else _UNLIMITED
 
     @property
@@ -84,7 +89,7 @@ class Output:
 
     @property
     def machine(self) -> bool:
-        """Whether the answer is read by a program as JSON."""
+        """Whether the answer is JSON."""
         return self._chosen in {"json", "ndjson"}
 
     @property
@@ -99,7 +104,7 @@ class Output:
         *,
         rest: Callable[[], str] | None = None,
     ) -> None:
-        """Print a list. `rest`, if given, says below a table what it leaves out."""
+        """Print a list. `rest`, if given, is a line below the table about what it leaves out."""
         if self._chosen == "json":
             self._print(_json_array(rows))
         elif self._chosen == "ndjson":
@@ -107,8 +112,7 @@ class Output:
         elif self._chosen == "tsv" or (self._chosen == "auto" and not self.terminal):
             self._print(tsv_lines(rows, columns))
         else:
-            lines = self._painted(table_lines(rows, columns, self.width))
-            self._page(chain(lines, _below(rest)))
+            self._page(chain(table_lines(rows, columns, self.width), _below(rest)))
 
     def live(
         self,
@@ -116,19 +120,19 @@ class Output:
         columns: Sequence[Column],
         text: Callable[[Record], Line],
     ) -> None:
-        """Print records as they come, each at once: as NDJSON or TSV, for a person as a line."""
+        """Print each record as soon as it comes: as NDJSON, as TSV, or as a line of text."""
         if self._chosen in {"json", "ndjson"}:
             lines: Iterable[str] = map(_json_line, rows)
         elif self.table:
-            lines = self._painted(map(text, rows))
+            lines = self._paint(map(text, rows))
         else:
             lines = tsv_lines(rows, columns)
-        for line in lines:
-            self._print([line])
+        for text_line in lines:
+            self._print([text_line])
             self._stream.flush()
 
     def wait(self, seconds: float) -> None:
-        """Let time pass. Raises `BrokenPipeError` as soon as nobody reads on."""
+        """Sleep. Raises `BrokenPipeError` as soon as the reader of stdout is gone."""
         import select
 
         if not hasattr(select, "poll"):
@@ -147,7 +151,7 @@ class Output:
         rows: Callable[[], Iterable[Record]],
         columns: Sequence[Column],
     ) -> None:
-        """Print one thing: as JSON, as text, or its parts as TSV when that is asked for."""
+        """Print one thing: as JSON, as text, or its parts as TSV."""
         if self._chosen == "json":
             pieces = _ENCODER.iterencode(record())
             self._write(chain(map(safe_json, pieces), ["\n"]))
@@ -157,14 +161,14 @@ class Output:
         elif self._chosen == "tsv":
             self._print(tsv_lines(rows(), columns))
         else:
-            self._page(self._painted(text()))
+            self._page(text())
 
     def lines(self, rows: Iterable[Record]) -> None:
-        """Print a line of JSON a record, whatever format was chosen."""
+        """Print each record as a line of JSON, in any format."""
         self._print(map(_json_line, rows))
 
     def to_file(self, path: Path, rows: Iterable[Record]) -> None:
-        """Write records to a file, which is there only when it is whole: a line each, or an array.
+        """Write records to a file, as lines or an array of JSON; never leave half a file.
 
         Raises `StoreUnavailable`.
         """
@@ -182,53 +186,77 @@ class Output:
                 beside.unlink()
 
     def raw(self, data: bytes) -> None:
-        """Write bytes as they are. Refused on a terminal, which would obey them."""
+        """Write bytes unchanged. Raises `Refused` on a terminal, which would interpret them."""
         if self.terminal:
             from ckpt_backends.errors import Refused
 
             raise Refused(
-                "raw bytes are not written to a terminal", hint="send them to a file or a pipe"
+                "cannot print raw bytes to a terminal", hint="redirect them: ckpt ... > FILE"
             )
         self._stream.flush()
         self._stream.buffer.write(data)
 
-    def _painted(self, lines: Iterable[Line]) -> Iterator[str]:
-        paint = _painted if self._color else _unpainted
-        return map(paint, lines)
+    def _paint(self, lines: Iterable[Line]) -> Iterator[str]:
+        return map(_painted if self._color else _unpainted, lines)
 
     def _print(self, lines: Iterable[str]) -> None:
         self._write(f"{line}\n" for line in lines)
 
     def _write(self, pieces: Iterable[str]) -> None:
-        for piece in pieces:
-            try:
-                self._stream.write(piece)
-            except BrokenPipeError:
-                raise ReaderGone from None
-            except OSError as error:
-                reason = (error.strerror or str(error)).lower()
-                raise PartlyDone(f"cannot write the answer: {reason}") from error
+        pieces = iter(pieces)
+        first = list(islice(pieces, 1))  # what takes time comes before the first piece
+        with self._no_progress():
+            for piece in chain(first, pieces):
+                try:
+                    self._stream.write(piece)
+                except BrokenPipeError:
+                    raise ReaderGone from None
+                except OSError as error:
+                    reason = (error.strerror or str(error)).lower()
+                    raise PartlyDone(f"cannot write the answer: {reason}") from error
 
-    def _page(self, lines: Iterable[str]) -> None:
+    def _page(self, lines: Iterable[Line]) -> None:
+        """Print lines, through the pager if they are more than the screen holds."""
         command = _pager_command() if self._pager else None
         if command is None:
-            self._print(lines)
+            self._print(self._paint(lines))
             return
-        options = {"LESS": "FRX", "LESSCHARSET": "utf-8", **os.environ}
-        # The user's own choice of pager, run by the shell as git does.
-        pager = subprocess.Popen(  # noqa: S602
-            command, shell=True, stdin=subprocess.PIPE, text=True, encoding="utf-8", env=options
-        )
-        assert pager.stdin is not None  # noqa: S101
-        try:
-            for line in lines:
-                pager.stdin.write(line + "\n")
-        except BrokenPipeError:
-            pass  # the reader has seen enough
-        finally:
-            with suppress(OSError):
-                pager.stdin.close()
-            _wait(pager)
+        lines = iter(lines)
+        first, fits = _screenful(lines)
+        painted = self._paint(chain(first, lines))
+        if fits:
+            self._print(painted)
+            return
+        with self._no_progress():
+            _feed(command, painted)
+
+
+def _screenful(lines: Iterator[Line]) -> tuple[list[Line], bool]:
+    """The first lines, and whether these are all and the terminal holds them above its prompt."""
+    columns, rows = shutil.get_terminal_size()
+    found: list[Line] = []
+    for one in lines:
+        found.append(one)
+        rows -= max(1, -(-cell_len(one.text) // columns))
+        if rows < 1:
+            return found, False
+    return found, True
+
+
+def _feed(command: str, lines: Iterable[str]) -> None:
+    """Show lines in the user's own pager, run by the shell as git does."""
+    options = {"LESS": "FRX", "LESSCHARSET": "utf-8", **os.environ}
+    pager = subprocess.Popen(  # noqa: S602
+        command, shell=True, stdin=subprocess.PIPE, text=True, encoding="utf-8", env=options
+    )
+    assert pager.stdin is not None  # noqa: S101
+    try:
+        for line in lines:
+            pager.stdin.write(line + "\n")
+    except BrokenPipeError:
+        pass  # the reader has seen enough
+    finally:
+        _wait(pager)
 
 
 def _pager_command() -> str | None:
@@ -242,8 +270,11 @@ def _pager_command() -> str | None:
 
 def _wait(pager: subprocess.Popen[str]) -> None:
     """Wait for a pager, which handles Ctrl-C itself; leaving before it would spoil the terminal."""
+    assert pager.stdin is not None  # noqa: S101
     while True:
         try:
+            with suppress(OSError):
+                pager.stdin.close()
             pager.wait()
         except KeyboardInterrupt:
             continue
@@ -267,9 +298,9 @@ def _json_array(rows: Iterable[Record]) -> Iterator[str]:
         yield "]"
 
 
-def _below(rest: Callable[[], str] | None) -> Iterator[str]:
+def _below(rest: Callable[[], str] | None) -> Iterator[Line]:
     if rest is not None and (text := rest()):
-        yield safe_text(text)
+        yield line(safe_text(text))
 
 
 def _painted(line: Line) -> str:

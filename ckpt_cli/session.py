@@ -44,13 +44,15 @@ class Session:
 
     @cached_property
     def output(self) -> Output:
-        """Where the answer goes."""
+        """The writer of the answer."""
+        from ckpt_cli.diagnostics import no_progress
         from ckpt_cli.output import Output
 
         return Output(
             self.settings.get("output", "auto"),
             color=self.settings.get("color", "auto"),
             pager=not self.settings.get("no_pager"),
+            no_progress=no_progress,
         )
 
     @cached_property
@@ -156,7 +158,7 @@ class Session:
         return Opening(self.store_url, key_file, redact)
 
     def open_other(self, url: StoreUrl) -> Store:
-        """Open another store for reading, with this run's key and redaction; the caller closes it."""
+        """Another store, opened with this run's key and redaction; the caller closes it."""
         from dataclasses import replace
 
         return replace(self.opening, url=url).open(self.note)

@@ -1,0 +1,51 @@
+"""Runs a program in a terminal of some size and tells what came out."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+
+def in_terminal(
+    words: list[str], *, width: int = 80, height: int = 24, **environment: str
+) -> tuple[int, str]:
+    """Exit code, and all that a program wrote to its terminal, escape sequences included."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+    settings = termios.tcgetattr(theirs)
+    settings[1] &= ~termios.OPOST  # lines end as they were written
+    termios.tcsetattr(theirs, termios.TCSANOW, settings)
+    kept = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "LINES"}}
+    process = subprocess.Popen(
+        words,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**kept, "TERM": "xterm", "NO_COLOR": "1", **environment},
+        start_new_session=True,
+    )
+    os.close(theirs)
+    pieces = []
+    try:
+        while piece := os.read(ours, 65536):
+            pieces.append(piece)
+    except OSError:
+        pass  # Linux says so where the last writer is gone
+    finally:
+        os.close(ours)
+    return process.wait(), b"".join(pieces).decode()
+
+
+def ckpt_in_terminal(
+    *words: str | Path, width: int = 80, height: int = 24, **environment: str
+) -> tuple[int, str]:
+    """The same for `ckpt`; what goes through a pager begins with `paged: `."""
+    command = [sys.executable, "-m", "ckpt_cli", *map(str, words)]
+    environment = {"PAGER": "sed 's/^/paged: /'", **environment}
+    return in_terminal(command, width=width, height=height, **environment)

@@ -1,0 +1,74 @@
+"""What a person sees on a terminal: its size, the pager, the bar."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminal import ckpt_in_terminal, in_terminal
+
+
+def paged(text: str) -> bool:
+    return text.startswith("paged: ")
+
+
+def test_an_empty_answer_is_not_paged(sample: Path) -> None:
+    code, text = ckpt_in_terminal("-s", sample, "threads", "list", "--match", "none", height=1)
+    assert (code, paged(text)) == (0, False)
+
+
+@pytest.mark.parametrize(("height", "expected"), [(10, False), (9, True)])
+def test_an_answer_is_paged_where_it_is_longer_than_the_screen(
+    sample: Path, height: int, expected: bool
+) -> None:
+    # A head and eight threads; the last line of the screen is the prompt's.
+    code, text = ckpt_in_terminal("-s", sample, "threads", "list", height=height)
+    assert (code, paged(text), len(text.splitlines())) == (0, expected, 9)
+    assert not paged(ckpt_in_terminal("-s", sample, "--no-pager", "threads", "list", height=2)[1])
+
+
+def test_a_line_that_takes_two_lines_of_the_screen_counts_twice(sample: Path) -> None:
+    words = ("-s", sample, "show", "trip-to-kyoto", "--path", "messages[-1].id")
+    _, text = ckpt_in_terminal(*words, width=80, height=3)
+    assert not paged(text)
+    _, text = ckpt_in_terminal(*words, width=len(text) // 3, height=3)
+    assert paged(text)
+
+
+BAR = """
+import sys
+from ckpt_cli.diagnostics import no_progress, progress
+
+before = progress(range(3), total=3, label="before")
+next(before)
+with no_progress():
+    sys.stdout.write("<answer>")
+    sys.stdout.flush()
+    list(before)
+    list(progress(range(3), total=3, label="within"))
+    sys.stdout.write("</answer>")
+    sys.stdout.flush()
+list(progress(range(3), total=3, label="after"))
+"""
+
+
+def test_no_bar_is_drawn_over_an_answer() -> None:
+    code, text = in_terminal([sys.executable, "-c", BAR])
+    before, _, rest = text.partition("<answer>")
+    within, _, after = rest.partition("</answer>")
+    assert code == 0
+    assert "before" in before
+    assert within == ""
+    assert "after" in after
+
+
+@pytest.mark.parametrize("height", [8, 200])
+def test_a_search_draws_its_bar_before_the_answer_only(sample: Path, height: int) -> None:
+    code, text = ckpt_in_terminal("-s", sample, "grep", "Kyoto", height=height)
+    bar, head, answer = text.partition("THREAD")
+    assert (code, bool(head)) == (0, True)
+    assert "searching" in bar
+    assert "searching" not in answer
+    assert "\x1b" not in answer
