@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 MIN_WIDTH = 20
 """Text is never wrapped narrower than this, however deep it is indented."""
+_MARKS = "({[=,:|/"
+"""A word longer than a line is broken after one of these, which leaves the ids in it whole."""
 
 
 def cell_len(text: str) -> int:
@@ -15,7 +17,7 @@ def cell_len(text: str) -> int:
 
 
 def fit(text: str, width: int) -> str:
-    """A text in at most so many cells; `…` stands for what was left out."""
+    """A text cut to `width` cells, with `…` at the end of a cut one."""
     if len(text) * 2 <= width or cell_len(text) <= width:
         return text
     end = _end(text, 0, width - 1)
@@ -23,12 +25,12 @@ def fit(text: str, width: int) -> str:
 
 
 def pad(text: str, width: int) -> str:
-    """A text filled up with blanks."""
+    """A text followed by blanks, up to `width` cells."""
     return text + " " * (width - cell_len(text))
 
 
 def wrap(text: str, width: int) -> Iterator[str]:
-    """One line in pieces that fit, broken at blanks where there are any."""
+    """One line in pieces that fit: broken at blanks, else after punctuation, else anywhere."""
     width = max(width, MIN_WIDTH)
     start = 0
     while (end := _end(text, start, width)) < len(text):
@@ -37,13 +39,23 @@ def wrap(text: str, width: int) -> Iterator[str]:
             yield text[start:blank]
             start = blank + 1
         else:
+            end = max((text.rfind(mark, start, end) + 1 for mark in _MARKS), default=0) or end
             yield text[start:end]
             start = end
     yield text[start:]
 
 
+def longest_part(text: str) -> int:
+    """The cells of the longest part that `wrap` breaks only if it is wider than a line."""
+    longest = start = 0
+    for end, character in enumerate(text + " ", 1):
+        if character == " " or character in _MARKS:
+            longest, start = max(longest, cell_len(text[start:end])), end
+    return longest
+
+
 def _end(text: str, start: int, width: int) -> int:
-    """Where the piece that begins at `start` and fits ends."""
+    """The end of the longest piece from `start` that fits."""
     if text.isascii():
         return min(start + max(width, 0), len(text))
     used = 0

@@ -1,7 +1,6 @@
 """Records as a table for people, and as TSV for scripts.
 
-A table is laid out here and not by rich, whose tables hold every row and cut ids in a narrow
-terminal.
+Tables do not use rich, which holds every row and cuts ids in a narrow terminal.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from ckpt_cli.render.cells import cell_len, fit
-from ckpt_cli.render.lines import Line, Span, Style
+from ckpt_cli.render.cells import cell_len, fit, wrap
+from ckpt_cli.render.lines import Line, Span, Style, line
 from ckpt_cli.render.text import safe_text
 
 Record = Mapping[str, Any]
 
 _WIDTHS_FROM = 200
-"""Rows whose cells decide a table's column widths; later rows may be wider."""
+"""The number of rows that decide the column widths; later rows may be wider."""
 _NARROWEST = 16
-"""A column that may be cut keeps so many cells."""
+"""A column is never cut below this width."""
 _GAP = 2
 
 
@@ -38,12 +37,12 @@ class Column:
     """The same for all, or by the value."""
     right: bool = False
     cut: bool = False
-    """Whether the table may shorten it to fit the terminal. Ids are never cut."""
+    """Whether a table may shorten it. Ids are never cut."""
     table: bool = True
     """Whether a table shows it; TSV has all columns."""
     drop: int = 0
-    """Columns above 0 are left out where all are empty or the terminal is too narrow, the highest
-    first."""
+    """Columns above 0 are left out if all cells are empty or the terminal is too narrow, the
+    highest first."""
 
 
 def tsv_lines(rows: Iterable[Record], columns: Sequence[Column]) -> Iterator[str]:
@@ -64,18 +63,32 @@ def _tsv_cell(value: Any) -> str:
 
 
 def table_lines(rows: Iterable[Record], columns: Sequence[Column], width: int) -> Iterator[Line]:
-    """A header and a line a row, columns aligned, at most `width` cells where that is possible."""
+    """A header and a line per row, columns aligned, at most `width` cells wide.
+
+    Columns that matter less are dropped if the terminal is too narrow. If the rest is still too
+    wide, each row becomes a block with a line per column, and so does a later row that is too wide.
+    """
     stream = iter(rows)
     first = list(islice(stream, _WIDTHS_FROM))
     if not first:
         return
-    columns = _fitting(first, [column for column in columns if column.table], width)
-    headers: list[Span] = [(column.header, "bold") for column in columns]
-    cells = [[_cell(row, column) for column in columns] for row in first]
-    widths = _widths([headers, *cells], columns, width)
-    yield _line(headers, columns, widths)
-    for row in chain(cells, ([_cell(row, column) for column in columns] for row in stream)):
-        yield _line(row, columns, widths)
+    columns = [column for column in columns if column.table]
+    shown = _fitting(first, columns, width)
+    headers: list[Span] = [(column.header, "bold") for column in shown]
+    widths = _widths(
+        [headers, *([_cell(row, one) for one in shown] for row in first)], shown, width
+    )
+    if _total(widths) > width:
+        for number, row in enumerate(chain(first, stream)):
+            yield from _block(row, columns, width, apart=number > 0)
+        return
+    yield _line(headers, shown, widths)
+    for row in chain(first, stream):
+        cells = [_cell(row, column) for column in shown]
+        if _total(_widened(cells, shown, widths)) > width:
+            yield from _block(row, columns, width, apart=False)
+        else:
+            yield _line(cells, shown, widths)
 
 
 def _cell(row: Record, column: Column) -> Span:
@@ -95,7 +108,7 @@ def _fitting(rows: Sequence[Record], columns: list[Column], width: int) -> list[
             needs[column] = max(longest, cell_len(column.header))
     for column in sorted(needs, key=lambda column: -column.drop):
         least = [min(need, _NARROWEST) if one.cut else need for one, need in needs.items()]
-        if column.drop and sum(least) + _GAP * (len(needs) - 1) > width:
+        if column.drop and _total(least) > width:
             del needs[column]
     return list(needs)
 
@@ -103,13 +116,26 @@ def _fitting(rows: Sequence[Record], columns: list[Column], width: int) -> list[
 def _widths(rows: list[list[Span]], columns: Sequence[Column], width: int) -> list[int]:
     """Each column's width: its widest cell; if that is too much, the cuttable ones give way."""
     widths = [max(cell_len(row[i][0]) for row in rows) for i in range(len(columns))]
-    over = sum(widths) + _GAP * (len(columns) - 1) - width
+    over = _total(widths) - width
     for i, column in sorted(enumerate(columns), key=lambda pair: -widths[pair[0]]):
         if over > 0 and column.cut:
             smaller = min(widths[i], max(_NARROWEST, widths[i] - over))
             over -= widths[i] - smaller
             widths[i] = smaller
     return widths
+
+
+def _widened(cells: list[Span], columns: Sequence[Column], widths: list[int]) -> list[int]:
+    """The widths of one row, whose cells may be wider than those that decided them."""
+    return [
+        width if column.cut else max(width, cell_len(text))
+        for (text, _), column, width in zip(cells, columns, widths, strict=True)
+    ]
+
+
+def _total(widths: Iterable[int]) -> int:
+    """The width of a line with columns of these widths."""
+    return sum(width + _GAP for width in widths) - _GAP
 
 
 def _line(cells: Sequence[Span], columns: Sequence[Column], widths: list[int]) -> Line:
@@ -123,3 +149,21 @@ def _line(cells: Sequence[Span], columns: Sequence[Column], widths: list[int]) -
     while spans and not spans[-1][0].strip():
         spans.pop()
     return Line(tuple(span for span in spans if span[0]))
+
+
+def _block(row: Record, columns: Sequence[Column], width: int, *, apart: bool) -> Iterator[Line]:
+    """A row as lines of `header: value`; a longer value goes below its header."""
+    if apart:
+        yield line("")
+    for column in columns:
+        text, style = _cell(row, column)
+        if not text:
+            continue
+        head = f"{column.header.lower()}: "
+        if cell_len(head) + cell_len(text) <= width:
+            yield line((head, "bold"), (text, style))
+            continue
+        yield line((head.rstrip(), "bold"))
+        room = width - _GAP
+        for part in (fit(text, room),) if column.cut else wrap(text, room):
+            yield line(" " * _GAP, (part, style))

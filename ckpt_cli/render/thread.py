@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from ckpt_backends.model import Status
-from ckpt_cli.render.cells import wrap
+from ckpt_cli.render.cells import longest_part, wrap
 from ckpt_cli.render.lines import Line, Style, line
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _LABEL = 9
 """Cells of a fact's name."""
+_BELOW = 2
 _QUESTION = 1000
 """Cells of a question that are shown."""
 
@@ -177,8 +178,11 @@ def names(nodes: Sequence[str] | None) -> str:
 
 
 def field(name: str, text: str, width: int, style: Style = "plain") -> Iterator[Line]:
-    """A named fact, wrapped under itself; the text is made safe to print."""
-    label = f"{name:<{_LABEL}}"
-    for part in wrap(safe_text(text), width - _LABEL):
+    """A named fact, wrapped under itself; below its name if an id would be broken beside it."""
+    text, label = safe_text(text), f"{name:<{_LABEL}}"
+    if width - _LABEL < longest_part(text) <= width - _BELOW:
+        yield line((name, "dim"))
+        label = " " * _BELOW
+    for part in wrap(text, width - len(label)):
         yield line((label, "dim"), (part, style))
-        label = " " * _LABEL
+        label = " " * len(label)

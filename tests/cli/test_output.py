@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -137,10 +138,37 @@ def test_a_table_drops_and_cuts_but_never_an_id(width: int) -> None:
     ]
     rows = [{"id": "a" * 18, "text": "word " * 20, "size": 12345}]
     lines = [line.text for line in table_lines(rows, columns, width)]
-    assert all("a" * 18 in line for line in lines[1:])
+    assert sum("a" * 18 in line for line in lines) == 1
+    assert all(len(line) <= width for line in lines)
+    if width == 20:
+        assert lines == [
+            "id:",
+            "  " + "a" * 18,
+            "text:",
+            f"  {('word ' * 20)[:17]}…",
+            "size: 12345",
+        ]
+        return
     assert "EMPTY" not in lines[0]
     assert ("SIZE" in lines[0]) == (width >= 60)
-    assert width < 40 or all(len(line) <= width for line in lines)
+
+
+def test_rows_that_no_table_can_hold_are_blocks() -> None:
+    columns = [Column("NAMESPACE", "ns"), Column("ID", "id", drop=1), Column("NODE", "node")]
+    ns, key = f"planner:{UUID(int=1)}", str(UUID(int=2))
+    rows = [{"ns": ns, "id": key, "node": "plan"}, {"ns": None, "id": key, "node": "book"}]
+    assert [line.text for line in table_lines(rows, columns, 40)] == [
+        *("namespace:", "  planner:", f"  {UUID(int=1)}", f"id: {key}", "node: plan", ""),
+        *(f"id: {key}", "node: book"),
+    ]
+
+
+def test_a_later_row_that_is_too_wide_is_a_block_among_the_others() -> None:
+    columns = [Column("ID", "id"), Column("NODE", "node")]
+    rows = [{"id": "short", "node": "plan"}] * 200 + [{"id": "a" * 30, "node": "writer"}] * 2
+    lines = [line.text for line in table_lines(rows, columns, 36)]
+    assert lines[:2] == ["ID     NODE", "short  plan"]
+    assert lines[201:] == ["id: " + "a" * 30, "node: writer"] * 2
 
 
 def test_tsv_escapes_what_would_break_a_line() -> None:

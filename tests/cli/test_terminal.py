@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -66,9 +67,37 @@ def test_no_bar_is_drawn_over_an_answer() -> None:
 
 @pytest.mark.parametrize("height", [8, 200])
 def test_a_search_draws_its_bar_before_the_answer_only(sample: Path, height: int) -> None:
-    code, text = ckpt_in_terminal("-s", sample, "grep", "Kyoto", height=height)
+    code, text = ckpt_in_terminal("-s", sample, "grep", "Kanra", width=120, height=height)
     bar, head, answer = text.partition("THREAD")
     assert (code, bool(head)) == (0, True)
     assert "searching" in bar
     assert "searching" not in answer
     assert "\x1b" not in answer
+
+
+ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
+"""Of a checkpoint, a task, an interrupt."""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["threads", "list"],
+        ["threads", "show", "refund-4711"],
+        ["interrupts"],
+        ["history", "research-agent", "--all-ns"],
+        ["show", "refund-4711"],
+        ["blame", "trip-to-kyoto", "hotel"],
+        ["grep", "Kanra"],
+        ["du", "--by", "ns"],
+        ["stores"],
+    ],
+    ids=" ".join,
+)
+def test_no_id_is_broken_in_a_narrow_terminal(sample: Path, words: list[str]) -> None:
+    command = ("-s", sample, "--no-pager", *words)
+    wide, narrow = (ckpt_in_terminal(*command, width=width)[1] for width in (200, 40))
+    ids = set(ID.findall(wide))
+    assert ids <= set(ID.findall(narrow))
+    rows = narrow.rpartition("\x1b")[2].splitlines()  # behind the bar
+    assert max(map(len, rows)) <= 40, narrow
