@@ -1,7 +1,7 @@
-"""`ckpt`: reads LangGraph checkpoint stores, on the command line."""
+"""`ckpt`: inspects, verifies and rolls back LangGraph checkpoints."""
 
 __version__ = "0.1.0"
 
 
 class ReaderGone(Exception):
-    """Who read the answer has seen enough. Not an OSError, which the parser would turn into 1."""
+    """The reader of stdout closed it. Not an OSError, which the parser would turn into exit code 1."""

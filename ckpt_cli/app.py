@@ -13,100 +13,69 @@ from ckpt_cli.options import global_options
 if TYPE_CHECKING:
     from typer._click.core import Context, Parameter
 
-HELP = """Know, prove and undo what LangGraph agents remember.
+HELP = """Inspect, verify and roll back LangGraph checkpoints.
 
-Reads a checkpoint store without the agent's code, and runs nothing that a store holds. What
-changes a thread adds to it, shows its plan first, and can be undone.
+ckpt reads a checkpoint store without the agent's code, and never runs anything that is stored
+in it. Reading never changes a store. Commands that change one show a plan and ask first.
 
 \b
-  ckpt demo sample.db                     write a sample store to try
-  ckpt -s sample.db threads list          which threads, which are stuck
+  ckpt demo sample.db                        write a sample store to try
+  ckpt -s sample.db threads list             list threads and their status
   ckpt -s sample.db show trip-to-kyoto --tree
   ckpt -s sample.db show trip-to-kyoto@head~2 --channel messages
   ckpt -s sample.db diff trip-to-kyoto
   ckpt -s sample.db rollback trip-to-kyoto --steps 3 --dry-run
 
-A checkpoint is THREAD@REF, where REF is an id or its end, head, ~N (N
-parents up), step:N, tip:N, or a time such as 2h or 2026-04-07T10:00.
+Name a checkpoint as THREAD@REF. REF is an id or the start or end of one, head, ~N (N parents
+up), step:N, tip:N, or a time such as 2h or 2026-04-07T10:00.
 """
 
-LOOK = "Look"
-PROVE = "Prove"
-CHANGE = "Change"
-CLEAN = "Clean up"
+INSPECT = "Inspect"
+VERIFY = "Verify"
+CHANGE = "Roll back"
+CLEAN = "Clean up and archive"
 STORES = "Stores"
 
+
+def _command(target: str, summary: str, panel: str) -> CommandRef:
+    return CommandRef(f"ckpt_cli.commands.{target}", summary, panel)
+
+
 COMMANDS = {
-    "threads": CommandRef("ckpt_cli.commands.threads:COMMANDS", "List or show threads.", LOOK),
-    "show": CommandRef(
-        "ckpt_cli.commands.show:show", "Show a checkpoint's state, or a thread's tree.", LOOK
+    "threads": _command("threads:COMMANDS", "List, show, copy or delete threads.", INSPECT),
+    "show": _command(
+        "show:show", "Show the state at a checkpoint, or the tree of a thread.", INSPECT
     ),
-    "history": CommandRef(
-        "ckpt_cli.commands.history:history", "List a thread's checkpoints, newest first.", LOOK
+    "history": _command("history:history", "List a thread's checkpoints, newest first.", INSPECT),
+    "diff": _command("diff:diff", "Show what changed between two checkpoints.", INSPECT),
+    "interrupts": _command(
+        "interrupts:interrupts", "List the questions that wait for an answer.", INSPECT
     ),
-    "diff": CommandRef(
-        "ckpt_cli.commands.diff:diff", "Show what changed between two checkpoints.", LOOK
+    "messages": _command("messages:messages", "Print the conversation of a thread.", INSPECT),
+    "grep": _command("grep:grep", "Search threads for a text.", INSPECT),
+    "blame": _command("blame:blame", "Show which step and task set a value.", INSPECT),
+    "tail": _command("tail:tail", "Print new checkpoints of a thread as they are saved.", INSPECT),
+    "tui": _command("tui:tui", "Browse threads, checkpoints and memory on one screen.", INSPECT),
+    "sessions": _command("sessions:COMMANDS", "List or show an application's sessions.", INSPECT),
+    "memory": _command(
+        "memory:COMMANDS", "List, search, edit or delete long-term memory.", INSPECT
     ),
-    "interrupts": CommandRef(
-        "ckpt_cli.commands.interrupts:interrupts", "List questions that wait for an answer.", LOOK
+    "replay": _command("replay:replay", "Verify checkpoints against recorded writes.", VERIFY),
+    "stats": _command("stats:stats", "Show how much each node writes to each channel.", VERIFY),
+    "rollback": _command(
+        "rollback:rollback", "Roll a thread back to an earlier checkpoint.", CHANGE
     ),
-    "messages": CommandRef(
-        "ckpt_cli.commands.messages:messages", "Print the conversation of a thread.", LOOK
+    "fork": _command("fork:fork", "Fork a new branch or a new thread from a checkpoint.", CHANGE),
+    "undo": _command("undo:undo", "Undo the last rollback or fork of a thread.", CHANGE),
+    "purge": _command("purge:purge", "Delete old threads, or prune their old checkpoints.", CLEAN),
+    "gc": _command("gc:gc", "Delete orphaned rows.", CLEAN),
+    "export": _command("export:export", "Write threads to archive files, or as JSON.", CLEAN),
+    "import": _command("import_:import_", "Restore threads from archive files.", CLEAN),
+    "du": _command("du:du", "Show disk usage.", STORES),
+    "stores": _command(
+        "stores:stores", "List the stores found here, with layout and size.", STORES
     ),
-    "grep": CommandRef("ckpt_cli.commands.grep:grep", "Search the values of all threads.", LOOK),
-    "blame": CommandRef(
-        "ckpt_cli.commands.blame:blame", "Say which step and task set a value.", LOOK
-    ),
-    "tail": CommandRef(
-        "ckpt_cli.commands.tail:tail", "Print a thread's checkpoints as they come.", LOOK
-    ),
-    "tui": CommandRef(
-        "ckpt_cli.commands.tui:tui",
-        "Browse threads, their trees and checkpoints on one screen, and long-term memory.",
-        LOOK,
-    ),
-    "sessions": CommandRef(
-        "ckpt_cli.commands.sessions:COMMANDS", "List or show an application's sessions.", LOOK
-    ),
-    "memory": CommandRef(
-        "ckpt_cli.commands.memory:COMMANDS",
-        "List, search or remove what is remembered across threads.",
-        LOOK,
-    ),
-    "replay": CommandRef(
-        "ckpt_cli.commands.replay:replay",
-        "Prove each checkpoint by its parent and the writes.",
-        PROVE,
-    ),
-    "stats": CommandRef(
-        "ckpt_cli.commands.stats:stats", "Say which nodes write how much to which channels.", PROVE
-    ),
-    "rollback": CommandRef(
-        "ckpt_cli.commands.rollback:rollback",
-        "Go back to an earlier checkpoint, by adding a copy of it.",
-        CHANGE,
-    ),
-    "fork": CommandRef(
-        "ckpt_cli.commands.fork:fork", "Go on from a checkpoint in a new branch or thread.", CHANGE
-    ),
-    "undo": CommandRef(
-        "ckpt_cli.commands.undo:undo", "Take back the last rollback or fork of a thread.", CHANGE
-    ),
-    "purge": CommandRef(
-        "ckpt_cli.commands.purge:purge", "Remove threads, or what is old inside them.", CLEAN
-    ),
-    "gc": CommandRef("ckpt_cli.commands.gc:gc", "Remove what belongs to nothing.", CLEAN),
-    "export": CommandRef(
-        "ckpt_cli.commands.export:export", "Write threads to files, or print them.", CLEAN
-    ),
-    "import": CommandRef(
-        "ckpt_cli.commands.import_:import_", "Put archived threads back, row for row.", CLEAN
-    ),
-    "du": CommandRef("ckpt_cli.commands.du:du", "Say what takes how much room.", STORES),
-    "stores": CommandRef(
-        "ckpt_cli.commands.stores:stores", "Say which stores are here and what they are.", STORES
-    ),
-    "demo": CommandRef("ckpt_cli.commands.demo:demo", "Write a small sample store.", STORES),
+    "demo": _command("demo:demo", "Write a sample store to try.", STORES),
 }
 
 
@@ -118,7 +87,7 @@ def root() -> LazyGroup:
 
 
 def _version_option() -> Parameter:
-    """`--version`, which the root command alone has."""
+    """`--version`, an option of the root command only."""
 
     def show(ctx: Context, param: Parameter, value: bool) -> None:  # noqa: ARG001
         if value:
@@ -131,5 +100,5 @@ def _version_option() -> Parameter:
         is_eager=True,
         expose_value=False,
         callback=show,
-        help="Print the version and leave.",
+        help="Print the version and exit.",
     )

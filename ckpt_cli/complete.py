@@ -1,8 +1,8 @@
-"""What a shell's completion asks for: thread ids, refs and names of the store in question.
+"""Completions that depend on the store: thread ids, refs, namespaces, channels and profiles.
 
-`ckpt _complete KIND WORD STORE CONFIG THREAD NS` prints a value and what it is, a line each. An
-empty text stands for what was not given. Errors are silent: a shell that waits for Tab has
-nothing to say them with. Nothing here imports the parser, which takes longer than the answer.
+`ckpt _complete KIND WORD STORE CONFIG THREAD NS` prints lines of a value and its description. An
+argument that was not given is an empty text. Errors are silent, since a shell could only print
+them into the command line. Nothing here imports the parser, which takes longer than the answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ckpt_cli.core.shortrefs import short_refs
 from ckpt_cli.session import Session
 
 _MOST = 200
-"""So many are offered."""
+"""The largest number of completions offered."""
 
 Found = tuple[str, str]
 
@@ -30,7 +30,7 @@ def complete(words: list[str]) -> int:
     session = Session()
     session.settings |= {"quiet": True}
     session.settings |= {k: v for k, v in (("store", store), ("config", config)) if v}
-    with suppress(Exception):  # a traceback would land in the line that is being typed
+    with suppress(Exception):  # a traceback would be printed into the command line
         try:
             fitting = (
                 (value, what)
@@ -54,7 +54,7 @@ def _threads(session: Session, *_: str) -> Iterator[Found]:
 
 
 def _targets(session: Session, word: str, *_: str) -> Iterator[Found]:
-    """Threads; behind an `@`, the refs of the thread before it."""
+    """Threads; after an `@`, the refs of the thread before it."""
     thread_id, at, _ref = word.rpartition("@")
     if at and session.store.thread(thread_id) is not None:
         yield from ((f"{thread_id}@{ref}", what) for ref, what in _refs(session, "", thread_id, ""))

@@ -1,4 +1,4 @@
-"""The only writer of stderr: errors, hints, notes and progress."""
+"""The only writer of stderr: errors, hints, notes, questions and progress."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A command group that imports a command only when it runs.
 
-Help and completion are answered from the table of `CommandRef`s alone.
+Help and completion need only the table of `CommandRef`s.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 
 @dataclass(frozen=True, slots=True)
 class CommandRef:
-    """Where a command is and what help says of it."""
+    """Where a command is implemented, and its line in help."""
 
     target: str
     """`package.module:function`, or `package.module:GROUP` for a group of commands."""
     summary: str
-    """The first line of the command's own help; a test keeps them equal."""
+    """The first line of the command's docstring; a test compares them."""
     panel: str
-    """Heading that it is listed under."""
+    """The heading above it in help."""
 
 
 class GlobalOption(typer.core.TyperOption):
@@ -48,7 +48,7 @@ class SectionedCommand(typer.core.TyperCommand):
 
 
 def write_options(params: Sequence[Parameter], ctx: Context, formatter: HelpFormatter) -> None:
-    """Write the help sections Arguments, Options and Global options."""
+    """Write the sections Arguments, Options and Global options."""
     sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
     sections["Global options"] = []
     for param in params:

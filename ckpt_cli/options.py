@@ -1,4 +1,4 @@
-"""Options that commands share: the global ones, and those with the same meaning in several."""
+"""Options that several commands share, and the global options that all commands take."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ COLORS = ("auto", "always", "never")
 
 
 def global_options() -> list[Parameter]:
-    """The options that stand before or after any command; the later one wins."""
+    """Options allowed before and after any command; if given twice, the later one wins."""
     return [
         _value(["-s", "--store"], "URL", "SQLite file, store URL or profile [env: CKPT_STORE]."),
         _value(["--config"], "FILE", "Read profiles from this file."),
         _value(
             ["-o", "--output"],
             "FORMAT",
-            "auto, table, json, ndjson or tsv; auto is a table on a terminal, TSV in a pipe.",
+            "auto, table, json, ndjson or tsv. [default: table on a terminal, TSV in a pipe]",
             FORMATS,
         ),
         _value(["--color"], "WHEN", "auto, always or never [env: NO_COLOR].", COLORS),
@@ -33,13 +33,13 @@ def global_options() -> list[Parameter]:
             "FILE",
             "Decrypt values with the key in this file [env: LANGGRAPH_AES_KEY].",
         ),
-        _flag(["--redact"], "Show the type and size of each value in its place."),
+        _flag(["--redact"], "Show the type and size of values instead of the values."),
         _flag(["--copy"], "Read a private copy of a SQLite file and its log."),
-        _flag(["--no-pager"], "Do not page long answers."),
-        _flag(["--utc"], "Show times in UTC, not in this machine's zone."),
-        _flag(["-q", "--quiet"], "No notes on stderr."),
-        _flag(["-v", "--verbose"], "Say on stderr what was opened."),
-        _flag(["--debug"], "Show the traceback of an error."),
+        _flag(["--no-pager"], "Do not use a pager."),
+        _flag(["--utc"], "Show times in UTC. [default: local time]"),
+        _flag(["-q", "--quiet"], "Print no notes on stderr."),
+        _flag(["-v", "--verbose"], "Print on stderr which store was opened."),
+        _flag(["--debug"], "Print the traceback of an error."),
     ]
 
 
@@ -82,7 +82,7 @@ OptionalThread = Annotated[
 ]
 At = Annotated[
     str | None,
-    typer.Option("--at", metavar="REF", help="Checkpoint; THREAD is then not split at '@'."),
+    typer.Option("--at", metavar="REF", help="Checkpoint; use it if the thread id contains '@'."),
 ]
 Namespace = Annotated[
     str | None,
@@ -90,11 +90,15 @@ Namespace = Annotated[
 ]
 AsOf = Annotated[
     str | None,
-    typer.Option("--as-of", metavar="TIME", help="The head at TIME: 2h, yesterday, 2026-04-07."),
+    typer.Option(
+        "--as-of", metavar="TIME", help="The head at TIME, such as 2h, yesterday or 2026-04-07."
+    ),
 ]
 Match = Annotated[
     str | None,
-    typer.Option("--match", metavar="GLOB", help="Only thread ids matching GLOB, as 'user-*'."),
+    typer.Option(
+        "--match", metavar="GLOB", help="Only thread ids matching GLOB, such as 'user-*'."
+    ),
 ]
 Where = Annotated[
     list[str] | None,
@@ -109,15 +113,13 @@ Channels = Annotated[
     typer.Option("--channel", metavar="CHANNEL", help="Only this channel; repeatable."),
 ]
 Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=64, help="Use N processes.")]
-ExitCode = Annotated[
-    bool, typer.Option("--exit-code", help="Exit with 1 if anything is found, else 0.")
-]
+ExitCode = Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if anything is found.")]
 Memory = Annotated[
     str | None,
     typer.Option(
         "--memory",
         metavar="STORE",
-        help="Long-term memory of these threads. [default: from the profile, or next to them]",
+        help="Long-term memory of these threads. [default: from the profile or DeerFlow]",
     ),
 ]
 Threads = Annotated[
@@ -125,7 +127,7 @@ Threads = Annotated[
     typer.Option(
         "--threads",
         metavar="STORE",
-        help="Store that holds the threads of this memory. [default: from the application]",
+        help="Store of the threads of this memory. [default: from the profile or DeerFlow]",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan; write nothing.")]
@@ -133,12 +135,12 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")
 
 
 def _storable(text: str | None) -> str | None:
-    """A text that a store can hold. Raises `UsageError` for one that is not UTF-8."""
+    """The text, if it can be stored. Raises `UsageError` if it is not UTF-8."""
     if text is not None and not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise UsageError("the text is not UTF-8") from None
+            raise UsageError("cannot store the text: it is not UTF-8") from None
     return text
 
 
@@ -149,5 +151,6 @@ Reason = Annotated[
     ),
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Proceed even if the newest checkpoint lies in the future.")
+    bool,
+    typer.Option("--force", help="Proceed even if the newest checkpoint is dated in the future."),
 ]

@@ -1,4 +1,4 @@
-"""Runs one command line: prints its answer, turns an error into one line and an exit code."""
+"""Runs one command line and turns an error into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import typer
 
 COMPLETE = "_complete"
-"""What a shell's completion calls; see `ckpt_cli.complete`."""
+"""The command that a shell's completion calls; see `ckpt_cli.complete`."""
 
 
 def safe_streams() -> None:
@@ -50,7 +50,7 @@ def run(argv: list[str]) -> int:
     except typer.Abort:
         return 130
     except (BrokenPipeError, ReaderGone):
-        # Python would complain again when it flushes stdout at exit, so it now leads nowhere.
+        # Python would fail again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -61,7 +61,7 @@ def run(argv: list[str]) -> int:
 
 
 def flush() -> None:
-    """Write what is left of the answer. Raises `PartlyDone` where that cannot be."""
+    """Write the rest of the answer. Raises `PartlyDone` if it cannot be written."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -83,7 +83,7 @@ def _fail(error: CkptError, argv: list[str], session: Session) -> int:
 
 
 def _usage(error: typer.TyperException, argv: list[str], session: Session) -> int:
-    """Report what the parser says; its words end with a full stop and ours do not."""
+    """Report an error of the parser in the form of our own, without a full stop."""
     import typer
 
     context = getattr(error, "ctx", None)
@@ -104,7 +104,7 @@ def _bug(error: Exception, argv: list[str], session: Session) -> int:
 
     if session.settings.get("debug"):
         diagnostics.traceback()
-    # The words of an error that nobody foresaw may hold anything.
+    # The text of an unexpected error may hold values.
     words = "redacted" if session.settings.get("redact") else error
     line = f"internal error: {type(error).__name__}: {words}"
     hint = "this is a bug in ckpt; run again with --debug and report what it prints"
@@ -113,7 +113,7 @@ def _bug(error: Exception, argv: list[str], session: Session) -> int:
 
 
 def _wants_json(argv: list[str]) -> bool:
-    """Whether errors go out as JSON; read from the words, since parsing may be what failed."""
+    """Whether errors are printed as JSON; read from the arguments, since parsing may have failed."""
     formats = [
         value
         for option, value in zip(argv, [*argv[1:], ""], strict=True)

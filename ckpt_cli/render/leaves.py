@@ -1,4 +1,4 @@
-"""Values that are one piece: numbers, strings, times, ids, paths, bytes."""
+"""Values without parts: numbers, strings, times, ids, paths, bytes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _AS_TEXT = ("datetime.datetime", "decimal.Decimal", "uuid.UUID", "zoneinfo.ZoneI
 
 
 def leaf(value: Value, limit: int | None = None) -> str | None:
-    """The text of a value that is one piece, but for strings; None for others.
+    """The text of a value without parts; None for strings and for values with parts.
 
-    With a limit, only so many bytes are shown.
+    With a limit, only that many bytes are shown.
     """
     match value:
         case None:
@@ -52,7 +52,7 @@ def short_class(type_name: str) -> str:
 
 
 def string(text: str, width: int, *, nested: bool = False, quote: bool = False) -> str:
-    """A string on one line, in quotes where it would be misread without."""
+    """A string on one line, in quotes if it could be read as another type."""
     body = safe_text(text[: width + 1])
     if not (quote or _misread(text, nested=nested)):
         return fit(body, width)
@@ -61,7 +61,7 @@ def string(text: str, width: int, *, nested: bool = False, quote: bool = False) 
 
 
 def cut_note(value: Cut) -> str:
-    """What to say behind the part of a value that was kept."""
+    """The note after the kept part of a value that was cut."""
     return f"(cut, {size(value.size)} in all: {safe_text(value.reason)})"
 
 

@@ -1,4 +1,4 @@
-"""Text from a store made safe for a terminal. The one place where that is decided."""
+"""Escapes text from a store, so that a terminal neither obeys nor hides any of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INVISIBLE = (
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U00010000-\U0010ffff"
 )
 """DEL, C1, format and bidi characters, fillers, line separators, surrogates, private use,
-noncharacters, variation selectors; and all that is past U+FFFF, of which these stay:"""
+noncharacters, variation selectors; and everything past U+FFFF except for these:"""
 _VISIBLE = (
     "(?![\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a])"
     "[\U00010000-\U000dffff]"
@@ -35,7 +35,7 @@ _JOINER, _AS_EMOJI = "\u200d", "\ufe0f"
 
 
 def safe_text(text: str, *, newlines: bool = False) -> str:
-    r"""The text with what a terminal would obey, hide or reorder as escapes such as `\x1b`.
+    r"""The text with each character that a terminal obeys, hides or reorders as an escape: `\x1b`.
 
     Newlines and tabs are escaped too unless `newlines` is set. Emoji sequences stay whole. A
     backslash stays as it is, so that applying this twice changes nothing more.
@@ -71,7 +71,7 @@ def _where_unsafe(escape: Callable[[str], str]) -> Callable[[re.Match[str]], str
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compiled when first needed: most runs print ASCII only, and this takes some milliseconds."""
+    """Compile when first needed: most runs print ASCII only, and this takes some milliseconds."""
     return re.compile(pattern)
 
 

@@ -1,4 +1,4 @@
-"""Sizes and times as people read them, and as JSON has them."""
+"""Sizes and times, for people and for JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def size(n: int) -> str:
     if n < 1024:
         return f"{n} B"
     value, units = n / 1024, ["TiB", "GiB", "MiB", "KiB"]
-    # What would be rounded up to 1024 belongs to the next unit.
+    # A number that rounds up to 1024 is shown in the next unit.
     while value >= 1023.5 and len(units) > 1:
         value /= 1024
         units.pop()
@@ -28,7 +28,7 @@ def when(moment: datetime, now: datetime, zone: tzinfo) -> str:
 
 
 def age(moment: datetime, now: datetime) -> str:
-    """How long ago, in one unit rounded down: `45s`, `3h`, `2mo`; `in 5m` for what is to come."""
+    """The time since a moment in one unit, rounded down: `45s`, `3h`; `in 5m` for a future one."""
     seconds = int((now - moment).total_seconds())
     if seconds < 0:
         return f"in {_span(-seconds)}"
@@ -36,12 +36,12 @@ def age(moment: datetime, now: datetime) -> str:
 
 
 def step_number(step: int | None) -> str:
-    """The step of a checkpoint; `?` where its layout stores none."""
+    """The step of a checkpoint; `?` if its layout stores none."""
     return "?" if step is None else str(step)
 
 
 def step_words(step: int | None, source: str | None) -> str:
-    """Step and source, such as `3 loop`; one `?` where neither is stored."""
+    """Step and source, such as `3 loop`; one `?` if neither is stored."""
     if step is None and source is None:
         return "?"
     return f"{step_number(step)} {source or '?'}"
