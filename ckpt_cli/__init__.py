@@ -4,4 +4,4 @@ __version__ = "0.1.0"
 
 
 class ReaderGone(Exception):
-    """The reader of stdout closed it. Not an OSError, which the parser would turn into exit code 1."""
+    """The reader of stdout closed it. Not an OSError, for which the parser exits with 1."""

@@ -113,7 +113,7 @@ def _bug(error: Exception, argv: list[str], session: Session) -> int:
 
 
 def _wants_json(argv: list[str]) -> bool:
-    """Whether errors are printed as JSON; read from the arguments, since parsing may have failed."""
+    """Whether errors are printed as JSON; read from the words, since parsing may have failed."""
     formats = [
         value
         for option, value in zip(argv, [*argv[1:], ""], strict=True)

@@ -1,6 +1,8 @@
-"""Writes docs/cli.md, the matrix in docs/stores.md and the keys in docs/tui.md.
+"""Writes all that the documents quote from the program.
 
-Run it after a change of an option: `python docs/generate.py`. A test compares the two.
+That is docs/cli.md, the console blocks in README.md and docs/tour.md, the matrix in docs/stores.md
+and the keys in docs/tui.md. Run it after a change of an option or of printed text:
+`python docs/generate.py`. A test compares each of them with what the program prints.
 """
 
 from __future__ import annotations
@@ -8,8 +10,14 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
+import shlex
+import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import patch
 
 from ckpt_backends.layouts import LAYOUTS
 from ckpt_cli.app import COMMANDS
@@ -18,11 +26,18 @@ from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
 from ckpt_cli.core.abilities import LIMITS, limit
 from ckpt_cli.lazy import CommandRef
+from ckpt_cli.output import Output
 from ckpt_cli.run import run
+from ckpt_cli.session import Session
 
-TARGET = Path(__file__).parent / "cli.md"
-STORES = Path(__file__).parent / "stores.md"
-SCREEN = Path(__file__).parent / "tui.md"
+DOCS = Path(__file__).parent
+TARGET = DOCS / "cli.md"
+STORES = DOCS / "stores.md"
+SCREEN = DOCS / "tui.md"
+TOURS = (DOCS.parent / "README.md", DOCS / "tour.md")
+"""Documents with console blocks, whose `$ ckpt` lines are run on the sample store."""
+NOW = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
+"""The time at which console blocks are run, so that ages do not change."""
 GROUPS: Mapping[str, Mapping[str, CommandRef]] = {
     **{"threads": THREADS, "sessions": SESSIONS},
     "memory": MEMORY,
@@ -32,7 +47,10 @@ _END = "<!-- end -->\n"
 
 def reference() -> str:
     """The text of docs/cli.md."""
-    parts = ["# Commands", "Made from each command's `--help` by `docs/generate.py`."]
+    parts = [
+        "# Commands",
+        "The output of each command's `--help`; [the tour](tour.md) shows them in use.",
+    ]
     for words in (["ckpt"], *_command_lines()):
         parts += [f"## `{' '.join(words)}`", f"```text\n{_help(words[1:])}\n```"]
     return "\n\n".join(parts) + "\n"
@@ -61,19 +79,60 @@ def screen(text: str) -> str:
     return _between("<!-- keys -->\n", tables, text)
 
 
+def tour(text: str) -> str:
+    """A document with the output of each command in its console blocks made anew."""
+
+    def rerun(block: re.Match[str]) -> str:
+        lines = [line for line in block[1].splitlines() if line.startswith("$ ")]
+        return "```console\n" + "\n".join(f"{line}\n{_printed(line)}" for line in lines) + "```"
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+        patch.object(Session, "now", NOW),
+        patch.object(Output, "width", 100),
+        patch.dict(os.environ, {"TZ": "UTC"}),
+    ):
+        time.tzset()
+        run(["demo", "sample.db", "-q"])
+        return _CONSOLE.sub(rerun, text)
+
+
+_CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_MADE_NOW = "1f1c5863-8ab1-6c24-800a-a9e2c04b1f7d"
+"""Stands for the ids that a plan makes anew each time."""
+
+
+def _printed(line: str) -> str:
+    """What a terminal of 100 columns shows, without notes."""
+    words = shlex.split(line)[2:]
+    form = [] if "-o" in words else ["-o", "table"]
+    out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run([*words, *form, "-q"])
+        out.flush()
+    if code != 0:
+        raise RuntimeError(f"{line} ended with {code}: {err.getvalue()}")
+    text = out.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    stored = Path("sample.db").read_bytes()
+    text = _ID.sub(lambda it: it[0] if it[0].encode() in stored else _MADE_NOW, text)
+    return "".join(f"{one.rstrip()}\n" for one in text.splitlines())
+
+
 def _keys(heading: str, keys: Iterable[tuple[str, str]]) -> str:
     rows = [(heading, ""), ("---", "---"), *((f"`{name}`", text) for name, text in keys)]
     return "".join(f"| {name} | {text} |\n" for name, text in rows)
 
 
 def _between(begin: str, made: str, text: str) -> str:
-    """A text with what stands behind a mark, and before the end mark, made anew."""
+    """A text with the part between a mark and the end mark replaced."""
     before, _, rest = text.partition(begin)
     return f"{before}{begin}{made}{_END}{rest.partition(_END)[2]}"
 
 
 def _matrix() -> str:
-    """Commands by layouts; below it, why a cell is not empty."""
+    """Commands by layouts; below it, the reasons of cells that are not `yes`."""
     reasons: dict[tuple[str, str], int] = {}
     lines = [["command", *(f"`{name}`" for name in LAYOUTS)], ["---"] * (len(LAYOUTS) + 1)]
     for command in LIMITS:
@@ -100,7 +159,7 @@ def _command_lines() -> Iterator[list[str]]:
 
 
 def _help(words: list[str]) -> str:
-    """A command's help without the options that all commands share, but for the root's."""
+    """A command's help. Only the root's includes the options that all commands share."""
     printed = io.StringIO()
     os.environ["COLUMNS"] = "100"
     with contextlib.redirect_stdout(printed):
@@ -111,5 +170,5 @@ def _help(words: list[str]) -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(reference(), "utf-8")
-    STORES.write_text(stores(STORES.read_text("utf-8")), "utf-8")
-    SCREEN.write_text(screen(SCREEN.read_text("utf-8")), "utf-8")
+    for path, renewed in ((STORES, stores), (SCREEN, screen), *((one, tour) for one in TOURS)):
+        path.write_text(renewed(path.read_text("utf-8")), "utf-8")

@@ -8,22 +8,38 @@ import sys
 import tomllib
 from importlib.metadata import version
 from importlib.util import module_from_spec, spec_from_file_location
+from typing import Any
 
 import pytest
 
 import ckpt_cli
 from ckpt_cli.app import COMMANDS
-from tests.packaging.readme import README, toured
 from tests.support import ROOT
 
 
-def test_the_readmes_tour_is_what_the_commands_print() -> None:
-    text = README.read_text("utf-8")
-    assert toured(text) == text
+README = ROOT / "README.md"
 
 
-def test_the_readme_names_every_command() -> None:
-    text = README.read_text("utf-8").replace("-s sample.db ", "")
+@pytest.fixture(scope="module")
+def generate() -> Any:
+    """The program that writes what documents quote."""
+    spec = spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/tour.md"])
+def test_console_blocks_are_what_the_commands_print(name: str, generate: Any) -> None:
+    text = (ROOT / name).read_text("utf-8")
+    assert "```console" in text
+    assert generate.tour(text) == text
+
+
+def test_the_tour_names_every_command() -> None:
+    text = (ROOT / "docs" / "tour.md").read_text("utf-8").replace("-s sample.db ", "")
     assert [name for name in COMMANDS if f"ckpt {name}" not in text] == []
 
 
@@ -35,18 +51,18 @@ def test_the_readme_has_one_command_to_try_and_one_to_test() -> None:
         assert len(found[0].splitlines()) == 1
 
 
-def test_the_command_reference_is_up_to_date() -> None:
-    path = ROOT / "docs" / "generate.py"
-    spec = spec_from_file_location("generate", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.TARGET.read_text("utf-8") == module.reference()
-    text = module.STORES.read_text("utf-8")
-    assert module.stores(text) == text
-    text = module.SCREEN.read_text("utf-8")
-    assert module.screen(text) == text
+def test_the_command_reference_is_up_to_date(generate: Any) -> None:
+    assert generate.TARGET.read_text("utf-8") == generate.reference()
+    text = generate.STORES.read_text("utf-8")
+    assert generate.stores(text) == text
+    text = generate.SCREEN.read_text("utf-8")
+    assert generate.screen(text) == text
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for path in (README, *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
+            assert (path.parent / target).exists(), (path.name, target)
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
