@@ -1,7 +1,7 @@
 """Writes the completions for bash, zsh and fish from the commands' own options.
 
-Run it after a change of an option: `python completions/generate.py`. A test compares. Commands
-and options stand in the scripts; thread ids and refs are asked of `ckpt _complete`.
+Run it after a change of an option: `python completions/generate.py`. A test compares. The scripts
+hold commands and options; thread ids and refs come from `ckpt _complete`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 
 from ckpt_backends.model import Status
 from ckpt_cli.app import COMMANDS, root
+from ckpt_cli.commands.memory import COMMANDS as MEMORY
+from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
 from ckpt_cli.lazy import GlobalOption
 from ckpt_cli.options import COLORS, FORMATS
@@ -21,7 +23,7 @@ from ckpt_cli.reading.du import BYS
 from ckpt_cli.reading.threads import SORTS
 
 FOLDER = Path(__file__).parent
-GROUPS = {"threads": THREADS}
+GROUPS = {"threads": THREADS, "sessions": SESSIONS, "memory": MEMORY}
 
 WORDS: Mapping[str, tuple[str, ...]] = {
     "--output": FORMATS,
@@ -31,16 +33,17 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "--by": BYS,
     "--to-last": tuple(one for one in Status if one is not Status.EMPTY),
 }
-"""What may follow an option."""
+"""The values of an option."""
 DYNAMIC: Mapping[str, str] = {
     "--store": "store",
     "--config": "file",
     "--at": "ref",
     "--ns": "ns",
     "--channel": "channel",
-    "--threads": "thread",
+    "--threads": "store",
+    "--memory": "store",
 }
-"""What kind of thing follows an option, as `ckpt _complete` knows it; `file` is the shell's."""
+"""The kind of an option's value, for `ckpt _complete`; the shell itself completes a `file`."""
 ARGUMENTS: Mapping[str, str] = {
     "THREAD": "thread",
     "THREAD[@REF]": "target",
@@ -58,7 +61,7 @@ class Option:
 
     @property
     def kind(self) -> str:
-        """What follows it: a kind, `words:...`, or nothing that can be told."""
+        """The kind of its value, or `words:...`; empty if it cannot be completed."""
         long = self.names[-1]
         return f"words:{' '.join(WORDS[long])}" if long in WORDS else DYNAMIC.get(long, "")
 
@@ -66,7 +69,7 @@ class Option:
 @dataclass(frozen=True)
 class Command:
     name: str
-    """With the group's name before it."""
+    """With its group, such as `threads list`."""
     help: str
     options: tuple[Option, ...]
     arguments: tuple[str, ...]
@@ -74,7 +77,7 @@ class Command:
 
 
 def commands() -> list[Command]:
-    """Every command with its own options; the first is `ckpt` itself, with the global ones."""
+    """All commands with their options; the first is `ckpt` itself, with the global options."""
     group = root()
     context = _context(group)
     found = [Command("", "", (*_options(group, own=False), _HELP), ())]
@@ -118,7 +121,7 @@ def _options(command: Any, *, own: bool) -> Iterator[Option]:
 
 
 def _valued(found: list[Command]) -> list[str]:
-    """Patterns of command and option, of all options that take a value.
+    """Patterns of command and option, for all options that take a value.
 
     An option that takes one in some commands only, such as `--where`, is named with them.
     """
@@ -134,13 +137,13 @@ def _valued(found: list[Command]) -> list[str]:
 
 
 def _kinds(found: list[Command]) -> dict[str, str]:
-    """Option to the kind of its value, where that can be told."""
+    """Option to the kind of its value."""
     options = [option for command in found for option in command.options if option.kind]
     return {name: option.kind for option in options for name in option.names}
 
 
 def _shared(found: list[Command]) -> str:
-    """The part that bash and zsh have in common: what is to be completed, by the words before."""
+    """The part that bash and zsh share: it finds what to complete from the words before."""
     words = [command.name for command in found if command.name]
     top = [name for name in words if " " not in name]
     valued = "|".join(_pattern(one) for one in _valued(found))

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from ckpt_cli.render.table import Column, table_lines, tsv_lines
+from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
 from tests.support import ckpt
 
 SHOW = {
@@ -156,7 +156,10 @@ def test_a_table_drops_and_cuts_but_never_an_id(width: int) -> None:
 def test_rows_that_no_table_can_hold_are_blocks() -> None:
     columns = [Column("NAMESPACE", "ns"), Column("ID", "id", drop=1), Column("NODE", "node")]
     ns, key = f"planner:{UUID(int=1)}", str(UUID(int=2))
-    rows = [{"ns": ns, "id": key, "node": "plan"}, {"ns": None, "id": key, "node": "book"}]
+    rows: list[Record] = [
+        {"ns": ns, "id": key, "node": "plan"},
+        {"ns": None, "id": key, "node": "book"},
+    ]
     assert [line.text for line in table_lines(rows, columns, 40)] == [
         *("namespace:", "  planner:", f"  {UUID(int=1)}", f"id: {key}", "node: plan", ""),
         *(f"id: {key}", "node: book"),

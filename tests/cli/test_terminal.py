@@ -95,7 +95,7 @@ ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
     ids=" ".join,
 )
 def test_no_id_is_broken_in_a_narrow_terminal(sample: Path, words: list[str]) -> None:
-    command = ("-s", sample, "--no-pager", *words)
+    command: list[str | Path] = ["-s", sample, "--no-pager", *words]
     wide, narrow = (ckpt_in_terminal(*command, width=width)[1] for width in (200, 40))
     ids = set(ID.findall(wide))
     assert ids <= set(ID.findall(narrow))

@@ -16,7 +16,6 @@ import ckpt_cli
 from ckpt_cli.app import COMMANDS
 from tests.support import ROOT
 
-
 README = ROOT / "README.md"
 
 
