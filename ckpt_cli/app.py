@@ -46,7 +46,9 @@ COMMANDS = {
     "show": _command(
         "show:show", "Show the state at a checkpoint, or the tree of a thread.", INSPECT
     ),
-    "history": _command("history:history", "List a thread's checkpoints, newest first.", INSPECT),
+    "history": _command(
+        "history:history", "List the checkpoints of a thread, newest first.", INSPECT
+    ),
     "diff": _command("diff:diff", "Show what changed between two checkpoints.", INSPECT),
     "interrupts": _command(
         "interrupts:interrupts", "List the questions that wait for an answer.", INSPECT
@@ -54,8 +56,10 @@ COMMANDS = {
     "messages": _command("messages:messages", "Print the conversation of a thread.", INSPECT),
     "grep": _command("grep:grep", "Search threads for a text.", INSPECT),
     "blame": _command("blame:blame", "Show which step and task set a value.", INSPECT),
-    "tail": _command("tail:tail", "Print new checkpoints of a thread as they are saved.", INSPECT),
-    "tui": _command("tui:tui", "Browse threads, checkpoints and memory on one screen.", INSPECT),
+    "tail": _command("tail:tail", "Print the checkpoints of a thread as they are stored.", INSPECT),
+    "tui": _command(
+        "tui:tui", "Browse threads, checkpoints and long-term memory in the terminal.", INSPECT
+    ),
     "sessions": _command("sessions:COMMANDS", "List or show an application's sessions.", INSPECT),
     "memory": _command(
         "memory:COMMANDS", "List, search, edit or delete long-term memory.", INSPECT
@@ -67,15 +71,17 @@ COMMANDS = {
     ),
     "fork": _command("fork:fork", "Fork a new branch or a new thread from a checkpoint.", CHANGE),
     "undo": _command("undo:undo", "Undo the last rollback or fork of a thread.", CHANGE),
-    "purge": _command("purge:purge", "Delete old threads, or prune their old checkpoints.", CLEAN),
+    "purge": _command(
+        "purge:purge", "Remove old threads, or prune old checkpoints inside them.", CLEAN
+    ),
     "gc": _command("gc:gc", "Delete orphaned rows.", CLEAN),
     "export": _command("export:export", "Write threads to archive files, or as JSON.", CLEAN),
-    "import": _command("import_:import_", "Restore threads from archive files.", CLEAN),
-    "du": _command("du:du", "Show disk usage.", STORES),
-    "stores": _command(
-        "stores:stores", "List the stores found here, with layout and size.", STORES
+    "import": _command("import_:import_", "Restore archived threads, row for row.", CLEAN),
+    "du": _command(
+        "du:du", "Show disk usage by thread, channel, namespace, type and table.", STORES
     ),
-    "demo": _command("demo:demo", "Write a sample store to try.", STORES),
+    "stores": _command("stores:stores", "List stores with their layout, size and saver.", STORES),
+    "demo": _command("demo:demo", "Create a small sample store.", STORES),
 }
 
 

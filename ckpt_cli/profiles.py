@@ -187,7 +187,7 @@ def _profile(path: Path, name: str, table: object) -> Profile:
         name,
         table["url"],
         {key: _param(value) for key, value in params.items()},
-        _reducers(where, table.get("reducers", {})),
+        _reducers(name, where, table.get("reducers", {})),
         table.get("retention"),
         table.get("threads"),
         table.get("memory"),
@@ -198,12 +198,12 @@ def _param(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _reducers(where: str, table: object) -> Mapping[str, str]:
+def _reducers(profile: str, where: str, table: object) -> Mapping[str, str]:
     """Channel to reducer. Raises `UsageError` for a reducer that is not built in."""
     if not isinstance(table, dict) or not all(isinstance(one, str) for one in table.values()):
         raise UsageError(
             f"reducers are not a table of names in {where}",
-            hint='write [stores.NAME.reducers] and messages = "add_messages"',
+            hint=f'write [stores.{profile}.reducers] and messages = "add_messages"',
         )
     if table:
         from ckpt_cli.core.merging import CUSTOM, REDUCERS
