@@ -46,9 +46,7 @@ COMMANDS = {
     "show": _command(
         "show:show", "Show the state at a checkpoint, or the tree of a thread.", INSPECT
     ),
-    "history": _command(
-        "history:history", "List the checkpoints of a thread, newest first.", INSPECT
-    ),
+    "history": _command("history:history", "List a thread's checkpoints, newest first.", INSPECT),
     "diff": _command("diff:diff", "Show what changed between two checkpoints.", INSPECT),
     "interrupts": _command(
         "interrupts:interrupts", "List the questions that wait for an answer.", INSPECT
@@ -56,7 +54,7 @@ COMMANDS = {
     "messages": _command("messages:messages", "Print the conversation of a thread.", INSPECT),
     "grep": _command("grep:grep", "Search threads for a text.", INSPECT),
     "blame": _command("blame:blame", "Show which step and task set a value.", INSPECT),
-    "tail": _command("tail:tail", "Print the checkpoints of a thread as they are stored.", INSPECT),
+    "tail": _command("tail:tail", "Print new checkpoints of a thread as they are saved.", INSPECT),
     "tui": _command(
         "tui:tui", "Browse threads, checkpoints and long-term memory in the terminal.", INSPECT
     ),

@@ -22,7 +22,7 @@ def blame(
     at: At = None,
     ns: Namespace = None,
 ) -> None:
-    """Say which step and task set a value.
+    """Show which step and task set a value.
 
     Goes back from the checkpoint for as long as the value is the same. A message is followed
     by its id, wherever it stands in the list.

@@ -32,7 +32,7 @@ def export(
         Path, typer.Option("--to", metavar="DIR", help="Where bundles are written.")
     ] = Path(),
 ) -> None:
-    """Write threads to files, or print them.
+    """Write threads to archive files, or as JSON.
 
     A bundle holds a thread's rows as they are stored: `ckpt import` puts them back, row for row.
     It is gzip over lines of JSON, with a checksum. With jsonl, a line a checkpoint is printed,

@@ -44,7 +44,7 @@ def stats(
         int, typer.Option("--jobs", min=1, max=64, help="Count with so many processes.")
     ] = 1,
 ) -> None:
-    """Say which nodes write how much to which channels.
+    """Show how much each node writes to each channel.
 
     Sizes are stored lengths; no value is read. Beside what was written to a channel stands what
     its values take: all copies, where each checkpoint has one.

@@ -180,7 +180,7 @@ def names(nodes: Sequence[str] | None) -> str:
 def field(name: str, text: str, width: int, style: Style = "plain") -> Iterator[Line]:
     """A named fact, wrapped under itself; below its name if an id would be broken beside it."""
     text, label = safe_text(text), f"{name:<{_LABEL}}"
-    if width - _LABEL < longest_part(text) <= width - _BELOW:
+    if name and width - _LABEL < longest_part(text) <= width - _BELOW:
         yield line((name, "dim"))
         label = " " * _BELOW
     for part in wrap(text, width - len(label)):

@@ -100,6 +100,20 @@ def test_a_profile_takes_every_parameter_of_its_url(project: Path) -> None:
     assert ckpt("stores").code == 0
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("sqlite:///store.db", "postgresql://u@127.0.0.1:1/db", "mysql://u@127.0.0.1:1/db"),
+        *("redis://127.0.0.1:1/0", "mongodb://127.0.0.1:1/db"),
+    ],
+)
+def test_an_unknown_parameter_of_a_url_is_refused(project: Path, url: str) -> None:
+    answer = ckpt("-s", f"{url}?colour=1", "threads", "list")
+    assert answer.code == 2
+    assert "colour" in answer.err
+    assert "\nhint: known: " in answer.err
+
+
 def test_a_default_that_is_no_profile_is_guessed(project: Path) -> None:
     (project / "ckpt.toml").write_text("default = 'prdo'\n[stores.prod]\nurl = 'store.db'\n")
     assert "did you mean the profile 'prod'?" in ckpt("threads", "list").err
