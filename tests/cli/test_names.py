@@ -1,0 +1,78 @@
+"""One name for one thing in all commands, and help in plain words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ckpt_cli.app import root
+from ckpt_cli.lazy import GlobalOption, LazyGroup
+
+METAVARS = {
+    **dict.fromkeys(("--older-than", "--keep-within", "--grace"), "AGE"),
+    **dict.fromkeys(("--since", "--until", "--as-of"), "TIME"),
+    **dict.fromkeys(("--limit", "--page", "--top", "--jobs"), "N"),
+    **{"--match": "GLOB", "--ns": "NAMESPACE", "--channel": "CHANNEL", "--reason": "TEXT"},
+    "--memory": "STORE",
+    "--threads": "STORE",
+}
+"""What an option with a value is called in each command that has it."""
+STUMBLED_OVER = re.compile(
+    r"\b(so many|whose|of its own|the room|may be repeated|as (it|[a-z]+) has it)\b", re.IGNORECASE
+)
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    group = root()
+    context = group.make_context("ckpt", ["_"], resilient_parsing=True)
+
+    def inside(name: str, found: Any) -> Iterator[tuple[str, Any]]:
+        if isinstance(found, LazyGroup):
+            for sub in found.refs:
+                yield from inside(f"{name} {sub}".strip(), found.get_command(context, sub))
+        else:
+            yield name, found
+
+    return inside("", group)
+
+
+OPTIONS = [
+    (name, option)
+    for name, command in commands()
+    for option in command.params
+    if option.param_type_name == "option" and not isinstance(option, GlobalOption)
+]
+IDS = [f"{name} {max(option.opts, key=len)}" for name, option in OPTIONS]
+
+
+@pytest.mark.parametrize(("name", "option"), OPTIONS, ids=IDS)
+def test_an_option_has_the_same_name_and_value_everywhere(name: str, option: Any) -> None:
+    flag, metavar = max(option.opts, key=len), option.metavar
+    if option.is_flag:
+        return
+    assert metavar is not None, "it would be shown as <str> or <int range>"
+    assert METAVARS.get(flag, metavar) == metavar
+
+
+@pytest.mark.parametrize(("name", "option"), OPTIONS, ids=IDS)
+def test_the_help_of_an_option_is_a_short_sentence(name: str, option: Any) -> None:
+    text = option.help or ""
+    assert text[:1].isupper()
+    assert text.endswith((".", "]"))
+    assert STUMBLED_OVER.search(text) is None
+
+
+EXISTING = {name for _, option in OPTIONS for name in option.opts}
+EXISTING |= {name for option in root().params for name in option.opts} | {"--help"}
+
+
+@pytest.mark.parametrize(
+    "command", [found for _, found in commands()], ids=[name for name, _ in commands()]
+)
+def test_the_help_of_a_command_is_in_plain_words(command: Any) -> None:
+    assert STUMBLED_OVER.search(command.help) is None
+    named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", command.help))
+    assert named <= EXISTING
