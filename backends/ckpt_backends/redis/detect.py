@@ -20,6 +20,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -33,7 +34,7 @@ from ckpt_backends.redis.javascript import JavaScriptDocuments, ShallowJavaScrip
 from ckpt_backends.redis.keyspace import Layout, literally, raw, text
 from ckpt_backends.redis.old_documents import OldDocuments
 from ckpt_backends.redis.plain import USUAL_PREFIX, Plain
-from ckpt_backends.redis.prefixes import known_prefixes, pair
+from ckpt_backends.redis.prefixes import KnownPrefixes, known_prefixes, listed_prefixes, pair
 from ckpt_backends.redis.shallow import ShallowDocuments
 from ckpt_backends.url import StoreUrl
 
@@ -105,9 +106,7 @@ def open_layout(connection: Connection, url: StoreUrl) -> Layout:
     if name is not None and name not in LAYOUTS:
         raise UsageError(f"unknown Redis layout '{name}'", hint=f"known: {', '.join(LAYOUTS)}")
     prefix, write_prefix = params.get("prefix"), params.get("write_prefix")
-    if name is not None and (
-        name not in _PREFIXED or (prefix is not None and write_prefix is not None)
-    ):
+    if name is not None and name not in _PREFIXED and (name != "redis-plain" or prefix is not None):
         return _layout(connection, _named(name, prefix, write_prefix))
     found = _Found(connection, prefix, write_prefix)
     stores = [one for one in found.stores() if name in {None, one.layout}]
@@ -117,10 +116,9 @@ def open_layout(connection: Connection, url: StoreUrl) -> Layout:
         return _layout(connection, stores[0])
     others = [one for one in found.elsewhere() if name in {None, one.layout}]
     if others:
-        raise UnknownLayout(
-            f"no checkpoints with the prefix '{prefix or USUAL.checkpoint}' in '{url}'",
-            hint=f"it holds {_urls(url, others)}",
-        )
+        named = [("prefix", prefix), ("write_prefix", write_prefix)]
+        said = " and ".join(f"{one} '{value}'" for one, value in named if value is not None)
+        raise UnknownLayout(f"no store with {said} in '{url}'", hint=f"name {_urls(url, others)}")
     if name is not None:
         return _layout(connection, _named(name, prefix, write_prefix))
     if "old" in found.kinds:
@@ -184,10 +182,13 @@ class _Found:
     def __init__(self, connection: Connection, prefix: str | None, write: str | None) -> None:
         self._connection = connection
         self._prefix, self._write = prefix, write
-        self._known = known_prefixes(connection)
         self._samples: dict[str, dict[str, list[bytes]]] = {}
         self.kinds: set[str] = set()
         """Layouts of documents and hashes that are there, and what is known and not read."""
+
+    @cached_property
+    def _known(self) -> KnownPrefixes:
+        return known_prefixes(self._connection)
 
     def stores(self) -> list[_Store]:
         """The stores that the URL fits."""
@@ -204,7 +205,7 @@ class _Found:
 
     def elsewhere(self) -> list[_Store]:
         """The stores with other prefixes than the URL's."""
-        if self._prefix is None:
+        if self._prefix is None and self._write is None:
             return []
         return _Found(self._connection, None, None).stores()
 
@@ -225,7 +226,9 @@ class _Found:
     def _paired(self, stores: _Samples) -> dict[tuple[str, str], list[str]]:
         """The prefixes that the writes of each store may have; one, where that can be told."""
         if self._write is not None:
-            return {store: [self._write] for store in stores}
+            asked = self._write
+            listed = {one: listed_prefixes(self._connection, one[0], stores[one]) for one in stores}
+            return {one: [asked] for one in stores if asked in (listed[one] or {asked})}
         if self._known.are_usual and all(prefix == USUAL.checkpoint for _, prefix in stores):
             return {store: [USUAL.write] for store in stores}
         found = pair(self._connection, self._known, stores)

@@ -26,6 +26,7 @@ from ckpt_backends.redis.documents import (
 )
 from ckpt_backends.redis.index import prefixes_of
 from ckpt_backends.redis.keyspace import literally, raw, text
+from ckpt_backends.redis.shallow import ShallowDocuments
 
 _KEY = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
 _SAMPLED = 20
@@ -102,7 +103,7 @@ def pair(
     there = [one for one, some in writes.items() if some]
     found: dict[tuple[str, str], list[str]] = {}
     for store, names in stores.items():
-        listed = sorted(_listed(connection, names))
+        listed = sorted(listed_prefixes(connection, store[0], names))
         found[store] = listed or [
             one for one in there if _name_a_checkpoint(connection, store[1], writes[one])
         ]
@@ -116,7 +117,7 @@ def pair(
     return found
 
 
-def _listed(connection: Connection, names: Sequence[bytes]) -> set[str]:
+def listed_prefixes(connection: Connection, layout: str, names: Sequence[bytes]) -> set[str]:
     """The prefixes of the writes that are listed for these checkpoints."""
     answers = connection.ask_all([("JSON.GET", name, *_KEY) for name in names])
     lists: list[tuple[bytes, str]] = []
@@ -124,10 +125,14 @@ def _listed(connection: Connection, names: Sequence[bytes]) -> set[str]:
         match [fields.get(path) for path in _KEY]:
             case [str(thread), str(ns), str(own)]:
                 for space in dict.fromkeys((stored_ns(ns), meant_ns(ns))):
+                    place = f"{thread}:{space}"
+                    name = (
+                        f"write_registry:{place}:shallow"
+                        if layout == ShallowDocuments.name
+                        else f"write_keys_zset:{place}:{own}"
+                    )
                     # A shallow saver lists the writes of all checkpoints, and of all prefixes.
-                    at = f":{thread}:{stored_ns(ns)}:{own}:"
-                    lists.append((raw(f"write_keys_zset:{thread}:{space}:{own}"), at))
-                    lists.append((raw(f"write_registry:{thread}:{space}:shallow"), at))
+                    lists.append((raw(name), f":{thread}:{stored_ns(ns)}:{own}:"))
     members = connection.ask_all([("ZRANGE", name, 0, -1) for name, _ in lists])
     return {
         text(member).partition(at)[0]
