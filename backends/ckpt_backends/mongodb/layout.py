@@ -168,7 +168,7 @@ def choose(
     if not layouts and fitting:
         raise UnknownLayout(
             f"'{url}' does not hold the layout '{wanted}'",
-            hint=f"it holds '{fitting[0].name}'; leave the parameter 'layout' out",
+            hint=f"it holds '{fitting[0].name}': remove `layout` from the URL",
         )
     if not layouts:
         raise UnknownLayout(

@@ -39,7 +39,7 @@ from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY = 20_000
-"""So many ids of 36 characters take about a megabyte; a query may have sixteen."""
+"""Ids in one query. These take about a megabyte, and a query may have sixteen."""
 _JAVASCRIPT = "LangGraph.js, @langchain/langgraph-checkpoint-mongodb"
 _STANDALONE = "a standalone server: what one command reads may be of several moments"
 _NO_SNAPSHOT = "read without a transaction: what one command reads may be of several moments"

@@ -52,7 +52,7 @@ each."""
 _OTHERS = {
     "first": "hashes of LangGraph's guide of early 2024, with 'parent_ts'",
 }
-"""What is recognised and not read."""
+"""Layouts that are recognised but cannot be read."""
 _FEW = 5
 _Samples = dict[tuple[str, str], list[bytes]]
 """Of each layout and prefix of checkpoints, the keys of some checkpoints."""

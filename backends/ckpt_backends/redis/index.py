@@ -50,7 +50,7 @@ class ThreadIndex:
                 break
             answer = self._connection.find("FT.CURSOR", "READ", self._name, cursor)
         counted = self._connection.find("FT.SEARCH", self._name, query, "LIMIT", 0, 0)
-        # The server may be told to give no more than so many.
+        # The server may limit the number of results.
         return names if answer is not None and counted and counted[0] == len(names) else None
 
 

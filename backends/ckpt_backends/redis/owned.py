@@ -214,7 +214,7 @@ class Owning:
         yield from stored_of(self._connection, rows)
 
     def also(self, rows: Sequence[Row]) -> Iterator[Command]:  # noqa: ARG002
-        """What has to change beside, when rows are put back."""
+        """Further keys that change when rows are restored."""
         yield from ()
 
 
@@ -290,7 +290,7 @@ def _cells(kind: str, answer: Any) -> dict[str, Cell] | None:
 
 
 def commands_of(kind: str, name: bytes, cells: Mapping[str, Cell]) -> Iterator[Command]:
-    """Make a key with these contents; what is there of it stays."""
+    """Create a key with these contents, or add them to an existing key."""
     if kind == DOCUMENT:
         yield ("JSON.SET", name, "$", _bytes(cells["value"]), "NX")
         return

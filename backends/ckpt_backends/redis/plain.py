@@ -265,7 +265,7 @@ class Plain:
     def _sorted(
         self, names: Sequence[bytes]
     ) -> tuple[list[tuple[WritePlace, CheckpointKey]], list[BlobPlace]]:
-        """Whose writes and whose values these keys are."""
+        """The threads that these writes and values belong to."""
         write = raw(f"{self.prefix}:wr:")
         keys = self.keys_of([one for one in names if one.startswith(write)])
         writes = [(WritePlace(name, key.checkpoint_id), key) for name, key in keys.items()]
@@ -291,7 +291,9 @@ class Plain:
         return found
 
     def _blobs_of(self, names: Sequence[bytes]) -> Iterator[BlobPlace]:
-        """Whose values these are. A channel's name may hold colons, as all else but the version.
+        """The threads that these values belong to.
+
+        A channel's name may hold colons, as all else but the version.
 
         Where that leaves a choice, the checkpoints tell; what none of them names is left out then.
         """

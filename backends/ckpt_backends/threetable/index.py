@@ -13,7 +13,7 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.threetable.cells import digest
 
 _TRIED = 3
-"""So many pairs of values are looked at for each channel."""
+"""How many pairs of values are compared for each channel."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
