@@ -408,7 +408,7 @@ def test_a_store_of_a_later_saver_is_only_read(mysql_url: str) -> None:
     run(mysql_url, "INSERT INTO checkpoint_migrations VALUES (22)")
     shown = ckpt("-s", mysql_url, "show", "trip")
     assert shown.code == 0
-    assert "made by an unknown saver: migration 22" in shown.err
+    assert "written by an unknown saver: migration 22" in shown.err
     refused = ckpt("-s", mysql_url, "rollback", "trip", "step:0", "--force", "--yes")
     assert refused.code == 4
 

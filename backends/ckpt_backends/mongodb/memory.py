@@ -373,7 +373,7 @@ def _under(prefix: Namespace) -> Stage:
 def _typed(value: object) -> TypedBytes:
     if isinstance(value, RawBSONDocument):
         return TypedBytes(PLAIN, bytes(value.raw))
-    return TypedBytes(PLAIN, b"", problem="no document where a value should be")
+    return TypedBytes(PLAIN, b"", problem="expected a document as value")
 
 
 def _time(value: object) -> datetime | None:

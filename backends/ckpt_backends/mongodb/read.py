@@ -185,7 +185,7 @@ class MongoStore(MongoBase):
     def notes(self) -> Sequence[str]:
         found = list(super().notes())
         if self._layout.writes is None:
-            found.append("no writes collection is found; name it with ?writes_collection=")
+            found.append("no collection of writes found: add ?writes_collection=NAME to the URL")
         return found
 
     def _generations(self) -> set[str]:
@@ -440,7 +440,7 @@ def typed(tag: object, value: object) -> TypedBytes:
     """A value as stored."""
     if isinstance(value, bytes):
         return TypedBytes(text(tag), bytes(value))
-    return TypedBytes(text(tag), b"", problem="no bytes where a value should be")
+    return TypedBytes(text(tag), b"", problem="expected bytes as value")
 
 
 def metadata_of(value: object) -> TypedBytes:

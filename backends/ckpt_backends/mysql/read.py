@@ -94,9 +94,9 @@ class MySQLStore(Closing):
     def notes(self) -> Sequence[str]:
         found = []
         if self._layout.unknown:
-            found.append(f"made by an unknown saver: {', '.join(self._layout.unknown)}")
+            found.append(f"written by an unknown saver: {', '.join(self._layout.unknown)}")
         if not self._layout.hashed:
-            found.append("made by a saver before 2.0.10, so it is only read")
+            found.append("written by a saver older than 2.0.10, so ckpt only reads it")
         return [*found, *self._merged_threads()]
 
     def _merged_threads(self) -> list[str]:
