@@ -49,7 +49,7 @@ class MongoBase(Closing):
     """What the layouts of MongoDB share."""
 
     _values: ClassVar[tuple[str, ...]]
-    """The fields of a checkpoint whose bytes count."""
+    """The fields of a checkpoint that count as its size."""
 
     def __init__(self, connection: Connection, url: StoreUrl, layout: MongoLayout) -> None:
         self._url = url
@@ -81,10 +81,10 @@ class MongoBase(Closing):
         return size
 
     def _of(self, thread_id: str) -> dict[str, Any] | None:
-        """The condition for a thread's documents; None for an id that nothing can have.
+        """The condition for a thread's documents; None for an id that cannot be stored.
 
-        Savers before 0.4 store a number as one. It is told by its digits, unless there is a
-        thread whose id is that very text.
+        Savers before 0.4 store numeric ids as numbers. Their digits name them, unless a thread has
+        these digits as a string id.
         """
         if not storable(thread_id):
             return None

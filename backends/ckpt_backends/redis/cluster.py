@@ -1,4 +1,4 @@
-"""A Redis Cluster: each key on the server that has its slot, and what that leaves of promises.
+"""A Redis Cluster: each key is on the server of its slot, so transactions are limited.
 
 Every command here names its keys, so that it can be sent to the server that has them; names of keys
 are gathered from all servers. A cluster has no transaction over several slots. Source: the
@@ -33,7 +33,7 @@ from ckpt_backends.url import StoreUrl
 
 ONE_SLOT = "a Redis Cluster has no transaction over keys of several slots"
 _SUMMED = {"memory": "used_memory_dataset"}
-"""Numbers in a section of INFO that are told for each server."""
+"""Numbers in a section of INFO that each server has."""
 
 
 class ClusterConnection(Connection):

@@ -1,8 +1,8 @@
-"""Changing a thread in Redis: one transaction a change, seen by others whole or not at all.
+"""Changing a thread in Redis: one transaction for each change.
 
-What the change was made for is watched: if a saver touches it before the transaction runs, nothing
-is written. A checkpoint that a saver adds where nothing is watched, since Redis cannot watch keys
-that are not there, is looked for at the last moment before.
+The transaction watches the keys that the plan was computed from: if a saver changes one of them
+first, nothing is written. Redis cannot watch keys that do not exist, so new checkpoints are looked
+for right before the transaction.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Writer(Protocol):
     def change_copy(
         self, key: CheckpointKey, metadata: TypedBytes | None, body: TypedBytes | None, writes: int
     ) -> Iterator[Command]:
-        """What a checkpoint that was copied as it is has to say under its new key."""
+        """Change a copied checkpoint so that it fits its new key."""
         ...
 
     def change_copied_write(self, name: bytes, key: CheckpointKey) -> Iterator[Command]:
-        """The same for a write."""
+        """Change a copied write so that it fits its new key."""
         ...
 
     def register(
@@ -80,13 +80,13 @@ class Writer(Protocol):
     def remove(self, key: CheckpointKey, writes: Sequence[bytes]) -> Iterator[Command]: ...
 
     def point(self, key: CheckpointKey, expiry: int, *, there: bool) -> Iterator[Command]:
-        """Make this the head of its namespace; or, if it is not there, leave that without one."""
+        """Make this the head of its namespace; if it does not exist, remove the pointer."""
         ...
 
 
 @contextmanager
 def explained_change(url: StoreUrl, outcome: str) -> Iterator[None]:
-    """Turn the driver's errors into `StoreUnavailable`, which says what came of the change."""
+    """Turn the driver's errors into `StoreUnavailable`, which says whether anything was written."""
     try:
         yield
     except exceptions.WatchError:

@@ -1,4 +1,4 @@
-"""What the keys of a thread's rows tell: whose values are whose, and which are inherited."""
+"""Which checkpoint each value of a thread belongs to, and which values are inherited."""
 
 from __future__ import annotations
 
