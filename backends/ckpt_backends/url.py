@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from urllib.parse import unquote
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import quote, unquote
 
 from ckpt_backends.errors import UsageError
 
@@ -16,7 +16,7 @@ _PLAIN, _WORDS, _NUMBERS = (
 )
 _PRINTABLE_PARAMS = {
     **dict.fromkeys(("layout", "schema", "host", "hostaddr", "user", "dbname"), _PLAIN),
-    **dict.fromkeys(("prefix", "write_prefix"), _PLAIN),
+    **dict.fromkeys(("prefix", "write_prefix"), re.compile(r"[\w.,+:{}-]*", re.ASCII)),
     **dict.fromkeys(("store_prefix", "vector_prefix", "store_collection"), _PLAIN),
     **dict.fromkeys(("collection", "writes_collection", "authSource", "replicaSet"), _PLAIN),
     **dict.fromkeys(("sslmode", "target_session_attrs"), _WORDS),
@@ -62,6 +62,22 @@ class StoreUrl:
 
     def __repr__(self) -> str:
         return f"StoreUrl({str(self)!r})"
+
+    def with_params(self, params: Mapping[str, str], *, without: Collection[str] = ()) -> StoreUrl:
+        """The same URL with other query parameters, and without some of those that it has."""
+        left = [pair for pair in split_url(self.raw).query if unquote(pair[0]) not in without]
+        start = self.raw
+        if query := split_url(self.raw).query:
+            start = self.raw[: self.raw.rindex(f"?{query[0][0]}")]
+        named = [
+            *(f"{name}={value}" for name, value in left if unquote(name) not in params),
+            *(f"{name}={quote(value, safe=':')}" for name, value in params.items()),
+        ]
+        return replace(
+            self,
+            params={k: v for k, v in self.params.items() if k not in without} | dict(params),
+            raw=start + (f"?{'&'.join(named)}" if named else ""),
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)

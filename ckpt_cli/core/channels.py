@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ckpt_backends.codec import DELTA_SNAPSHOT
-from ckpt_backends.codec.values import Tagged, Value
+from ckpt_backends.codec.values import Opaque, Tagged, Value
 from ckpt_cli.core.state import Body
 
 ROOT = "__root__"
 """The only channel of a graph whose state is one bare value."""
 END = "__end__"
 """What a functional `@entrypoint` returned."""
+LOST_DELTA = Opaque(
+    "DeltaChannel",
+    0,
+    "",
+    "not stored: it is rebuilt from earlier checkpoints, and the shallow saver keeps none",
+)
+"""Stands for a DeltaChannel between two snapshots where only the newest checkpoint is kept."""
 
 _EDGES = ("branch:", "join:", "start:")
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_cli.core.channels import LOST_DELTA
 
 if TYPE_CHECKING:
     from ckpt_cli.core.changes import ChannelChange
@@ -140,7 +141,8 @@ def _measure(value: Value) -> tuple[str, str]:
         case Tagged():
             return value.type, _measure(value.payload)[1]
         case Opaque():
-            return value.type, _counted(value.size, "byte")
+            is_lost = value == LOST_DELTA
+            return value.type, "not stored" if is_lost else _counted(value.size, "byte")
         case Cut():
             return _measure(value.kept)[0], _counted(value.size, "byte")
     return type(value).__name__, ""

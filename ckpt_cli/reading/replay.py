@@ -265,7 +265,12 @@ class _Namespace:
         if is_first and moment.source == "input":
             # LangGraph.js stores what a channel begins with.
             unproven = {name for name, value in here.values.items() if not is_empty(value)}
-        return [_unproven(name, moment, reason) for name in sorted(unproven)]
+        checks = {name: _unproven(name, moment, reason) for name in unproven}
+        if not self._reader.has_history:
+            lost = {name for name in moment.body.versions if self._is_delta(name, moment)}
+            for name in lost - here.values.keys():
+                checks[name] = _unproven(name, moment, "its value is not stored")
+        return [checks[name] for name in sorted(checks)]
 
     def _with_parent(self, moment: Moment, here: _Kept, parent: _Kept) -> list[Check]:
         if moment.source == "fork" and moment.body.versions != parent.moment.body.versions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported
@@ -40,7 +40,7 @@ def inspect(name: str, url: StoreUrl) -> list[Found]:
         with open_store(url) as store:
             info = store.describe()
     except SeveralLayouts as several:
-        chosen = [replace(url, params={**url.params, **one}) for one in several.choices]
+        chosen = [url.with_params(one) for one in several.choices]
         return [found for one in chosen for found in inspect(name, one)]
     except (UnknownLayout, Unsupported) as error:
         return [_of_memory(name, url, error)]

@@ -15,11 +15,19 @@ from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.encrypted import CLOSED, expects_encrypted, is_encrypted_type
 from ckpt_backends.errors import Ambiguous, NotFound, Unreadable
 from ckpt_backends.ids import step_of, time_of
-from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, Status, Thread, Write
+from ckpt_backends.model import (
+    NULL_TASK_ID,
+    Capability,
+    Checkpoint,
+    CheckpointKey,
+    Status,
+    Thread,
+    Write,
+)
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
 from ckpt_cli.core.attribution import subgraph_calls
-from ckpt_cli.core.channels import delta_channels, is_state, state_values, unwrap
+from ckpt_cli.core.channels import LOST_DELTA, delta_channels, is_state, state_values, unwrap
 from ckpt_cli.core.reducers import fold
 from ckpt_cli.core.state import (
     Body,
@@ -90,6 +98,11 @@ class State:
     rebuilt: Mapping[str, str]
     """Channels whose value is not stored as such: how it was made."""
 
+    @property
+    def unstored(self) -> list[str]:
+        """Channels whose value is lost."""
+        return [name for name, value in self.values.items() if value == LOST_DELTA]
+
 
 class ThreadReader:
     """Reads one thread: as it was listed, or by its id.
@@ -146,6 +159,11 @@ class ThreadReader:
             found[here] = None
             here = parents[here]
         return list(found)
+
+    @cached_property
+    def has_history(self) -> bool:
+        """Whether the layout keeps more than the newest checkpoint of a namespace."""
+        return Capability.HISTORY in self.store.describe().capabilities
 
     def delta_channels(self, checkpoint_ns: str) -> set[str]:
         """The DeltaChannels of a namespace, as the metadata of all its checkpoints tells."""
@@ -337,11 +355,14 @@ class ThreadReader:
             for name in self._unstored(moment) - set(moment.body.values)
             if channels is None or name in channels
         }
+        if missing and not self.has_history:
+            values |= dict.fromkeys(missing, LOST_DELTA)
+            missing.clear()
         for name, value, reducer in self._rebuild(moment.checkpoint, missing):
             values[name] = value
             rebuilt[name] = f"rebuilt (assumed {reducer})"
         for name, writes in self._null_writes(moment).items():
-            if channels is None or name in channels:
+            if values.get(name) != LOST_DELTA and (channels is None or name in channels):
                 values[name], reducer = fold(values.get(name), writes)
                 earlier = f"{rebuilt[name]}, " if name in rebuilt else ""
                 rebuilt[name] = f"{earlier}with the caller's writes (assumed {reducer})"
@@ -458,6 +479,8 @@ def unreadable(what: str, problem: Opaque) -> Unreadable:
 
     Its reason may quote them, so that only `show` gives it, which knows of `--redact`.
     """
+    if problem == LOST_DELTA:
+        return Unreadable(f"{what} is {problem.reason}")
     if problem.reason.startswith(NOT_STORED):
         return Unreadable(
             f"{what} is {problem.reason}", hint="`ckpt diff --writes` shows what its tasks wrote"

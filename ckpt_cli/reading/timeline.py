@@ -10,7 +10,7 @@ from itertools import islice
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import Checkpoint
-from ckpt_cli.core.channels import is_state, state_values
+from ckpt_cli.core.channels import LOST_DELTA, is_state, state_values
 from ckpt_cli.core.reducers import fold
 from ckpt_cli.core.state import Body, Version, read_body
 from ckpt_cli.reading.thread import ThreadReader
@@ -101,6 +101,8 @@ class Timeline:
         unset = {name for name in body.versions if name not in stored and is_state(name, body)}
         parent = checkpoint.parent_checkpoint_id
         missing = unset & self._reader.delta_channels(self._ns) if unset else unset
+        if missing and not self._reader.has_history:
+            return dict.fromkeys(missing, LOST_DELTA)
         if parent is None or not missing:
             return {}
         writes: dict[str, list[Value]] = {}

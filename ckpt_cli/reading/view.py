@@ -33,8 +33,9 @@ class View:
     plaintext: bool = False
     """Stored unencrypted, in a thread with encrypted checkpoints."""
     unstored: Sequence[str] = ()
-    """Channels that were written to at this very checkpoint and have no value there: lost, or never
-    stored as state. Only layouts in which writes belong to what they made can tell."""
+    """Channels with a value that the store does not hold: DeltaChannels of a shallow saver, and in
+    layouts whose writes belong to the checkpoint that they made, what was written and has no
+    value."""
 
 
 def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> View:
@@ -61,7 +62,9 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> V
         is_head=target.checkpoint_id == reader.head(target.checkpoint_ns),
         lifetime=lifetime(reader, moment.key),
         plaintext=reader.is_plaintext(moment),
-        unstored=_unstored(moment, state) if reader.is_bare and channels is None else (),
+        unstored=(
+            _unstored(moment, state) if reader.is_bare and channels is None else state.unstored
+        ),
     )
     return _redacted(found) if redacted.is_redacted(reader.store) else found
 

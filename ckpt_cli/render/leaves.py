@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import PurePosixPath, PureWindowsPath
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_cli.core.channels import LOST_DELTA
 from ckpt_cli.core.redact import REDACTED
 from ckpt_cli.render.cells import fit
 from ckpt_cli.render.text import safe_text
@@ -38,6 +39,8 @@ def leaf(value: Value, limit: int | None = None) -> str | None:
             return f"{size(len(value))}: {value[:limit].hex(' ')}" if value else size(0)
         case Opaque():
             kind, reason = safe_text(value.type), safe_text(value.reason)
+            if value == LOST_DELTA:
+                return f"({reason})"
             return f"{kind}, {size(value.size)}, not read: {reason}"
         case Tagged():
             text = _tagged(value)

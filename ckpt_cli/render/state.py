@@ -42,7 +42,7 @@ def show_lines(
         yield from field("problem", reason, width, "error")
     if found.unstored:
         names = ", ".join(found.unstored)
-        yield from field("lacks", f"{names}: written, and not stored as state", width, "warn")
+        yield from field("lacks", f"{names}: not stored", width, "warn")
     yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
         yield from field("warning", PLAINTEXT, width, "error")

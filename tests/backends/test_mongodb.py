@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -144,7 +145,7 @@ def test_several_layouts_are_all_offered_and_one_is_pinned(place: Place) -> None
     answer = ckpt("-s", place.url, "threads", "list")
     assert answer.code == 4
     for name in ("checkpoints", "checkpoints_aio", "memory"):
-        assert f"?collection={name} " in answer.err
+        assert re.search(rf"\?collection={name}['&]", answer.err)
     with pytest.raises(SeveralLayouts):
         open_store(place.url)
     offered = ckpt("-s", place.url, "stores", "-o", "json").json
@@ -158,6 +159,43 @@ def test_several_layouts_are_all_offered_and_one_is_pinned(place: Place) -> None
     pinned = f"{place.url}?collection=checkpoints&writes_collection=checkpoint_writes_aio"
     with open_store(pinned) as store:
         assert list(store.writes("trip")) == []
+
+
+def test_writes_are_paired_by_what_they_hold_before_names(place: Place) -> None:
+    place.fill("one", saver=place.saver("checkpoints", "odd"))
+    place.fill("two", saver=place.saver("agents", "checkpoint_writes"))
+    for name, thread, writes in (
+        ("checkpoints", "one", "odd"),
+        ("agents", "two", "checkpoint_writes"),
+    ):
+        with open_store(f"{place.url}?collection={name}") as store:
+            assert list(store.writes(thread))
+            assert f"{place.name}.{writes}" in store.describe().tables
+    offered = ckpt("-s", place.url, "stores", "-o", "json").json
+    assert [one["url"].partition("?")[2] for one in offered] == [
+        "collection=agents&writes_collection=checkpoint_writes",
+        "collection=checkpoints&writes_collection=odd",
+    ]
+
+
+def test_a_store_whose_writes_are_unsure_is_refused(place: Place) -> None:
+    """Without the writes, an interrupted thread would look as if nothing waited."""
+    place.fill("trip", saver=place.saver("agents", "first"))
+    database = place.database
+    orphan = database["first"].find_one({}, {"_id": 0})
+    assert orphan is not None
+    for name in ("first", "second"):
+        database[name].drop()
+        database[name].insert_one({**orphan, "checkpoint_id": "gone"})
+    for url in (place.url, f"{place.url}?collection=agents"):
+        refused = ckpt("-s", url, "threads", "list")
+        assert refused.code == 4
+        assert "cannot tell which collection has the writes of 'agents'" in refused.err
+        assert "writes_collection=first'" in refused.err
+    pinned = f"{place.url}?collection=agents&writes_collection=first"
+    assert ckpt("-s", pinned, "threads", "list").code == 0
+    wrong = ckpt("-s", f"{place.url}?collection=agents&writes_collection=x", "threads", "list")
+    assert (wrong.code, "no collection 'x'" in wrong.err) == (4, True)
 
 
 def test_checkpoints_are_followed_as_they_come(place: Place) -> None:

@@ -181,7 +181,7 @@ def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
         ("sslmode=CANARY", "a value that libpq does not take"),
         ("require_auth=CAN", "a value that libpq does not take"),
         ("dbname=user%3Dx%20password%3DCANARY", "does not exist"),
-        ("replication=database", "unknown parameter 'replication'"),
+        ("replication=database", "unknown URL parameter 'replication'"),
     ],
 )
 def test_a_parameter_that_is_not_taken_is_told_apart(

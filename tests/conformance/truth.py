@@ -96,7 +96,7 @@ def _check_values(
         apart = moment.checkpoint.blobs is not None
         if want[name] in EMPTY and (apart or name not in moment.body.versions):
             del want[name]
-    for name in [name for name in state.rebuilt if known.lost_deltas and got[name] is None]:
+    for name in state.unstored if known.lost_deltas else ():
         assert want.pop(name) in EMPTY, where
         del got[name]
     got = as_told(got, want) if known.pickled else got

@@ -180,7 +180,7 @@ def test_a_commit_of_which_no_answer_came_is_not_called_undone(
     monkeypatch.setattr(ClientSession, "commit_transaction", lost)
     answer = ckpt("-s", place.url, "threads", "delete", "a", "--yes")
     assert answer.code == 4
-    assert "whether it was written is not known" in answer.err
+    assert "it is unknown whether anything was written" in answer.err
     assert "nothing was" not in answer.err
     assert place.documents() == {}
 

@@ -60,3 +60,30 @@ def test_a_password_is_never_printed(password: str) -> None:
 def test_what_is_no_name_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_url(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "without", "shown"),
+    [
+        ("redis://h/0", (), "redis://h/0?prefix=app:x&write_prefix=w"),
+        ("redis://h/0?db=1", (), "redis://h/0?db=***&prefix=app:x&write_prefix=w"),
+        ("redis://h/0?prefix=no", (), "redis://h/0?prefix=app:x&write_prefix=w"),
+        ("redis://h/0?layout=redis", ("layout",), "redis://h/0?prefix=app:x&write_prefix=w"),
+        (
+            "redis://u:p?ss@h/0?layout=a",
+            (),
+            "redis://u:***@h/0?layout=a&prefix=app:x&write_prefix=w",
+        ),
+    ],
+)
+def test_parameters_are_put_into_a_url(text: str, without: tuple[str, ...], shown: str) -> None:
+    params = {"prefix": "app:x", "write_prefix": "w"}
+    made = parse_url(text).with_params(params, without=without)
+    assert str(made) == shown
+    assert parse_url(made.raw) == made
+    assert made.params.items() >= params.items()
+
+
+def test_a_parameter_with_any_character_survives_a_url() -> None:
+    made = parse_url("redis://h/0").with_params({"prefix": "a b&c=d%{e}/?#"})
+    assert parse_url(made.raw).params == {"prefix": "a b&c=d%{e}/?#"}

@@ -18,7 +18,8 @@ from ckpt_backends.mongodb.pipelines import Stage
 from ckpt_backends.url import StoreUrl
 
 MOST_LOOKED_AT = 200
-"""So many collections are looked at."""
+"""How many collections are looked at."""
+_PARAMS = ("collection", "writes_collection")
 _WRITES = (("checkpoints", "checkpoint_writes"), ("checkpoint", "checkpoint_write"))
 """How the savers name a collection of checkpoints, and that of its writes."""
 
@@ -26,19 +27,18 @@ _WRITES = (("checkpoints", "checkpoint_writes"), ("checkpoint", "checkpoint_writ
 def find_layout(connection: Connection, url: StoreUrl) -> MongoLayout:
     """The layout of a database. Raises `UnknownLayout` or `SeveralLayouts`."""
     database = connection.database.name
-    params, where = url.params, str(url)
+    params = url.params
     names = connection.collections()
     if not names:
         others = ", ".join(connection.databases()[:10]) or "none that may be listed"
         raise UnknownLayout(
-            f"database '{database}' of '{where}' is empty", hint=f"databases there: {others}"
+            f"database '{database}' of '{url}' is empty", hint=f"databases there: {others}"
         )
-    pinned = {params[name] for name in ("collection", "writes_collection") if name in params}
-    looked_at = (
-        [name for name in names if name in pinned] if len(pinned) == 2 else names[:MOST_LOOKED_AT]
-    )
-    found = [look(connection, name) for name in looked_at]
-    return choose(found, _pairs(connection, found, params), database, params, where)
+    pinned = {params[name] for name in _PARAMS if name in params}
+    names.sort(key=lambda name: name not in pinned)
+    looked_at = MOST_LOOKED_AT if len(pinned) < len(_PARAMS) else len(pinned)
+    found = [look(connection, name) for name in names[:looked_at]]
+    return choose(found, _pairs(connection, found, params), database, url)
 
 
 def look(connection: Connection, name: str) -> Collection:
@@ -53,31 +53,29 @@ def look(connection: Connection, name: str) -> Collection:
 
 def _pairs(
     connection: Connection, found: Sequence[Collection], params: Mapping[str, str]
-) -> dict[str, str]:
-    """The writes collection of each collection of checkpoints.
+) -> dict[str, list[str]]:
+    """The writes collection of each collection of checkpoints; several where that is unsure.
 
-    The one that is asked for; else by the usual names; else the one with writes of a checkpoint
-    that is there; else the only one that is left.
+    The one in the URL; else the one with writes of a checkpoint that is there; else the one with
+    the usual name; else those that belong to no other.
     """
     asked = params.get("writes_collection")
     ours = [one for one in found if one.kind in {OFFICIAL, JAVASCRIPT}]
     writes = {one.name: one for one in found if one.kind == "writes"}
     if asked is not None:
-        return {one.name: asked for one in ours}
-    pairs: dict[str, str] = {}
-    for one in ours:
-        for checkpoints, usual in _WRITES:
-            name = one.name.replace(checkpoints, usual)
-            if name != one.name and name in writes:
-                pairs.setdefault(one.name, name)
-    for name in writes.keys() - set(pairs.values()):
-        for one in ours:
-            if one.name not in pairs and _holds(connection, one, writes[name]):
-                pairs[one.name] = name
-    left = writes.keys() - set(pairs.values())
-    alone = [one.name for one in ours if one.name not in pairs]
-    if len(left) == len(alone) == 1:
-        pairs[alone[0]] = left.pop()
+        return {one.name: [asked] for one in ours}
+    pairs = {
+        one.name: [name for name in writes if _holds(connection, one, writes[name])] for one in ours
+    }
+    left = writes.keys() - {name for names in pairs.values() for name in names}
+    for name in [name for name, some in pairs.items() if not some]:
+        usual = {name.replace(*pair) for pair in _WRITES if pair[0] in name} & left
+        pairs[name] = sorted(usual)[:1]
+        left = left - set(pairs[name])
+    alone = [name for name, some in pairs.items() if not some]
+    filled = sorted(name for name in left if writes[name].fields)
+    for name in alone:
+        pairs[name] = sorted(left) if len(left) == len(alone) == 1 else filled
     return pairs
 
 

@@ -229,44 +229,55 @@ def explained(url: StoreUrl) -> Iterator[None]:
 
 
 _CODES: Mapping[int, tuple[str, str]] = {
-    18: ("wrong user or password", "the user's database may be another one: add ?authSource=admin"),
-    13: ("its user may not do that", "reading needs the role `read` on the database"),
-    50: ("the query took longer than the server allows", "ask for less"),
-    251: (
-        "its transaction was ended by the server",
-        "it may have taken longer than transactionLifetimeLimitSeconds; add ?snapshot=no to read"
-        " without a transaction, while nothing is written",
+    18: (
+        "wrong user or password",
+        "if the user is defined in another database, add ?authSource=admin",
     ),
-    26: ("a collection is gone", "it changed meanwhile; try again"),
-    43: ("an answer was ended by the server", "try again, or add ?snapshot=no"),
+    13: ("permission denied", "reading needs the role `read` on the database"),
+    50: ("the query exceeded the server's time limit", "read fewer threads at a time"),
+    251: (
+        "the server aborted the transaction",
+        "it may have exceeded transactionLifetimeLimitSeconds; add ?snapshot=no to read without a"
+        " transaction, while nothing writes to the store",
+    ),
+    26: ("a collection was dropped while it was read", "run the command again"),
+    43: ("the server closed the cursor", "run the command again, or add ?snapshot=no"),
 }
 """What a server's code means, and a hint."""
 _CODES = {**_CODES, 8000: _CODES[18], 239: _CODES[251], 246: _CODES[251]}
 _REFUSALS: Sequence[tuple[str, str, str]] = (
-    ("refused", "connection refused", "is the server running, and are host and port right?"),
+    (
+        "refused",
+        "connection refused",
+        "check that the server is running and that host and port are right",
+    ),
     (
         "Name or service not known|nodename|name resolution|No address|DNS|does not exist",
         "unknown host",
-        "check the name of the host",
+        "check the host name",
     ),
     (
         "CERTIFICATE_VERIFY|certificate",
-        "its certificate is not accepted",
-        "see tlsCAFile and tls of MongoDB's URLs",
+        "the server's certificate is not trusted",
+        "add ?tlsCAFile=FILE with the certificate of its authority",
     ),
-    ("SSL|TLS", "TLS failed", "see tls and tlsCAFile of MongoDB's URLs"),
+    ("SSL|TLS", "TLS failed", "add ?tls=true or ?tls=false, as the server expects"),
     (
         "timed out|timeout|No servers found|No primary|No replica set",
-        "it does not answer",
+        "the server does not answer",
         "add ?serverSelectionTimeoutMS=MILLISECONDS to wait longer",
     ),
-    ("connection closed|reset", "the connection was lost", "try again; nothing was changed"),
+    (
+        "connection closed|reset",
+        "the connection was lost",
+        "run the command again; nothing was changed",
+    ),
 )
-"""What the driver says of a connection (a pattern), how it is put here, a hint."""
+"""What the driver says of a connection (a pattern), the reason to print, a hint."""
 
 
 def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
-    """The error that a person sees, without secrets and without data."""
+    """The error to print, without secrets and without data."""
     if isinstance(error, OperationFailure) and (known := _CODES.get(error.code or 0)):
         reason, hint = known
         return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint)

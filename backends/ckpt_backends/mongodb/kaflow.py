@@ -234,4 +234,4 @@ def _time(value: object) -> datetime | None:
 def _body(value: object) -> TypedBytes:
     if isinstance(value, bytes):
         return TypedBytes(_PICKLE, bytes(value))
-    return TypedBytes(_PICKLE, b"", problem="no bytes where a pickle should be")
+    return TypedBytes(_PICKLE, b"", problem="expected a pickle, found no bytes")

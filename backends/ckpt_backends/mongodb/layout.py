@@ -18,6 +18,7 @@ from typing import Any
 
 from ckpt_backends.errors import SeveralLayouts, UnknownLayout
 from ckpt_backends.memory import HINT
+from ckpt_backends.url import StoreUrl
 
 OFFICIAL, JAVASCRIPT, KAFLOW = "mongodb", "mongodb-js", "kaflow"
 MEMORY = "store"
@@ -37,6 +38,7 @@ _WRITE = frozenset(
     | {"upserted_at"}
 )
 _JAVASCRIPT = (_CHECKPOINT - {"created_at"}) | {"metadata_search", "upserted_at"}
+_FEW = 5
 _INDEX_OF_JAVASCRIPT = "thread_ns_checkpoint_idx"
 """Since 1.4. Source: `setup` and `put` in `checkpoint.js` of
 @langchain/langgraph-checkpoint-mongodb 1.4.1."""
@@ -133,52 +135,62 @@ class MongoLayout:
 
     @property
     def pins(self) -> dict[str, str]:
-        """The parameters of a URL that mean this one."""
-        return {"collection": self.checkpoints}
+        """The parameters of a URL that name this one."""
+        writes = {} if self.writes is None else {"writes_collection": self.writes}
+        return {"collection": self.checkpoints, **writes}
 
 
 def choose(
     found: Sequence[Collection],
-    paired: Mapping[str, str],
+    paired: Mapping[str, Sequence[str]],
     database: str,
-    params: Mapping[str, str],
-    where: str,
+    url: StoreUrl,
 ) -> MongoLayout:
-    """The layout that is there, or the one that is asked for.
+    """The layout that the URL names, or the only one in the database.
 
-    `paired` has the writes collection of each of checkpoints. Raises `UnknownLayout`, and
-    `SeveralLayouts` where it has to be said which is meant.
+    `paired` has the writes collections of each collection of checkpoints. Raises `UnknownLayout`,
+    and `SeveralLayouts` where the URL fits several.
     """
-    pinned, wanted = params.get("collection"), params.get("layout")
-    if pinned is not None and pinned not in {one.name for one in found}:
-        raise UnknownLayout(
-            f"'{where}' has no collection '{pinned}'", hint=f"it has {_names(found)}"
-        )
     by_name = {one.name: one for one in found}
+    for name in ("collection", "writes_collection"):
+        if url.params.get(name, next(iter(by_name), None)) not in by_name:
+            raise UnknownLayout(
+                f"no collection '{url.params[name]}' in '{url}'", hint=f"it has {_names(found)}"
+            )
+    pinned, wanted = url.params.get("collection"), url.params.get("layout")
     fitting = [
-        _layout(one, by_name.get(paired.get(one.name, "")), database)
+        _layout(one, by_name.get(writes), database)
         for one in found
         if one.kind in {OFFICIAL, JAVASCRIPT, KAFLOW} and pinned in {None, one.name}
+        for writes in paired.get(one.name) or [""]
     ]
     layouts = [one for one in fitting if wanted in {None, one.name}]
     if not layouts and fitting:
         raise UnknownLayout(
-            f"'{where}' does not hold the layout '{wanted}'",
-            hint=f"it holds '{fitting[0].name}'; leave the parameter 'layout' out",
+            f"'{url}' does not hold the layout '{wanted}'",
+            hint=f"it holds '{fitting[0].name}': remove `layout` from the URL",
         )
     if not layouts:
         raise UnknownLayout(
-            f"no checkpoint collections in database '{database}' of '{where}'",
+            f"no checkpoint collections in database '{database}' of '{url}'",
             hint=HINT if any(one.kind == MEMORY for one in found) else f"found {_names(found)}",
         )
     if len(layouts) > 1:
-        raise SeveralLayouts(
-            f"'{where}' holds {len(layouts)} layouts",
-            [one.pins for one in layouts],
-            hint="say which: "
-            + " or ".join(f"?collection={one.checkpoints} ({one.name})" for one in layouts),
-        )
+        raise _several(url, layouts)
     return layouts[0]
+
+
+def _several(url: StoreUrl, layouts: Sequence[MongoLayout]) -> SeveralLayouts:
+    names = {one.checkpoints for one in layouts}
+    if len(names) == 1:
+        said = f"cannot tell which collection has the writes of '{names.pop()}' in '{url}'"
+    else:
+        listed = ", ".join(f"'{one.checkpoints}' ({one.name})" for one in layouts)
+        said = f"'{url}' holds {len(layouts)} stores: {listed}"
+    shown = [f"'{url.with_params(one.pins)}'" for one in layouts[:_FEW]]
+    more = f" or one of {len(layouts) - _FEW} more" if len(layouts) > _FEW else ""
+    hint = f"name one: {' or '.join(shown)}{more}"
+    return SeveralLayouts(said, [one.pins for one in layouts], hint=hint)
 
 
 def _layout(one: Collection, writes: Collection | None, database: str) -> MongoLayout:

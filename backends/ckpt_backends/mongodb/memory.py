@@ -319,7 +319,7 @@ class WritableMongoMemory(Closing):
                 raise PartlyDone(f"{done} items are removed, another changed meanwhile")
             raise StoreChanged(
                 f"an item of '{self._url}' changed meanwhile, so nothing was removed",
-                hint="an agent may be using it; run the command again",
+                hint="an agent may be using the store; run the command again",
             )
         return len(places)
 
@@ -348,14 +348,14 @@ def find_collection(connection: Connection, url: StoreUrl) -> str:
     if wanted is not None:
         if wanted not in names:
             listed = ", ".join(names[:10]) or "none"
-            raise UnknownLayout(f"'{url}' has no collection '{wanted}'", hint=f"it has {listed}")
+            raise UnknownLayout(f"no collection '{wanted}' in '{url}'", hint=f"it has {listed}")
         return wanted
     found = [name for name in names[:MOST_LOOKED_AT] if look(connection, name).kind == MEMORY]
     if len(found) > 1:
         raise SeveralLayouts(
             f"'{url}' holds {len(found)} stores of long-term memory: {', '.join(found)}",
             [{"store_collection": name} for name in found],
-            hint=f"say which: add ?store_collection={found[0]} to the URL",
+            hint=f"name one: add ?store_collection={found[0]} to the URL",
         )
     if not found:
         raise UnknownLayout(
@@ -373,7 +373,7 @@ def _under(prefix: Namespace) -> Stage:
 def _typed(value: object) -> TypedBytes:
     if isinstance(value, RawBSONDocument):
         return TypedBytes(PLAIN, bytes(value.raw))
-    return TypedBytes(PLAIN, b"", problem="no document where a value should be")
+    return TypedBytes(PLAIN, b"", problem="expected a document as value")
 
 
 def _time(value: object) -> datetime | None:

@@ -39,7 +39,7 @@ from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY = 20_000
-"""So many ids of 36 characters take about a megabyte; a query may have sixteen."""
+"""Ids in one query. These take about a megabyte, and a query may have sixteen."""
 _JAVASCRIPT = "LangGraph.js, @langchain/langgraph-checkpoint-mongodb"
 _STANDALONE = "a standalone server: what one command reads may be of several moments"
 _NO_SNAPSHOT = "read without a transaction: what one command reads may be of several moments"
@@ -49,7 +49,7 @@ class MongoBase(Closing):
     """What the layouts of MongoDB share."""
 
     _values: ClassVar[tuple[str, ...]]
-    """The fields of a checkpoint whose bytes count."""
+    """The fields of a checkpoint that count as its size."""
 
     def __init__(self, connection: Connection, url: StoreUrl, layout: MongoLayout) -> None:
         self._url = url
@@ -81,10 +81,10 @@ class MongoBase(Closing):
         return size
 
     def _of(self, thread_id: str) -> dict[str, Any] | None:
-        """The condition for a thread's documents; None for an id that nothing can have.
+        """The condition for a thread's documents; None for an id that cannot be stored.
 
-        Savers before 0.4 store a number as one. It is told by its digits, unless there is a
-        thread whose id is that very text.
+        Savers before 0.4 store numeric ids as numbers. Their digits name them, unless a thread has
+        these digits as a string id.
         """
         if not storable(thread_id):
             return None
@@ -185,7 +185,7 @@ class MongoStore(MongoBase):
     def notes(self) -> Sequence[str]:
         found = list(super().notes())
         if self._layout.writes is None:
-            found.append("no writes collection is found; name it with ?writes_collection=")
+            found.append("no collection of writes found: add ?writes_collection=NAME to the URL")
         return found
 
     def _generations(self) -> set[str]:
@@ -440,7 +440,7 @@ def typed(tag: object, value: object) -> TypedBytes:
     """A value as stored."""
     if isinstance(value, bytes):
         return TypedBytes(text(tag), bytes(value))
-    return TypedBytes(text(tag), b"", problem="no bytes where a value should be")
+    return TypedBytes(text(tag), b"", problem="expected bytes as value")
 
 
 def metadata_of(value: object) -> TypedBytes:

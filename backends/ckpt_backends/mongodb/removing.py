@@ -32,9 +32,9 @@ from ckpt_backends.mongodb.read import form_of, storable_of, stored_forms, threa
 from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
 
 _DOCUMENTS = 20_000
-"""A transaction takes no further thread after so many: a server ends it after 60 seconds."""
+"""Seconds after which a transaction takes no further thread: a server aborts it after 60."""
 _IDS_PER_COMMAND = 20_000
-"""So many ids of 36 characters take about a megabyte; a command may have sixteen."""
+"""Ids in one command. These take about a megabyte, and a command may have sixteen."""
 _SECONDS, _PAUSE = 5.0, 0.05
 """How long others that hold the same documents are waited for, and between two attempts."""
 _TRANSIENT = "TransientTransactionError"
@@ -59,7 +59,7 @@ class _State:
 def remove_threads(
     connection: Connection, layout: MongoLayout, removals: Sequence[Removal]
 ) -> list[Removed]:
-    """Remove what is planned of each thread that is still as it was.
+    """Carry out the planned removal of each thread that has not changed.
 
     Raises `StoreUnavailable` where others hold documents of them, and the driver's errors.
     """
@@ -240,13 +240,13 @@ def _given_up(error: PyMongoError) -> Exception:
     code = error.code if isinstance(error, OperationFailure) else None
     if code in _CONFLICTS:
         return StoreUnavailable(
-            "others hold a lock on documents of these threads, so they stay",
-            hint="run the command again when the other change has ended",
+            "documents of these threads are locked, so the threads were kept",
+            hint="run the command again when the other command has finished",
         )
     if code in _ENDED:
         return StoreUnavailable(
-            "the server ended the transaction, so these threads stay",
-            hint="use a smaller --batch, or have transactionLifetimeLimitSeconds raised",
+            "the server aborted the transaction, so these threads were kept",
+            hint="use a smaller --batch, or raise transactionLifetimeLimitSeconds",
         )
     return error
 

@@ -95,8 +95,8 @@ class _Restorer:
     def _document(self, row: Row) -> RawBSONDocument:
         if row.table not in self._collections:
             raise Unsupported(
-                f"this store has no place for '{row.table}'",
-                hint="name the collection of its writes with ?writes_collection=",
+                f"this store has no collection for '{row.table}'",
+                hint="add ?writes_collection=NAME to the URL",
             )
         stored = row.cells.get("bson")
         try:
@@ -107,8 +107,8 @@ class _Restorer:
         except BSONError:
             pass
         raise Unreadable(
-            f"a row of '{row.table}' is no document of MongoDB, so nothing was restored",
-            hint="take another copy of the archive",
+            f"a row of '{row.table}' is not a BSON document, so nothing was restored",
+            hint="the archive is damaged: use another copy",
         )
 
     def _missing(
@@ -122,9 +122,8 @@ class _Restorer:
         for one in found:
             if left.pop(bytes(one.raw), None) is None:
                 raise StoreChanged(
-                    f"a document of '{table}' is there with other contents, so nothing was"
-                    " restored",
-                    hint="the thread was used since; `ckpt threads copy` it and delete it first",
+                    f"a document of '{table}' exists with other contents, so nothing was restored",
+                    hint="copy the thread with `ckpt threads copy`, delete it, then import again",
                 )
         return list(left.values())
 

@@ -59,16 +59,16 @@ def _refused(url: StoreUrl, error: PyMongoError) -> StoreChanged | StoreUnavaila
     if isinstance(error, DuplicateKeyError) or code == _CONFLICT:
         return StoreChanged(
             f"'{url}' changed meanwhile, so nothing was written",
-            hint="another change of the same may be under way; run the command again",
+            hint="another command may be changing it; run the command again",
         )
     if code == _UNAUTHORIZED:
         return StoreUnavailable(
-            f"cannot write to '{url}': its user may not",
+            f"cannot write to '{url}': permission denied",
             hint="a change needs the role `readWrite` on the database",
         )
     found = unavailable(url, error)
     if error.has_error_label("UnknownTransactionCommitResult"):
-        found.message = f"{found.message}; whether it was written is not known"
+        found.message = f"{found.message}; it is unknown whether anything was written"
         found.hint = "look at it, then run the command again"
     else:
         found.message = f"{found.message}; nothing was written"
@@ -85,13 +85,13 @@ class WritableMongoStore(Closing):
         self._is_kaflow = layout.name == KAFLOW
         if layout.unknown:
             raise UnknownLayout(
-                f"'{url}' was made by a saver that is not known here, so nothing is written",
+                f"'{url}' was written by a saver that ckpt does not know, so ckpt only reads it",
                 hint=f"unknown fields: {', '.join(layout.unknown)}",
             )
 
     def apply(self, change: Change) -> None:
         if not storable(change.thread_id):
-            raise Unsupported(f"MongoDB cannot hold the thread id '{change.thread_id}'")
+            raise Unsupported(f"MongoDB cannot store the thread id '{change.thread_id}'")
         self._check(change)
         with explained_change(self._url):
             self._check_texts(change)
@@ -121,22 +121,22 @@ class WritableMongoStore(Closing):
 
     def vacuum(self) -> None:
         raise Unsupported(
-            f"'{self._url}' gives no room back: MongoDB keeps it for what is stored next",
-            hint="its administrator can run `compact`, on one member of the set after the other",
+            f"'{self._url}' cannot be vacuumed: MongoDB reuses the space for new documents",
+            hint="an administrator can run `compact` on each member of the replica set in turn",
         )
 
     def _check(self, change: Change) -> None:
         if self._is_kaflow and (change.writes or change.copies_of_writes):
             raise Unsupported(
-                "KaFlow's layout has no writes, so none can be added",
-                hint="run update_state of the application itself",
+                "layout 'kaflow' stores no writes, so none can be added",
+                hint="call update_state in the application instead",
             )
         if change.writes or change.copies_of_writes or change.removed or change.copies:
             self._need_writes()
         if not self._connection.has_transactions and _documents(change) != 1:
             raise Unsupported(
                 f"'{self._url}' is a standalone server, which has no transactions",
-                hint="this change is more than one document; a replica set of one server will do",
+                hint="a replica set of one server is enough: start mongod with --replSet",
             )
 
     def _check_texts(self, change: Change) -> None:
@@ -148,16 +148,16 @@ class WritableMongoStore(Closing):
                 continue
             if self._checkpoints.find_one({"thread_id": number}, {"_id": 1}):
                 raise Unsupported(
-                    f"thread '{name}' is stored under a number, so nothing is added to it",
-                    hint="savers since 0.4 look for texts only: give its documents the text as"
-                    " `thread_id`, then run the command again",
+                    f"thread '{name}' is stored under a number, so no checkpoint can be added",
+                    hint="savers since 0.4 find only strings: change `thread_id` of the documents"
+                    " to a string, then run the command again",
                 )
 
     def _need_writes(self) -> None:
         if not self._is_kaflow and self._layout.writes is None:
             raise Unsupported(
-                f"'{self._url}' has no writes collection that is known",
-                hint="name it with ?writes_collection=",
+                f"'{self._url}' has no collection of writes that ckpt recognises",
+                hint="add ?writes_collection=NAME to the URL",
             )
 
     def _carry_out(self, change: Change, session: ClientSession | None) -> None:
@@ -252,7 +252,7 @@ class WritableMongoStore(Closing):
             tags = frozenset({"msgpack"})
         entries = decode(given)
         if not isinstance(entries, dict):
-            raise Unsupported("cannot read the metadata that is to be written")
+            raise Unsupported("cannot encode the new metadata: it is not readable")
         return RawBSONDocument(_leaves(entries, "" if self._is_kaflow else _style(tags)))
 
     def _write(self, one: Write, session: ClientSession | None) -> Document:

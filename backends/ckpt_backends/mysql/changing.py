@@ -58,7 +58,7 @@ def transaction(connection: Connection, url: StoreUrl) -> Iterator[Connection]:
 def _locked(url: StoreUrl) -> StoreUnavailable:
     return StoreUnavailable(
         f"cannot write to '{url}': another session holds a lock",
-        hint="another change of this thread may be under way; try again in a moment",
+        hint="another command may be changing this thread; run the command again",
     )
 
 
@@ -73,13 +73,14 @@ def _explained(url: StoreUrl, error: Exception) -> StoreChanged | StoreUnavailab
         return _locked(url)
     if code in DENIED:
         return StoreUnavailable(
-            f"cannot write to '{url}': its user may not",
+            f"cannot write to '{url}': permission denied",
             hint="a change needs SELECT, INSERT and, for undo, DELETE on the three"
             " checkpoint tables",
         )
     if code in READ_ONLY:
         return StoreUnavailable(
-            f"cannot write to '{url}': the server only reads", hint="name the primary"
+            f"cannot write to '{url}': the server is read-only",
+            hint="name the primary server in the URL",
         )
     found = unavailable(url, error)
     found.message = f"{found.message}; nothing was written"

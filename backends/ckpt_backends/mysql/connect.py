@@ -98,7 +98,7 @@ class Connection:
             return list(cursor.fetchall())
 
     def restart(self) -> None:
-        """End the transaction; the next query begins one, of its own moment."""
+        """End the transaction; the next query begins a new one."""
         with explained(self._url):
             if self._begun:
                 self._ready()
@@ -189,23 +189,23 @@ def explained(url: StoreUrl) -> Iterator[None]:
 
 
 def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
-    """The error that a person sees, without secrets."""
+    """The error to print, without secrets."""
     reason, hint = _said(error, url), None
     match code_of(error):
         case 1969 | 3024:
-            reason = "the server ended the query: it took longer than the server allows"
-            hint = "ask for less, or allow more: see max_statement_time or max_execution_time"
+            reason = "the server cancelled the query: it exceeded the time limit"
+            hint = "read fewer threads, or raise max_statement_time or max_execution_time"
         case 1317:
-            reason = "the server ended the query"
+            reason = "the server cancelled the query"
         case 1205 | 1213:
             reason = "another session holds a lock on its tables"
-            hint = "a migration may be running; try again later"
+            hint = "a migration may be running; run the command again later"
         case code if code in DENIED:
             hint = "reading needs SELECT on the three checkpoint tables"
         case 1054 | 1146:
-            hint = "its tables changed meanwhile; try again"
+            hint = "the tables changed while they were read; run the command again"
         case 0 | 1053 | 1077 | 1927 | 2006 | 2013 | 2014 | 2055 | 4031:
-            reason, hint = "the connection was lost", "try again; nothing was changed"
+            reason, hint = "the connection was lost", "run the command again; nothing was changed"
     return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint)
 
 
@@ -218,26 +218,31 @@ def code_of(error: Exception) -> int:
 _REFUSALS: Sequence[tuple[int, str, str, str]] = (
     (1045, "", "wrong user or password", "a password can also come from MYSQL_PWD or ~/.my.cnf"),
     (1698, "", "wrong user or password", "a password can also come from MYSQL_PWD or ~/.my.cnf"),
-    (1044, "", "its user may not use this database", "reading needs SELECT on its tables"),
-    (1049, "", "no such database", "SHOW DATABASES lists those of a server"),
-    (1040, "", "the server has no connection left", "try again later"),
-    (1203, "", "its user has no connection left", "try again later"),
-    (1130, "", "the server does not let this host in", ""),
+    (1044, "", "the user has no rights on this database", "reading needs SELECT on its tables"),
+    (1049, "", "no such database", "`mysql -e 'SHOW DATABASES'` lists a server's databases"),
+    (1040, "", "the server has too many connections", "try again later"),
+    (1203, "", "the user has too many connections", "try again later"),
+    (1130, "", "the server refuses connections from this host", ""),
     (2026, "", "TLS failed", "see ssl_mode and ssl_ca"),
     (0, "certificate|ssl", "TLS failed", "see ssl_mode and ssl_ca"),
-    (0, "refused", "connection refused", "is the server running, and are host and port right?"),
+    (
+        0,
+        "refused",
+        "connection refused",
+        "check that the server is running and that host and port are right",
+    ),
     (
         0,
         "name or service|nodename|name resolution|getaddrinfo",
         "unknown host",
-        "check the name of the host",
+        "check the host name",
     ),
-    (0, "timed out", "it does not answer", "add ?connect_timeout=SECONDS to wait longer"),
-    (0, "unreachable|no route", "its host cannot be reached", ""),
-    (0, "no such file", "no server listens on that socket", "see unix_socket"),
-    (2013, "", "it does not answer", "add ?connect_timeout=SECONDS to wait longer"),
+    (0, "timed out", "the server does not answer", "add ?connect_timeout=SECONDS to wait longer"),
+    (0, "unreachable|no route", "the host is unreachable", ""),
+    (0, "no such file", "no server listens on that socket", "check ?unix_socket=PATH"),
+    (2013, "", "the server does not answer", "add ?connect_timeout=SECONDS to wait longer"),
 )
-"""A code (0 for any) and what is said (a pattern), how it is put here, a hint."""
+"""A code (0 for any) and what is said (a pattern), the reason to print, a hint."""
 
 
 def _refused(url: StoreUrl, error: Exception) -> StoreUnavailable | UsageError:

@@ -9,9 +9,9 @@ from ckpt_backends.mysql.connect import Connection
 from ckpt_backends.mysql.layout import Column, MySQLLayout, bound
 
 AT_ONCE = 200
-"""So many keys are named in one query."""
+"""Keys in one query."""
 _BYTES_AT_ONCE = 16 << 20
-"""About so many bytes are read at once, if it is more than one row."""
+"""Bytes that are read at once, if that is more than one row."""
 _IDX = Column("int")
 T = TypeVar("T")
 Place = tuple[Any, ...]
@@ -19,7 +19,7 @@ Place = tuple[Any, ...]
 
 
 def in_chunks(items: Iterable[T], number: int) -> Iterator[list[T]]:
-    """Items, so many at a time."""
+    """Items in batches of this size."""
     chunk: list[T] = []
     for item in items:
         chunk.append(item)

@@ -181,7 +181,7 @@ def detect(
     if wanted not in {None, layout.name}:
         raise UnknownLayout(
             f"'{where}' does not hold the layout '{wanted}'",
-            hint=f"it holds '{layout.name}'; leave the parameter 'layout' out",
+            hint=f"it holds '{layout.name}': remove `layout` from the URL",
         )
     return layout
 

@@ -48,7 +48,7 @@ _STATES_AT_ONCE = 4
 _BODY, _BLOB = "OCTET_LENGTH(c.checkpoint)", "COALESCE(OCTET_LENGTH(c.`blob`), 0)"
 _METADATA = "OCTET_LENGTH(c.metadata)"
 _SMALL = 1024
-"""A value of so many bytes comes with its key."""
+"""A value of at most this many bytes is read together with its key."""
 
 
 class MySQLStore(Closing):
@@ -94,9 +94,9 @@ class MySQLStore(Closing):
     def notes(self) -> Sequence[str]:
         found = []
         if self._layout.unknown:
-            found.append(f"made by an unknown saver: {', '.join(self._layout.unknown)}")
+            found.append(f"written by an unknown saver: {', '.join(self._layout.unknown)}")
         if not self._layout.hashed:
-            found.append("made by a saver before 2.0.10, so it is only read")
+            found.append("written by a saver older than 2.0.10, so ckpt only reads it")
         return [*found, *self._merged_threads()]
 
     def _merged_threads(self) -> list[str]:
@@ -107,7 +107,7 @@ class MySQLStore(Closing):
                 query = sql.MERGED.format(checkpoints=self._layout.checkpoints.sql)
                 self._merged = [
                     f"the threads '{_text(one)}' and '{_text(other)}' are mixed by the saver, since"
-                    f" their ids are the same in the collation {self._layout.merging}; here each"
+                    f" both ids are equal in the collation {self._layout.merging}; here each"
                     " has its own rows"
                     for one, other in self._rows(query)
                 ]

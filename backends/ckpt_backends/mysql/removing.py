@@ -27,7 +27,7 @@ _IDS_AT_ONCE = 500
 def remove_threads(
     connection: Connection, layout: MySQLLayout, removals: Sequence[Removal]
 ) -> list[Removed]:
-    """Remove what is planned of each thread that is still as it was."""
+    """Carry out the planned removal of each thread that has not changed."""
     asked = sorted({one.thread_id for one in removals if storable(one.thread_id)})
     blobs = _state(connection, layout.blobs, asked)
     newest = f"MAX({SHALLOW_ID if layout.shallow else 'c.checkpoint_id'})"

@@ -22,7 +22,7 @@ def restore_rows(connection: Connection, layout: MySQLLayout, rows: Iterable[Row
         if table is None or missing:
             raise Unsupported(
                 f"table '{row.table}' has no column '{min(missing)}' here",
-                hint="the archive is of a newer saver; let that one's setup() run once",
+                hint="the archive comes from a newer saver: run setup() of that release once",
             )
         cells = _stored(row.cells, table, layout)
         marks = {f"v{place}": cell for place, cell in enumerate(cells.values())}
@@ -42,8 +42,8 @@ def restore_rows(connection: Connection, layout: MySQLLayout, rows: Iterable[Row
         ((found,),) = connection.rows(sql.IS_THERE.format(table=table.sql, same=same), compared)
         if not found:
             raise StoreChanged(
-                f"a row of '{row.table}' is there with other contents, so nothing was restored",
-                hint="the thread was used since; `ckpt threads copy` it and delete it first",
+                f"a row of '{row.table}' exists with other contents, so nothing was restored",
+                hint="copy the thread with `ckpt threads copy`, delete it, then import again",
             )
         there += 1
     return Restored(added, there)

@@ -27,14 +27,16 @@ def settings_of(url: StoreUrl) -> dict[str, Any]:
     unknown = sorted(url.params.keys() - set(PARAMS))
     if unknown:
         raise UsageError(
-            f"unknown parameter '{unknown[0]}' of a MySQL store",
+            f"unknown URL parameter '{unknown[0]}' for MySQL",
             hint=f"known: {', '.join(PARAMS)}",
         )
     parts = split_url(url.raw)
     host = _HOST.fullmatch(parts.hosts)
     database = unquote(parts.path.removeprefix("/"))
     if host is None:
-        raise UsageError(f"cannot read the URL '{url}'", hint="it names one host")
+        raise UsageError(
+            f"cannot read the URL '{url}'", hint="write mysql://USER@HOST:PORT/DATABASE"
+        )
     if not database:
         raise UsageError(f"'{url}' names no database", hint="write mysql://USER@HOST:PORT/DATABASE")
     found: dict[str, Any] = {
@@ -65,7 +67,7 @@ def _seconds(url: StoreUrl, name: str) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or not 0 < int(text) <= 31536000:
-        raise UsageError(f"'{name}' is a number of seconds")
+        raise UsageError(f"invalid URL parameter '{name}': it takes a number of seconds")
     return int(text)
 
 
@@ -89,6 +91,6 @@ def _tls(url: StoreUrl) -> dict[str, Any]:
             context.load_cert_chain(given["ssl_cert"], given.get("ssl_key"))
     except (OSError, ValueError) as error:
         raise UsageError(
-            "cannot read a file of ssl_ca, ssl_cert or ssl_key", hint="they are files in PEM form"
+            "cannot read a file of ssl_ca, ssl_cert or ssl_key", hint="they must be PEM files"
         ) from error
     return {"ssl": context}

@@ -14,7 +14,7 @@ from ckpt_backends.mysql.layout import MySQLLayout
 from ckpt_backends.oversize import MOST_BYTES
 
 _SMALL = 1024
-"""A value of so many bytes comes with its key."""
+"""A value of at most this many bytes is read together with its key."""
 Place = tuple[Any, ...]
 
 

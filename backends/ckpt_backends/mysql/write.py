@@ -38,13 +38,13 @@ class WritableMySQLStore(Closing):
         self._layout = layout
         if layout.unknown:
             raise UnknownLayout(
-                f"'{url}' was made by a saver that is not known here, so nothing is written",
+                f"'{url}' was written by a saver that ckpt does not know, so ckpt only reads it",
                 hint=f"unknown: {', '.join(layout.unknown)}",
             )
         if not layout.hashed:
             raise Unsupported(
-                f"'{url}' was made by a saver before 2.0.10, so nothing is written",
-                hint="let setup() of langgraph-checkpoint-mysql 3.0 run once",
+                f"'{url}' was written by a saver older than 2.0.10, so ckpt only reads it",
+                hint="run setup() of langgraph-checkpoint-mysql 3.0 once",
             )
         is_computed = layout.checkpoints.columns[HASH].generated
         self._mark = bound("%(thread)s", layout.checkpoints.columns["thread_id"])
@@ -62,7 +62,7 @@ class WritableMySQLStore(Closing):
 
     def apply(self, change: Change) -> None:
         if self._layout.shallow:
-            raise Unsupported(f"'{self._url}' keeps no history, so nothing can be added to it")
+            raise Unsupported(f"'{self._url}' keeps no history, so no checkpoint can be added")
         with self._lock(change.thread_id), self._transaction():
             heads = self._heads(change.thread_id)
             if {ns: head for ns, (head, _) in heads.items()} != dict(change.heads):
@@ -111,8 +111,8 @@ class WritableMySQLStore(Closing):
         query = sql.RIVAL.format(**self._names, mark=self._mark)
         for (other,) in self._connection.rows(query, self._at(CheckpointKey(thread_id, "", ""))):
             raise Unsupported(
-                f"the saver takes thread '{thread_id}' for '{other.decode()}', so nothing is added",
-                hint=f"their ids are the same in the collation {self._layout.merging or 'in use'}",
+                f"the saver cannot tell thread '{thread_id}' from '{other.decode()}'",
+                hint=f"both ids are equal in the collation {self._layout.merging or 'in use'}",
             )
 
     def _heads(self, thread_id: str) -> dict[str, tuple[str, int]]:

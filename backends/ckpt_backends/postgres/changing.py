@@ -45,7 +45,7 @@ def _explained(url: StoreUrl, error: psycopg.Error) -> StoreChanged | StoreUnava
         case errors.LockNotAvailable():
             return StoreUnavailable(
                 f"cannot write to '{url}': another session holds a lock",
-                hint="another change of this thread may be under way; try again in a moment",
+                hint="another command may be changing this thread; run the command again",
             )
         case errors.InsufficientPrivilege():
             return StoreUnavailable(
@@ -55,8 +55,8 @@ def _explained(url: StoreUrl, error: psycopg.Error) -> StoreChanged | StoreUnava
             )
         case errors.ReadOnlySqlTransaction():
             return StoreUnavailable(
-                f"cannot write to '{url}': the server only reads",
-                hint="name the primary: ?target_session_attrs=read-write",
+                f"cannot write to '{url}': the server is read-only",
+                hint="add ?target_session_attrs=read-write to the URL",
             )
     found = unavailable(url, error)
     found.message = f"{found.message}; nothing was written"

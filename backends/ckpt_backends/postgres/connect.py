@@ -27,7 +27,7 @@ _CONNECT_SECONDS = "10"
 _AT_FIRST = 50
 """Rows that are fetched before it is known how large they are."""
 _FETCH_BYTES = 16 << 20
-"""About so many bytes are fetched at once, if it is more than one row."""
+"""Bytes that are fetched at once, if that is more than one row."""
 _TEXTS = (bytes, str)
 Row = tuple[Any, ...]
 Values = Mapping[str, object]
@@ -55,7 +55,7 @@ class Connection:
     def stream(self, sql: str, values: Values, at_once: int) -> Iterator[Row]:
         """A long answer, from a cursor in the server.
 
-        No more than so many rows are in memory at a time, and fewer where they are large.
+        At most this many rows are in memory at a time, and fewer where they are large.
         """
         with explained(self._url):
             self._close_abandoned()
@@ -87,7 +87,7 @@ class Connection:
             return cursor.fetchall() if cursor.description is not None else []
 
     def restart(self) -> None:
-        """End the transaction; the next query begins one, of its own moment."""
+        """End the transaction; the next query begins a new one."""
         with explained(self._url):
             self._driver.rollback()
             self._abandoned.clear()
@@ -160,8 +160,8 @@ def _settings(url: StoreUrl) -> dict[str, Any]:
     unknown = sorted(given.keys() - known)
     if unknown:
         raise UsageError(
-            f"unknown parameter '{unknown[0]}' of a PostgreSQL store",
-            hint=f"known: {', '.join(sorted(OWN_PARAMS))}, and those of libpq, such as sslmode",
+            f"unknown URL parameter '{unknown[0]}' for PostgreSQL",
+            hint=f"known: {', '.join(sorted(OWN_PARAMS))}, and those of libpq such as sslmode",
         )
     try:
         # libpq itself reads lists of hosts, IPv6 addresses and sockets.
@@ -186,44 +186,44 @@ def explained(url: StoreUrl) -> Iterator[None]:
 
 
 def unavailable(url: StoreUrl, error: psycopg.Error) -> StoreUnavailable:
-    """The error that a person sees, without secrets and without row data."""
+    """The error to print, without secrets and without row data."""
     reason, hint = _first_line(error, url), None
     match error:
         case errors.QueryCanceled():
-            reason = "the server ended the query"
+            reason = "the server cancelled the query"
             if "statement timeout" in str(error):
-                reason += ": it took longer than statement_timeout allows"
-            hint = "ask for less, or allow more: add ?options=-cstatement_timeout%3D60s to the URL"
+                reason += ": it exceeded statement_timeout"
+            hint = "read fewer threads, or add ?options=-cstatement_timeout%3D60s to the URL"
         case errors.LockNotAvailable():
             reason = "another session holds a lock on its tables"
-            hint = "a migration may be running; try again later"
+            hint = "a migration may be running; run the command again later"
         case errors.InsufficientPrivilege():
             hint = "reading needs SELECT on its tables, and USAGE on their schema"
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.InvalidSchemaName():
-            hint = "its tables changed meanwhile; try again"
+            hint = "the tables changed while they were read; run the command again"
         case errors.InFailedSqlTransaction():
             reason = "an earlier query failed"
         case errors.IdleInTransactionSessionTimeout() | errors.AdminShutdown():
             reason = "the server ended the connection"
-            hint = "try again; nothing was changed"
+            hint = "run the command again; nothing was changed"
         case psycopg.OperationalError() if error.sqlstate is None:
             reason = "the connection was lost"
-            hint = "try again; nothing was changed"
+            hint = "run the command again; nothing was changed"
     return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint)
 
 
 _REFUSALS: Sequence[tuple[str, str, str]] = (
-    ("translate host name|resolve host", "unknown host", "check the name of the host"),
+    ("translate host name|resolve host", "unknown host", "check the host name"),
     (
         "invalid value for parameter|unrecognized configuration parameter|parameter .*cannot be"
         "|permission denied to set parameter|command-line argument|requires a value",
-        "the server does not take a setting of `options`",
-        "write each as options=-cNAME%3DVALUE",
+        "the server rejects a setting in `options`",
+        "write each setting as options=-cNAME%3DVALUE",
     ),
     (
         "invalid .* value|invalid integer value|invalid port",
-        "a parameter has a value that libpq does not take",
-        "see the parameters of libpq's connection strings",
+        "libpq rejects the value of a parameter",
+        "check the parameters after the ? of the URL",
     ),
     (
         "password authentication failed",
@@ -232,38 +232,46 @@ _REFUSALS: Sequence[tuple[str, str, str]] = (
     ),
     (
         "no password supplied",
-        "it asks for a password",
-        "set PGPASSWORD, add it to ~/.pgpass, or name it in the URL",
+        "the server asks for a password",
+        "set PGPASSWORD, add it to ~/.pgpass, or put it in the URL",
     ),
-    ("no pg_hba.conf entry", "the server does not let this user in from here", ""),
+    ("no pg_hba.conf entry", "the server refuses this user from this host (pg_hba.conf)", ""),
     ('database ".*" does not exist', "no such database", "`psql -l` lists a server's databases"),
     ('role ".*" does not exist', "no such role", ""),
-    ("permission denied for database", "its role may not connect to this database", ""),
-    ("too many|connection slots", "the server has no connection left", "try again later"),
-    ("starting up", "the server is starting up", "try again in a moment"),
+    ("permission denied for database", "the role has no CONNECT right on this database", ""),
+    ("too many|connection slots", "the server has too many connections", "try again later"),
+    ("starting up", "the server is starting up", "run the command again in a moment"),
     ("shutting down", "the server is shutting down", ""),
-    ("refused", "connection refused", "is the server running, and are host and port right?"),
+    (
+        "refused",
+        "connection refused",
+        "check that the server is running and that host and port are right",
+    ),
     ("no such file", "no server listens on that socket", "name a host: postgresql://HOST/DATABASE"),
     (
         "timeout expired|timed out",
-        "it does not answer",
+        "the server does not answer",
         "add ?connect_timeout=SECONDS to wait longer",
     ),
-    ("unreachable|no route", "its host cannot be reached", ""),
-    ("session is", "no server of the kind that target_session_attrs asks for", ""),
+    ("unreachable|no route", "the host is unreachable", ""),
+    ("session is", "no server matches target_session_attrs", ""),
     (
         "certificate verify failed|certificate file|server certificate|root certificate",
-        "its certificate is not accepted",
-        "see sslrootcert and sslmode of libpq",
+        "the server's certificate is not trusted",
+        "add ?sslrootcert=FILE with the certificate of its authority",
     ),
     (
         "SSL error|SSL SYSCALL|SSL connection|does not support SSL|SSL negotiation",
         "TLS failed",
-        "see sslmode and sslrootcert of libpq",
+        "add ?sslmode=require or ?sslmode=disable, as the server expects",
     ),
-    ("unsupported startup parameter", "the pooler refuses a parameter of the URL", "leave it out"),
+    (
+        "unsupported startup parameter",
+        "the connection pooler refuses a parameter of the URL",
+        "remove it from the URL",
+    ),
 )
-"""What libpq says (a pattern), how it is put here, a hint. A failed connection has no code."""
+"""What libpq says (a pattern), the reason to print, a hint. A failed connection has no code."""
 
 
 def _refused(url: StoreUrl, error: Exception) -> StoreUnavailable | UsageError:

@@ -96,7 +96,7 @@ def detect(
     if "thread_ts" in columns[CHECKPOINTS]:
         raise UnknownLayout(
             f"'{where}' was written by LangGraph 0.1 or earlier (column 'thread_ts')",
-            hint="this layout is not read",
+            hint="ckpt cannot read this layout",
         )
     shallow = "checkpoint_id" not in columns[CHECKPOINTS]
     missing = missing_columns(columns, shallow=shallow)
@@ -122,7 +122,7 @@ def detect(
     if wanted not in {None, layout.name}:
         raise UnknownLayout(
             f"'{where}' does not hold the layout '{wanted}'",
-            hint=f"it holds '{layout.name}'; leave the parameter 'layout' out",
+            hint=f"it holds '{layout.name}': remove `layout` from the URL",
         )
     return layout
 
@@ -133,18 +133,18 @@ def _no_tables(tables: Sequence[Table], schemas: Sequence[str], where: str) -> U
     )
     looked = f"looked in {_list(schemas)}"
     if elsewhere:
-        hint = f"{looked}; there are some in {_list(elsewhere)}: add ?schema={elsewhere[0]}"
+        hint = f"{looked}; found some in {_list(elsewhere)}: add ?schema={elsewhere[0]} to the URL"
     else:
         here = sorted({table.name for table in tables if table.schema in schemas})
         hint = f"{looked}, found {', '.join(here[:10]) or 'no tables at all'}"
         if STORE in here:
-            hint = f"{hint}; perhaps {HINT}"
+            hint = f"{hint}; {HINT}"
     return UnknownLayout(f"no checkpoint tables in '{where}'", hint=hint)
 
 
 def _list(schemas: Sequence[str]) -> str:
     if not schemas:
-        return "no schema that exists and may be used"
+        return "no schema that exists and is readable"
     return f"schema{'s' if len(schemas) > 1 else ''} " + ", ".join(f"'{one}'" for one in schemas)
 
 

@@ -148,7 +148,7 @@ class WritablePostgresMemory(DatabaseWriter):
             self._tables = find_tables(connection, url)
             connection.restart()
             if why := dotted.why_unchangeable(self._tables[STORE].columns.keys()):
-                raise Unsupported(f"nothing is changed in '{url}': {why}")
+                raise Unsupported(f"cannot change '{url}': {why}")
         except BaseException:
             self.close()
             raise

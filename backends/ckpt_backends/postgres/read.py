@@ -34,9 +34,9 @@ from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
 _FEW = 500
-"""So many rows are fetched at once; more come through a cursor."""
+"""Rows that are fetched at once; more come through a cursor."""
 _LONG = 30
-"""So many checkpoints of a thread are worth a jump over them."""
+"""From this many checkpoints of a thread on, the scan jumps over them."""
 _SHORT = f"octet_length(blob) <= {MOST_BYTES}"
 """Told without reading the value."""
 _KEYS_AT_ONCE, _BODIES_AT_ONCE, _STATES_AT_ONCE = 5000, 200, 4

@@ -23,7 +23,7 @@ _TABLES = {"writes": WRITES, "blobs": BLOBS, "checkpoints": CHECKPOINTS}
 def remove_threads(
     connection: Connection, names: Mapping[str, str], removals: Sequence[Removal]
 ) -> list[Removed]:
-    """Remove what is planned of each thread that is still as it was."""
+    """Carry out the planned removal of each thread that has not changed."""
     connection.change(sql.LOCK_TABLES.format(**names))
     skipped = _changed(connection, names, removals)
     planned = [one for one in removals if one.thread_id not in skipped]

@@ -22,7 +22,7 @@ def restore_rows(
         if table is None or missing:
             raise Unsupported(
                 f"table '{row.table}' has no column '{min(missing)}' here",
-                hint="the archive is of a newer saver; let that one's setup() run once",
+                hint="the archive comes from a newer saver: run setup() of that release once",
             )
         name = table.sql.replace("%", "%%")
         cast = {
@@ -43,8 +43,8 @@ def restore_rows(
         ((found,),) = connection.rows(sql.IS_THERE.format(table=name, same=same), bound)
         if not found:
             raise StoreChanged(
-                f"a row of '{row.table}' is there with other contents, so nothing was restored",
-                hint="the thread was used since; `ckpt threads copy` it and delete it first",
+                f"a row of '{row.table}' exists with other contents, so nothing was restored",
+                hint="copy the thread with `ckpt threads copy`, delete it, then import again",
             )
         there += 1
     return Restored(added, there)

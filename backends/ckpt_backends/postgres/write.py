@@ -38,7 +38,7 @@ class WritablePostgresStore(DatabaseWriter):
         super().__init__(connection, url)
         if layout.unknown:
             raise UnknownLayout(
-                f"'{url}' was made by a saver that is not known here, so nothing is written",
+                f"'{url}' was written by a saver that ckpt does not know, so ckpt only reads it",
                 hint=f"unknown columns: {', '.join(layout.unknown)}",
             )
         self._layout = layout
@@ -59,7 +59,7 @@ class WritablePostgresStore(DatabaseWriter):
 
     def apply(self, change: Change) -> None:
         if self._layout.shallow:
-            raise Unsupported(f"'{self._url}' keeps no history, so nothing can be added to it")
+            raise Unsupported(f"'{self._url}' keeps no history, so no checkpoint can be added")
         with self._transaction() as connection:
             connection.change(sql.LOCK, {"number": lock_number(change.thread_id)})
             heads = self._heads(change.thread_id)

@@ -53,9 +53,9 @@ class RedisBackend:
             layout = open_layout(connection, url)
             if isinstance(layout, OldDocuments):
                 raise Unsupported(
-                    f"'{url}' was written by {layout.saver}, whose documents are only read:"
-                    " each is stored under the id of the checkpoint before it",
-                    hint="with that release, the application itself can delete a thread",
+                    f"'{url}' was written by {layout.saver}, and ckpt only reads that:"
+                    " it stores each checkpoint under the id of the one before",
+                    hint="delete threads with `delete_thread` of that release",
                 )
             return WritableRedisStore(connection, url, layout)
         except BaseException:

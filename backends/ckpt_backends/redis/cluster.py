@@ -1,4 +1,4 @@
-"""A Redis Cluster: each key on the server that has its slot, and what that leaves of promises.
+"""A Redis Cluster: each key is on the server of its slot, so transactions are limited.
 
 Every command here names its keys, so that it can be sent to the server that has them; names of keys
 are gathered from all servers. A cluster has no transaction over several slots. Source: the
@@ -33,7 +33,7 @@ from ckpt_backends.url import StoreUrl
 
 ONE_SLOT = "a Redis Cluster has no transaction over keys of several slots"
 _SUMMED = {"memory": "used_memory_dataset"}
-"""Numbers in a section of INFO that are told for each server."""
+"""Numbers in a section of INFO that each server has."""
 
 
 class ClusterConnection(Connection):
@@ -50,7 +50,7 @@ class ClusterConnection(Connection):
         """Raises `Unsupported`: what it is asked for would be one transaction."""
         raise Unsupported(
             f"'{self._url}' is a cluster: {ONE_SLOT}",
-            hint="nothing was written; import into a single server works",
+            hint="nothing was written; import into a single server instead",
         )
 
     def ask(self, *command: bytes | str | int) -> Any:
@@ -127,8 +127,8 @@ class ClusterConnection(Connection):
         if len({key_slot(name) for name in names}) > 1:
             raise Unsupported(
                 f"'{self._url}' is a cluster: {ONE_SLOT}, so nothing was written",
-                hint="keys that share a part in braces share a slot: a thread id such as '{42}',"
-                " or a prefix such as '{lg}' for langgraph-checkpoint-plainredis",
+                hint="keys with the same text in braces share a slot: use a thread id such as"
+                " '{42}', or the prefix '{lg}' for langgraph-checkpoint-plainredis",
             )
 
     @contextmanager
@@ -213,8 +213,6 @@ def open_cluster(url: StoreUrl, settings: dict[str, Any]) -> ClusterConnection:
         with explained(url):
             cluster = RedisCluster(**wanted)
     except StoreUnavailable as error:
-        error.hint = (
-            error.hint or "every server of a cluster must be reachable under its announced address"
-        )
+        error.hint = error.hint or "each server must be reachable at the address that it announces"
         raise
     return ClusterConnection(cluster, url)

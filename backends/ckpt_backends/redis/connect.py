@@ -1,7 +1,7 @@
-"""A connection that asks only what cannot change anything, and explains what goes wrong.
+"""A connection that sends only commands that read, and explains what goes wrong.
 
-Redis has no read-only session, so what may be sent is listed here by name. None of these commands
-touches a time to live. Answers are bytes as in RESP2: with RESP3, modules answer in other shapes.
+Redis has no read-only session, so the commands that may be sent are listed here. None of them
+changes a time to live. Answers are bytes as in RESP2: with RESP3, modules answer in other shapes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ckpt_backends.url import StoreUrl, masked, split_url
 OWN_PARAMS = frozenset(
     {"layout", "prefix", "write_prefix", "pattern", "store_prefix", "vector_prefix"}
 )
-"""Parameters of the URL that are for this adapter."""
+"""URL parameters that this adapter reads itself."""
 _SECONDS = 10.0
 _LONGEST = 60.0
-"""Seconds that one answer may take; TLS is agreed on within them too."""
+"""Timeout of one answer and of the TLS handshake, in seconds."""
 SCAN_COUNT = 5000
-"""Keys that the server looks at in one turn; others wait two or three milliseconds for it."""
+"""Keys that one SCAN looks at, which blocks the server for two or three milliseconds."""
 AT_ONCE, _BYTES_AT_ONCE = 500, 4 << 20
 READING = frozenset(
     {"EXISTS", "GET", "HGET", "HMGET", "HSTRLEN", "INFO", "MGET", "PING", "PTTL", "SCAN", "TYPE"}
@@ -39,9 +39,9 @@ READING = frozenset(
     | {"ZRANGE", "ZSCORE", "JSON.DEBUG", "JSON.GET", "JSON.MGET", "JSON.TYPE"}
     | {"FT._LIST", "FT.INFO", "FT.AGGREGATE", "FT.CURSOR", "FT.SEARCH"}
 )
-"""All commands that a store opened for reading sends, beside those that log in."""
+"""All commands that a store opened for reading sends, apart from those that log in."""
 COUNTING = frozenset({"EXISTS", "UNLINK"})
-"""Commands that take any number of keys and answer with a number."""
+"""Commands that take any number of keys and return a number."""
 Command = Sequence[bytes | str | int]
 _Item = TypeVar("_Item")
 
@@ -60,7 +60,7 @@ class Connection:
 
     @property
     def driver(self) -> Any:
-        """The client itself, for who changes something. Raises `StoreUnavailable` when closed."""
+        """The client itself, for changes. Raises `StoreUnavailable` when closed."""
         self._check_open()
         return self._driver
 
@@ -70,10 +70,10 @@ class Connection:
 
     @contextmanager
     def transaction(self, names: Sequence[bytes], *, loose: bool = False) -> Iterator[Any]:  # noqa: ARG002
-        """The driver's pipeline, for commands that name such keys, and are run all or none.
+        """The driver's pipeline: commands on these keys, all or none of which run.
 
-        On a cluster only where these are of one slot, else `Unsupported`; unless it may be
-        `loose`: then one runs after the other, and nothing is watched.
+        On a cluster the keys must share a slot, else this raises `Unsupported`. A `loose`
+        transaction runs its commands one by one instead, and watches nothing.
         """
         with self.driver.pipeline(transaction=True) as pipe:
             yield pipe
@@ -191,16 +191,19 @@ def _settings(url: StoreUrl) -> dict[str, Any]:
     unknown = sorted(url.params.keys() - PARAMS)
     if unknown:
         raise UsageError(
-            f"unknown parameter '{unknown[0]}' of a Redis store",
+            f"unknown URL parameter '{unknown[0]}' for Redis",
             hint=f"known: {', '.join(sorted(PARAMS))}",
         )
     address = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d*))?", parts.hosts)
     if address is None or "," in parts.hosts:
-        raise UsageError(f"cannot read the URL '{url}': one host is needed")
+        raise UsageError(
+            f"cannot read the URL '{url}': it must name one host",
+            hint="write redis://HOST:PORT/0",
+        )
     database = url.params.get("db") or parts.path.strip("/") or "0"
     if not database.isdecimal():
         raise UsageError(
-            f"cannot read the URL '{url}': '{unquote(database)}' is no number of a database",
+            f"cannot read the URL '{url}': the database '{unquote(database)}' is not a number",
             hint="write redis://HOST:PORT/0",
         )
     wait = _number(url, "connect_timeout") or _SECONDS
@@ -230,7 +233,7 @@ def _number(url: StoreUrl, name: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise UsageError(f"parameter '{name}' of a Redis store is a number of seconds") from None
+        raise UsageError(f"invalid URL parameter '{name}': it takes a number of seconds") from None
 
 
 @contextmanager
@@ -257,8 +260,8 @@ _REASONS: Sequence[tuple[type[Exception], str, str, str]] = (
     (
         exceptions.RedisError,
         "NOAUTH|Authentication required",
-        "it asks for a password",
-        "set REDISCLI_AUTH, or name it in the URL: redis://:PASSWORD@HOST:PORT/0",
+        "the server asks for a password",
+        "set REDISCLI_AUTH, or put it in the URL: redis://:PASSWORD@HOST:PORT/0",
     ),
     (
         exceptions.AuthenticationError,
@@ -267,71 +270,81 @@ _REASONS: Sequence[tuple[type[Exception], str, str, str]] = (
         "leave the password out",
     ),
     (exceptions.AuthenticationError, "", "it does not let this user in", ""),
-    (exceptions.TimeoutError, "", "it does not answer", "add ?socket_timeout=SECONDS to wait"),
+    (
+        exceptions.TimeoutError,
+        "",
+        "the server does not answer",
+        "add ?socket_timeout=SECONDS to wait",
+    ),
     (
         exceptions.ConnectionError,
         "refused",
         "connection refused",
-        "is the server running, and are host and port right?",
+        "check that the server is running and that host and port are right",
     ),
     (
         exceptions.ConnectionError,
         "Name or service not known|getaddrinfo|name resolution|nodename",
         "unknown host",
-        "check the name of the host",
+        "check the host name",
     ),
-    (exceptions.ConnectionError, "unreachable|No route", "its host cannot be reached", ""),
+    (exceptions.ConnectionError, "unreachable|No route", "the host is unreachable", ""),
     (
         exceptions.ConnectionError,
         "certificate verify failed|CERTIFICATE_VERIFY_FAILED|Hostname mismatch",
-        "its certificate is not accepted",
+        "the server's certificate is not trusted",
         "name the authority: ?ssl_ca_certs=FILE",
     ),
     (
         exceptions.ConnectionError,
         "SSL|TLS",
         "TLS failed",
-        "rediss:// speaks TLS, redis:// does not; which of them does the port take?",
+        "use rediss:// for a port with TLS, redis:// for one without",
     ),
     (exceptions.ConnectionError, "invalid DB index|out of range", "no such database", ""),
-    (exceptions.BusyLoadingError, "", "the server is still loading its data", "try again soon"),
+    (
+        exceptions.BusyLoadingError,
+        "",
+        "the server is still loading its data",
+        "run the command again in a moment",
+    ),
     (
         exceptions.ConnectionError,
         "",
         "the connection was lost",
-        "a server that speaks TLS needs rediss://",
+        "for a server with TLS, use rediss://",
     ),
     (
         exceptions.NoPermissionError,
         "",
-        "its user may not do that",
+        "permission denied",
         "reading needs `+@read +scan +ping +info` and the keys' patterns; see docs/stores.md",
     ),
     (exceptions.ResponseError, "DB index is out of range", "no such database", ""),
     (
         exceptions.ResponseError,
         "SELECT is not allowed in cluster mode",
-        "a cluster has the database 0 alone",
-        "leave the number of the database out",
+        "a cluster has only database 0",
+        "remove the database number from the URL",
     ),
     (
         exceptions.RedisError,
         "MOVED|ASK|CLUSTERDOWN|slot not covered|not covered by the cluster",
-        "the cluster moves slots, or a part of it is down",
-        "try again when `CLUSTER INFO` says cluster_state:ok",
+        "the cluster is moving slots, or part of it is down",
+        "run the command again when `redis-cli CLUSTER INFO` says cluster_state:ok",
     ),
     (
         exceptions.RedisClusterException,
         "",
-        "the servers of the cluster cannot be reached",
-        "each of them must be reachable under the address that it announces",
+        "the servers of the cluster are unreachable",
+        "each server must be reachable at the address that it announces",
     ),
 )
-"""A class of errors of the driver, what it says (a pattern), how it is put here, a hint."""
+"""A class of errors of the driver, what it says (a pattern), the reason to print, a hint."""
 
 
 def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
-    """The error that a person sees. What a server says may quote a key, so most is not shown."""
+    """The error to print. A server's message may quote a key, so most of it is left out."""
     for kind, mark, reason, hint in _REASONS:
         if isinstance(error, kind) and re.search(mark, str(error), re.IGNORECASE):
             return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint or None)
@@ -342,9 +355,9 @@ def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
 def in_chunks(
     items: Sequence[_Item], measure: Callable[[Sequence[_Item]], Iterable[Any]]
 ) -> Iterator[list[tuple[_Item, int]]]:
-    """Items with the size of each, in their order: of so many that some megabytes are read at once.
+    """Items with their sizes, in order, in batches of some megabytes.
 
-    A single one may be larger. What is too large to be read counts nothing; a size of None is 0.
+    A single item may be larger. An item that is too large to read counts as 0, as does None.
     """
     for start in range(0, len(items), AT_ONCE):
         part = items[start : start + AT_ONCE]

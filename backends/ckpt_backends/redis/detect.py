@@ -1,35 +1,40 @@
-"""Which layouts a database holds, from a sample of its keys and of what they hold.
+"""Which stores a database holds, from a sample of its keys and of what they hold.
 
 | evidence | layout |
 |---|---|
 | a JSON document with `metadata` as text and `has_writes` | `redis` |
-| one with `metadata` as text and no `has_writes` | `redis`, of release 0.0 |
-| one with `metadata` as an object, and no `has_writes` | `redis-shallow` |
-| one with `has_writes` as text | `redis-js`, or `redis-js-shallow` if its key ends so |
+| one with `metadata` as text and no `has_writes` | `redis`, release 0.0 |
+| one with `metadata` as an object and no `has_writes` | `redis-shallow` |
+| one with `has_writes` as text | `redis-js`, or `redis-js-shallow` if its key ends in `:shallow` |
 | a hash `checkpoint$...` | `redis-hash` |
 | a hash `checkpoint:...` with the field `type` | `redis-hash-colon` |
 | a hash `lg:threads` with a field `lg:idx:...` | `redis-plain` |
 
-Names of indexes tell nothing: they stay when the documents go, and are not needed for reading.
+The Python savers of JSON documents and langgraph-checkpoint-plainredis take prefixes, so one
+database can hold several stores of one layout.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from ckpt_backends.dotted import STORE
-from ckpt_backends.errors import UnknownLayout, UsageError
+from ckpt_backends.errors import SeveralLayouts, StoreUnavailable, UnknownLayout, UsageError
 from ckpt_backends.memory import HINT
 from ckpt_backends.redis.connect import Connection
-from ckpt_backends.redis.documents import JSON_TYPE, USUAL, Documents, Prefixes
+from ckpt_backends.redis.documents import JSON_TYPE, USUAL, Documents, Prefixes, stored_id
 from ckpt_backends.redis.hashes import COLON, DOLLAR, Hashes
 from ckpt_backends.redis.javascript import JavaScriptDocuments, ShallowJavaScriptDocuments
 from ckpt_backends.redis.keyspace import Layout, literally, raw, text
 from ckpt_backends.redis.old_documents import OldDocuments
 from ckpt_backends.redis.plain import USUAL_PREFIX, Plain
+from ckpt_backends.redis.prefixes import KnownPrefixes, known_prefixes, listed_prefixes, pair
 from ckpt_backends.redis.shallow import ShallowDocuments
 from ckpt_backends.url import StoreUrl
 
@@ -37,56 +42,125 @@ LAYOUTS = (
     *("redis", "redis-shallow", "redis-js", "redis-js-shallow"),
     *("redis-hash", "redis-hash-colon", "redis-plain"),
 )
+_PREFIXED = {"redis", "redis-shallow"}
+"""Layouts whose savers take a prefix for checkpoints and one for writes."""
+_NAMING = ("layout", "prefix", "write_prefix")
+"""Parameters of a URL that name one of several stores."""
 _TURNS, _SAMPLED = 10, 20
-"""So many answers of SCAN are looked at, once something was found in them; of each, so many keys
-of either separator."""
+"""How many answers of SCAN are looked at after the first that told something, and how many keys of
+each."""
 _OTHERS = {
     "first": "hashes of LangGraph's guide of early 2024, with 'parent_ts'",
 }
-"""What is recognised and not read."""
+"""Layouts that are recognised but cannot be read."""
 _FEW = 5
+_Samples = dict[tuple[str, str], list[bytes]]
+"""Of each layout and prefix of checkpoints, the keys of some checkpoints."""
+
+
+class SeveralStores(SeveralLayouts):
+    """The URL fits several stores: an error in the URL, as it names too little."""
+
+    exit_code = UsageError.exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """A store as the parameters of a URL name it."""
+
+    layout: str
+    prefix: str | None = None
+    """None for a layout without prefixes."""
+    write_prefix: str | None = None
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether its saver was given no prefix."""
+        if self.layout in _PREFIXED:
+            return Prefixes(self.prefix or "", self.write_prefix or "") == USUAL
+        return self.prefix in {None, USUAL_PREFIX}
+
+    def params(self, others: Sequence[_Store]) -> dict[str, str]:
+        """What a URL needs so that none of the others is meant."""
+        found = {"layout": self.layout} if any(one.layout != self.layout for one in others) else {}
+        same = [one for one in others if one.layout == self.layout]
+        named = {"prefix": self.prefix, "write_prefix": self.write_prefix}
+        if not self.is_usual or same:
+            found |= {name: one for name, one in named.items() if one is not None}
+        return found
+
+    def __str__(self) -> str:
+        if self.is_usual:
+            return self.layout
+        writes = f", writes '{self.write_prefix}'" if self.write_prefix else ""
+        return f"{self.layout} (prefix '{self.prefix}'{writes})"
 
 
 def open_layout(connection: Connection, url: StoreUrl) -> Layout:
-    """The layout that the URL pins, or the only one that is there.
+    """The store that the URL names, or the only one in the database.
 
-    Raises `UnknownLayout`, or `UsageError` where there are several.
+    Raises `UnknownLayout`, or `SeveralStores` where the URL fits several.
     """
-    prefixes = Prefixes(
-        url.params.get("prefix", USUAL.checkpoint),
-        url.params.get("write_prefix", USUAL.write),
-    )
-    plain = url.params.get("prefix", USUAL_PREFIX).rstrip(":")
-    name = url.params.get("layout")
-    if name is not None:
-        if name not in LAYOUTS:
-            raise UsageError(
-                f"no layout '{name}' of a Redis store", hint=f"known: {', '.join(LAYOUTS)}"
-            )
-        return _layout(name, connection, prefixes, plain)
-    found = _sampled(connection, prefixes)
-    if _is_plain(connection, plain, is_alone=not found):
-        found.add("redis-plain")
-    known = [one for one in LAYOUTS if one in found]
-    if len(known) > 1:
-        raise UsageError(
-            f"'{url}' holds checkpoints in {len(known)} layouts: {', '.join(known)}",
-            hint=f"say which: add ?layout={known[0]} or ?layout={known[1]} to the URL",
-        )
-    if known:
-        return _layout(known[0], connection, prefixes, plain)
-    if "old" in found:
-        return OldDocuments(connection)
-    others = [_OTHERS[one] for one in sorted(found)]
+    params = url.params
+    name = params.get("layout")
+    if name is not None and name not in LAYOUTS:
+        raise UsageError(f"unknown Redis layout '{name}'", hint=f"known: {', '.join(LAYOUTS)}")
+    prefix, write_prefix = params.get("prefix"), params.get("write_prefix")
+    if name is not None and name not in _PREFIXED and (name != "redis-plain" or prefix is not None):
+        return _layout(connection, _named(name, prefix, write_prefix))
+    found = _Found(connection, prefix, write_prefix)
+    stores = [one for one in found.stores() if name in {None, one.layout}]
+    if len(stores) > 1:
+        raise _several(url, stores)
+    if stores:
+        return _layout(connection, stores[0])
+    others = [one for one in found.elsewhere() if name in {None, one.layout}]
     if others:
+        named = [("prefix", prefix), ("write_prefix", write_prefix)]
+        said = " and ".join(f"{one} '{value}'" for one, value in named if value is not None)
+        raise UnknownLayout(f"no store with {said} in '{url}'", hint=f"name {_urls(url, others)}")
+    if name is not None:
+        return _layout(connection, _named(name, prefix, write_prefix))
+    if "old" in found.kinds:
+        return OldDocuments(connection)
+    unread = [_OTHERS[one] for one in sorted(found.kinds & _OTHERS.keys())]
+    if unread:
         raise UnknownLayout(
-            f"'{url}' holds checkpoints in a layout that is not read: {', '.join(others)}"
+            f"'{url}' holds checkpoints in a layout that ckpt cannot read: {', '.join(unread)}"
         )
-    raise UnknownLayout(f"no checkpoints in '{url}'", hint=_seen(connection, prefixes))
+    raise UnknownLayout(f"no checkpoints in '{url}'", hint=_seen(connection, prefix))
 
 
-def _layout(name: str, connection: Connection, prefixes: Prefixes, plain: str) -> Layout:
-    match name:
+def _several(url: StoreUrl, stores: Sequence[_Store]) -> SeveralStores:
+    first = stores[0]
+    choices = [one.params([other for other in stores if other != one]) for one in stores]
+    if all((one.layout, one.prefix) == (first.layout, first.prefix) for one in stores):
+        said = f"cannot tell which prefix the writes of '{first.prefix}' have in '{url}'"
+    else:
+        said = f"'{url}' holds {len(stores)} stores: {', '.join(map(str, stores))}"
+    return SeveralStores(said, choices, hint=f"name one: {_urls(url, stores)}")
+
+
+def _urls(url: StoreUrl, stores: Sequence[_Store]) -> str:
+    """The first stores as URLs that can be pasted."""
+    shown = []
+    for one in stores[:_FEW]:
+        params = one.params([other for other in stores if other != one])
+        shown.append(f"'{url.with_params(params, without=_NAMING)}'")
+    more = f" or one of {len(stores) - _FEW} more" if len(stores) > _FEW else ""
+    return " or ".join(shown) + more
+
+
+def _named(layout: str, prefix: str | None, write_prefix: str | None) -> _Store:
+    """A store of a layout that need not be there."""
+    if layout in _PREFIXED:
+        return _Store(layout, prefix or USUAL.checkpoint, write_prefix or USUAL.write)
+    return _Store(layout, prefix)
+
+
+def _layout(connection: Connection, store: _Store) -> Layout:
+    prefixes = Prefixes(store.prefix or USUAL.checkpoint, store.write_prefix or USUAL.write)
+    match store.layout:
         case "redis":
             return Documents(connection, prefixes)
         case "redis-shallow":
@@ -98,8 +172,84 @@ def _layout(name: str, connection: Connection, prefixes: Prefixes, plain: str) -
         case "redis-hash":
             return Hashes(connection, DOLLAR)
         case "redis-plain":
-            return Plain(connection, plain)
+            return Plain(connection, (store.prefix or USUAL_PREFIX).rstrip(":"))
     return Hashes(connection, COLON)
+
+
+class _Found:
+    """The stores of a database, as far as the prefixes in the URL allow."""
+
+    def __init__(self, connection: Connection, prefix: str | None, write: str | None) -> None:
+        self._connection = connection
+        self._prefix, self._write = prefix, write
+        self._samples: dict[str, dict[str, list[bytes]]] = {}
+        self.kinds: set[str] = set()
+        """Layouts of documents and hashes that are there, and what is known and not read."""
+
+    @cached_property
+    def _known(self) -> KnownPrefixes:
+        return known_prefixes(self._connection)
+
+    def stores(self) -> list[_Store]:
+        """The stores that the URL fits."""
+        wanted = self._known.checkpoints if self._prefix is None else {self._prefix}
+        found = self._documents(wanted)
+        for prefix in wanted:
+            self.kinds |= self._sampled(prefix).keys()
+        plain = USUAL_PREFIX if self._prefix is None else self._prefix.rstrip(":")
+        if self._write is None and _is_plain(self._connection, plain, is_alone=not self.kinds):
+            found.append(_Store("redis-plain", plain))
+        if not found and not self.kinds and self._prefix is None:
+            found = [_Store("redis-plain", one) for one in _plain_prefixes(self._connection)]
+        return sorted(found, key=lambda one: (LAYOUTS.index(one.layout), str(one)))
+
+    def elsewhere(self) -> list[_Store]:
+        """The stores with other prefixes than the URL's."""
+        if self._prefix is None and self._write is None:
+            return []
+        return _Found(self._connection, None, None).stores()
+
+    def _documents(self, wanted: set[str]) -> list[_Store]:
+        """Stores of the layouts that are not `redis-plain`."""
+        found = []
+        paired: _Samples = {}
+        for prefix in sorted(wanted):
+            for layout, names in self._sampled(prefix).items():
+                if layout in _PREFIXED:
+                    paired[layout, prefix] = names
+                elif layout in LAYOUTS:
+                    found.append(_Store(layout))
+        for (layout, prefix), writes in self._paired(paired).items():
+            found += [_Store(layout, prefix, one) for one in writes]
+        return found
+
+    def _paired(self, stores: _Samples) -> dict[tuple[str, str], list[str]]:
+        """The prefixes that the writes of each store may have; one, where that can be told."""
+        if self._write is not None:
+            asked = self._write
+            listed = {one: listed_prefixes(self._connection, one[0], stores[one]) for one in stores}
+            return {one: [asked] for one in stores if asked in (listed[one] or {asked})}
+        if self._known.are_usual and all(prefix == USUAL.checkpoint for _, prefix in stores):
+            return {store: [USUAL.write] for store in stores}
+        found = pair(self._connection, self._known, stores)
+        if any(len(one) > 1 for one in found.values()) and self._prefix is not None:
+            # What belongs to the other stores is not this one's.
+            others = {
+                (layout, prefix): names
+                for prefix in self._known.checkpoints
+                for layout, names in self._sampled(prefix).items()
+                if layout in _PREFIXED
+            }
+            every = pair(self._connection, self._known, others | stores)
+            found = {store: every[store] for store in stores}
+        return found
+
+    def _sampled(self, prefix: str) -> dict[str, list[bytes]]:
+        """Layouts under a prefix, with the keys of some of their checkpoints."""
+        if prefix not in self._samples:
+            must = prefix in {self._prefix, USUAL.checkpoint}
+            self._samples[prefix] = _sampled(self._connection, prefix, must=must)
+        return self._samples[prefix]
 
 
 def _is_plain(connection: Connection, prefix: str, *, is_alone: bool) -> bool:
@@ -118,23 +268,39 @@ def _is_plain(connection: Connection, prefix: str, *, is_alone: bool) -> bool:
     return is_alone and kinds == [b"none", b"string"]
 
 
-def _sampled(connection: Connection, prefixes: Prefixes) -> set[str]:
-    """Names of layouts that are there, and of what is known and not read."""
-    found: set[str] = set()
-    patterns = [literally(prefixes.checkpoint) + b"[:$]*"]
-    if prefixes.checkpoint != USUAL.checkpoint:
-        patterns.append(b"checkpoint[:$]*")
-    for pattern in patterns:
+def _plain_prefixes(connection: Connection) -> list[str]:
+    """The prefixes of langgraph-checkpoint-plainredis in the whole database."""
+    end = b":threads"
+    found = {
+        text(name.removesuffix(end))
+        for names in connection.scan(b"*" + end, "hash")
+        for name in names
+    }
+    return [one for one in sorted(found) if _is_plain(connection, one, is_alone=False)]
+
+
+def _sampled(connection: Connection, prefix: str, *, must: bool) -> dict[str, list[bytes]]:
+    """Layouts under a prefix, and what is known and not read, each with some of its keys.
+
+    Where they need not be readable, those that are not are left out.
+    """
+    found: dict[str, list[bytes]] = {}
+    usual = prefix == USUAL.checkpoint
+    pattern = literally(prefix) + (b"[:$]*" if usual else b":*")
+    with suppress(*(() if must else (StoreUnavailable,))):
         for turn, names in enumerate(connection.scan(pattern)):
             for mark in (b"checkpoint$", b""):
                 some = [one for one in names if one.startswith(b"checkpoint$") == bool(mark)]
-                found.update(_kinds(connection, some[:: len(some) // _SAMPLED + 1]))
+                for name, kind in _kinds(connection, prefix, some[:: len(some) // _SAMPLED + 1]):
+                    found.setdefault(kind, []).append(name)
             if found and turn >= _TURNS:
                 break
     return found
 
 
-def _kinds(connection: Connection, names: Sequence[bytes]) -> Iterator[str]:
+def _kinds(
+    connection: Connection, prefix: str, names: Sequence[bytes]
+) -> Iterator[tuple[bytes, str]]:
     kinds = list(connection.ask_all(("TYPE", name) for name in names))
     documents = [
         name for name, kind in zip(names, kinds, strict=True) if text(kind or b"") == JSON_TYPE
@@ -144,19 +310,21 @@ def _kinds(connection: Connection, names: Sequence[bytes]) -> Iterator[str]:
     types = connection.ask_all([("JSON.TYPE", name, "$.metadata") for name in documents])
     for name, answer, kind in zip(documents, list(told), types, strict=True):
         about = json.loads(answer) if isinstance(answer, bytes) else {}
-        if about.get("$.thread_id"):
-            yield _document(name, about, kind)
+        for thread in about.get("$.thread_id") or ():
+            starts = (f"{prefix}:{thread}:", f"{prefix}:{stored_id(str(thread))}:")
+            if name.startswith(tuple(map(raw, starts))):
+                yield name, _document(name, about, kind)
     for name, told in zip(
         hashes,
         connection.ask_all(("HMGET", name, "type", "parent_ts") for name in hashes),
         strict=True,
     ):
         if name.startswith(b"checkpoint$"):
-            yield "redis-hash"
+            yield name, "redis-hash"
         elif told is not None and told[0] is not None:
-            yield "redis-hash-colon"
+            yield name, "redis-hash-colon"
         elif told is not None and told[1] is not None:
-            yield "first"
+            yield name, "first"
 
 
 def _document(name: bytes, about: dict[str, Any], kind: Any) -> str:
@@ -169,15 +337,15 @@ def _document(name: bytes, about: dict[str, Any], kind: Any) -> str:
     return "redis-shallow"
 
 
-def _seen(connection: Connection, prefixes: Prefixes) -> str:
-    """What there is instead, in words."""
+def _seen(connection: Connection, prefix: str | None) -> str:
+    """What the database holds instead."""
     names = next(islice(connection.scan(b"*"), 1), [])
     if not names:
-        return "the database is empty; redis://HOST:PORT/N names another one"
+        return "the database is empty; name another one: redis://HOST:PORT/N"
     some = ", ".join(f"'{text(name)}'" for name in sorted(names)[:_FEW])
     if any(name.startswith(f"{STORE}:".encode()) for name in names):
-        return f"found keys such as {some}; perhaps {HINT}"
+        return f"found keys such as {some}; {HINT}"
     return (
-        f"found other keys, such as {some}; a saver with a prefix of its own needs ?prefix=NAME"
-        f" (looked for {prefixes.checkpoint}:*, checkpoint$* and {USUAL_PREFIX}:threads)"
+        f"found other keys, such as {some}; looked for {prefix or USUAL.checkpoint}:*,"
+        f" checkpoint$* and {prefix or USUAL_PREFIX}:threads"
     )

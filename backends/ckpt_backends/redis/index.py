@@ -50,7 +50,7 @@ class ThreadIndex:
                 break
             answer = self._connection.find("FT.CURSOR", "READ", self._name, cursor)
         counted = self._connection.find("FT.SEARCH", self._name, query, "LIMIT", 0, 0)
-        # The server may be told to give no more than so many.
+        # The server may limit the number of results.
         return names if answer is not None and counted and counted[0] == len(names) else None
 
 
@@ -75,6 +75,29 @@ def index_of(connection: Connection, prefix: str) -> ThreadIndex | None:
         if is_whole and tags >= {"thread_id", "checkpoint_id"}:
             return ThreadIndex(connection, name)
     return None
+
+
+def prefixes_of(connection: Connection) -> list[tuple[str, set[str]]] | None:
+    """The prefixes of all indexes of JSON documents, with the fields of each index.
+
+    None where the server has no indexes, or does not let us see them.
+    """
+    names = connection.find("FT._LIST")
+    if names is None:
+        return None
+    found = []
+    for name in names:
+        about = _pairs(connection.find("FT.INFO", name))
+        definition = _pairs(about.get("index_definition"))
+        fields = [_pairs(one) for one in about.get("attributes", ())]
+        tags = {text(one["attribute"]) for one in fields if "attribute" in one}
+        if definition.get("key_type") == b"JSON":
+            found += [
+                (text(one).removesuffix(":"), tags)
+                for one in definition.get("prefixes", ())
+                if one.endswith(b":")
+            ]
+    return found
 
 
 def _escaped(name: str) -> str:

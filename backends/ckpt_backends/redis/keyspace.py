@@ -83,7 +83,7 @@ class Found:
     mixed: list[Place] = field(default_factory=list)
     """Checkpoints of several threads."""
     blobs: list[bytes] = field(default_factory=list)
-    """Values that are kept apart; what they hold tells whose they are."""
+    """Values that are kept apart; their contents tell the thread."""
 
     @property
     def checkpoints(self) -> list[Place]:

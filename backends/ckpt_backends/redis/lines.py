@@ -1,8 +1,8 @@
 """Listing by the names of keys: which namespaces there are, and from when to when.
 
-The names of a namespace's checkpoints differ in their ends alone, the ids. So one pass over all
-names counts them, and one look at the newest key of each namespace tells whose it is: names say
-that only roughly, since nothing in them is escaped.
+The names of a namespace's checkpoints differ only in the ids at their ends. So one pass over all
+names counts them. The newest document of each namespace tells its thread: a name does not, since
+nothing in it is escaped.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Sums(dict[_Group, _Sum], Generic[_Group]):
 
 
 def lines_by_name(names: Names, told: Told, separator: bytes) -> Iterator[Line]:
-    """The namespaces of a store, whose checkpoints' `names` end in a separator and an id.
+    """The namespaces of a store. The `names` of checkpoints end in a separator and an id.
 
     `told` says what a key holds, if it is a checkpoint. Where the newest of a namespace is none,
     such as what a crash left of one, or a key of another layout, all of its keys are asked; an

@@ -53,9 +53,9 @@ class PurgeLock:
         while not self._driver.set(LOCK, self._token, nx=True, px=_HELD):
             if time.monotonic() > until:
                 raise Refused(
-                    f"another purge of '{self._url}' is at work",
-                    hint="run the same command again when it is done; what it has is the key"
-                    f" '{LOCK.decode()}', which goes by itself some seconds after it",
+                    f"another purge of '{self._url}' is running",
+                    hint="run the command again when it has finished; its lock is the key"
+                    f" '{LOCK.decode()}', which expires some seconds later",
                 )
             time.sleep(random.uniform(0.01, 0.05))  # noqa: S311
         self._again = time.monotonic() + _KEPT

@@ -261,7 +261,7 @@ class WritableRedisMemory(Closing):
         except exceptions.WatchError:
             raise StoreChanged(
                 f"an item of '{self._url}' changed meanwhile, so nothing was removed",
-                hint="an agent may be using it; run the command again",
+                hint="an agent may be using the store; run the command again",
             ) from None
         return len(items)
 
@@ -301,8 +301,8 @@ def open_documents(connection: Connection, url: StoreUrl) -> _Documents:
         if not found.is_there():
             raise UnknownLayout(
                 f"no long-term memory in '{url}'",
-                hint=f"looked for {found.tables[0]}; a store with a prefix of its own needs"
-                " ?store_prefix=NAME, and ?vector_prefix=NAME",
+                hint=f"looked for {found.tables[0]}; for a custom prefix, add"
+                " ?store_prefix=NAME&vector_prefix=NAME",
             )
     except BaseException:
         connection.close()

@@ -1,8 +1,8 @@
 """All keys of a thread, and what they hold as rows.
 
-A checkpoint owns a key of its own, those of its writes and, as documents, a list of these. What a
-namespace owns beside its checkpoints names one of them, or their writes. Values that are kept apart
-belong to the thread: several checkpoints may name one.
+A checkpoint owns its key, the keys of its writes and, in the JSON layouts, a list of these. A
+namespace also owns a pointer to its head, or a list of writes. Separate values belong to the
+thread, since several checkpoints may share one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Owned:
     owners: dict[tuple[str, str], Owner]
     """By namespace and checkpoint id."""
     shared: dict[str, dict[str, list[bytes]]]
-    """What a namespace has beside its checkpoints, by its name and by kind."""
+    """Pointers and lists of each namespace, by namespace and kind."""
     blobs: dict[BlobKey, bytes] = field(default_factory=dict)
     """The values that are kept apart."""
 
@@ -214,7 +214,7 @@ class Owning:
         yield from stored_of(self._connection, rows)
 
     def also(self, rows: Sequence[Row]) -> Iterator[Command]:  # noqa: ARG002
-        """What has to change beside, when rows are put back."""
+        """Further keys that change when rows are restored."""
         yield from ()
 
 
@@ -290,7 +290,7 @@ def _cells(kind: str, answer: Any) -> dict[str, Cell] | None:
 
 
 def commands_of(kind: str, name: bytes, cells: Mapping[str, Cell]) -> Iterator[Command]:
-    """Make a key with these contents; what is there of it stays."""
+    """Create a key with these contents, or add them to an existing key."""
     if kind == DOCUMENT:
         yield ("JSON.SET", name, "$", _bytes(cells["value"]), "NX")
         return

@@ -8,9 +8,9 @@
     lg:seq                             the last number that was given in a timeline
 
 Source: `langgraph_checkpoint_plainredis/saver.py`, 0.1.0. `lg` is the saver's prefix. The head is
-the checkpoint that was stored last. Nothing in a key is escaped, so whose a key is stands in
-`lg:threads`, by the timeline whose name it shares. With a time to live, a checkpoint goes and its
-id stays in the timeline; such an id counts for nothing, as for the saver. Versions are numbers.
+the checkpoint that was stored last. Nothing in a key is escaped, so the thread of a key is looked
+up in `lg:threads`. A checkpoint that has expired leaves its id in the timeline; such an id is
+ignored, as the saver does. Versions are numbers.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ EMPTY = "empty"
 _CONTROL = ("__", "branch:", "join:", "start:")
 _TIMELINES_AT_ONCE, _CHECKPOINTS_AT_ONCE, _NAMES_AT_ONCE = 100, 50, 500
 _SMALL, _KEPT = 4096, 10_000
-"""A value of so few bytes is read together with others and kept for the next checkpoint that has
-it; so many are."""
+"""Values up to this many bytes are read together and kept for the next checkpoint that has them, at
+most this many values."""
 _CALLS = re.compile(rf"(.*?):({CALL}):(.*)", re.DOTALL)
 _CALLED = re.compile(rf"(.*?):({CALL})", re.DOTALL)
 
@@ -265,7 +265,7 @@ class Plain:
     def _sorted(
         self, names: Sequence[bytes]
     ) -> tuple[list[tuple[WritePlace, CheckpointKey]], list[BlobPlace]]:
-        """Whose writes and whose values these keys are."""
+        """The threads that these writes and values belong to."""
         write = raw(f"{self.prefix}:wr:")
         keys = self.keys_of([one for one in names if one.startswith(write)])
         writes = [(WritePlace(name, key.checkpoint_id), key) for name, key in keys.items()]
@@ -291,7 +291,9 @@ class Plain:
         return found
 
     def _blobs_of(self, names: Sequence[bytes]) -> Iterator[BlobPlace]:
-        """Whose values these are. A channel's name may hold colons, as all else but the version.
+        """The threads that these values belong to.
+
+        A channel's name may hold colons, as all else but the version.
 
         Where that leaves a choice, the checkpoints tell; what none of them names is left out then.
         """
@@ -608,7 +610,7 @@ def _ways(place: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _guessed(place: str) -> tuple[str, str, str] | None:
-    """Thread, namespace and channel of a value whose namespace is gone, where that is plain."""
+    """Thread, namespace and channel of a value without its namespace, where that is clear."""
     if called := _CALLS.fullmatch(place):
         return called[1], called[2], called[3]
     thread_id, is_root, channel = place.partition("::")

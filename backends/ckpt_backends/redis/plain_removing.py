@@ -28,7 +28,7 @@ from ckpt_backends.url import StoreUrl
 def remove_plain_threads(
     connection: Connection, url: StoreUrl, layout: Plain, removals: Sequence[Removal]
 ) -> list[Removed]:
-    """Remove what is planned of each thread that is still as it was. Raises `Refused`."""
+    """Carry out the planned removal of each thread that has not changed. Raises `Refused`."""
     owning = PlainOwning(connection, layout)
     with purge_lock(connection, url) as lock:
         found = owning.of([one.thread_id for one in removals])

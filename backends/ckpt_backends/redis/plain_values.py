@@ -22,9 +22,9 @@ from ckpt_backends.model import TypedBytes
 from ckpt_backends.oversize import unread
 
 HEAD_BYTES = 64
-"""So many bytes at the beginning of a stored value tell its type."""
+"""Bytes at the beginning of a stored value that tell its type."""
 TAIL_BYTES = 4
-"""So many at its end tell how many bytes its last characters stand for."""
+"""Characters at its end that tell how many bytes they stand for."""
 _HEAD = re.compile(rb'\{"t": "([^"\\]{0,40})", "d": "')
 _END = len(b'"}')
 _FORM = "not in the form of langgraph-checkpoint-plainredis"
@@ -108,7 +108,7 @@ def wrapped_checkpoint(body: TypedBytes, metadata: TypedBytes, parent: str | Non
     if body.type != "msgpack":
         raise Unsupported(
             f"cannot write a checkpoint whose body is of type '{body.type}' here",
-            hint="its metadata stands in the same value; the saver stores msgpack unless told",
+            hint="only bodies of type 'msgpack' can be copied",
         )
     parts = {
         "checkpoint": body.data,
@@ -136,7 +136,7 @@ def _msgpack(value: TypedBytes) -> bytes:
         return _packed(json.loads(value.data))
     if value.type == "bytes":
         return _packed(value.data)
-    raise Unsupported(f"a value of type '{value.type}' cannot be written into one of msgpack")
+    raise Unsupported(f"cannot write a value of type '{value.type}' into a msgpack body")
 
 
 def _packed(value: object) -> bytes:

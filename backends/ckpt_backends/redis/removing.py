@@ -38,7 +38,7 @@ Step = list[tuple[str, Command]]
 def remove_threads(
     connection: Connection, url: StoreUrl, layout: Layout, removals: Sequence[Removal]
 ) -> list[Removed]:
-    """Remove what is planned of each thread that is still as it was. Raises `Refused`."""
+    """Carry out the planned removal of each thread that has not changed. Raises `Refused`."""
     owning = Owning(connection, layout)
     with purge_lock(connection, url) as lock:
         found = owning.of([one.thread_id for one in removals])

@@ -30,7 +30,7 @@ class Keys(Protocol):
         ...
 
     def also(self, rows: Sequence[Row]) -> Iterator[Command]:
-        """What has to change beside, when rows are put back."""
+        """Further keys that change when rows are restored."""
         ...
 
 
@@ -46,8 +46,8 @@ def restore_rows(connection: Connection, owning: Keys, rows: Iterable[Row]) -> R
                 for row in some:
                     if owning.types.get(row.table) != row.cells.get("type"):
                         raise Unsupported(
-                            f"keys of the kind '{row.table}' are not known here",
-                            hint="the archive is of a newer ckpt; use that one",
+                            f"unknown kind of key '{row.table}' in the archive",
+                            hint="the archive comes from a newer ckpt: upgrade ckpt",
                         )
                 live = [row for row in some if (at := _expiry(row)) is None or at > now]
                 expired += len(some) - len(live)
@@ -83,9 +83,9 @@ def _missing(owning: Keys, rows: Sequence[Row]) -> Iterator[Row]:
             yield row
         elif cells != {key: cell for key, cell in row.cells.items() if key not in ABOUT}:
             raise StoreChanged(
-                f"the key '{row.cells['key']!s}' is there with other contents, so nothing was"
+                f"the key '{row.cells['key']!s}' exists with other contents, so nothing was"
                 " restored",
-                hint="the thread was used since; `ckpt threads copy` it and delete it first",
+                hint="copy the thread with `ckpt threads copy`, delete it, then import again",
             )
 
 

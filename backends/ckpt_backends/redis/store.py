@@ -36,8 +36,8 @@ _Told = TypeVar("_Told")
 _STAYS, _GONE = -1, -2
 """What PTTL answers for a key without an expiry, and for no key."""
 _REMEMBERED, _AT_ONCE = 200, 50
-"""Threads whose keys are remembered, and looked for together: a command looks at one after the
-other, in the order in which they were listed."""
+"""Threads with remembered keys, and threads that are looked up together: a command reads one after
+the other, in the order of the listing."""
 
 
 class RedisStore(Closing):

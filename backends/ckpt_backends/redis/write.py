@@ -1,8 +1,8 @@
-"""Changing a thread in Redis: one transaction a change, seen by others whole or not at all.
+"""Changing a thread in Redis: one transaction for each change.
 
-What the change was made for is watched: if a saver touches it before the transaction runs, nothing
-is written. A checkpoint that a saver adds where nothing is watched, since Redis cannot watch keys
-that are not there, is looked for at the last moment before.
+The transaction watches the keys that the plan was computed from: if a saver changes one of them
+first, nothing is written. Redis cannot watch keys that do not exist, so new checkpoints are looked
+for right before the transaction.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Writer(Protocol):
     def change_copy(
         self, key: CheckpointKey, metadata: TypedBytes | None, body: TypedBytes | None, writes: int
     ) -> Iterator[Command]:
-        """What a checkpoint that was copied as it is has to say under its new key."""
+        """Change a copied checkpoint so that it fits its new key."""
         ...
 
     def change_copied_write(self, name: bytes, key: CheckpointKey) -> Iterator[Command]:
-        """The same for a write."""
+        """Change a copied write so that it fits its new key."""
         ...
 
     def register(
@@ -80,13 +80,13 @@ class Writer(Protocol):
     def remove(self, key: CheckpointKey, writes: Sequence[bytes]) -> Iterator[Command]: ...
 
     def point(self, key: CheckpointKey, expiry: int, *, there: bool) -> Iterator[Command]:
-        """Make this the head of its namespace; or, if it is not there, leave that without one."""
+        """Make this the head of its namespace; if it does not exist, remove the pointer."""
         ...
 
 
 @contextmanager
 def explained_change(url: StoreUrl, outcome: str) -> Iterator[None]:
-    """Turn the driver's errors into `StoreUnavailable`, which says what came of the change."""
+    """Turn the driver's errors into `StoreUnavailable`, which says whether anything was written."""
     try:
         yield
     except exceptions.WatchError:
@@ -101,7 +101,7 @@ def _refused(url: StoreUrl, error: Exception, outcome: str) -> StoreUnavailable:
     if isinstance(error, exceptions.ReadOnlyError) or "READONLY" in text:
         reason, hint = "the server is a replica, which only reads", "name its primary"
     elif isinstance(error, exceptions.NoPermissionError):
-        reason = "its user may not do that"
+        reason = "permission denied"
         hint = "a change needs +@write, +@transaction, and the module's commands for documents"
     elif isinstance(error, exceptions.OutOfMemoryError) or "OOM" in text:
         reason = "the server is out of memory"
@@ -110,7 +110,7 @@ def _refused(url: StoreUrl, error: Exception, outcome: str) -> StoreUnavailable:
     if reason is not None:
         return StoreUnavailable(f"cannot write to '{url}': {reason}; {outcome}", hint=hint)
     found = unavailable(url, error)
-    found.message = f"{found.message}; it is not known whether anything was written"
+    found.message = f"{found.message}; it is unknown whether anything was written"
     return found
 
 
@@ -125,8 +125,8 @@ class WritableRedisStore(Closing):
     def apply(self, change: Change) -> None:
         if Capability.ADDING not in self._layout.capabilities:
             raise Unsupported(
-                f"'{self._url}' keeps no history, so nothing can be added to it",
-                hint="each namespace has its newest checkpoint only",
+                f"'{self._url}' keeps no history, so no checkpoint can be added",
+                hint="it stores only the newest checkpoint of each namespace",
             )
         try:
             with explained_change(self._url, "nothing was written"):
@@ -174,8 +174,8 @@ class WritableRedisStore(Closing):
 
     def vacuum(self) -> None:
         raise Unsupported(
-            "Redis gives the room of removed keys back by itself",
-            hint="leave --vacuum out; `redis-cli MEMORY PURGE` asks for what it keeps in hand",
+            "Redis frees the memory of removed keys by itself",
+            hint="leave --vacuum out; `redis-cli MEMORY PURGE` returns unused memory to the system",
         )
 
     def close(self) -> None:
@@ -404,4 +404,4 @@ def _writer(connection: Connection, layout: Layout) -> Writer:
         return DocumentWriter(connection, layout)
     if isinstance(layout, Hashes):
         return HashWriter(layout)
-    raise Unsupported(f"layout '{layout.name}' is only read")
+    raise Unsupported(f"layout '{layout.name}' is read-only")

@@ -11,7 +11,7 @@ from ckpt_backends.redis.keyspace import Added, raw
 
 
 class HashWriter:
-    """Checkpoints and writes as hashes, and nothing beside them."""
+    """Checkpoints and writes as hashes, and no other keys."""
 
     def __init__(self, layout: Hashes) -> None:
         self._layout = layout

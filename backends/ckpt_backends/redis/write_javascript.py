@@ -21,7 +21,7 @@ _REFUSED = re.compile(r"[*?[\]\\]")
 
 
 class JavaScriptWriter:
-    """Checkpoints as documents, a list of each one's writes, and values beside them."""
+    """Checkpoints as documents, a list of writes for each checkpoint, and separate values."""
 
     def __init__(self, connection: Connection, layout: JavaScriptDocuments) -> None:
         self._connection = connection
@@ -41,8 +41,8 @@ class JavaScriptWriter:
         """The heads themselves, which the saver touches with each write of their tasks."""
         if _REFUSED.search(thread_id):
             raise Unsupported(
-                f"LangGraph.js takes no thread id such as '{thread_id}' on Redis",
-                hint="one without * ? [ ] and \\ will do",
+                f"LangGraph.js rejects the thread id '{thread_id}' on Redis",
+                hint="use an id without * ? [ ] and \\",
             )
         return [
             self.checkpoint_name(CheckpointKey(thread_id, ns, head)) for ns, head in heads.items()

@@ -14,7 +14,7 @@ Whoever has a connection hands it in as a `Database`. Unlike in LangGraph's own 
 * ids are any text, and `gmt_create` (UTC) orders them;
 * one channel may have several versions at one checkpoint, which are merged when they are read.
 
-The hash is read in two ways, told apart for each checkpoint (`index`): as a key of its own, so that
-each checkpoint has its values (`three-table`), or as the MD5 of the namespace, so that all of them
-share one set of values, which is the newest one's (`three-table-latest`).
+There are two kinds of hash, recognised for each checkpoint (`index`): a key of the checkpoint,
+which then has its own values (`three-table`), or the MD5 of the namespace, so that all checkpoints
+share the values of the newest one (`three-table-latest`).
 """

@@ -1,4 +1,4 @@
-"""What the keys of a thread's rows tell: whose values are whose, and which are inherited."""
+"""Which checkpoint each value of a thread belongs to, and which values are inherited."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.threetable.cells import digest
 
 _TRIED = 3
-"""So many pairs of values are looked at for each channel."""
+"""How many pairs of values are compared for each channel."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 

@@ -68,7 +68,7 @@ def open_tables(
     if wanted is not None and wanted != (name := store.layout_name()):
         raise UnknownLayout(
             f"'{url}' does not hold the layout '{wanted}'",
-            hint=f"it holds '{name}'; leave the parameter 'layout' out",
+            hint=f"it holds '{name}': remove `layout` from the URL",
         )
     return store
 

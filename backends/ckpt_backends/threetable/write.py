@@ -47,7 +47,7 @@ def open_writable_tables(
     found = detect(tables, database.quoted, str(url), schema)
     if found.unknown:
         raise UnknownLayout(
-            f"'{url}' was made by a saver that is not known here, so nothing is written",
+            f"'{url}' was written by a saver that ckpt does not know, so ckpt only reads it",
             hint=f"unknown columns: {', '.join(found.unknown)}",
         )
     return WritableThreeTableStore(database, found, str(url))
@@ -70,11 +70,11 @@ class WritableThreeTableStore(Closing):
                 raise moved(change)
             if values.index.shared and (change.checkpoints or change.blobs):
                 raise Unsupported(
-                    f"thread '{change.thread_id}' keeps the newest checkpoint's values only",
-                    hint="its checkpoints share one set of values, which would be overwritten",
+                    f"thread '{change.thread_id}' stores the values of its newest checkpoint only",
+                    hint="a new checkpoint would overwrite the values of the others",
                 )
             if change.writes or change.copies_of_writes:
-                raise Unsupported("what a caller writes has no place in this layout")
+                raise Unsupported("this layout cannot store writes of the caller")
             for key, writes in (change.removed or {}).items():
                 self._remove_checkpoint(values, key, writes, change)
             for _, channel, version in change.removed_blobs:
@@ -205,13 +205,13 @@ class WritableThreeTableStore(Closing):
         place = values.index.by_hash.get(blob.version)
         if place is None:
             raise StoreChanged(
-                f"the checkpoint of a value of thread '{thread_id}' is gone; nothing was written",
+                f"a checkpoint of thread '{thread_id}' was removed meanwhile; nothing was written",
                 hint="run the command again",
             )
         if values.is_pieced(place, blob.channel):
             raise Unsupported(
-                f"of '{blob.channel}' only the items that are new are stored",
-                hint="a whole value in their place would be taken for new items",
+                f"channel '{blob.channel}' stores only new items, so its value cannot be replaced",
+                hint="the saver would take a whole value for new items",
             )
         self._insert_value(place.key, place.stored_hash, blob.channel, blob, place.stored_at)
 
@@ -312,8 +312,8 @@ class WritableThreeTableStore(Closing):
             return False
         if found(sorted(_KEYS[row.table] & row.cells.keys())):
             raise StoreChanged(
-                f"a row of '{row.table}' is there with other contents, so nothing was restored",
-                hint="the thread was used since; `ckpt threads copy` it and delete it first",
+                f"a row of '{row.table}' exists with other contents, so nothing was restored",
+                hint="copy the thread with `ckpt threads copy`, delete it, then import again",
             )
         listed = ", ".join(map(database.quoted, row.cells))
         marks = ", ".join(

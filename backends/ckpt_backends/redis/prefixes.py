@@ -1,0 +1,173 @@
+"""The prefixes of the savers in one database, and which writes belong to which checkpoints.
+
+langgraph-checkpoint-redis takes two prefixes, one for checkpoints and one for writes, and neither
+names the other. A search index names the prefix of its documents; without the search module, the
+keys do. Two facts pair them: the list of a checkpoint's writes (`write_keys_zset:...`,
+`write_registry:...`) holds the keys of these writes, and a write names its checkpoint. Source:
+`checkpoints_schema` and `writes_schema` in `base.py` of langgraph-checkpoint-redis 0.5.2.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.documents import (
+    JSON_TYPE,
+    USUAL,
+    fields_of,
+    meant_ns,
+    stored_id,
+    stored_ns,
+)
+from ckpt_backends.redis.index import prefixes_of
+from ckpt_backends.redis.keyspace import literally, raw, text
+from ckpt_backends.redis.shallow import ShallowDocuments
+
+_KEY = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
+_SAMPLED = 20
+_OF_CHECKPOINT = {"thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id"}
+_OF_WRITE = {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "channel"}
+
+
+@dataclass(slots=True)
+class KnownPrefixes:
+    """The prefixes in a database. The usual ones are always among them."""
+
+    checkpoints: set[str] = field(default_factory=lambda: {USUAL.checkpoint})
+    writes: set[str] = field(default_factory=lambda: {USUAL.write})
+
+    @property
+    def are_usual(self) -> bool:
+        """Whether no saver has other prefixes than the usual ones."""
+        return self.checkpoints == {USUAL.checkpoint} and self.writes == {USUAL.write}
+
+
+def known_prefixes(connection: Connection) -> KnownPrefixes:
+    """The prefixes of all savers, from the search indexes; without the module, from the keys."""
+    known = KnownPrefixes()
+    indexed = prefixes_of(connection)
+    if indexed is None:
+        _add_from_keys(connection, known)
+        return known
+    for prefix, tags in indexed:
+        if tags >= _OF_WRITE:
+            known.writes.add(prefix)
+        elif tags >= _OF_CHECKPOINT:
+            known.checkpoints.add(prefix)
+    return known
+
+
+def _add_from_keys(connection: Connection, known: KnownPrefixes) -> None:
+    """Add what the keys tell. Of keys with the same first part, some are looked at."""
+    if connection.find("JSON.MGET", raw(USUAL.checkpoint), "$") is None:
+        return  # the server has no JSON documents
+    looked_at: Counter[bytes] = Counter()
+    starts: tuple[bytes, ...] = (raw(f"{USUAL.checkpoint}:"), raw(f"{USUAL.write}:"))
+    for names in connection.scan(b"*", JSON_TYPE):
+        for name in names:
+            first = name.partition(b":")[0]
+            if name.startswith(starts) or looked_at[first] >= _SAMPLED:
+                continue
+            looked_at[first] += 1
+            fields = fields_of(connection.find("JSON.GET", name, *_KEY, "$.task_id", "$.idx"))
+            match [fields.get(path) for path in (*_KEY, "$.task_id", "$.idx")]:
+                case [str(thread), str(ns), str(own), str(task), int(idx)]:
+                    found, ends = known.writes, [f":{thread}:{ns}:{own}:{task}:{idx}"]
+                case [str(thread), str(ns), str(own), None, None]:
+                    found = known.checkpoints
+                    ends = [f":{thread}:{ns}:{own}", f":{thread}:{meant_ns(ns)}"]
+                case _:
+                    continue
+            for end in map(raw, ends):
+                if name.endswith(end):
+                    found.add(text(name.removesuffix(end)))
+                    starts = (*starts, name.removesuffix(end) + b":")
+                    break
+
+
+def pair(
+    connection: Connection,
+    known: KnownPrefixes,
+    stores: Mapping[tuple[str, str], Sequence[bytes]],
+) -> dict[tuple[str, str], list[str]]:
+    """The prefix of the writes of each store; several where that cannot be told.
+
+    A store is a layout and a prefix of checkpoints, with the keys of some of its checkpoints.
+    """
+    writes = {one: list(_sample(connection, one)) for one in sorted(known.writes)}
+    there = [one for one, some in writes.items() if some]
+    found: dict[tuple[str, str], list[str]] = {}
+    for store, names in stores.items():
+        listed = sorted(listed_prefixes(connection, store[0], names))
+        found[store] = listed or [
+            one for one in there if _name_a_checkpoint(connection, store[1], writes[one])
+        ]
+    sure = {one[0] for one in found.values() if len(one) == 1}
+    for (layout, prefix), some in found.items():
+        if not some:
+            usual = USUAL.write if prefix == USUAL.checkpoint else f"{prefix}_write"
+            left = [one for one in there if one not in sure]
+            # Without writes in the database there is nothing to miss.
+            found[layout, prefix] = [usual] if usual in left or not left else left
+    return found
+
+
+def listed_prefixes(connection: Connection, layout: str, names: Sequence[bytes]) -> set[str]:
+    """The prefixes of the writes that are listed for these checkpoints."""
+    answers = connection.ask_all([("JSON.GET", name, *_KEY) for name in names])
+    lists: list[tuple[bytes, str]] = []
+    for fields in map(fields_of, answers):
+        match [fields.get(path) for path in _KEY]:
+            case [str(thread), str(ns), str(own)]:
+                for space in dict.fromkeys((stored_ns(ns), meant_ns(ns))):
+                    place = f"{thread}:{space}"
+                    name = (
+                        f"write_registry:{place}:shallow"
+                        if layout == ShallowDocuments.name
+                        else f"write_keys_zset:{place}:{own}"
+                    )
+                    # A shallow saver lists the writes of all checkpoints, and of all prefixes.
+                    lists.append((raw(name), f":{thread}:{stored_ns(ns)}:{own}:"))
+    members = connection.ask_all([("ZRANGE", name, 0, -1) for name, _ in lists])
+    return {
+        text(member).partition(at)[0]
+        for (_, at), some in zip(lists, members, strict=True)
+        for member in some or ()
+        if at in text(member)
+    }
+
+
+def _sample(connection: Connection, prefix: str) -> Iterator[tuple[str, str, str]]:
+    """Thread, namespace and checkpoint of some writes."""
+    names = next(iter(connection.scan(literally(f"{prefix}:") + b"*", JSON_TYPE)), [])
+    some = names[:: len(names) // _SAMPLED + 1]
+    paths = (*_KEY, "$.task_id")
+    # The rights of a user may end at the keys of one store.
+    with suppress(StoreUnavailable):
+        for fields in map(
+            fields_of, connection.ask_all([("JSON.GET", one, *paths) for one in some])
+        ):
+            match [fields.get(path) for path in paths]:
+                case [str(thread), str(ns), str(own), str()]:
+                    yield thread, ns, own
+
+
+def _name_a_checkpoint(
+    connection: Connection, prefix: str, writes: Sequence[tuple[str, str, str]]
+) -> bool:
+    """Whether a checkpoint of this prefix has one of the writes."""
+    wanted = []
+    for thread, ns, own in writes:
+        start = f"{prefix}:{stored_id(thread)}"
+        wanted += [(raw(f"{start}:{stored_ns(ns)}:{own}"), own)]
+        wanted += [(raw(f"{start}:{meant_ns(ns)}"), own)]  # a shallow saver's
+    answers = connection.ask_all([("JSON.GET", name, *_KEY) for name, _ in wanted])
+    return any(
+        fields_of(answer).get("$.checkpoint_id") == own
+        for answer, (_, own) in zip(answers, wanted, strict=True)
+    )
