@@ -170,6 +170,9 @@ def empty_checkpoint(
         "channel_versions": Put({}),
         "versions_seen": Put({}),
     }
+    if body.v < NEWEST_FORMAT:
+        # LangGraph reads it from each checkpoint of these formats, without a default.
+        fields["pending_sends"] = Put([])
     nothing = b"\x80" if like.body.type == "msgpack" else b"{}"
     metadata: dict[str, Edit] = {
         "source": Put("fork"),
