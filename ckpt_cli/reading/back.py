@@ -119,7 +119,7 @@ def _up(reader: ThreadReader, start: str, steps: int) -> str:
 
 def _last_with(reader: ThreadReader, start: str, status: Status) -> str:
     for moment in _moments(reader, reader.ancestry("", start)[1:]):
-        if moment.status is status:
+        if status in moment.conditions:
             return moment.key.checkpoint_id
     raise NotFound(
         f"no earlier checkpoint of thread '{reader.thread_id}' has status {status}",

@@ -161,6 +161,12 @@ def test_last_good_finds_a_failure_behind_a_question(path: Path) -> None:
     answer = ckpt("-s", path, "rollback", "t", "--last-good", "--dry-run", "-o", "json").json
     assert answer["forked_from"] == head
     assert answer["asked"] == ["ask"]
+    fork = ckpt("-s", path, "fork", "t", "head", "--yes")
+    assert fork.code == 0, fork.err
+    for status in ("error", "interrupted"):
+        last = plan(path, "rollback", "t", "--to-last", status, "-o", "json").json
+        assert last["forked_from"] == head
+    assert ckpt("-s", path, "undo", "t", "--yes").code == 0
     text = plan(path, "rollback", "t", "--last-good")
     assert field(text, "error") == ["pay: ConnectionError('down')"]
     assert field(text, "question") == ["ask: sure?"]
@@ -196,7 +202,7 @@ def test_a_change_says_where_the_head_is(shop: Shop, path: Path) -> None:
     fail_at_pay(shop)
 
     def head() -> str:
-        ids = [
+        ids: list[str] = [
             one.config["configurable"]["checkpoint_id"]
             for one in shop.graph.get_state_history(CONFIG)
         ]
