@@ -83,14 +83,14 @@ COMMANDS = {
     ),
     "rollback": CommandRef(
         "ckpt_cli.commands.rollback:rollback",
-        "Go back to an earlier checkpoint, by adding a copy of it.",
+        "Roll a thread back to an earlier checkpoint.",
         CHANGE,
     ),
     "fork": CommandRef(
-        "ckpt_cli.commands.fork:fork", "Go on from a checkpoint in a new branch or thread.", CHANGE
+        "ckpt_cli.commands.fork:fork", "Fork a new branch or a new thread from a checkpoint.", CHANGE
     ),
     "undo": CommandRef(
-        "ckpt_cli.commands.undo:undo", "Take back the last rollback or fork of a thread.", CHANGE
+        "ckpt_cli.commands.undo:undo", "Undo the last rollback or fork of a thread.", CHANGE
     ),
     "purge": CommandRef(
         "ckpt_cli.commands.purge:purge", "Remove threads, or what is old inside them.", CLEAN
