@@ -87,7 +87,7 @@ COMMANDS = {
         CHANGE,
     ),
     "fork": CommandRef(
-        "ckpt_cli.commands.fork:fork", "Fork a new branch or a new thread from a checkpoint.", CHANGE
+        "ckpt_cli.commands.fork:fork", "Fork a branch or a new thread from a checkpoint.", CHANGE
     ),
     "undo": CommandRef(
         "ckpt_cli.commands.undo:undo", "Undo the last rollback or fork of a thread.", CHANGE

@@ -64,7 +64,7 @@ def fork(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Fork a new branch or a new thread from a checkpoint.
+    """Fork a branch or a new thread from a checkpoint.
 
     Without --to, a copy of the checkpoint becomes the thread's head, as with rollback. With --to,
     the checkpoint and its ancestors are copied to a new thread. A copy of the head also gets the
