@@ -159,12 +159,12 @@ class Write:
 
 
 class Status(StrEnum):
-    """What a thread waits for, judged by its head in the root namespace."""
+    """The state of a thread, by its head in the root namespace; the worst comes first."""
 
-    INTERRUPTED = "interrupted"
-    """A task that has not finished asked a question."""
     ERROR = "error"
     """A task without output failed, and no error handler took it."""
+    INTERRUPTED = "interrupted"
+    """A task that has not finished asked a question."""
     PENDING = "pending"
     """Something is next and nothing waits: a run in flight, a crash or a static breakpoint."""
     DONE = "done"

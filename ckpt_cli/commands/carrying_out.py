@@ -1,4 +1,4 @@
-"""What commands that change a store have in common: show the plan, ask, write, say how to go on."""
+"""What commands that change a store have in common: show the plan, ask, write, show the result."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ckpt_cli.session import Session
 def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes: bool) -> None:
     """Show a plan and, unless it is a dry run, carry it out.
 
-    With `yes` it is carried out first, so that nothing depends on who reads the answer.
+    With `yes` it is carried out first, so that a reader who goes away does not prevent it.
     Raises `Refused` where nobody can be asked or the answer is no, and what `apply` raises.
     """
     if session.settings.get("copy") and not dry_run:
-        raise UsageError("a private copy is not what is to be changed", hint="leave out --copy")
+        raise UsageError("--copy is read-only", hint="leave out --copy to change the store itself")
     output = session.output
     undo = ""
     if plan.action != "undo" and plan.is_undoable:
@@ -40,7 +40,7 @@ def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes
         rows = dry_run and not is_redacted
         output.document(
             lambda: plan_record(shown, undo, dry_run=dry_run, rows=rows),
-            lambda: plan_lines(shown, output.width),
+            lambda: plan_lines(shown, output.width, undo=undo, is_done=not dry_run and yes),
             rows=lambda: plan_rows(shown),
             columns=plan_columns(),
         )
@@ -57,7 +57,7 @@ def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes
 
 
 def store_words(session: Session) -> list[str]:
-    """How the store was named, to name it again, without a password."""
+    """The option that names the store again, without a password."""
     name = session.settings.get("store")
     return [] if name is None else ["-s", printable(name)]
 
@@ -66,7 +66,7 @@ def write(session: Session, change: Change, question: str, *, yes: bool) -> None
     """Ask, and carry a change out. Raises `Refused`, and what `apply` raises."""
     if not yes:
         confirm(question)
-    # A reader of a file that is not in WAL mode would stand in the way of its own writer.
+    # A reader of a file that is not in WAL mode would block its own writer.
     for reading in (session.store, session.rows):
         reading.refresh()
     with open_writable(session.store_url) as writable:
@@ -78,8 +78,8 @@ def confirm(question: str) -> None:
     answer = diagnostics.ask(question)
     if answer is None:
         raise Refused(
-            "there is no terminal to ask on, so nothing was written",
-            hint="add --yes to carry it out, or --dry-run to see the plan only",
+            "confirmation needed, but there is no terminal; nothing was written",
+            hint="add --yes to carry it out, or --dry-run to show the plan only",
         )
     if not answer:
         raise Refused("not confirmed, so nothing was written")

@@ -1,4 +1,4 @@
-"""`ckpt fork`: go on from a checkpoint elsewhere."""
+"""`ckpt fork`: branch off from a checkpoint, in the same thread or a new one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_cli.commands.carrying_out import carry_out
 from ckpt_cli.core.editing import parse_edit
 from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes
-from ckpt_cli.reading.back import Back, find_target
+from ckpt_cli.reading.back import FORK_OPTIONS, Back, find_target
 from ckpt_cli.reading.clone import plan_clone
 from ckpt_cli.reading.rollback import Wishes, plan_rollback
 from ckpt_cli.session import Session
@@ -19,60 +19,75 @@ from ckpt_cli.session import Session
 def fork(
     ctx: typer.Context,
     thread: Annotated[
-        str, typer.Argument(metavar="THREAD[@REF]", help="Thread id, perhaps with a checkpoint.")
+        str, typer.Argument(metavar="THREAD[@REF]", help="Thread id, optionally with a checkpoint.")
     ],
     ref: Annotated[
-        str | None, typer.Argument(metavar="[REF]", help="The checkpoint to go on from.")
+        str | None,
+        typer.Argument(metavar="[REF]", help="Checkpoint to fork from. [default with --to: head]"),
     ] = None,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="NEW", help="Copy it to a new thread.")
+        str | None,
+        typer.Option("--to", metavar="NEW", help="Fork to a new thread with the id NEW."),
     ] = None,
     at: At = None,
     as_of: AsOf = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="CHANNEL=JSON", help="Merge a value in, by its reducer."),
+        typer.Option(
+            "--set",
+            metavar="CHANNEL=JSON",
+            help="Merge a value with the channel's reducer; repeatable.",
+        ),
     ] = None,
     append: Annotated[
         list[str] | None,
-        typer.Option("--append", metavar="CHANNEL=JSON", help="Add an item to a list."),
+        typer.Option(
+            "--append",
+            metavar="CHANNEL=JSON",
+            help="Append an item to a list; repeatable.",
+        ),
     ] = None,
     replace: Annotated[
         list[str] | None,
-        typer.Option("--replace", metavar="CHANNEL=JSON", help="Put a value in the place of one."),
+        typer.Option(
+            "--replace",
+            metavar="CHANNEL=JSON",
+            help="Replace the stored value; repeatable.",
+        ),
     ] = None,
     as_node: Annotated[
-        str | None, typer.Option("--as-node", metavar="NODE", help="Go on as after this node.")
+        str | None,
+        typer.Option("--as-node", metavar="NODE", help="Continue as if NODE had just run."),
     ] = None,
     reason: Reason = None,
     force: Force = False,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Go on from a checkpoint in a new branch or thread.
+    """Fork a branch or a new thread from a checkpoint.
 
-    Without --to, a copy of the checkpoint becomes the thread's head, as with rollback. With it,
-    the checkpoint and what led to it are copied to a new thread; of a thread's head also what its
-    tasks stored, so that a question that waits there waits in both.
+    Without --to, a copy of the checkpoint becomes the thread's head, as with rollback. With --to,
+    the checkpoint and its ancestors are copied to a new thread. A copy of the head also gets the
+    writes of its tasks, so that a waiting question waits in both threads.
 
-    --set is what Command(update=...) is: the application's own reducer merges the value when the
-    thread resumes. --append and --replace change the stored value past the reducer. With
-    --as-node, what NODE started when it last ran is next, and nothing else.
+    --set does what Command(update=...) does: the application's reducer merges the value when the
+    thread resumes. --append and --replace change the stored value without the reducer. --as-node
+    runs the nodes next that NODE started when it last ran in this thread.
 
     \b
-      ckpt -s agent.db fork user-42 head --to user-42-try
+      ckpt -s agent.db fork user-42 --to user-42-try
       ckpt -s agent.db fork user-42 step:3 --set 'messages=[{"role": "user", "content": "Kyoto"}]'
       ckpt -s agent.db fork user-42 step:3 --replace 'hotel={"name": "Ryokan"}' --dry-run
       ckpt -s agent.db fork user-42 f169 --append 'notes="checked"' --as-node review
     """
     session: Session = ctx.obj
     if to == "":
-        raise UsageError("the new thread has no name", hint="give one: --to NAME")
+        raise UsageError("the new thread has no name", hint="give one: --to NEW")
     edits = [parse_edit("set", text) for text in set_ or ()]
     edits += [parse_edit("append", text) for text in append or ()]
     edits += [parse_edit("replace", text) for text in replace or ()]
     wishes = Wishes(reason=reason, fork=True, edits=tuple(edits), as_node=as_node, force=force)
-    back = Back(ref, at, as_of)
+    back = Back(ref, at, as_of, options=FORK_OPTIONS, head_by_default=to is not None)
     target = find_target(session.store, thread, back, session.now, session.zone, session.note)
     if to is not None:
         plan = plan_clone(target.reader, session.rows, target.checkpoint_id, to, wishes)

@@ -1,4 +1,4 @@
-"""`ckpt rollback`: go back to an earlier checkpoint."""
+"""`ckpt rollback`: roll a thread back to an earlier checkpoint."""
 
 from __future__ import annotations
 
@@ -16,42 +16,50 @@ from ckpt_cli.session import Session
 def rollback(
     ctx: typer.Context,
     thread: Annotated[
-        str, typer.Argument(metavar="THREAD[@REF]", help="Thread id, perhaps with a checkpoint.")
+        str, typer.Argument(metavar="THREAD[@REF]", help="Thread id, optionally with a checkpoint.")
     ],
     ref: Annotated[
-        str | None, typer.Argument(metavar="[REF]", help="The checkpoint to go back to.")
+        str | None, typer.Argument(metavar="[REF]", help="Checkpoint to roll back to.")
     ] = None,
     at: At = None,
     steps: Annotated[
-        int | None, typer.Option("--steps", metavar="N", min=1, help="So many steps back.")
+        int | None, typer.Option("--steps", metavar="N", min=1, help="Go N steps back.")
     ] = None,
     to_last: Annotated[
         str | None,
-        typer.Option("--to-last", metavar="STATUS", help="The last one that was done, say."),
+        typer.Option(
+            "--to-last", metavar="STATUS", help="Newest earlier checkpoint with this status."
+        ),
     ] = None,
     last_good: Annotated[
-        bool, typer.Option("--last-good", help="The one before the first error.")
+        bool, typer.Option("--last-good", help="Input of the newest step that failed.")
     ] = False,
     as_of: AsOf = None,
     sibling: Annotated[
-        bool, typer.Option("--sibling", help="Put the copy beside the checkpoint, not under it.")
+        bool,
+        typer.Option("--sibling", help="Add the copy as a sibling of the checkpoint, not a child."),
     ] = False,
     root_only: Annotated[
-        bool, typer.Option("--root-only", help="Leave the memory of subgraphs as it is.")
+        bool, typer.Option("--root-only", help="Leave the state of stateful subgraphs as it is.")
     ] = False,
     reason: Reason = None,
     force: Force = False,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Go back to an earlier checkpoint, by adding a copy of it.
+    """Roll a thread back to an earlier checkpoint.
 
-    LangGraph resumes from the copy as from its own time travel. Nothing that is stored is
-    changed or removed; the branch that is left can still be read and gone back to.
+    Adds a copy of the checkpoint, which becomes the thread's head; LangGraph resumes from it as
+    after its own time travel. Nothing is changed or removed. The abandoned branch is kept: you
+    can read it, and roll back to its checkpoints.
+
+    --last-good goes to the input of the newest step that failed, even if a retry succeeded. The
+    failed task and the other tasks of that step run again; answers from earlier steps are kept.
 
     \b
       ckpt -s agent.db rollback user-42 f169
       ckpt -s agent.db rollback user-42 --steps 3 --dry-run
+      ckpt -s agent.db rollback user-42 --last-good --dry-run
       ckpt -s agent.db rollback user-42 --to-last done --yes --reason 'wrong hotel'
       ckpt -s agent.db rollback alice@example.com --at step:3
     """
@@ -65,5 +73,5 @@ def rollback(
         session.now,
         Wishes(sibling, root_only, reason, force=force),
     )
-    question = f"Roll thread '{plan.main.key.thread_id}' back?"
+    question = f"Roll back thread '{plan.main.key.thread_id}'?"
     carry_out(session, plan, question, dry_run=dry_run, yes=yes)

@@ -1,4 +1,4 @@
-"""`ckpt undo`: take back what `ckpt` added to a thread."""
+"""`ckpt undo`: undo the last rollback or fork."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def undo(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Take back the last rollback or fork of a thread.
+    """Undo the last rollback or fork of a thread.
 
-    While nothing was built on what was added, it is removed and the thread is as before.
-    Otherwise the thread is rolled back to the head that it had.
+    If nothing followed the added checkpoint, it is removed, and the thread is as before.
+    Otherwise the thread is rolled back to its head from before. The unused copy that
+    fork --to made is removed whole.
 
     \b
       ckpt -s agent.db undo user-42

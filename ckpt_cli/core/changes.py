@@ -29,7 +29,7 @@ class ChannelChange:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much a channel changed. An item is an entry of the channel's own list, dict or object."""
+    """How much a channel changed. An item is an entry of the channel's list, dict or object."""
 
     added: int
     removed: int
@@ -85,8 +85,8 @@ def sizes(change: ChannelChange) -> tuple[int, int]:
 def op_records(ops: Iterable[Op]) -> list[dict[str, Any]]:
     """The JSON form of ops.
 
-    A path is a JSON pointer over keys, fields and indexes of the value itself, without what the
-    JSON form wraps around a value (`$set`, `$args`, `$map`).
+    A path is a JSON pointer over keys, fields and indexes of the value itself, without the
+    wrappers of the JSON form (`$set`, `$args`, `$map`).
     """
     return [_op_record(op) for op in ops]
 

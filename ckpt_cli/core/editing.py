@@ -1,8 +1,8 @@
-"""Edits of a state while it is copied.
+"""Edits of the state while a checkpoint is copied.
 
-A value that is set is stored as the caller's write, which the application's own reducer merges
-when LangGraph loads the checkpoint: what `Command(update=...)` stores. A value that is replaced or
-appended to is changed where it stands, at a new version, past the reducer.
+`set` stores a write by the caller, as `Command(update=...)` does: the application's reducer merges
+it when LangGraph loads the checkpoint. `replace` and `append` change the stored value under a new
+version, without the reducer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MESSAGE = ({"role", "content"}, {"type", "content"})
 
 @dataclass(frozen=True, slots=True)
 class ChannelEdit:
-    """One value that is to be another one."""
+    """An edit of one channel's value."""
 
     kind: Literal["set", "append", "replace"]
     channel: str
@@ -44,13 +44,13 @@ class ChannelEdit:
 
 @dataclass(slots=True)
 class Edited:
-    """What edits change of a copy, beside its id."""
+    """What edits change in a copy, besides its id."""
 
     body: dict[str, Edit]
     writes: list[Write]
     blobs: list[NewBlob]
     dropped: set[str]
-    """Channels whose writes by the caller are not copied, since their value is replaced."""
+    """Channels that are replaced, so that the caller's writes to them are not copied."""
 
 
 def parse_edit(kind: Literal["set", "append", "replace"], text: str) -> ChannelEdit:
@@ -58,19 +58,20 @@ def parse_edit(kind: Literal["set", "append", "replace"], text: str) -> ChannelE
     channel, equals, form = text.partition("=")
     if not channel or not equals:
         raise UsageError(
-            f"'{text}' is not CHANNEL=JSON", hint=f"write it as --{kind} note='\"a text\"'"
+            f"'{text}' is not CHANNEL=JSON", hint=f"strings are JSON: --{kind} 'plan=\"hello\"'"
         )
     try:
         value = json.loads(form)
         plain = from_json(value)
     except (ValueError, RecursionError) as error:
         raise UsageError(
-            f"the value for '{channel}' is not JSON: {error}", hint="a text needs its quotes"
+            f"the value for '{channel}' is not JSON: {error}",
+            hint=f"strings are JSON: --{kind} '{channel}=\"hello\"'",
         ) from None
     if _has_objects(plain):
         raise UsageError(
             f"the value for '{channel}' holds an object of a class",
-            hint='plain JSON can be stored; a message is {"role": "user", "content": ...}',
+            hint='give plain JSON; a message is {"role": "user", "content": "..."}',
         )
     try:
         encode_lossless("msgpack", plain)
@@ -86,8 +87,8 @@ def check_editable(original: Checkpoint) -> None:
     """Raise `Unsupported` for a checkpoint that can be copied, but not with another state."""
     if original.body is not None and original.body.type == "pickle":
         raise Unsupported(
-            f"checkpoint '{original.key.checkpoint_id}' is pickled, so its state is not edited",
-            hint="fork it as it is, then run update_state of the application itself",
+            f"cannot edit checkpoint '{original.key.checkpoint_id}': it is pickled",
+            hint="fork it without edits, then call update_state in the application",
         )
 
 
@@ -101,12 +102,11 @@ def edit_copy(
     known: Collection[str],
     version: Version,
 ) -> Edited:
-    """What the edits of a copy under this key come to.
+    """What the edits change in a copy under this key.
 
     `kept` are the caller's writes that are copied, `delta` the DeltaChannels, `known` all channels
-    of the thread, and `version` is greater than all that are stored. Raises `NotFound` for a
-    channel that the thread does not know, `Refused` for an edit that LangGraph would not take,
-    and `Unsupported`.
+    of the thread; `version` is greater than all stored versions. Raises `NotFound` for an unknown
+    channel, `Refused` for an edit that LangGraph would not accept, and `Unsupported`.
     """
     found = Edited({}, [], [], set())
     channels = sorted(name for name in known if is_state(name, body))
@@ -118,19 +118,21 @@ def edit_copy(
                 hint=f"its channels: {', '.join(channels) or 'none'}",
             )
         if edit.channel in seen:
-            raise UsageError(f"'{edit.channel}' is edited twice")
+            raise UsageError(
+                f"channel '{edit.channel}' is edited twice", hint="give one edit for each channel"
+            )
         seen.add(edit.channel)
         if edit.kind == "set":
             if any(one.channel == edit.channel for one in kept):
                 raise Refused(
                     f"the caller has already written to '{edit.channel}' at this checkpoint",
-                    hint="--replace puts a value in place of it and of what is stored",
+                    hint=f"--replace {edit.channel}=JSON replaces that write and the stored value",
                 )
             continue
         if edit.channel in delta:
             raise Unsupported(
-                f"'{edit.channel}' is a DeltaChannel, whose value is not stored",
-                hint="--set merges a value into it",
+                f"cannot {edit.kind} '{edit.channel}': a DeltaChannel stores no value",
+                hint=f"--set {edit.channel}=JSON merges a value into it",
             )
         _edit_value(found, original, body, key.checkpoint_ns, edit, version)
     place = max((one.idx for one in kept if one.channel not in found.dropped), default=-1) + 1
@@ -152,13 +154,16 @@ def go_on_after(
     channels: Iterable[str],
     version: Version,
 ) -> None:
-    """Let the tasks be next that a node's own writes on these edges start, and no others.
+    """Make exactly those tasks next that a node's writes on these edges start.
 
     Source: `apply_writes` in `langgraph/pregel/_algo.py`: edges that are not written are emptied,
     and all that change get the same new version.
     """
     if body.v < 4 or body.is_javascript:
-        raise Unsupported("--as-node needs a checkpoint of Python's LangGraph, format 4")
+        raise Unsupported(
+            "cannot use --as-node: it needs a checkpoint of Python's LangGraph 0.5 or later",
+            hint="leave it out, then call update_state(..., as_node=NODE) in the application",
+        )
     values = _part(found, VALUES)
     versions = _part(found, VERSIONS)
     for name in body.values:
@@ -175,7 +180,7 @@ def go_on_after(
 
 
 def next_version(body: Body, above: int = 0) -> Version:
-    """A version greater than all of a body, and than a number, as savers make it.
+    """A version greater than all versions of a body and greater than `above`, as savers make it.
 
     Source: `get_next_version` of the savers: a number and a random fraction as text; in
     LangGraph.js a number.
@@ -188,11 +193,11 @@ def next_version(body: Body, above: int = 0) -> Version:
 
 
 def lift(found: Edited, original: Checkpoint, body: Body, ns: str, new: Version) -> None:
-    """Raise one version above all others of the thread, so that no later one is taken already.
+    """Raise one version above all others of the thread, so that later versions are unused.
 
     LangGraph.js numbers versions per branch and keeps the first value that it stores under a
-    number, so that two branches would share values. Nodes that saw the old version have seen the
-    new one.
+    number: two branches would share values. Nodes that have seen the old version are recorded as
+    having seen the new one.
     """
     channel = lifted_channel(body)
     old = body.versions[channel]
@@ -209,7 +214,7 @@ def lift(found: Edited, original: Checkpoint, body: Body, ns: str, new: Version)
 
 
 def lifted_channel(body: Body) -> str:
-    """The channel of which `lift` raises the version: mostly one that holds nothing by now."""
+    """The channel whose version `lift` raises: usually one that is empty by now."""
     return "__start__" if "__start__" in body.versions else min(body.versions)
 
 
@@ -219,7 +224,7 @@ def greatest(bodies: Iterable[Body]) -> int:
 
 
 def is_numbered(original: Checkpoint, body: Body) -> bool:
-    """Whether values are kept apart under versions that are plain numbers, as LangGraph.js does."""
+    """Whether values are stored apart under plain numbers, as LangGraph.js does."""
     return (
         original.blobs is not None
         and bool(body.versions)
@@ -228,7 +233,7 @@ def is_numbered(original: Checkpoint, body: Body) -> bool:
 
 
 def value_type(original: Checkpoint, body: Body) -> str:
-    """The type tag that the application's saver gives to plain values."""
+    """The type tag under which the application's saver stores plain values."""
     if original.blobs is None and original.body is not None:
         return original.body.type
     if body.is_javascript:
@@ -236,14 +241,14 @@ def value_type(original: Checkpoint, body: Body) -> str:
     tags = {blob.type for blob in (original.blobs or {}).values()}
     if any("+" in tag for tag in tags):
         raise Unsupported(
-            "its values are encrypted, and a plain one is not put among them",
-            hint="run update_state of the application itself",
+            "cannot edit: the other values are encrypted",
+            hint="call update_state in the application",
         )
     return "json" if "json" in tags and "msgpack" not in tags else "msgpack"
 
 
 def with_message_ids(value: Any) -> Any:
-    """The value with an id for each message in it, which would else get another one at each load.
+    """The value with an id for each message in it, which would else get a new one at each load.
 
     Source: `ensure_message_ids`, which LangGraph calls before it stores what a caller writes.
     """
@@ -257,7 +262,7 @@ def with_message_ids(value: Any) -> Any:
 def _edit_value(
     found: Edited, original: Checkpoint, body: Body, ns: str, edit: ChannelEdit, version: Version
 ) -> None:
-    """Put a value in the place of a stored one, under a new version."""
+    """Replace a stored value under a new version."""
     name = edit.channel
     found.dropped.add(name)
     _part(found, VERSIONS)[name] = Put(version)
@@ -275,18 +280,18 @@ def _edit_value(
     if edit.kind == "append":
         stored = _stored(original, body, name)
         if stored is None:
-            raise Unsupported(f"the value of '{name}' is not read")
+            raise Unsupported(f"cannot append to '{name}': its value is not stored")
         value = append(stored, encode_lossless(stored.type, edit.value))
     found.blobs.append(NewBlob(ns, name, str(version), value))
     if _holds_values(original):
-        # What stands in the body too would be a value of before.
+        # The copy in the body would be the old value.
         _part(found, VALUES)[name] = None
 
 
 def _stored(original: Checkpoint, body: Body, channel: str) -> TypedBytes | None:
-    """A value as it is stored, apart from the body or in it; None where there is none.
+    """A value as it is stored, apart from the body or in it; None if it is not stored.
 
-    LangGraph.js on Redis keeps in the body what changed in the step.
+    LangGraph.js on Redis stores the values that changed in the step in the body.
     """
     blob = (original.blobs or {}).get(channel)
     if blob is not None:
@@ -306,11 +311,11 @@ def _stored(original: Checkpoint, body: Body, channel: str) -> TypedBytes | None
 
 
 def append(stored: TypedBytes, item: bytes) -> TypedBytes:
-    """A stored list with one more item, its other items as they are. Raises `Unsupported`."""
+    """A stored list with one more item; the other bytes stay. Raises `Unsupported`."""
     if stored.type in JSON_TYPES:
         text = stored.data.rstrip()
         if not (text.startswith(b"[") and text.endswith(b"]")):
-            raise Unsupported("not a list")
+            raise Unsupported("cannot append to a value that is not a list")
         inner = text[1:-1].rstrip()
         comma = b", " if b", " in inner else b","
         return TypedBytes(stored.type, b"[" + inner + (comma if inner else b"") + item + b"]")
@@ -318,7 +323,7 @@ def append(stored: TypedBytes, item: bytes) -> TypedBytes:
         raise Unsupported(f"cannot append to a value of type '{stored.type}'")
     kind, start, length = head(stored.data, 0)
     if kind != ARRAY:
-        raise Unsupported("not a list")
+        raise Unsupported("cannot append to a value that is not a list")
     return TypedBytes("msgpack", _array_header(length + 1) + stored.data[start:] + item)
 
 
@@ -332,28 +337,31 @@ def _array_header(length: int) -> bytes:
 
 def _check_item(value: Value, edit: ChannelEdit) -> None:
     if not isinstance(value, list):
-        raise Refused(f"'{edit.channel}' holds no list to append to", hint="use --set or --replace")
+        raise Refused(
+            f"cannot append to '{edit.channel}': it does not hold a list",
+            hint=f"--replace {edit.channel}=JSON replaces its value",
+        )
     if any(as_message(item) is not None and isinstance(item, Tagged) for item in value):
         raise Refused(
-            f"'{edit.channel}' holds messages, which plain JSON is not",
-            hint=f"use --set {edit.channel}='[...]': the application makes messages of it",
+            f"cannot append to '{edit.channel}': it holds messages, and plain JSON is none",
+            hint=f"--set {edit.channel}='[...]' lets the application convert JSON to messages",
         )
 
 
 def _holds_values(original: Checkpoint) -> bool:
-    """Whether a body has small values in it although values are kept apart."""
+    """Whether a body holds small values although values are stored apart."""
     return original.body is not None and b'"channel_values"' in original.body.data
 
 
 def _part(found: Edited, name: str) -> dict[str, Edit]:
     part = found.body.setdefault(name, {})
     if not isinstance(part, dict):
-        raise TypeError(f"'{name}' is changed as a whole")
+        raise TypeError(f"'{name}' is replaced as a whole")
     return part
 
 
 def _number(version: Version) -> int:
-    """The number that a version begins with; 0 where it has none."""
+    """The number at the start of a version; 0 if there is none."""
     text = str(version).partition(".")[0]
     return int(text) if text.isdecimal() else 0
 

@@ -1,4 +1,4 @@
-"""Copies of a checkpoint that LangGraph resumes from as if it had made them.
+"""Copies of a checkpoint from which LangGraph resumes as after its own time travel.
 
 What LangGraph itself writes on time travel: `_first` in `langgraph/pregel/_loop.py` (a child of
 `source: fork`) and `update_state(None, as_node="__copy__")` in `pregel/main.py` (a sibling).
@@ -20,17 +20,17 @@ from ckpt_cli.core.plan import Form
 from ckpt_cli.core.state import Body
 
 BY = "forked_by"
-"""Metadata key that marks a checkpoint as one that `ckpt` added."""
+"""Metadata key that marks a checkpoint that `ckpt` added."""
 FROM = "forked_from"
-"""Metadata key: the id of the checkpoint that it is a copy of."""
+"""Metadata key: the id of the copied checkpoint."""
 WITH = "forked_with"
-"""Metadata key of a copy in a subgraph's namespace: the root checkpoint that was added with it."""
+"""Metadata key in a subgraph's namespace: the root checkpoint that was added with this one."""
 WRITES = "forked_writes"
-"""Metadata key: how many writes came with it."""
+"""Metadata key: the number of writes that were added with it."""
 THREAD = "forked_from_thread"
-"""Metadata key: the thread that the thread of this checkpoint was copied from."""
+"""Metadata key: the thread that this thread was copied from."""
 CHECKPOINTS = "forked_checkpoints"
-"""Metadata key: how many checkpoints were copied with it."""
+"""Metadata key: the number of checkpoints that were copied with it."""
 REASON = "reason"
 NAME = "ckpt"
 
@@ -44,61 +44,63 @@ _LAST_TICK = 1 << 60
 def first_tick(now: datetime, heads: Iterable[str], *, force: bool) -> int:
     """The time of a new id that is greater than all of these, in ticks of a UUIDv6.
 
-    Raises `Refused` where one of them lies more than a day in the future, unless forced: what an
-    agent adds later would stand behind the new id. Raises `Unsupported` for ids of another kind.
+    Raises `Refused` where one of them lies more than a day in the future, unless forced: later
+    checkpoints of an agent would sort before the new id. Raises `Unsupported` for ids of another
+    kind.
     """
     latest = 0
     for head in heads:
         ticks = ticks_of(head)
         if ticks is None:
             raise Unsupported(
-                f"checkpoint '{head}' has an id of its own kind",
-                hint="LangGraph takes the greatest id for the head, and none can be made after it",
+                f"checkpoint '{head}' has an id that LangGraph did not make",
+                hint="LangGraph loads the greatest id; ckpt cannot make one that sorts after it",
             )
         latest = max(latest, ticks)
     if latest > ticks_at(now + _FAR) and not force:
         raise Refused(
             "the thread's newest checkpoint lies in the future, by its id",
-            hint="what is added has to lie behind it, and an agent's next checkpoint would not be"
-            " the head; --force does it all the same",
+            hint="new ids must sort later, so an agent's next checkpoint would not become the"
+            " head; override with --force",
         )
     if latest + 1 >= _LAST_TICK:
-        raise Refused("no id can be greater than that of the thread's newest checkpoint")
+        raise Refused("the thread's newest checkpoint has the greatest possible id")
     return max(ticks_at(now), latest + 1)
 
 
 def form_of(body: Body, delta_writes: Iterable[str], *, sibling: bool) -> tuple[Form, str]:
-    """The form that behaves as LangGraph's own time travel, and why.
+    """The form that behaves as LangGraph's own time travel, and the reason.
 
-    `delta_writes` are the DeltaChannels that have writes stored on the checkpoint: a child would
-    count them in. Before format 4 the Sends of a step are its parent's writes.
+    `delta_writes` are the DeltaChannels with writes stored on the checkpoint: a child would apply
+    them. Before format 4 the Sends of a step are its parent's writes.
     """
     if names := sorted(delta_writes):
         channels = ", ".join(names)
-        return "sibling", f"a child would take in what was written to the DeltaChannel {channels}"
+        return "sibling", f"a child would apply the writes to the DeltaChannel {channels}"
     if body.v < NEWEST_FORMAT:
-        return "sibling", f"in format {body.v} a child would take its Sends from the target"
+        return "sibling", f"in format {body.v} a child would repeat the Sends of the target"
     if sibling:
-        return "sibling", "asked for"
+        return "sibling", "--sibling is given"
     return "child", "as LangGraph's own time travel"
 
 
 def check_body(key: CheckpointKey, body: Body) -> None:
-    """Raise `Unsupported` for a body of which no copy can be made."""
+    """Raise `Unsupported` for a body that cannot be copied."""
     if body.problem is not None and is_encrypted_type(body.problem.type):
         raise Unsupported(
             f"cannot copy checkpoint '{key.checkpoint_id}': its body is encrypted",
-            hint="its id stands inside; `ckpt fork --to NEW` copies a thread under the same ids",
+            hint="its id is encrypted too; `ckpt fork THREAD --to NEW --aes-key-file FILE` copies a"
+            " thread under the same ids",
         )
     if body.problem is not None:
         raise Unsupported(
             f"cannot copy checkpoint '{key.checkpoint_id}': {body.problem.reason}",
-            hint=f"its body is of type '{body.problem.type}', which cannot be written here",
+            hint=f"its body is of type '{body.problem.type}', which ckpt cannot write",
         )
     if not 1 <= body.v <= NEWEST_FORMAT:
         raise Unsupported(
-            f"checkpoint '{key.checkpoint_id}' is of format {body.v}, which is not known here",
-            hint=f"formats 1 to {NEWEST_FORMAT} are",
+            f"cannot copy checkpoint '{key.checkpoint_id}': format {body.v} is unknown",
+            hint=f"ckpt knows formats 1 to {NEWEST_FORMAT}",
         )
 
 
@@ -111,7 +113,7 @@ def copy_checkpoint(
     marks: Mapping[str, str | int],
     edits: Mapping[str, Edit],
 ) -> Checkpoint:
-    """A checkpoint under a new id, byte for byte the original but for `id`, `ts` and `edits`."""
+    """A checkpoint under a new id: the original's bytes except `id`, `ts` and `edits`."""
     if original.body is None or original.metadata is None:
         raise ValueError("a checkpoint is copied with its body and metadata")
     key = replace(original.key, checkpoint_id=new_id)
@@ -125,12 +127,12 @@ def copy_checkpoint(
 
 
 def copy_metadata(metadata: TypedBytes, marks: Mapping[str, str | int]) -> TypedBytes:
-    """The metadata with marks of its own, without what belongs to one run."""
+    """The metadata with `marks`, without the keys of one run."""
     fields = decode(metadata)
     if not isinstance(fields, dict):
         metadata, fields = TypedBytes("json", b"{}"), {}
     names = ["run_id", "writes", FROM, WITH, WRITES, THREAD, CHECKPOINTS]
-    if fields.get(BY) == NAME:  # Else it is the application's own.
+    if fields.get(BY) == NAME:  # Else it belongs to the application.
         names.append(REASON)
     gone: dict[str, Edit] = dict.fromkeys(names)
     edits = {**gone, BY: Put(NAME), **{name: Put(value) for name, value in marks.items()}}
@@ -144,7 +146,7 @@ def mark_clone(
     writes: int,
     reason: str | None,
 ) -> TypedBytes:
-    """The metadata of a checkpoint in its own thread, otherwise as it was."""
+    """The metadata of a checkpoint that is copied to a new thread."""
     if metadata is None or not isinstance(decode(metadata), dict):
         metadata = TypedBytes("json", b"{}")
     edits = {
@@ -159,9 +161,9 @@ def mark_clone(
 def empty_checkpoint(
     key: CheckpointKey, like: Checkpoint, body: Body, marks: Mapping[str, str | int]
 ) -> Checkpoint:
-    """A checkpoint of a namespace that had none yet, in the format of another one's body."""
+    """An empty checkpoint for a namespace that had none, in the format of another body."""
     if like.body is None:
-        raise ValueError("the form is taken from a checkpoint with its body")
+        raise ValueError("the format is taken from a checkpoint with its body")
     fields: dict[str, Edit] = {
         "v": Put(body.v),
         "ts": Put(_ts(key.checkpoint_id, body)),
@@ -170,6 +172,9 @@ def empty_checkpoint(
         "channel_versions": Put({}),
         "versions_seen": Put({}),
     }
+    if body.v < NEWEST_FORMAT:
+        # LangGraph reads it from each checkpoint of these formats, without a default.
+        fields["pending_sends"] = Put([])
     nothing = b"\x80" if like.body.type == "msgpack" else b"{}"
     metadata: dict[str, Edit] = {
         "source": Put("fork"),

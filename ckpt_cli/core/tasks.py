@@ -25,6 +25,7 @@ __all__ = [
     "Readers",
     "Step",
     "Task",
+    "conditions_of",
     "learn",
     "owners",
     "plan_step",
@@ -146,20 +147,32 @@ def plan_step(
     return _step(runs, is_known=is_known, is_assumed=is_assumed)
 
 
-def status_of(step: Step | None) -> Status:
-    """The status of a thread by the step after its root head; `None` if there is no head."""
+def conditions_of(step: Step | None) -> tuple[Status, ...]:
+    """All that holds of a thread by the step after its root head, the worst first.
+
+    `None` if there is no head. There is always one condition; only a failure and a question, of
+    two tasks of one step, come together.
+    """
     if step is None:
-        return Status.EMPTY
-    runs = (*step.tasks, *step.others)
-    if any(not question.answered for run in runs for question in run.questions):
-        return Status.INTERRUPTED
+        return (Status.EMPTY,)
+    found = []
     if any(_failed(run) for run in step.tasks) or any(
         _failed(run) for run in step.others if _is_part(run, step)
     ):
-        return Status.ERROR
+        found.append(Status.ERROR)
+    runs = (*step.tasks, *step.others)
+    if any(not question.answered for run in runs for question in run.questions):
+        found.append(Status.INTERRUPTED)
+    if found:
+        return tuple(found)
     if step.next is None:
-        return Status.UNKNOWN
-    return Status.PENDING if step.next else Status.DONE
+        return (Status.UNKNOWN,)
+    return (Status.PENDING if step.next else Status.DONE,)
+
+
+def status_of(step: Step | None) -> Status:
+    """The worst condition of a thread by the step after its root head."""
+    return conditions_of(step)[0]
 
 
 def owners(step: Step) -> dict[str, Task]:

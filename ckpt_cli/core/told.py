@@ -1,4 +1,4 @@
-"""The reducers that a person names."""
+"""The reducers that a user names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ def told_reducers(profile: Mapping[str, str], options: Iterable[str]) -> dict[st
     for option in options:
         channel, equals, name = option.rpartition("=")
         if not equals or not channel:
-            raise UsageError(f"'{option}' names no reducer", hint="write it as CHANNEL=NAME")
+            raise UsageError(
+                f"'{option}' is not CHANNEL=NAME", hint="for instance --reducer messages=append"
+            )
         told[channel] = name
     for channel, name in told.items():
         if name not in {*REDUCERS, CUSTOM}:

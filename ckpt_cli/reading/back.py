@@ -1,7 +1,8 @@
-"""Which checkpoint to go back to, where the user says it by what happened."""
+"""Find the checkpoint to roll back to or fork from."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
@@ -14,10 +15,13 @@ from ckpt_cli.core.state import read_metadata
 from ckpt_cli.reading.target import Target, Words, find_checkpoint
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
+ROLLBACK_OPTIONS = "a REF, --steps N, --to-last STATUS, --last-good or --as-of TIME"
+FORK_OPTIONS = "a REF such as `head`, or --as-of TIME"
+
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """What the user said of the checkpoint; one of these."""
+    """How the user chose the checkpoint: by one of these."""
 
     ref: str | None = None
     at: str | None = None
@@ -25,6 +29,10 @@ class Back:
     steps: int | None = None
     to_last: str | None = None
     last_good: bool = False
+    options: str = ROLLBACK_OPTIONS
+    """What the command takes, for a hint."""
+    head_by_default: bool = False
+    """Whether a thread alone means its head."""
 
 
 def find_target(
@@ -35,9 +43,9 @@ def find_target(
     zone: tzinfo,
     note: Callable[[str], None],
 ) -> Target:
-    """The checkpoint of the root namespace that is meant.
+    """The chosen checkpoint of the root namespace.
 
-    Raises `NotFound`, `Ambiguous`, and `UsageError` where it is said twice or not at all.
+    Raises `NotFound`, `Ambiguous`, and `UsageError` where it is chosen twice or not at all.
     """
     said = [
         name
@@ -56,15 +64,18 @@ def find_target(
     status = _status(back.to_last)
     at = back.at if back.ref is None else back.ref
     if at == "":
-        raise UsageError("the REF is empty", hint="`head` names the newest checkpoint")
+        raise UsageError("the REF is empty", hint="`head` is the newest checkpoint")
     found = find_checkpoint(store, Words(thread, at, as_of=back.as_of), now, zone, note)
     if found.chosen and said and said[0].startswith("--") and at is None and back.as_of is None:
-        raise UsageError(f"a checkpoint and {said[0]} exclude each other", hint="give one of them")
-    if not said and not found.chosen:
         raise UsageError(
-            "no checkpoint to go back to is given",
-            hint="give a REF, --steps, --to-last, --last-good or --as-of;"
-            " `ckpt show THREAD --tree` shows what there is",
+            f"'{thread}' names a checkpoint already, so {said[0]} cannot choose one",
+            hint=f"give the thread alone: {shlex.quote(found.reader.thread_id)}",
+        )
+    if not said and not found.chosen and not back.head_by_default:
+        raise UsageError(
+            f"no checkpoint given for thread '{found.reader.thread_id}'",
+            hint=f"give {back.options};"
+            f" `ckpt show {shlex.quote(found.reader.thread_id)} --tree` lists the checkpoints",
         )
     reader = found.reader
     if back.steps is not None:
@@ -72,7 +83,7 @@ def find_target(
     elif status is not None:
         chosen = _last_with(reader, found.checkpoint_id, status)
     elif back.last_good:
-        chosen = _before_errors(reader, found.checkpoint_id)
+        chosen = _input_of_failed(reader, found.checkpoint_id, note)
     else:
         return found
     return Target(reader, "", chosen, True)
@@ -86,7 +97,7 @@ def _status(text: str | None) -> Status | None:
 
 
 def _up(reader: ThreadReader, start: str, steps: int) -> str:
-    """So many steps up; a copy that `ckpt` added is no step away from what it is a copy of."""
+    """The ancestor N steps up; a copy that `ckpt` added counts as one step with its original."""
     line = reader.ancestry("", start)
     copies = {
         one.key.checkpoint_id
@@ -99,38 +110,46 @@ def _up(reader: ThreadReader, start: str, steps: int) -> str:
     found = [one for one in line if one not in copies]
     if steps >= len(found):
         raise NotFound(
-            f"cannot go {steps} steps back in thread '{reader.thread_id}'",
-            hint=f"{len(found) - 1} are stored before its head",
+            f"cannot go {steps} steps back in thread '{reader.thread_id}':"
+            f" its head has {len(found) - 1} earlier checkpoints",
+            hint=_list_them(reader),
         )
     return found[steps]
 
 
 def _last_with(reader: ThreadReader, start: str, status: Status) -> str:
     for moment in _moments(reader, reader.ancestry("", start)[1:]):
-        if moment.status is status:
+        if status in moment.conditions:
             return moment.key.checkpoint_id
     raise NotFound(
-        f"no checkpoint before the head of thread '{reader.thread_id}' is {status}",
-        hint="`ckpt history THREAD` lists them",
+        f"no earlier checkpoint of thread '{reader.thread_id}' has status {status}",
+        hint=_list_them(reader),
     )
 
 
-def _before_errors(reader: ThreadReader, start: str) -> str:
-    """The checkpoint before the first one whose step failed and was not done again."""
-    ids = reader.ancestry("", start)
-    failed = [one.key.checkpoint_id for one in _moments(reader, ids) if one.status is Status.ERROR]
-    if not failed:
-        raise NotFound(
-            f"no step failed on the way to the head of thread '{reader.thread_id}'",
-            hint="`ckpt show THREAD --tree` shows what happened",
-        )
-    before = ids.index(failed[-1]) + 1
-    if before == len(ids):
-        raise NotFound(f"the first step of thread '{reader.thread_id}' failed")
-    return ids[before]
+def _input_of_failed(reader: ThreadReader, start: str, note: Callable[[str], None]) -> str:
+    """The checkpoint from which the last failed step started, even if a retry succeeded.
+
+    It holds what the tasks before it answered, so that nobody is asked for that again.
+    """
+    for moment in _moments(reader, reader.ancestry("", start)):
+        nodes = [task.node or "?" for task in moment.step.tasks if task.error and not task.handled]
+        if nodes or moment.status is Status.ERROR:
+            step = "?" if moment.number is None else moment.number + 1
+            failed = f" ({', '.join(dict.fromkeys(nodes))})" if nodes else ""
+            note(f"the last step that failed is step {step}{failed}; going back to its input")
+            return moment.key.checkpoint_id
+    raise NotFound(
+        f"no step failed on the branch of thread '{reader.thread_id}' that ends in its head",
+        hint=f"`ckpt show {shlex.quote(reader.thread_id)} --tree` shows all branches",
+    )
+
+
+def _list_them(reader: ThreadReader) -> str:
+    return f"`ckpt history {shlex.quote(reader.thread_id)}` lists them"
 
 
 def _moments(reader: ThreadReader, ids: list[str]) -> Iterator[Moment]:
-    """The checkpoints in this order, which is that of their ids from the newest on."""
+    """These checkpoints, newest first."""
     if ids:
         yield from reader.moments("", ids)

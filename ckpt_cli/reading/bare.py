@@ -1,12 +1,13 @@
-"""Plans for layouts that store nothing of a checkpoint but its place and its values.
+"""Plans for layouts that store only a checkpoint's place and its values.
 
-A rollback there is a new child of the checkpoint that is gone back to, with copies of its values
-and no writes: nothing else could be stored, and nothing says what runs next.
+A rollback there adds a child of the target with copies of its values and without writes. Such a
+layout does not store what runs next.
 """
 
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -28,27 +29,29 @@ from ckpt_cli.reading.rollback import (
     configurable,
     heads_of,
     is_stateful,
+    left_behind,
+    named,
     notes_of,
 )
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _NEW = "new"
-"""Stands for the version of a value that is not a copy."""
+"""The version of a value that is not a copy."""
 _FAR = timedelta(days=1)
-_NEXT = "what runs next is not stored in this layout: the application decides it"
+_NEXT = "this layout does not store what runs next: the application decides it"
 
 
 def plan_bare_rollback(
     reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, wishes: Wishes
 ) -> Plan:
-    """Go back to a checkpoint of the root namespace. Raises `Unsupported` and `Refused`."""
+    """Roll back to a checkpoint of the root namespace. Raises `Unsupported` and `Refused`."""
     _check_wishes(wishes)
     target, head = _target_and_head(reader, checkpoint_id)
     newest = reader.thread.last_at
     if newest is not None and newest > now + _FAR and not wishes.force:
         raise Refused(
             "the thread's newest checkpoint lies in the future",
-            hint="what is added has to lie behind it; --force does it all the same",
+            hint="new ids must sort later; override with --force",
         )
     key = CheckpointKey(reader.thread_id, "", _new_id(reader, checkpoint_id, now))
     original = whole(rows, target.key, [edit.channel for edit in wishes.edits])
@@ -58,13 +61,14 @@ def plan_bare_rollback(
         raise ValueError("a checkpoint is copied with its body")
     body = splice(original.body, {**edited.body, "id": Put(key.checkpoint_id)})
     preview, edit_notes = previewed(reader.state(target).values, wishes.edits)
-    reason = "this layout has no place for a reason" if wishes.reason is not None else ""
+    no_reason = "this layout cannot store the reason" if wishes.reason is not None else ""
+    left = left_behind(reader, head, target)
     return Plan(
         action="fork" if wishes.fork else "rollback",
         main=Touched(key, checkpoint_id, "child", checkpoint_id),
         before=head.key,
         head=key,
-        why="a new child with copies of the target's values, as this layout goes back",
+        why="this layout stores only values, which are copied to a new child of the target",
         next=None,
         again=(),
         asked=(),
@@ -79,26 +83,30 @@ def plan_bare_rollback(
         ),
         notes=(
             *edit_notes,
-            *([reason] if reason else []),
+            *([no_reason] if no_reason else []),
             *_left(reader, target),
             *notes_of(reader, head, target, now),
         ),
+        names=named(reader, head, target, {key.checkpoint_id: _next_step(target)}),
+        now=head.step,
+        abandoned=len(left),
     )
 
 
 def plan_bare_clone(
     reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, wishes: Wishes
 ) -> Plan:
-    """Copy a checkpoint of the root namespace, and what led to it, to a new thread.
+    """Copy a checkpoint of the root namespace and its ancestors to a new thread.
 
-    Raises `Refused` where the thread is there already, and `Unsupported`.
+    Raises `Refused` where the thread exists, and `Unsupported`.
     """
     check_free(rows, thread_id)
     _check_wishes(wishes)
     if wishes.edits:
         raise Unsupported(
-            "a copy in a thread of its own is not edited in this layout",
-            hint="copy it as it is, then fork the copy with --replace",
+            "cannot edit while forking to a new thread in this layout",
+            hint="fork without edits, then edit the copy:"
+            f" `ckpt fork {shlex.quote(thread_id)} head --replace CHANNEL=JSON`",
         )
     target, head = _target_and_head(reader, checkpoint_id)
     line = reader.ancestry("", checkpoint_id)
@@ -110,7 +118,7 @@ def plan_bare_clone(
         main=Touched(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
         before=head.key,
         head=key,
-        why=f"{len(copies)} checkpoints and {writes} writes in all",
+        why=f"{len(copies)} checkpoints and {writes} writes",
         next=None,
         again=(),
         asked=(),
@@ -118,25 +126,28 @@ def plan_bare_clone(
         also=(),
         configurable=configurable(key),
         change=Change(thread_id, {}, copies=tuple(copies)),
-        notes=(_NEXT, "nothing marks it as a copy, so `ckpt undo` cannot take it back"),
+        notes=(_NEXT, "this layout cannot mark the copy, so `ckpt undo` does not find it"),
         is_undoable=False,
+        names=named(reader, head, target, {}),
+        now=head.step,
     )
 
 
 def _check_wishes(wishes: Wishes) -> None:
     if wishes.sibling:
         raise Unsupported(
-            "a copy is a child of its target in this layout",
-            hint="a sibling would be made of other writes than its values tell",
+            "cannot add a sibling in this layout: its writes would not match its values",
+            hint="leave out --sibling",
         )
     if wishes.as_node is not None:
         raise Unsupported(
-            "this layout does not store what runs next", hint="the application decides it"
+            "cannot use --as-node: this layout does not store what runs next",
+            hint="leave it out; the application decides what runs next",
         )
     if any(edit.kind == "set" for edit in wishes.edits):
         raise Unsupported(
-            "this layout has no place for what a caller writes",
-            hint="--replace CHANNEL=JSON stores a value as it is, past the reducer",
+            "cannot use --set: this layout does not store writes by the caller",
+            hint="--replace CHANNEL=JSON stores the value itself, without the reducer",
         )
 
 
@@ -145,15 +156,15 @@ def _target_and_head(reader: ThreadReader, checkpoint_id: str) -> tuple[Moment, 
     problem = target.body.problem
     if problem is not None:
         raise Unsupported(
-            f"cannot go back to checkpoint '{checkpoint_id}': {problem.reason}",
-            hint="`ckpt diff --writes` shows what its tasks wrote",
+            f"cannot roll back to checkpoint '{checkpoint_id}': {problem.reason}",
+            hint=f"`ckpt diff {shlex.quote(reader.thread_id)} --writes` shows what its tasks wrote",
         )
     head = reader.head("") or checkpoint_id
     return target, target if head == checkpoint_id else reader.moment("", head, state=True)
 
 
 def _new_id(reader: ThreadReader, target: str, now: datetime) -> str:
-    """An id that the thread does not have, of the kind that it has."""
+    """A new id of the same kind as the thread's ids."""
     ids = {one.key.checkpoint_id for ns in reader.namespaces for one in reader.index(ns)}
     # Subgraphs may count by themselves.
     own = next_name({one.key.checkpoint_id for one in reader.index("")})
@@ -164,10 +175,14 @@ def _new_id(reader: ThreadReader, target: str, now: datetime) -> str:
     return make_id(ticks_at(now), 0 if step is None else step + 1, secrets.randbits(48))
 
 
+def _next_step(target: Moment) -> int | None:
+    return None if target.number is None else target.number + 1
+
+
 def _left(reader: ThreadReader, target: Moment) -> Iterator[str]:
-    """Subgraphs that keep their state across calls, and went on since."""
+    """Notes on stateful subgraphs that ran after the target."""
     at = target.checkpoint.at
     for ns in filter(is_stateful, reader.namespaces):
         newest = reader.index(ns)[0].at
         if at is None or newest is None or newest > at:
-            yield f"the subgraph in '{ns}' keeps what it knows now"
+            yield f"the subgraph in '{ns}' keeps its present state"

@@ -1,4 +1,4 @@
-"""Plans that copy a checkpoint with its history into a thread of its own."""
+"""Plans that copy a checkpoint with its history to a new thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.changes import diff_channels
 from ckpt_cli.core.editing import Edited
-from ckpt_cli.core.forking import check_body, mark_clone
+from ckpt_cli.core.forking import NEWEST_FORMAT, check_body, mark_clone
 from ckpt_cli.core.plan import Plan, Touched
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.reading.bare import plan_bare_clone
@@ -25,6 +25,7 @@ from ckpt_cli.reading.rollback import (
     configurable,
     finished_nodes,
     is_stateful,
+    named,
 )
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
@@ -32,11 +33,11 @@ from ckpt_cli.reading.thread import Moment, ThreadReader
 def plan_clone(
     reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, wishes: Wishes
 ) -> Plan:
-    """Copy a checkpoint of the root namespace, and what led to it, to a new thread.
+    """Copy a checkpoint of the root namespace and its ancestors to a new thread.
 
-    Its id stays, and so do the ids of its tasks, since they are made of it and not of the thread.
-    A head is copied with all that its tasks stored, so that a question that waits still does.
-    Raises `Refused` where the thread is there already, and `Unsupported`.
+    Checkpoint ids stay the same, and so do the ids of tasks, which hash the checkpoint's and not
+    the thread's. A head is copied with everything that its tasks stored, so that a waiting
+    question waits in the copy too. Raises `Refused` where the thread exists, and `Unsupported`.
     """
     check_store(rows)
     if reader.is_bare:
@@ -67,14 +68,14 @@ def plan_clone(
     preview, edit_notes = previewed(reader.state(target).values, wishes.edits)
     at = configurable(key)
     if is_head:
-        # Without an id LangGraph goes on where the thread stands, instead of travelling in time.
+        # Without an id LangGraph continues from the head, instead of travelling in time.
         del at["checkpoint_id"]
     return Plan(
         action="fork",
         main=Touched(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
         before=head.key,
         head=key,
-        why=f"{number[0]} checkpoints and {number[1]} writes in all",
+        why=f"{number[0]} checkpoints and {number[1]} writes",
         next=_next(target, edges, is_head),
         again=() if is_head or edges is not None else finished_nodes(target),
         asked=() if is_head or edges is not None else asking_nodes(target),
@@ -88,8 +89,23 @@ def plan_clone(
             writes=tuple(edited.writes),
             blobs=tuple(edited.blobs),
         ),
-        notes=(*edit_notes, *_notes(target, is_head)),
+        notes=(*edit_notes, *_notes(target)),
+        names=named(reader, head, target, {}),
+        now=head.step,
+        waits=_waits(target) if is_head and edges is None else None,
+        is_javascript=target.body.is_javascript,
     )
+
+
+def _waits(head: Moment) -> tuple[str | None, ...] | None:
+    """The open questions of a head; before format 4 LangGraph took no answers by id."""
+    open_questions = dict.fromkeys(
+        question.interrupt_id if head.body.v >= NEWEST_FORMAT or head.body.is_javascript else None
+        for task in head.step.tasks
+        for question in task.questions
+        if not question.answered
+    )
+    return tuple(open_questions) or None
 
 
 def _next(target: Moment, edges: Sequence[str] | None, is_head: bool) -> tuple[str, ...] | None:
@@ -101,7 +117,7 @@ def _next(target: Moment, edges: Sequence[str] | None, is_head: bool) -> tuple[s
 def _head_of(
     reader: ThreadReader, target: Moment, is_head: bool, edited: Edited
 ) -> CopyOfCheckpoint:
-    """The copy of the target, without what the caller wrote to channels that are replaced."""
+    """The copy of the target, without the caller's writes to channels that are replaced."""
     found = _copy_of(reader, target.key, is_head)
     if not edited.dropped:
         return found
@@ -113,7 +129,7 @@ def _head_of(
 
 
 def _others(reader: ThreadReader, target: Moment, is_head: bool) -> Iterator[CopyOfCheckpoint]:
-    """The ancestors, the calls of subgraphs on the way, and what subgraphs with a memory knew."""
+    """The ancestors, their subgraph calls, and the checkpoints of stateful subgraphs."""
     line = reader.ancestry("", target.key.checkpoint_id)
     for one in line[1:]:
         yield CopyOfCheckpoint(_key(reader, "", one))
@@ -134,9 +150,9 @@ def _others(reader: ThreadReader, target: Moment, is_head: bool) -> Iterator[Cop
 def _calls(
     reader: ThreadReader, ns: str, passed: Collection[str], target: str, is_head: bool
 ) -> Iterator[CheckpointKey]:
-    """The checkpoints of a call that a step on the way made.
+    """The checkpoints of a subgraph call that was made on the way to the target.
 
-    LangGraph before 0.2.57 does not store who made the call; there the time tells.
+    LangGraph before 0.2.57 does not store the caller; there the time decides.
     """
     for one in reader.store.checkpoints(reader.thread_id, checkpoint_ns=ns, metadata=True):
         parents = read_metadata(one).get("parents")
@@ -147,9 +163,9 @@ def _calls(
 
 
 def _copy_of(reader: ThreadReader, key: CheckpointKey, is_head: bool) -> CopyOfCheckpoint:
-    """A newest checkpoint: with all its writes, or with those that are part of its state.
+    """The newest checkpoint of a namespace: with all writes, or those that are part of its state.
 
-    They are named, since an agent may add others before they are copied.
+    The writes are listed, since an agent may add others before they are copied.
     """
     writes = _writes(reader, key)
     kept = writes if is_head else null_writes(writes)
@@ -168,8 +184,6 @@ def _writes(reader: ThreadReader, key: CheckpointKey) -> Sequence[Write]:
     return reader.stored(key.checkpoint_ns, key.checkpoint_id).writes
 
 
-def _notes(target: Moment, is_head: bool) -> Iterator[str]:
-    if is_head and any(not one.answered for task in target.step.tasks for one in task.questions):
-        yield "its question waits: answer it with Command(resume=...) instead of None"
+def _notes(target: Moment) -> Iterator[str]:
     if target.step.next is None:
-        yield "what runs next cannot be told from what is stored"
+        yield "cannot tell what runs next from what is stored"

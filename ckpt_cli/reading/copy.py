@@ -1,4 +1,4 @@
-"""Copying a thread as it is, to another id."""
+"""Plans that copy a whole thread to a new id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ckpt_cli.reading.thread import ThreadReader
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A thread that is to be copied whole."""
+    """The plan of a copy of a whole thread."""
 
     source: str
     checkpoints: int
@@ -24,7 +24,7 @@ class Copied:
 def plan_copy(reader: ThreadReader, rows: Store, new_id: str) -> Copied:
     """Copy all checkpoints of a thread, in all namespaces, with their writes and values.
 
-    Raises `Refused` where rows of the new id are there already, and `Unsupported`.
+    Raises `Refused` where rows of the new id exist, and `Unsupported`.
     """
     check_store(rows)
     check_free(rows, new_id)
@@ -36,14 +36,14 @@ def plan_copy(reader: ThreadReader, rows: Store, new_id: str) -> Copied:
 
 
 def check_free(rows: Store, thread_id: str) -> None:
-    """Raise `Refused` where a thread of that id is there, or rows of one are left over."""
+    """Raise `Refused` where a thread with this id exists, or orphaned rows of one."""
     if rows.thread(thread_id) is not None:
         raise Refused(
-            f"thread '{thread_id}' is there already",
-            hint="give --to the name of a thread that is not; `ckpt rollback` stays in the thread",
+            f"thread '{thread_id}' exists already",
+            hint="choose another id for the new thread",
         )
     if any(True for _ in rows.usage(thread_id)):
         raise Refused(
-            f"rows of a thread '{thread_id}' are left over, without its checkpoints",
-            hint="give --to another name, or remove them with `ckpt gc`",
+            f"orphaned rows of a thread '{thread_id}' exist, without its checkpoints",
+            hint="choose another id, or delete them: `ckpt gc --scope all`",
         )

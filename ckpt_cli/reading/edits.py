@@ -1,4 +1,4 @@
-"""What edits need to know of a thread, and what they will show."""
+"""What edits need to know of a thread, and the state that they lead to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EDGES = ("branch:", "join:", "start:", "__pregel_tasks")
 
 
 def known_channels(*moments: Moment) -> frozenset[str]:
-    """The channels that some checkpoints, or the tasks after them, have written."""
+    """The channels that appear in some checkpoints or in the writes of their tasks."""
     return frozenset(
         name
         for moment in moments
@@ -29,8 +29,8 @@ def known_channels(*moments: Moment) -> frozenset[str]:
 def edges_of(reader: ThreadReader, node: str) -> tuple[str, ...]:
     """The edges that a node wrote when it last ran in this thread.
 
-    Raises `NotFound` where it did not run, and `Unsupported` where it did more than that, since
-    a join or a Send is not made again from its name.
+    Raises `NotFound` where it did not run, and `Unsupported` where it wrote to a join or a Send,
+    which cannot be repeated by name.
     """
     nodes: set[str] = set()
     for moment in reader.moments(""):
@@ -41,32 +41,34 @@ def edges_of(reader: ThreadReader, node: str) -> tuple[str, ...]:
             edges = {one.channel for one in task.writes if one.channel.startswith(_EDGES)}
             if others := sorted(one for one in edges if not one.startswith(BRANCH)):
                 raise Unsupported(
-                    f"what follows '{node}' is not told by a single edge ({', '.join(others)})",
-                    hint="run update_state of the graph itself, with as_node",
+                    f"cannot continue after '{node}': more than an edge follows it"
+                    f" ({', '.join(others)})",
+                    hint=f"call update_state(..., as_node={node!r}) in the application",
                 )
             return tuple(sorted(edges))
+    known = [one for one in nodes if not one.startswith("__")]
     raise NotFound(
         f"node '{node}' never finished in thread '{reader.thread_id}'",
-        hint=f"these did: {', '.join(sorted(nodes)) or 'none'}",
+        hint=f"finished nodes: {', '.join(sorted(known)) or 'none'}",
     )
 
 
 def nodes_behind(edges: Sequence[str]) -> tuple[str, ...]:
-    """The nodes that edges lead to."""
+    """The nodes to which edges lead."""
     return tuple(one.removeprefix(BRANCH) for one in edges)
 
 
 def previewed(
     values: Mapping[str, Value], edits: Sequence[ChannelEdit]
 ) -> tuple[dict[str, Value], list[str]]:
-    """The state as it will be, and what to know of it."""
+    """The state after the edits, and notes on it."""
     found, notes = dict(values), []
     for edit in edits:
         before = found.get(edit.channel)
         if edit.kind == "set":
             found[edit.channel], reducer = fold(before, [edit.value])
             notes.append(
-                f"'{edit.channel}' is merged by the application when it resumes; shown as {reducer}"
+                f"the application merges '{edit.channel}' when it resumes; shown as if by {reducer}"
             )
         elif edit.kind == "append" and isinstance(before, list):
             found[edit.channel] = [*before, edit.value]

@@ -1,6 +1,6 @@
-"""Which nodes read which channel, learned from other threads of the same store.
+"""Learn from other threads of the store which nodes read which channel.
 
-Old checkpoint formats do not say what follows a node that never ran in a thread; another thread
+Old checkpoint formats do not tell what follows a node that never ran in a thread; another thread
 of the same graph may. Such answers are marked as assumed.
 """
 
@@ -15,13 +15,13 @@ from ckpt_cli.core.state import Body, read_body
 from ckpt_cli.core.tasks import learn
 
 _THREADS = 200
-"""So many of the newest threads are asked: enough to have seen a graph's nodes."""
+"""The number of newest threads that are read: enough to have seen a graph's nodes."""
 _SMALL = 1 << 20
-"""Bytes of a thread that is still worth reading for that."""
+"""A thread with more bytes is not read for this."""
 
 
 class Lessons:
-    """What the newest threads of a store tell, read once, and only if someone asks."""
+    """Facts from the newest threads of a store, read once and only when needed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

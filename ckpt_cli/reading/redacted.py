@@ -91,9 +91,11 @@ def selected(found: Selected, asked: Path) -> Selected:
 
 
 def plan(found: Plan) -> Plan:
-    """A plan to be shown: what it changes by type and size."""
+    """A plan to be shown: its values by type and size, questions and errors without their text."""
     changes = {name: redact_change(change) for name, change in found.changes.items()}
-    return replace(found, changes=changes)
+    return replace(
+        found, changes=changes, now=None if found.now is None else redact_step(found.now)
+    )
 
 
 def _write(write: Write) -> Write:

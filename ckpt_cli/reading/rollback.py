@@ -1,49 +1,52 @@
-"""Plans that go back to a checkpoint by adding a copy of it."""
+"""Plans that roll a thread back to a checkpoint by adding a copy of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ckpt_backends.change import Change
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.model import Capability, CheckpointKey
+from ckpt_backends.model import Capability, CheckpointKey, Status
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.abilities import NO_HISTORY, ONE_STATE
 from ckpt_cli.core.changes import diff_channels
 from ckpt_cli.core.editing import ChannelEdit, is_numbered
 from ckpt_cli.core.forking import REASON, WITH, first_tick
-from ckpt_cli.core.plan import Plan, Touched
+from ckpt_cli.core.plan import Named, Plan, Touched
+from ckpt_cli.core.shortrefs import short_refs
 from ckpt_cli.reading.copies import Root, Rows, add_copy, add_empty, new_key
 from ckpt_cli.reading.edits import edges_of, known_channels, nodes_behind, previewed
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _BUSY = timedelta(seconds=10)
-"""A thread that changed so lately may have an agent on it."""
+"""An agent may still be running on a thread that changed within this time."""
+_LOOKED_AT = 100
+"""The number of steps after the target in which nodes are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """How to go back, as far as that is a matter of choice."""
+    """The options of a rollback or fork."""
 
     sibling: bool = False
     root_only: bool = False
-    """Leave the namespaces of subgraphs that keep their state."""
+    """Leave the namespaces of stateful subgraphs as they are."""
     reason: str | None = None
     fork: bool = False
-    """The user calls it a fork: to go on from there, rather than back to it."""
+    """The user calls it a fork, not a rollback."""
     edits: tuple[ChannelEdit, ...] = ()
     as_node: str | None = None
     """Go on as if this node had run."""
     force: bool = False
-    """Even if the newest checkpoint lies in the future."""
+    """Proceed even if the newest checkpoint lies in the future."""
 
 
 def plan_rollback(
     reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, wishes: Wishes
 ) -> Plan:
-    """Go back to a checkpoint of the root namespace.
+    """Roll back to a checkpoint of the root namespace.
 
     Raises `Unsupported` where the layout or the checkpoint does not allow it, and `Refused`.
     """
@@ -59,8 +62,8 @@ def plan_rollback(
     tick = first_tick(now, heads.values(), force=wishes.force)
     made = Rows(rows)
     marks: dict[str, str] = {} if wishes.reason is None else {REASON: wishes.reason}
-    stateful, left = _memories(reader, target, wishes)
-    # The root's id is the greatest: a resume looks for what its subgraphs knew before it.
+    stateful, kept = _memories(reader, target, wishes)
+    # The root's id is the greatest: a resume looks for the state of its subgraphs before it.
     key = new_key(target, tick + len(stateful))
     for ahead, (ns, older) in enumerate(stateful):
         with_root = {**marks, WITH: key.checkpoint_id}
@@ -73,6 +76,7 @@ def plan_rollback(
     root = Root(wishes.sibling, wishes.edits, edges, known_channels(target, head))
     why = add_copy(reader, made, target, key, marks, root)
     preview, edit_notes = previewed(reader.state(target).values, wishes.edits)
+    left = left_behind(reader, head, target)
     also, main = tuple(made.added[:-1]), made.added[-1]
     return Plan(
         action="fork" if wishes.fork else "rollback",
@@ -97,9 +101,14 @@ def plan_rollback(
         notes=(
             *edit_notes,
             *notes_of(reader, head, target, now),
-            *(f"the subgraph in '{ns}' keeps what it knows now" for ns in left),
+            *(f"the subgraph in '{ns}' keeps its present state" for ns in kept),
             *_too_early(reader, target, main),
         ),
+        names=named(reader, head, target, {key.checkpoint_id: (target.number or 0) + 1}),
+        now=head.step,
+        abandoned=len(left),
+        later=later_nodes(reader, left),
+        is_javascript=target.body.is_javascript,
     )
 
 
@@ -109,22 +118,22 @@ def check_store(rows: Store) -> None:
     if Capability.HISTORY not in info.capabilities:
         raise Unsupported(
             f"a store of layout '{info.layout}' {NO_HISTORY}",
-            hint="each namespace has its newest checkpoint only",
+            hint="it keeps only the newest checkpoint of each namespace",
         )
     if Capability.LATEST_VALUES in info.capabilities:
         raise Unsupported(
             f"a store of layout '{info.layout}' {ONE_STATE}",
-            hint="a copy would overwrite them; `ckpt diff --writes` shows what its tasks wrote",
+            hint="a copy would overwrite them; `ckpt diff THREAD --writes` shows what tasks wrote",
         )
     if Capability.ADDING not in info.capabilities:
         raise Unsupported(
-            f"'{info.url}' is only read, as {info.saver} made it, so nothing is written",
+            f"cannot write to '{info.url}': ckpt only reads stores of {info.saver}",
             hint="; ".join(info.notes) or None,
         )
 
 
 def configurable(key: CheckpointKey) -> dict[str, str]:
-    """What to invoke a graph with to resume from a checkpoint."""
+    """The configuration with which a graph resumes from a checkpoint."""
     return {
         "thread_id": key.thread_id,
         "checkpoint_ns": key.checkpoint_ns,
@@ -141,7 +150,7 @@ def heads_of(reader: ThreadReader) -> dict[str, str]:
 
 
 def is_stateful(checkpoint_ns: str) -> bool:
-    """Whether a namespace is that of a subgraph with `checkpointer=True`, which outlives calls."""
+    """Whether a namespace belongs to a subgraph with `checkpointer=True`."""
     return checkpoint_ns != "" and ":" not in checkpoint_ns
 
 
@@ -155,6 +164,36 @@ def asking_nodes(moment: Moment) -> tuple[str, ...]:
     return tuple(task.node or "?" for task in moment.step.tasks if task.questions)
 
 
+def named(
+    reader: ThreadReader, head: Moment, target: Moment, added: Mapping[str, int | None]
+) -> dict[str, Named]:
+    """How the head, the target and added checkpoints (id to step) of the root are shown."""
+    steps = {**{one.key.checkpoint_id: one.number for one in (head, target)}, **added}
+    refs = short_refs(list({one.key.checkpoint_id for one in reader.index("")} | steps.keys()))
+    return {one: Named(refs[one], step) for one, step in steps.items()}
+
+
+def left_behind(reader: ThreadReader, head: Moment, target: Moment) -> list[str]:
+    """The checkpoints of the head's branch that the target's does not have, newest first."""
+    kept = set(reader.ancestry("", target.key.checkpoint_id))
+    return [one for one in reader.ancestry("", head.key.checkpoint_id) if one not in kept]
+
+
+def later_nodes(reader: ThreadReader, left: list[str]) -> tuple[str, ...]:
+    """The nodes that ran after some of the oldest of these checkpoints, in their order."""
+    if not left:
+        return ()
+    moments = list(reader.moments("", left[-_LOOKED_AT:]))
+    return tuple(
+        dict.fromkeys(
+            task.node
+            for moment in reversed(moments)
+            for task in moment.step.tasks
+            if task.finished and task.node is not None and not task.node.startswith("__")
+        )
+    )
+
+
 def _moved_on(reader: ThreadReader, checkpoint_id: str) -> Iterator[tuple[str, str | None]]:
     """Stateful namespaces with later checkpoints than this one, and their newest older one."""
     for ns in reader.namespaces:
@@ -166,10 +205,10 @@ def _moved_on(reader: ThreadReader, checkpoint_id: str) -> Iterator[tuple[str, s
 def _memories(
     reader: ThreadReader, target: Moment, wishes: Wishes
 ) -> tuple[list[tuple[str, str | None]], list[str]]:
-    """Stateful namespaces to bring back, with the checkpoint that each had; and those to leave.
+    """Stateful namespaces to roll back, each with its checkpoint at that time; and those to leave.
 
-    Where versions are plain numbers, one without state would make them begin anew, and later
-    values would be taken for those of the branch that is left.
+    Where versions are plain numbers, an empty checkpoint would make them start again at 1, and
+    later values would be mixed up with those of the abandoned branch.
     """
     moved = list(_moved_on(reader, target.key.checkpoint_id))
     if wishes.root_only:
@@ -181,7 +220,7 @@ def _memories(
 
 
 def _too_early(reader: ThreadReader, target: Moment, main: Touched) -> Iterator[str]:
-    """What LangGraph gets wrong with a sibling: it takes subgraphs to the time of its parent.
+    """A warning of what LangGraph gets wrong: a sibling resets subgraphs to its parent's time.
 
     Source: `replay_checkpoint_id` in `_first` of `langgraph/pregel/_loop.py`.
     """
@@ -192,17 +231,22 @@ def _too_early(reader: ThreadReader, target: Moment, main: Touched) -> Iterator[
         ids = [one.key.checkpoint_id for one in reader.index(ns)]
         if any(parent < one < target.key.checkpoint_id for one in ids):
             yield (
-                f"the subgraph in '{ns}' ran in the step before the target: if it is next again,"
-                " LangGraph resumes it as it was before that"
+                f"the subgraph in '{ns}' ran in the step before the target; if it runs next,"
+                " LangGraph loads its state from before that step"
             )
 
 
 def notes_of(reader: ThreadReader, head: Moment, target: Moment, now: datetime) -> Iterator[str]:
-    """What to know before going back."""
+    """Warnings before a rollback."""
     newest = reader.thread.last_at
     if newest is not None and now - newest < _BUSY:
-        yield "the newest checkpoint is some seconds old: an agent may be running on this thread"
-    if head.key == target.key:
-        yield "the target is the head: what its tasks stored since is left behind"
+        yield "the newest checkpoint is a few seconds old: stop the agent of this thread first"
+    if head.key == target.key and any(task.writes for task in head.step.tasks):
+        yield "the target is the head: what its tasks have stored since is not copied"
+        if head.status is Status.ERROR:
+            yield (
+                "resuming the thread without a rollback also retries the failed task,"
+                " and keeps what other tasks finished"
+            )
     if target.step.next is None:
-        yield "what runs next cannot be told from what is stored"
+        yield "cannot tell what runs next from what is stored"

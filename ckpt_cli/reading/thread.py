@@ -36,7 +36,7 @@ from ckpt_cli.core.state import (
     source_from,
     step_from,
 )
-from ckpt_cli.core.tasks import CONTROL, Step, learn, plan_step, status_of
+from ckpt_cli.core.tasks import CONTROL, Step, conditions_of, learn, plan_step, status_of
 from ckpt_cli.core.triggers import SENDS
 from ckpt_cli.reading.lessons import Lessons
 
@@ -87,7 +87,13 @@ class Moment(Stored):
 
     @property
     def status(self) -> Status:
+        """The worst of the conditions."""
         return status_of(self.step)
+
+    @property
+    def conditions(self) -> tuple[Status, ...]:
+        """All that holds, the worst first."""
+        return conditions_of(self.step)
 
 
 @dataclass(frozen=True, slots=True)

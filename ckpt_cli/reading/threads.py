@@ -44,12 +44,17 @@ class Head:
 class Details:
     """What reading a thread's head tells beyond the index."""
 
-    status: Status
+    conditions: tuple[Status, ...]
+    """All that holds of the thread, the worst first: there is at least one."""
     head: Head | None
     bytes: int | None
     """None where it was not asked for."""
     expires_at: datetime | None = None
-    """When the head goes by itself; None where it stays."""
+    """When the head expires; None where it stays."""
+
+    @property
+    def status(self) -> Status:
+        return self.conditions[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,7 @@ class Selection:
     until: datetime | None = None
     """Bounds of the thread's newest checkpoint, both included."""
     status: frozenset[Status] = frozenset()
-    """One of these; any if empty."""
+    """A condition that the thread is in; any if empty."""
     user: str | None = None
     """Whose it is, in layouts that say so."""
     where: tuple[tuple[tuple[str, ...], str], ...] = ()
@@ -204,18 +209,18 @@ def _detailed(
         for one in some:
             # An id that is not text is listed, and not looked up.
             without = Status.EMPTY if one.head is None else Status.UNKNOWN
-            details = found.get(one.thread_id, Details(without, None, None))
+            details = found.get(one.thread_id, Details((without,), None, None))
             yield Row(one, replace(details, bytes=bytes_of.get(one.thread_id)))
 
 
 def _details(store: Store, head: Moment) -> Details:
     """What a head tells, but for the size of its thread."""
     facts = Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata)
-    return Details(head.status, facts, None, expires_at(store, head.key))
+    return Details(head.conditions, facts, None, expires_at(store, head.key))
 
 
 def _fits(details: Details, wanted: Selection) -> bool:
-    if wanted.status and details.status not in wanted.status:
+    if wanted.status and wanted.status.isdisjoint(details.conditions):
         return False
     metadata = details.head.metadata if details.head is not None else {}
     return all(_as_text(_at(metadata, path)) == text for path, text in wanted.where)

@@ -1,9 +1,11 @@
-"""Plans that take back what `ckpt` added to a thread."""
+"""Plans that undo what `ckpt` added to a thread."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from ckpt_backends.change import Change
@@ -15,16 +17,16 @@ from ckpt_cli.core.changes import diff_channels
 from ckpt_cli.core.forking import BY, CHECKPOINTS, FROM, NAME, THREAD, WITH, WRITES
 from ckpt_cli.core.plan import Plan, Touched
 from ckpt_cli.core.state import read_body, read_metadata
-from ckpt_cli.reading.rollback import Wishes, check_store, heads_of, plan_rollback
+from ckpt_cli.reading.rollback import Wishes, check_store, heads_of, named, plan_rollback
 from ckpt_cli.reading.thread import ThreadReader
 
 
 def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) -> Plan:
-    """Take back the newest thing that `ckpt` added on the way to the head.
+    """Undo the newest rollback or fork on the head's branch.
 
-    While nothing was built on it, what was added is removed, and the thread is as before.
-    Otherwise its rows are others' history too: then the plan rolls back to the head before it.
-    Raises `NotFound` where `ckpt` added nothing, and what `plan_rollback` raises.
+    If nothing followed it, its rows are removed, and the thread is as before. Otherwise later
+    checkpoints need them: then the plan rolls back to the head before it. Raises `NotFound` where
+    there is nothing to undo, and what `plan_rollback` raises.
     """
     check_store(rows)
     added = _newest_added(reader)
@@ -44,7 +46,7 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
         main=touched[0],
         before=head.key,
         head=earlier.key,
-        why="nothing was built on it",
+        why="nothing followed it",
         next=earlier.step.waiting,
         again=(),
         asked=(),
@@ -57,6 +59,8 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
             removed={one.key: _expected_writes(read_metadata(one)) for one in parts},
             removed_blobs=tuple(blob for one in parts for blob in _blobs(reader, one)),
         ),
+        names=named(reader, head, earlier, {}),
+        now=head.step,
     )
 
 
@@ -71,8 +75,8 @@ def _plan_removal(reader: ThreadReader, added: Checkpoint) -> Plan:
     number = metadata.get(CHECKPOINTS), metadata.get(WRITES)
     if (len(every), every.total()) != number or reader.head("") != added.key.checkpoint_id:
         raise Refused(
-            f"thread '{reader.thread_id}' was used since it was copied",
-            hint="it is a thread of its own now; `ckpt rollback` goes back in it",
+            f"cannot undo the copy '{reader.thread_id}': it was used since it was made",
+            hint=f"`ckpt threads delete {shlex.quote(reader.thread_id)}` deletes the thread",
         )
     head = reader.moment("", added.key.checkpoint_id)
     return Plan(
@@ -80,7 +84,7 @@ def _plan_removal(reader: ThreadReader, added: Checkpoint) -> Plan:
         main=_touched(added),
         before=head.key,
         head=None,
-        why="it is a copy that was not used; the whole thread goes",
+        why="an unused copy of a thread is removed whole",
         next=(),
         again=(),
         asked=(),
@@ -88,11 +92,13 @@ def _plan_removal(reader: ThreadReader, added: Checkpoint) -> Plan:
         also=(),
         configurable=None,
         change=Change(reader.thread_id, heads_of(reader), removed=dict(every)),
+        names=named(reader, head, head, {}),
+        now=head.step,
     )
 
 
 def _newest_added(reader: ThreadReader) -> Checkpoint:
-    """The nearest checkpoint that `ckpt` added, from the head on."""
+    """The nearest checkpoint on the head's branch that `ckpt` added."""
     head = reader.head("")
     line = [] if head is None else reader.ancestry("", head)
     place = {checkpoint_id: number for number, checkpoint_id in enumerate(line)}
@@ -102,8 +108,9 @@ def _newest_added(reader: ThreadReader) -> Checkpoint:
     ours = [one for one in found if _is_ours(read_metadata(one))]
     if not ours:
         raise NotFound(
-            f"`ckpt` added nothing on the way to the head of thread '{reader.thread_id}'",
-            hint="`ckpt rollback THREAD REF` goes back to any checkpoint of it",
+            f"nothing to undo in thread '{reader.thread_id}': ckpt added no checkpoint to the"
+            " branch of its head",
+            hint=f"`ckpt rollback {shlex.quote(reader.thread_id)} REF` goes to any checkpoint",
         )
     return min(ours, key=lambda one: place[one.key.checkpoint_id])
 
@@ -113,15 +120,18 @@ def _is_ours(metadata: Mapping[str, Value]) -> bool:
 
 
 def _head_before(reader: ThreadReader, added: Checkpoint) -> str:
-    """The head at the time: what was added is newer than all that there was."""
+    """The head at that time: an added checkpoint is newer than all that existed."""
     ids = [one.key.checkpoint_id for one in reader.index("")]
     for before in ids[ids.index(added.key.checkpoint_id) + 1 :]:
         return before
-    raise Refused("what was added is the thread's first checkpoint, so there is nothing before it")
+    raise Refused(
+        "cannot undo: the added checkpoint is the first that the thread still has",
+        hint=f"`ckpt threads delete {shlex.quote(reader.thread_id)}` deletes the thread",
+    )
 
 
 def _parts(reader: ThreadReader, added: Checkpoint) -> list[Checkpoint]:
-    """What was added with one command: the checkpoint of the root first, then subgraphs'."""
+    """The checkpoints that one command added: the root's first, then those of subgraphs."""
     parts = [added]
     for ns in reader.namespaces:
         if ns:
@@ -136,17 +146,17 @@ def _parts(reader: ThreadReader, added: Checkpoint) -> list[Checkpoint]:
 
 
 def _built_on(reader: ThreadReader, parts: list[Checkpoint]) -> str:
-    """Why what was added is no longer as it was added; `''` if it is."""
+    """What followed on the added checkpoints; `''` if nothing did."""
     root = parts[0].key.checkpoint_id
     heads = heads_of(reader)
     if heads[""] != root or (not reader.is_bare and any(head > root for head in heads.values())):
-        return "the thread went on from it"
+        return "later checkpoints follow it"
     for one in parts:
         if heads[one.key.checkpoint_ns] != one.key.checkpoint_id:
-            return "a subgraph went on from it"
+            return "checkpoints of a subgraph follow it"
         stored = reader.stored(one.key.checkpoint_ns, one.key.checkpoint_id)
         if len(stored.writes) != _expected_writes(stored.metadata):
-            return "tasks stored writes on it"
+            return "tasks have stored writes on it"
     return ""
 
 
@@ -156,9 +166,9 @@ def _expected_writes(metadata: Mapping[str, Value]) -> int:
 
 
 def _blobs(reader: ThreadReader, added: Checkpoint) -> Iterator[tuple[str, str, str]]:
-    """The values that were added with a checkpoint, under versions that its origin does not have.
+    """The values that were added with a checkpoint, under versions that its original lacks.
 
-    Namespace, channel and version; none where values stand in the body.
+    Namespace, channel and version; none where values are stored in the body.
     """
     ns, origin = added.key.checkpoint_ns, read_metadata(added).get(FROM)
     ids = [added.key.checkpoint_id, *([origin] if isinstance(origin, str) else [])]
@@ -187,21 +197,7 @@ def _touched(one: Checkpoint) -> Touched:
 
 
 def _as_undo(back: Plan, added: Checkpoint, why: str) -> Plan:
-    notes = [f"{added.key.checkpoint_id} stays, since {why}"]
+    notes = [f"checkpoint {added.key.checkpoint_id} is kept: {why}"]
     if back.again:
-        notes.append("answers and results that were there before the rollback do not come back")
-    return Plan(
-        action="undo",
-        main=back.main,
-        before=back.before,
-        head=back.head,
-        why=f"{why}; {back.why}",
-        next=back.next,
-        again=back.again,
-        asked=back.asked,
-        changes=back.changes,
-        also=back.also,
-        configurable=back.configurable,
-        change=back.change,
-        notes=(*notes, *back.notes),
-    )
+        notes.append("answers and results that existed before the rollback are not restored")
+    return replace(back, action="undo", why=f"{why}; {back.why}", notes=(*notes, *back.notes))

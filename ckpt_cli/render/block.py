@@ -14,11 +14,11 @@ from ckpt_cli.render.value import key_text, message_label, summary
 _TEXT_BLOCK = {"type", "text"}
 _UNLIMITED = 1 << 30
 _SMALL = 10_000
-"""No list of more parts and characters is put on one line, however long that may be."""
+"""A list with more parts and characters than this is never put on one line."""
 
 
 def block(value: Value, indent: int, width: int) -> Iterator[str]:
-    """All of a value, nothing left out, in lines of about `width` cells; long lines are wrapped."""
+    """A whole value in lines of about `width` cells; long lines are wrapped."""
     yield from _indented(_lines(value, width - indent), indent)
 
 
@@ -72,8 +72,8 @@ def _item(value: Value, width: int) -> Iterator[str]:
 
 
 def _flat(value: Value, room: int) -> str | None:
-    """The whole of a small value on one line; None if it has keys or does not fit."""
-    # Counted before it is written out, since every list around a list asks for it again.
+    """A small value on one line; None if it has keys or does not fit."""
+    # Counted before it is formatted, since each nested list asks for it again.
     if _room_left(value, room if isinstance(value, str | bytes) else min(room, _SMALL)) < 0:
         return None
     text = summary(value, _UNLIMITED)
@@ -81,7 +81,7 @@ def _flat(value: Value, room: int) -> str | None:
 
 
 def _room_left(value: Value, room: int) -> int:
-    """The room that a value leaves at best; negative if there is too little, or if it has keys."""
+    """The cells that a value leaves at best; negative if it does not fit or has keys."""
     inner = value.payload if isinstance(value, Tagged) else value
     length = len(inner) if isinstance(inner, str | bytes | list) else 1
     if max(length, 1) > room or (isinstance(value, str) and "\n" in value):
@@ -129,7 +129,7 @@ def _call(call: ToolCall, width: int) -> Iterator[str]:
 
 
 def _said(key: Value, value: Value) -> bool:
-    """Whether a field of a message stands in its heading, its content or its calls."""
+    """Whether the heading, content or calls of a message already show a field."""
     if key in ("type", "role", "id", "name"):
         return isinstance(value, str)
     return key == "content" or (key == "tool_calls" and isinstance(value, list))

@@ -71,6 +71,7 @@ def thread_record(row: Row) -> dict[str, Any]:
         return record
     head = row.details.head
     record["status"] = row.details.status
+    record["conditions"] = list(row.details.conditions)
     if row.details.bytes is not None:
         record["bytes"] = row.details.bytes
     if row.details.expires_at is not None:
@@ -117,6 +118,7 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
         "next": _names(step.next),
         "waiting": _names(step.waiting),
         "status": moment.status,
+        "conditions": list(moment.conditions),
         "tasks": [task_record(task) for task in (*step.tasks, *step.others)],
         "metadata": values_record(moment.metadata),
         "interrupts": [

@@ -62,7 +62,7 @@ def test_a_command_does_what_its_cell_says(filled: Filled, command: str, tmp_pat
         assert lacks.why in answer.err
         assert "hint: " in answer.err
     elif command == "undo":  # Nothing was added yet: it looks, and finds so.
-        assert (answer.code, "added nothing" in answer.err) == (3, True), answer
+        assert (answer.code, "nothing to undo" in answer.err) == (3, True), answer
     else:
         assert answer.code == 0, answer.err
         assert answer.out or command == "export"

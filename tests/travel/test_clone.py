@@ -53,5 +53,5 @@ def test_a_thread_that_is_there_is_not_overwritten(sqlite_filled: Filled) -> Non
     before = sqlite_filled.place.rows("loop")
     answer = ckpt("-s", sqlite_filled.place.url, "fork", "linear", "head", "--to", "loop", "--yes")
     assert answer.code == 5
-    assert "is there already" in answer.err
+    assert "exists already" in answer.err
     assert sqlite_filled.place.rows("loop") == before

@@ -179,9 +179,9 @@ REFUSED = [
     (2, ["--set", "items=1", "--append", "items=2"], "edited twice"),
     (2, ["--set", 'items={"$type": "a.B"}'], "an object of a class"),
     (3, ["--set", "gone=1"], "its channels: items"),
-    (3, ["--as-node", "gone"], "these did:"),
-    (4, ["--as-node", "plan"], "is not told by a single edge"),
-    (5, ["--append", "note=1"], "holds no list"),
+    (3, ["--as-node", "gone"], "finished nodes:"),
+    (4, ["--as-node", "plan"], "cannot continue after"),
+    (5, ["--append", "note=1"], "does not hold a list"),
 ]
 
 

@@ -119,7 +119,7 @@ def test_left_over_rows_of_the_new_name_are_not_taken_over(store: Path) -> None:
         connection.commit()
     answer = ckpt("-s", store, "fork", "t", "head", "--to", "u", "--yes")
     assert answer.code == 5
-    assert "left over" in answer.err
+    assert "orphaned rows" in answer.err
 
 
 def test_as_node_leaves_out_where_the_caller_wanted_to_go(store: Path) -> None:

@@ -49,7 +49,7 @@ def test_undoing_what_was_resumed_goes_back_to_the_head_before(sqlite_filled: Fi
         before = place.rows("ours")
         undone = ckpt("-s", place.url, "undo", "ours", "--yes", "-o", "json").json
         assert undone["forked_from"] == head
-        assert "stays" in undone["notes"][0]
+        assert "is kept" in undone["notes"][0]
         assert all(row in place.rows("ours")["checkpoints"] for row in before["checkpoints"])
         assert state(graph, config_of("ours")) == expected
         # What the undo itself added can be taken back too.
@@ -63,4 +63,4 @@ def test_a_thread_without_a_rollback_has_nothing_to_undo(sqlite_filled: Filled) 
     sqlite_filled.thread("linear")
     answer = ckpt("-s", sqlite_filled.place.url, "undo", "linear", "--yes")
     assert answer.code == 3
-    assert "added nothing" in answer.err
+    assert "nothing to undo" in answer.err

@@ -54,7 +54,7 @@ def test_a_head_in_the_far_future_is_refused_unless_forced() -> None:
 
 
 def test_ids_of_another_kind_are_refused() -> None:
-    with pytest.raises(Unsupported, match="of its own kind"):
+    with pytest.raises(Unsupported, match="that LangGraph did not make"):
         first_tick(NOW, [KEY.checkpoint_id, "ckpt_005"], force=True)
 
 

@@ -21,6 +21,7 @@ from ckpt_cli.core.state import Body, Version
 from ckpt_cli.core.tasks import (
     Readers,
     Step,
+    conditions_of,
     learn,
     owners,
     plan_step,
@@ -635,6 +636,34 @@ def test_a_failed_task_with_output_reads_as_finished() -> None:
     assert status_of(found) is Status.PENDING
 
 
+def test_a_question_does_not_hide_a_failure() -> None:
+    at = body({"branch:to:a": None, "branch:to:b": None})
+    question = [{"value": 1, "id": "q"}]
+    rows = [
+        write("1", "__interrupt__", question, pull("a")),
+        write("2", "__error__", "ValueError()", pull("b")),
+    ]
+    found = plan(at, rows)
+    assert conditions_of(found) == (Status.ERROR, Status.INTERRUPTED)
+    assert status_of(found) is Status.ERROR
+    # The task that failed was run again and finished: only the question is left.
+    found = plan(at, [*rows, write("2", path=pull("b"))])
+    assert conditions_of(found) == (Status.INTERRUPTED,)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([], Status.PENDING),
+        ([write("1", "__error__", "ValueError()", pull("a"))], Status.ERROR),
+        ([write("1", "__interrupt__", ["?"], pull("a"))], Status.INTERRUPTED),
+    ],
+)
+def test_one_thing_is_one_condition(rows: list[Write], expected: Status) -> None:
+    assert conditions_of(plan(body({"branch:to:a": None}), rows)) == (expected,)
+    assert conditions_of(None) == (Status.EMPTY,)
+
+
 def handled(*handler: Write) -> Step:
     failed = pull("boom")
     rows = [
@@ -676,8 +705,8 @@ def test_the_order_of_the_status() -> None:
     at = body({"branch:to:a": None, "branch:to:b": None})
     error = write("1", "__error__", "ValueError()", pull("a"))
     question = write("2", "__interrupt__", [{"value": 1}], pull("b"))
-    assert status_of(plan(at, [error, question])) is Status.INTERRUPTED
-    assert status_of(plan(at, [error])) is Status.ERROR
+    assert status_of(plan(at, [error, question])) is Status.ERROR
+    assert status_of(plan(at, [question])) is Status.INTERRUPTED
     assert status_of(plan(at)) is Status.PENDING
     assert status_of(plan(body({}, {"branch:to:a": OLD}))) is Status.DONE
     assert status_of(None) is Status.EMPTY

@@ -1,0 +1,290 @@
+"""What a plan of rollback, fork and undo tells a person, and whether it is so."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from threading import Event
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, Send, interrupt
+
+from tests.support import SAMPLE, Answer, ckpt, copy_store
+
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+
+
+class State(TypedDict, total=False):
+    plan: str
+    approved: bool
+    paid: bool
+    log: Annotated[list[str], list.__add__]
+
+
+class Shop:
+    """A graph that plans, asks, pays and reports, with some failures on the way."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = sqlite3.connect(path, check_same_thread=False)
+        self.failing: set[str] = set()
+        self.ran: list[str] = []
+        self.graph = self._graph()
+
+    def _node(self, name: str, values: dict[str, Any]) -> Any:
+        def run(_: State) -> dict[str, Any]:
+            self.ran.append(name)
+            if name in self.failing:
+                raise ConnectionError(f"{name} is down")
+            return {**values, "log": [name]}
+
+        return run
+
+    def _ask(self, _: State) -> dict[str, Any]:
+        self.ran.append("ask")
+        return {"approved": interrupt("pay 40?") == "yes", "log": ["ask"]}
+
+    def _graph(self) -> Any:
+        builder: Any = StateGraph(State)
+        builder.add_node("think", self._node("think", {"plan": "buy"}))
+        builder.add_node("ask", self._ask)
+        builder.add_node("pay", self._node("pay", {"paid": True}))
+        builder.add_node("note", self._node("note", {}))
+        builder.add_node("report", self._node("report", {}))
+        builder.add_edge(START, "think")
+        builder.add_edge("think", "ask")
+        builder.add_edge("ask", "pay")
+        builder.add_edge("ask", "note")
+        builder.add_edge(["pay", "note"], "report")
+        return builder.compile(checkpointer=SqliteSaver(self.connection))
+
+    def run(self, given: Any) -> None:
+        with suppress(ConnectionError):
+            self.graph.invoke(given, CONFIG)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "shop.db"
+
+
+@pytest.fixture
+def shop(path: Path) -> Iterator[Shop]:
+    shop = Shop(path)
+    with closing(shop.connection):
+        yield shop
+
+
+def plan(path: Path, *words: str) -> Answer:
+    answer = ckpt("-s", path, *words, "--dry-run")
+    assert answer.code == 0, answer.err
+    return answer
+
+
+def field(answer: Answer, name: str) -> list[str]:
+    """What a plan says under a label."""
+    lines = answer.out.splitlines()
+    return [line[9:] for line in lines if line[:9].strip() == name]
+
+
+def fail_at_pay(shop: Shop) -> None:
+    shop.failing = {"pay"}
+    shop.run({"log": []})
+    shop.run(Command(resume="yes"))
+    shop.failing = set()
+
+
+def test_last_good_does_not_ask_an_answered_question_again(shop: Shop, path: Path) -> None:
+    fail_at_pay(shop)
+    head = shop.graph.get_state(CONFIG)
+    answer = ckpt("-s", path, "rollback", "t", "--last-good", "--yes", "-o", "json")
+    assert answer.json["forked_from"] == head.config["configurable"]["checkpoint_id"]
+    assert "the last step that failed is step 3 (pay)" in answer.err
+    assert (sorted(answer.json["next"]), answer.json["asked"]) == (["note", "pay"], [])
+    assert answer.json["again"] == ["note"]
+    shop.ran.clear()
+    shop.run(None)
+    assert sorted(shop.ran) == ["note", "pay", "report"]
+    state = shop.graph.get_state(CONFIG)
+    assert state.values["paid"] is True
+    assert state.next == ()
+
+
+def test_last_good_finds_a_failure_that_was_retried(shop: Shop, path: Path) -> None:
+    fail_at_pay(shop)
+    failed = shop.graph.get_state(CONFIG).config["configurable"]["checkpoint_id"]
+    shop.run(None)
+    assert shop.graph.get_state(CONFIG).next == ()
+    answer = ckpt("-s", path, "rollback", "t", "--last-good", "--dry-run", "-o", "json")
+    assert answer.code == 0, answer.err
+    assert answer.json["forked_from"] == failed
+    assert answer.json["asked"] == []
+
+
+class Telling(SqliteSaver):
+    """A saver that tells when a question is stored."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self.asked = Event()
+
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        super().put_writes(config, writes, task_id, task_path)
+        if any(channel == "__interrupt__" for channel, _ in writes):
+            self.asked.set()
+
+
+def test_last_good_finds_a_failure_behind_a_question(path: Path) -> None:
+    def ask(_: State) -> dict[str, Any]:
+        return {"approved": interrupt("sure?")}
+
+    def pay(_: State) -> dict[str, Any]:
+        assert saver.asked.wait(60)
+        raise ConnectionError("down")
+
+    builder: Any = StateGraph(State)
+    builder.add_node("fan", lambda _: {})
+    builder.add_node("ask", ask)
+    builder.add_node("pay", pay)
+    builder.add_edge(START, "fan")
+    builder.add_conditional_edges("fan", lambda _: [Send("ask", {}), Send("pay", {})])
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        saver = Telling(connection)
+        graph = builder.compile(checkpointer=saver)
+        with pytest.raises(ConnectionError):
+            graph.invoke({"log": []}, CONFIG)
+        head = graph.get_state(CONFIG).config["configurable"]["checkpoint_id"]
+    answer = ckpt("-s", path, "rollback", "t", "--last-good", "--dry-run", "-o", "json").json
+    assert answer["forked_from"] == head
+    assert answer["asked"] == ["ask"]
+    fork = ckpt("-s", path, "fork", "t", "head", "--yes")
+    assert fork.code == 0, fork.err
+    for status in ("error", "interrupted"):
+        last = plan(path, "rollback", "t", "--to-last", status, "-o", "json").json
+        assert last["forked_from"] == head
+    assert ckpt("-s", path, "undo", "t", "--yes").code == 0
+    text = plan(path, "rollback", "t", "--last-good")
+    assert field(text, "error") == ["pay: ConnectionError('down')"]
+    assert field(text, "question") == ["ask: sure?"]
+    assert field(text, "asks") == ["ask will ask again"]
+
+
+def test_a_plan_tells_what_is_wrong_and_what_would_happen(shop: Shop, path: Path) -> None:
+    fail_at_pay(shop)
+    states = list(shop.graph.get_state_history(CONFIG))
+    asked = next(one for one in states if one.next == ("ask",))
+    ref = asked.config["configurable"]["checkpoint_id"]
+    text = plan(path, "rollback", "t", ref)
+    (now,) = field(text, "now")
+    assert now.endswith("step 2, error at pay")
+    assert field(text, "error") == ["pay: ConnectionError('pay is down')"]
+    assert field(text, "next") == ["ask"]
+    assert field(text, "repeats") == ["ask already ran; side effects will repeat"]
+    assert field(text, "asks") == ["ask will ask again (the old answer is dropped)"]
+    assert field(text, "later") == ["note ran on the abandoned branch and may run again"]
+    (kept,) = field(text, "keeps")
+    assert kept.startswith("the abandoned branch (1 checkpoint up to ")
+    assert "  approved: true → (none)" in text.out.splitlines()
+    assert field(text, "undo") == [f"ckpt -s {path} undo t"]
+    before = shop.graph.get_state(CONFIG)
+    assert before.values["approved"] is True
+    done = ckpt("-s", path, "rollback", "t", ref, "--yes")
+    assert "approved" not in shop.graph.get_state(CONFIG).values
+    last = done.out.splitlines()
+    assert any(one.startswith("rolled back t: head is now ") for one in last)
+
+
+def test_a_change_says_where_the_head_is(shop: Shop, path: Path) -> None:
+    fail_at_pay(shop)
+
+    def head() -> str:
+        ids: list[str] = [
+            one.config["configurable"]["checkpoint_id"]
+            for one in shop.graph.get_state_history(CONFIG)
+        ]
+        return max(ids)
+
+    def said(answer: Answer, words: str) -> tuple[str, str]:
+        (found,) = [one for one in answer.out.splitlines() if one.startswith(words)]
+        ref, step = found.removeprefix(words).split(", step ")
+        return str(ref), str(step)
+
+    before = head()
+    ref, step = said(
+        ckpt("-s", path, "rollback", "t", "~1", "--yes"), "rolled back t: head is now "
+    )
+    assert head().endswith(ref)
+    assert (head() != before, step) == (True, "2")
+    ref, step = said(
+        ckpt("-s", path, "undo", "t", "--yes"), "undid the last change of t: head is now "
+    )
+    assert head() == before
+    assert before.endswith(ref)
+    assert step == "2"
+    ref, step = said(
+        ckpt("-s", path, "fork", "t", "--to", "u", "--yes"), "forked t to u: its head is "
+    )
+    assert before.endswith(ref)
+    gone = ckpt("-s", path, "undo", "u", "--yes").out.splitlines()
+    assert "removed thread u" in gone
+
+
+def resume_line(answer: Answer) -> str:
+    (found,) = field(answer, "resume")
+    return found
+
+
+def test_the_printed_line_resumes_the_thread(shop: Shop, path: Path) -> None:
+    shop.run({"log": []})
+
+    def invoke(text: str, **names: Any) -> Any:
+        return eval(text, {"graph": shop.graph, "Command": Command, **names})
+
+    forked = ckpt("-s", path, "fork", "t", "--to", "u", "--yes")
+    text = resume_line(forked)
+    (asked,) = shop.graph.get_state({"configurable": {"thread_id": "u"}}).interrupts
+    assert text.startswith(f'graph.invoke(Command(resume={{"{asked.id}": ...}}), {{')
+    assert invoke(text.replace("...", '"yes"'))["paid"] is True
+    shop.run(Command(resume="no"))
+    back = ckpt("-s", path, "rollback", "t", "step:0", "--yes")
+    text = resume_line(back)
+    assert text.startswith("graph.invoke(None, {")
+    assert "__interrupt__" in invoke(text)
+    shop.run(Command(resume="no"))
+    ended = ckpt("-s", path, "fork", "t", "head", "--yes")
+    text = resume_line(ended)
+    assert text.startswith("graph.invoke({...}, {")
+    assert text.endswith("# with a new input: nothing is next")
+    shop.ran.clear()
+    invoke(text.replace("{...}", "given"), given={"log": ["again"]})
+    assert shop.ran == ["think", "ask"]
+
+
+def test_a_fork_to_a_thread_means_the_head(tmp_path: Path) -> None:
+    path = copy_store(SAMPLE, tmp_path)
+    forked = ckpt("-s", path, "fork", "refund-4711", "--to", "new", "--yes", "-o", "json").json
+    head = ckpt("-s", path, "show", "refund-4711", "-o", "json").json["checkpoint_id"]
+    assert forked["checkpoint_id"] == head
+    assert forked["resume"].startswith("graph.invoke(Command(resume={")
+    refused = ckpt("-s", path, "fork", "refund-4711")
+    assert refused.code == 2
+    assert "--steps" not in refused.err
+
+
+def test_values_are_bounded_and_redacted(tmp_path: Path) -> None:
+    path = copy_store(SAMPLE, tmp_path)
+    words = ["rollback", "refund-4711", "step:0", "--dry-run"]
+    shown = ckpt("-s", path, *words).out
+    assert "policy: " in shown
+    assert "unworn" in shown
+    hidden = ckpt("-s", path, "--redact", *words).out
+    assert "policy: " in hidden
+    assert "unworn" not in hidden
+    assert "Refund" not in hidden
+    many = ckpt("-s", path, "rollback", "support-live-chat", "step:0", "--dry-run").out
+    messages = [one for one in many.splitlines() if one.startswith("    - ")]
+    assert 0 < len(messages) <= 4
