@@ -200,6 +200,17 @@ class Capability(Flag):
 
 
 @dataclass(frozen=True, slots=True)
+class Space:
+    """Bytes that a store uses on disk; None where the engine does not tell."""
+
+    size: int | None
+    free: int | None = None
+    """Bytes of `size` that hold nothing, until the store is vacuumed."""
+    log: int | None = None
+    """Bytes of `size` in a log of changes that are not in the store's own file yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreInfo:
     """What a store says of itself; cheap to ask."""
 
@@ -213,8 +224,10 @@ class StoreInfo:
     capabilities: Capability
     tables: tuple[str, ...]
     size: int | None
-    """Bytes that the store takes on disk; None where the engine does not tell."""
+    """Bytes that the store uses on disk; None where the engine does not tell."""
     free: int | None = None
     """Bytes of `size` that hold nothing, until the store is vacuumed; None where unknown."""
+    log: int | None = None
+    """Bytes of `size` in a log of changes; None where the engine has none, or does not tell."""
     notes: tuple[str, ...] = field(default=())
     """What a reader should know, such as `opened without its write-ahead log`."""

@@ -52,14 +52,19 @@ class Removed:
     """Why nothing went; `''` if it did."""
 
 
-class LeavingStore(Protocol):
-    """What a store has besides `WritableStore` where others keep records of its threads."""
+class FinishingStore(Protocol):
+    """What a store has besides `WritableStore` where removed rows also stand somewhere else."""
 
-    def leaves(self) -> str:
-        """What a removal does not reach, in words; `''` for nothing."""
+    def finish_removal(self) -> str:
+        """See `finish_removal`."""
         ...
 
 
-def left_by(store: object) -> str:
-    """What a removal does not reach, in words; `''` where nothing is known."""
-    return cast("LeavingStore", store).leaves() if hasattr(store, "leaves") else ""
+def finish_removal(store: object) -> str:
+    """Erase what removed rows left behind, such as an engine's log; call it after the last one.
+
+    Gives what could not be erased, in words; `''` where nothing is known.
+    """
+    if not hasattr(store, "finish_removal"):
+        return ""
+    return cast("FinishingStore", store).finish_removal()

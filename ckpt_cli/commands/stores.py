@@ -19,6 +19,7 @@ COLUMNS = (
     Column("NAME", "name", style="head"),
     Column("LAYOUT", "layout"),
     Column("SIZE", "size", size, right=True),
+    Column("LOG", "log", lambda log: size(log) if log else "", right=True, drop=4),
     Column("SAVER", "saver", cut=True, drop=1),
     Column("ENGINE", "engine", drop=2),
     Column("URL", "url", drop=3),

@@ -89,6 +89,7 @@ def survey_record(found: Survey) -> dict[str, Any]:
     return {
         "size": found.info.size,
         "free": found.info.free,
+        **({} if found.info.log is None else {"log": found.info.log}),
         "bytes": found.bytes,
         "tables": list(amount_records(found, "table")),
         "threads": list(amount_records(found, "thread")),
@@ -156,11 +157,12 @@ def _totals(found: Survey, thread_id: str | None) -> Line:
         return line(("thread ", "dim"), (safe_text(thread_id), "head"), f"  {size(found.bytes)}")
     parts = [f"{size(found.bytes)} of values"]
     if info.size is not None:
-        free = info.free or 0
-        rest = info.size - free - found.bytes
+        free, log = info.free or 0, info.log or 0
+        rest = info.size - free - log - found.bytes
         parts = [f"{size(info.size)} on disk: {parts[0]}"]
         parts += [f"{size(rest)} of keys, indexes and gaps"] if rest > 0 else []
         parts += [f"{size(free)} free"]
+        parts += [f"{size(log)} of write-ahead log"] if log else []
     return line(("store  ", "dim"), ", ".join(parts))
 
 

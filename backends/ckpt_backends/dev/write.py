@@ -63,7 +63,7 @@ class WritableDevStore(Closing):
         with self._changing() as draft:
             return list(map(draft.remove, removals))
 
-    def leaves(self) -> str:
+    def finish_removal(self) -> str:
         if not (self._folder / SERVERS_OWN).exists():
             return ""
         return (

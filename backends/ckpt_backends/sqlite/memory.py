@@ -141,6 +141,7 @@ class WritableSqliteMemory(FileWriter):
     def remove(self, items: Sequence[Item]) -> int:
         select = select_items(self._tables)
         with self._errors(), self._transaction() as connection:
+            self._has_removed = True
             for one in items:
                 bound = _bound(one.key) or ()
                 row = connection.execute(f"{select} WHERE {_AT}", bound).fetchone()

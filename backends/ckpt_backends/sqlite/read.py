@@ -36,6 +36,7 @@ from ckpt_backends.sqlite.binding import (
     text,
 )
 from ckpt_backends.sqlite.file import FileReader
+from ckpt_backends.sqlite.journals import space_of
 from ckpt_backends.sqlite.layout import SqliteLayout, detect
 from ckpt_backends.sqlite.open import Opened
 from ckpt_backends.url import StoreUrl
@@ -93,11 +94,9 @@ class SqliteStore(FileReader):
         self._layout = detect(tables, str(url), url.params.get("layout"))
 
     def describe(self) -> StoreInfo:
+        first = next(self._query(_FIRST), (None, None))
         with self._errors():
-            ((pages,),) = self._query("PRAGMA page_count")
-            ((page_size,),) = self._query("PRAGMA page_size")
-            first = next(self._query(_FIRST), (None, None))
-            ((free,),) = self._query("PRAGMA freelist_count")
+            space = space_of(self._opened.path, self._opened.connection)
         can = Capability.HISTORY | Capability.WRITES | Capability.INLINE_VALUES
         can |= Capability.ENFORCED_READ_ONLY
         can |= Capability(0) if self._layout.unknown else Capability.ADDING
@@ -108,8 +107,9 @@ class SqliteStore(FileReader):
             saver=_saver(self._layout, *first),
             capabilities=can | Capability.TASK_PATH if self._layout.task_path else can,
             tables=("checkpoints", "writes"),
-            size=pages * page_size,
-            free=free * page_size,
+            size=space.size,
+            free=space.free,
+            log=space.log,
             notes=tuple(self.notes()),
         )
 

@@ -42,6 +42,7 @@ class WritableSqliteStore(FileWriter):
         with self._errors(), self._transaction() as connection:
             _check(connection, change)
             _remove(connection, change)
+            self._has_removed |= bool(change.removed)
             for one in change.checkpoints:
                 _insert_checkpoint(connection, one)
             for copy in change.copies:
@@ -57,6 +58,7 @@ class WritableSqliteStore(FileWriter):
 
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         with self._errors(), self._transaction() as connection:
+            self._has_removed = True
             return remove_threads(connection, removals)
 
     def restore(self, rows: Iterable[Row]) -> Restored:
@@ -65,6 +67,7 @@ class WritableSqliteStore(FileWriter):
 
     def vacuum(self) -> None:
         with self._errors():
+            self._has_removed = True
             self._alive().execute("VACUUM")
 
     def _copy(self, connection: sqlite3.Connection, copy: CopyOfCheckpoint, thread: str) -> None:
