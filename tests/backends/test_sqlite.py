@@ -8,9 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,9 +17,9 @@ import pytest
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
+from tests.backends.locked import lock, unprivileged
 from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
 
-NOBODY = 65534
 OLD = "refund-4711"
 
 COMMANDS = [
@@ -90,38 +88,6 @@ def test_a_private_copy_holds_the_log_too_and_leaves_nothing(with_log: Path) -> 
     assert sorted(with_log.parent.iterdir()) == folder
 
 
-@contextmanager
-def unprivileged() -> Iterator[None]:
-    """Root may write anywhere, so what a test does here is done as another user."""
-    root = os.geteuid() == 0
-    if root:
-        os.setegid(NOBODY)
-        os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
-            os.setegid(0)
-
-
-@pytest.fixture
-def locked_folder() -> Iterator[Path]:
-    """A folder that any user can read and none can write, once it is filled and locked."""
-    folder = Path(tempfile.mkdtemp(prefix="ckpt-test-"))
-    # What is imported late must be there already: another user may not read this environment.
-    assert ckpt("-s", SAMPLE, "--copy", "threads", "list").code == 0
-    yield folder
-    folder.chmod(0o755)
-    shutil.rmtree(folder)
-
-
-def lock(folder: Path) -> None:
-    for path in folder.iterdir():
-        path.chmod(0o444)
-    folder.chmod(0o555)
-
-
 def test_a_folder_that_cannot_be_written(locked_folder: Path) -> None:
     store = locked_folder / "store.db"
     shutil.copyfile(SAMPLE, store)
@@ -168,7 +134,10 @@ def test_a_locked_store_says_so(sample: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "try again" in caught.value.hint
 
 
-def test_a_copy_is_never_of_half_a_transaction(sample: Path) -> None:
+def test_a_copy_is_never_of_half_a_transaction(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ckpt_backends.sqlite.open._BUSY_SECONDS", 0.1)
     with closing(sqlite3.connect(sample)) as writer:
         writer.execute("PRAGMA journal_mode = DELETE")
         writer.execute("PRAGMA cache_size = 1")
