@@ -272,3 +272,57 @@ def test_a_file_that_is_replaced_meanwhile_is_not_read_on(tmp_path: Path) -> Non
         path.unlink()
         with pytest.raises(StoreUnavailable, match="removed"):
             store.refresh()
+
+
+CHANGES = [
+    ["rollback", "trip-to-kyoto", "~1", "--yes"],
+    ["fork", "trip-to-kyoto", "~1", "--to", "other", "--yes"],
+    ["threads", "delete", "trip-to-kyoto", "--yes"],
+    ["purge", "--match", "trip*", "--include-interrupted", "--include-pending", "--yes"],
+]
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+@pytest.mark.parametrize("words", CHANGES, ids=lambda words: " ".join(words[:2]))
+def test_a_change_of_what_cannot_be_written_says_so(
+    words: list[str], mode: str, locked_folder: Path
+) -> None:
+    store = locked_folder / "store.db"
+    shutil.copyfile(SAMPLE, store)
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {mode}")
+    assert ckpt("-s", store, *words[:-1], "--dry-run").code == 0
+    before = digest(store)
+    lock(locked_folder)
+    with unprivileged():
+        no_file = ckpt("-s", store, *words)
+    store.chmod(0o666)
+    with unprivileged():
+        no_folder = ckpt("-s", store, *words)
+    for answer in (no_file, no_folder):
+        assert answer.code == 4
+        assert f"cannot write to '{store}': permission denied" in answer.err
+        assert "--copy" not in answer.err
+    assert f"for its folder '{locked_folder}'" in no_folder.err
+    assert digest(store) == before
+
+
+def test_a_private_copy_is_not_changed(sample: Path) -> None:
+    before = digest(sample)
+    for words in [*CHANGES, ["tail", "trip-to-kyoto"]]:
+        answer = ckpt("-s", f"sqlite:///{sample}?copy=1", *words)
+        assert answer.code in {2, 4}, words
+        assert "hint: leave out --copy" in answer.err
+    assert digest(sample) == before
+
+
+@pytest.mark.parametrize("words", [["threads", "list"], ["show", "trip-to-kyoto"]])
+@pytest.mark.parametrize("first", [100, 4096], ids=["schema", "rows"])
+def test_a_damaged_file_has_a_hint(sample: Path, first: int, words: list[str]) -> None:
+    data = bytearray(sample.read_bytes())
+    data[first:] = b"\xff" * (len(data) - first)
+    sample.write_bytes(data)
+    answer = ckpt("-s", sample, *words)
+    assert answer.code == 4
+    assert "the file is damaged" in answer.err
+    assert f"hint: `sqlite3 {sample} .recover | sqlite3 recovered.db`" in answer.err
