@@ -13,8 +13,8 @@ from typing import Protocol, cast
 
 from ckpt_backends.model import BlobKey
 
-MOVED = "it changed since the plan was made"
-GONE = "it is gone"
+MOVED = "changed since the plan was made"
+GONE = "no longer there"
 
 
 @dataclass(frozen=True, slots=True)

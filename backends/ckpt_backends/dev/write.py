@@ -67,8 +67,8 @@ class WritableDevStore(Closing):
         if not (self._folder / SERVERS_OWN).exists():
             return ""
         return (
-            f"{SERVERS_OWN} is the server's own, and was not changed: it may hold inputs and last"
-            " values of what was removed; delete the threads in the server, too"
+            f"{SERVERS_OWN} belongs to the server and was not changed: it may still hold inputs and"
+            " values of removed threads; delete them in the server too"
         )
 
     def restore(self, rows: Iterable[Row]) -> Restored:
@@ -82,7 +82,7 @@ class WritableDevStore(Closing):
         return Restored(added, there)
 
     def vacuum(self) -> None:
-        """There is nothing to do: what is removed leaves no room behind."""
+        """Nothing to do: the files are rewritten by each change."""
 
     def close(self) -> None:
         """Nothing is held between two changes."""

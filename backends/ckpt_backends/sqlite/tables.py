@@ -1,4 +1,4 @@
-"""A SQLite file handed in to the layouts that several engines have."""
+"""A SQLite file as the database of a layout that several engines share."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class SqliteDatabase:
 
 
 class OpenedDatabase(SqliteDatabase):
-    """A file that was opened so that nothing can change it."""
+    """A file, opened read-only."""
 
     def __init__(self, opened: Opened, url: StoreUrl) -> None:
         super().__init__(opened.connection, url)

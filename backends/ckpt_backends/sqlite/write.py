@@ -1,7 +1,7 @@
-"""Changing LangGraph's SQLite layout: one write transaction a change.
+"""Changing LangGraph's SQLite layout, one write transaction for each change.
 
-`BEGIN IMMEDIATE` takes SQLite's write lock, so that what is checked first still holds when the
-rows go in. Columns are always named, since their order differs between savers.
+`BEGIN IMMEDIATE` takes SQLite's write lock, so that the checks still hold when rows are written.
+Columns are always named, because their order differs between savers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class WritableSqliteStore(FileWriter):
         self._layout = detect(tables, str(url), url.params.get("layout"))
         if self._layout.unknown:
             raise UnknownLayout(
-                f"'{url}' was made by a saver that is not known here, so nothing is written",
+                f"cannot write to '{url}': it was written by an unknown saver, maybe a newer one",
                 hint=f"unknown columns: {', '.join(self._layout.unknown)}",
             )
 
