@@ -77,7 +77,8 @@ def moved(change: Change) -> StoreChanged:
 def gone(key: CheckpointKey) -> StoreChanged:
     """The error for a row that the change names and that does not exist."""
     return StoreChanged(
-        f"checkpoint '{key.checkpoint_id}' of thread '{key.thread_id}' is gone; nothing was written",
+        f"checkpoint '{key.checkpoint_id}' of thread '{key.thread_id}' is gone, so nothing was"
+        " written",
         hint="run the command again",
     )
 

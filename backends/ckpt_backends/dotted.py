@@ -35,5 +35,5 @@ def parted(text: str) -> Namespace:
 
 
 def below(text: str) -> tuple[str, str]:
-    """The bounds of texts that begin with a namespace and a dot: from the first, up to the second."""
+    """The bounds of texts that begin with a namespace and a dot; the second is excluded."""
     return f"{text}{DOT}", f"{text}{chr(ord(DOT) + 1)}"

@@ -173,7 +173,7 @@ def _is_of_dev_server(path: str) -> bool:
 
 
 def is_memory(path: str) -> bool:
-    """Whether a path is DeerFlow's memory: its file, its folder, or the project with that folder."""
+    """Whether a path is DeerFlow's memory: its file, its folder, or a project that has it."""
     return os.path.basename(path.rstrip("/")) in MEMORY or os.path.isdir(f"{path}/{MEMORY[1]}")
 
 

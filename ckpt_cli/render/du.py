@@ -38,7 +38,7 @@ def ranking(found: Survey, by: By) -> Ranking[Any]:
 
 
 def amount_records(found: Survey, by: By) -> Iterator[dict[str, Any]]:
-    """One record for each thread, channel, kind of namespace, type or table column, largest first."""
+    """One record for each thread, channel, namespace kind, type or column, largest first."""
     ranked = ranking(found, by)
     for one in ranked.top:
         share = one.bytes / ranked.total if ranked.total else 0.0

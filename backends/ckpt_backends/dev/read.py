@@ -73,8 +73,8 @@ class DevStore(Closing):
         found = []
         if reason := server.running(self._folder):
             found.append(
-                f"langgraph dev may be running ({reason}): checkpoints that it has not saved yet are"
-                " missing here"
+                f"langgraph dev may be running ({reason}): checkpoints that it has not saved yet"
+                " are missing here"
             )
         tables = self._tables
         for odd in tables.found.odd[:_ODD_SHOWN]:

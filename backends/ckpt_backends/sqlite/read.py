@@ -368,7 +368,7 @@ def _write(key: CheckpointKey, rest: Sequence[Any]) -> Write:
 
 
 def _sized(column: str) -> list[str]:
-    """The length of a column, which needs no blob to be read, and the column unless it is too long."""
+    """The length of a column, for which no blob is read, and the column unless it is too long."""
     length = f"length({column})"
     return [length, f"CASE WHEN {length} > {MOST_BYTES} THEN NULL ELSE {column} END"]
 
