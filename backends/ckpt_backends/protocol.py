@@ -152,7 +152,7 @@ class Store(Protocol):
         ...
 
     def sources(self, key: CheckpointKey) -> list[str]:
-        """Where a checkpoint and its writes are stored, as queries or keys that a person can run."""
+        """Queries or keys that a person can use to find a checkpoint and its writes."""
         ...
 
     def refresh(self) -> None:
