@@ -172,7 +172,7 @@ def test_a_removal_says_what_the_server_keeps(folder: Path) -> None:
     own.write_bytes(b"")
     os.utime(own, (0, 0))
     done = ckpt("-s", folder, "threads", "delete", "b", "--yes")
-    assert (done.code, f"note: {own.name} is belongs to the server" in done.err) == (0, True)
+    assert (done.code, f"note: {own.name} belongs to the server" in done.err) == (0, True)
     own.unlink()
     assert "belongs to the server" not in ckpt("-s", folder, "threads", "delete", "a", "--yes").err
 
