@@ -102,11 +102,15 @@ COMMANDS = {
     "import": CommandRef(
         "ckpt_cli.commands.import_:import_", "Put archived threads back, row for row.", CLEAN
     ),
-    "du": CommandRef("ckpt_cli.commands.du:du", "Say what takes how much room.", STORES),
-    "stores": CommandRef(
-        "ckpt_cli.commands.stores:stores", "Say which stores are here and what they are.", STORES
+    "du": CommandRef(
+        "ckpt_cli.commands.du:du",
+        "Show disk usage by thread, channel, namespace, type and table.",
+        STORES,
     ),
-    "demo": CommandRef("ckpt_cli.commands.demo:demo", "Write a small sample store.", STORES),
+    "stores": CommandRef(
+        "ckpt_cli.commands.stores:stores", "List stores with their layout, size and saver.", STORES
+    ),
+    "demo": CommandRef("ckpt_cli.commands.demo:demo", "Create a small sample store.", STORES),
 }
 
 
