@@ -104,7 +104,7 @@ COMMANDS = {
     ),
     "du": CommandRef(
         "ckpt_cli.commands.du:du",
-        "Show disk usage by thread, channel, namespace, type and table.",
+        "Show disk usage by thread, channel and type.",
         STORES,
     ),
     "stores": CommandRef(

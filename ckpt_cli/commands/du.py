@@ -38,7 +38,7 @@ def du(
         int | None, typer.Option("--top", min=1, help="Show the N largest.", metavar="N")
     ] = None,
 ) -> None:
-    """Show disk usage by thread, channel, namespace, type and table.
+    """Show disk usage by thread, channel and type.
 
     Sizes are the stored lengths of values. Sizes by channel come from scanning checkpoints: all
     of them with --by channel, otherwise those of the largest threads.
