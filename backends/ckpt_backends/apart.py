@@ -1,5 +1,5 @@
-"""What LangGraph's savers for PostgreSQL, for MySQL and in memory have in common: three tables, and
-values that stand apart from the bodies that name them."""
+"""What LangGraph's savers for PostgreSQL, MySQL and memory share: three tables, with values stored
+apart from the bodies that name them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def is_read(channel: str, values: bool | Collection[str]) -> bool:
 
 
 def is_control(channel: str) -> bool:
-    """Whether a channel is LangGraph's own, and comes and goes with the steps."""
+    """Whether a channel is LangGraph's own and changes from step to step."""
     return _CONTROL.match(channel) is not None and channel not in USERS
 
 
 def missing_columns(columns: Mapping[str, Set[str]], *, shallow: bool) -> list[str]:
-    """Columns that every release has and these tables do not, as `table.column`."""
+    """Columns of every release that these tables lack, as `table.column`."""
     return [
         f"{name}.{column}"
         for name, needed in (_SHALLOW if shallow else _FULL).items()
@@ -63,8 +63,8 @@ def unknown_columns(
 
 
 _MARGIN = 6
-"""Before format 4 each node has a channel that holds the node's name: only a value that is no
-longer than that, in its serialised form, can be it."""
+"""Before format 4 each node has a channel that holds the node's name: only a value of at most that
+length, plus this margin for its serialised form, can be one."""
 
 
 def is_wanted(channel: str, blob: Blob, values: bool | Collection[str], *, is_old: bool) -> bool:
@@ -74,17 +74,17 @@ def is_wanted(channel: str, blob: Blob, values: bool | Collection[str], *, is_ol
 
 
 def typed(tag: str, size: int, blob: bytes | None) -> TypedBytes:
-    """A value as stored, or what stands for one that is too long."""
+    """A value as stored, or a stand-in if it is too long."""
     return unread(tag, size) if size > MOST_BYTES else TypedBytes(tag, blob or b"")
 
 
 def json_bytes(text: str | None) -> TypedBytes:
-    """A body or metadata as the engine gives it."""
+    """A body or metadata as the engine returns it."""
     return TypedBytes("json", (text or "null").encode())
 
 
 def cells_of_checkpoint(one: Checkpoint) -> dict[str, Any]:
-    """What is bound for a checkpoint that is added."""
+    """The bound values of a new checkpoint."""
     assert one.body is not None  # noqa: S101
     assert one.metadata is not None  # noqa: S101
     return {
@@ -95,6 +95,6 @@ def cells_of_checkpoint(one: Checkpoint) -> dict[str, Any]:
 
 
 def cells_of_value(value: TypedBytes | None) -> dict[str, Any]:
-    """What is bound for a value that is added."""
+    """The bound values of a new channel value."""
     assert value is not None  # noqa: S101
     return {"tag": value.type, "blob": None if value.type == "empty" else value.data}

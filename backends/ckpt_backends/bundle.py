@@ -1,4 +1,4 @@
-"""Bundles: one thread's rows in a file, from which they can be put back row for row.
+"""Bundles: the rows of one thread in a file, from which they can be restored row for row.
 
 Those of items of long-term memory are in one bundle, of no thread.
 
@@ -40,7 +40,7 @@ _LONGEST_LINE = 2 << 30
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a bundle says of itself."""
+    """The header of a bundle."""
 
     thread_id: str | None
     """None where the rows are items of long-term memory."""
@@ -53,7 +53,7 @@ class Header:
 
 
 def bundle_name(thread_id: str, made_at: str) -> str:
-    """A file name that tells the thread, and that no other thread has."""
+    """A file name with the thread id, unique to the thread."""
     raw = thread_id.encode("utf-8", "surrogatepass")
     readable = quote(raw, safe="@+= ")[:80].lstrip(".")
     return f"{readable}-{sha256(raw).hexdigest()[:12]}-{_stamp(made_at)}{SUFFIX}"
@@ -69,7 +69,7 @@ def _stamp(made_at: str) -> str:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder for bundles, unless it is there. Raises `StoreUnavailable`."""
+    """Make a folder for bundles if it does not exist. Raises `StoreUnavailable`."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -143,7 +143,7 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def check_bundle(path: Path) -> tuple[Header, Mapping[str, int]]:
-    """The header of a bundle that is whole, and its number of rows by table.
+    """Check that a bundle is whole. Gives its header and its number of rows by table.
 
     Raises `Unreadable` where it is damaged or no bundle, and `StoreUnavailable`.
     """
@@ -153,7 +153,7 @@ def check_bundle(path: Path) -> tuple[Header, Mapping[str, int]]:
     end: dict[str, Any] | None = None
     for line in _lines(path):
         if end is not None:
-            raise _damaged(path, "something follows its end")
+            raise _damaged(path, "trailing data")
         if header is None:
             header = _header(path, line)
         else:
@@ -163,28 +163,28 @@ def check_bundle(path: Path) -> tuple[Header, Mapping[str, int]]:
             elif "sha256" in record:
                 end = record
             else:
-                raise _damaged(path, "a line is no row")
+                raise _damaged(path, "a line is not a row")
         if end is None:
             digest.update(line)
     if header is None or end is None:
-        raise _damaged(path, "its end is missing")
+        raise _damaged(path, "the end is missing")
     if end.get("sha256") != digest.hexdigest() or end.get("rows") != dict(counts):
-        raise _damaged(path, "its checksum does not fit")
+        raise _damaged(path, "the checksum does not match")
     return header, counts
 
 
 def _header(path: Path, line: bytes) -> Header:
     record = _record(path, line)
     if "ckpt_bundle" not in record:
-        raise _damaged(path, "it is no bundle of ckpt")
+        raise _damaged(path, "not a ckpt bundle")
     if record["ckpt_bundle"] != FORMAT:
         raise Unreadable(
             f"cannot read '{path}': it is a bundle of format {record['ckpt_bundle']}",
-            hint="a later ckpt wrote it; use that one",
+            hint="a newer ckpt wrote it; upgrade ckpt",
         )
     thread_id = _from_json(path, record.get("thread_id"))
     if "thread_id" not in record or not isinstance(thread_id, str | None):
-        raise _damaged(path, "it names no thread")
+        raise _damaged(path, "the thread id is missing")
     text = {name: str(record.get(name, "")) for name in ("layout", "saver", "store", "made_at")}
     return Header(thread_id, **text)
 
@@ -194,7 +194,7 @@ def _lines(path: Path) -> Iterator[bytes]:
         with gzip.open(path, "rb") as packed:
             while line := packed.readline(_LONGEST_LINE):
                 if not line.endswith(b"\n"):
-                    raise _damaged(path, "a line has no end")
+                    raise _damaged(path, "a line is cut off")
                 yield line
     except (gzip.BadGzipFile, EOFError, ZlibError) as error:
         raise _damaged(path, str(error).lower()) from error
@@ -210,7 +210,7 @@ def _record(path: Path, line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _damaged(path, "a line is not JSON") from error
     if not isinstance(found, dict):
-        raise _damaged(path, "a line is no object")
+        raise _damaged(path, "a line is not an object")
     return found
 
 
@@ -233,20 +233,20 @@ def _from_json(path: Path, value: object) -> Cell:
             return b64decode(text)
         case {"$text": str(text)}:
             return b64decode(text).decode("utf-8", "surrogatepass")
-    raise _damaged(path, "a cell is of an unknown kind")
+    raise _damaged(path, "a cell has an unknown kind")
 
 
 def _unwritable(path: Path, error: OSError) -> StoreUnavailable:
     return StoreUnavailable(
         f"cannot write the archive '{path}': {(error.strerror or str(error)).lower()}",
-        hint="name a folder that can be written and has room",
+        hint="use a writable folder with enough free space",
     )
 
 
 def _damaged(path: Path, why: str) -> Unreadable:
     return Unreadable(
         f"cannot read the archive '{path}': {why}",
-        hint="nothing of it was restored; take another copy of it",
+        hint="nothing was restored; use another copy of the bundle",
     )
 
 

@@ -1,7 +1,7 @@
-"""A change of one thread: rows to add or to remove, and what must hold when that happens.
+"""A change of one thread: the rows to add or to remove, and the state that it expects.
 
-A change is made before anything is written, is shown, and is carried out whole or not at all.
-Rows that stay as they are are named, not held: the engine copies them byte for byte.
+A change is planned and shown before anything is written, and is applied whole or not at all.
+Rows that are copied are named only: the engine copies them byte for byte.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CopyOfWrites:
     source: CheckpointKey
     target: CheckpointKey
     tasks: tuple[tuple[str, int], ...]
-    """Which of them: task id and idx."""
+    """The writes to copy, as task id and idx."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class CopyOfCheckpoint:
 
     source: CheckpointKey
     metadata: TypedBytes | None = None
-    """Metadata to store instead of its own."""
+    """Metadata to store in place of the original's."""
     body: TypedBytes | None = None
-    """A body to store instead of its own."""
+    """A body to store in place of the original's."""
     writes: tuple[tuple[str, int], ...] | None = None
-    """Which of its writes are copied, by task id and idx; None for all of them."""
+    """The writes to copy, by task id and idx; None for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Change:
 
     thread_id: str
     heads: Mapping[str, str]
-    """The newest checkpoint of every namespace of the thread; empty for a thread that is new."""
+    """The newest checkpoint of every namespace of the thread; empty for a new thread."""
     checkpoints: tuple[Checkpoint, ...] = ()
     writes: tuple[Write, ...] = ()
     blobs: tuple[NewBlob, ...] = ()
@@ -67,17 +67,18 @@ class Change:
 
 
 def moved(change: Change) -> StoreChanged:
-    """The thread is not as the change was made for."""
+    """The error for a thread that changed after the plan was made."""
     return StoreChanged(
         f"thread '{change.thread_id}' changed meanwhile, so nothing was written",
-        hint="an agent may be running on it; look at it, then run the command again",
+        hint="an agent may be running; check the thread, then run the command again",
     )
 
 
 def gone(key: CheckpointKey) -> StoreChanged:
-    """A row that the change names is not there."""
+    """The error for a row that the change names and that does not exist."""
     return StoreChanged(
-        f"'{key.checkpoint_id}' of thread '{key.thread_id}' is gone; nothing was written",
+        f"checkpoint '{key.checkpoint_id}' of thread '{key.thread_id}' is gone, so nothing was"
+        " written",
         hint="run the command again",
     )
 

@@ -1,4 +1,4 @@
-"""What is opened for a `with` block and closed at its end."""
+"""Objects that are used in a `with` block and closed at its end."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Self
 
 
 class Closing(ABC):
-    """Something to close, also after an error."""
+    """An object that is closed at the end of a `with` block, also after an error."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what is held; closing twice is allowed."""
+        """Release all resources; closing twice is allowed."""
 
     def __enter__(self) -> Self:
         return self

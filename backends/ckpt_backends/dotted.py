@@ -1,4 +1,4 @@
-"""Namespaces as one text, their labels joined by dots; no label of a Store has one itself.
+"""Namespaces as one text: their labels joined by dots, which no label contains.
 
 Source: `_namespace_to_text` and `_decode_ns` in `langgraph/store/sqlite/base.py` (3.1.2),
 `postgres/base.py` (3.2.0) and `redis/base.py` (0.5.2).
@@ -12,20 +12,20 @@ from ckpt_backends.memory import Namespace
 
 DOT = "."
 STORE, VECTORS = "store", "store_vectors"
-"""What a Store calls its tables, and by default the beginnings of its keys."""
+"""Table names of a Store, and the default prefixes of its keys."""
 COLUMNS = frozenset({"prefix", "key", "value", "created_at", "updated_at"})
 LATER = frozenset({"expires_at", "ttl_minutes"})
-"""Columns that came with times to live."""
+"""Columns that were added with times to live."""
 
 
 def why_unchangeable(columns: Set[str]) -> str:
-    """Why nothing is changed in a table of items; `''` where it can be."""
+    """Why a table of items cannot be changed; `''` if it can be."""
     unknown = sorted(columns - COLUMNS - LATER)
-    return f"columns of an unknown store: {', '.join(unknown)}" if unknown else ""
+    return f"unknown columns: {', '.join(unknown)}" if unknown else ""
 
 
 def joined(namespace: Namespace) -> str | None:
-    """A namespace as it is stored; None for one that cannot be."""
+    """A namespace as it is stored; None if it cannot be stored."""
     return None if any(DOT in label for label in namespace) else DOT.join(namespace)
 
 
@@ -35,5 +35,5 @@ def parted(text: str) -> Namespace:
 
 
 def below(text: str) -> tuple[str, str]:
-    """The bounds of what begins with a namespace and a dot: the first included, the last not."""
+    """The bounds of texts that begin with a namespace and a dot; the second is excluded."""
     return f"{text}{DOT}", f"{text}{chr(ord(DOT) + 1)}"

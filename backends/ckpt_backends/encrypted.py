@@ -23,10 +23,10 @@ KEY_VARIABLE = "LANGGRAPH_AES_KEY"
 _KEY_SIZES = (16, 24, 32)
 _NONCE = _TAG = 16
 
-NO_KEY = f"encrypted; set {KEY_VARIABLE} or give --aes-key-file"
+NO_KEY = f"encrypted; set {KEY_VARIABLE} or add --aes-key-file FILE"
 WRONG_KEY = "encrypted, and the key does not fit"
 NO_LIBRARY = "encrypted; reading it takes pycryptodome: pip install 'langgraph-ckpt[aes]'"
-DAMAGED = "encrypted, and cut off"
+DAMAGED = "encrypted and cut off"
 CLOSED = frozenset({NO_KEY, WRONG_KEY, NO_LIBRARY, DAMAGED})
 """Why a value may stay encrypted."""
 
@@ -41,7 +41,9 @@ def key_of_environment(environment: Mapping[str, str] = os.environ) -> bytes | N
         return None
     key = text.encode("utf-8", "surrogateescape")
     if len(key) not in _KEY_SIZES:
-        raise UsageError(f"{KEY_VARIABLE} has {len(key)} bytes", hint="an AES key has 16, 24 or 32")
+        raise UsageError(
+            f"{KEY_VARIABLE} has {len(key)} bytes", hint="an AES key has 16, 24 or 32 bytes"
+        )
     return key
 
 
@@ -59,7 +61,7 @@ def key_of_file(path: str) -> bytes:
         if len(key) in _KEY_SIZES:
             return key
     raise UsageError(
-        f"the key in '{path}' has {len(data)} bytes", hint="an AES key has 16, 24 or 32"
+        f"the key in '{path}' has {len(data)} bytes", hint="an AES key has 16, 24 or 32 bytes"
     )
 
 

@@ -1,4 +1,4 @@
-"""When stored checkpoints go by themselves, in stores that let them."""
+"""When stored checkpoints expire, in stores with times to live."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from ckpt_backends.wrapped import WrappedStore
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """When a checkpoint and its writes go; None for what stays."""
+    """When a checkpoint and its writes expire; None if they do not."""
 
     key: CheckpointKey
     at: datetime | None
     writes_at: datetime | None
-    """When the first of its writes goes."""
+    """When the first of its writes expires."""
 
 
 class ExpiringStore(Protocol):
-    """What a store has besides `Store` where keys expire one by one."""
+    """A store whose keys expire one by one."""
 
     def expiries(
         self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
     ) -> Iterator[Expiry]:
-        """Of each of these checkpoints that is there. Asking extends no time to live."""
+        """The expiry of each of these checkpoints that exists. Asking extends no time to live."""
         ...
 
 
 def expiring(store: Store) -> ExpiringStore | None:
-    """The store itself, where what it holds may expire."""
+    """The store without its wrappers if its keys may expire, otherwise None."""
     while isinstance(store, WrappedStore):
         store = store.inner
     return cast("ExpiringStore", store) if hasattr(store, "expiries") else None

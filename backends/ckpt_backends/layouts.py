@@ -1,6 +1,6 @@
-"""The layouts that are known here, and what each can promise. Importing this imports no driver.
+"""All known layouts with their capabilities. Importing this module imports no driver.
 
-Of a store whose saver is older or unknown, `Store.describe` may promise less.
+`Store.describe` may list fewer capabilities for a store of an old or unknown saver.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ckpt_backends.model import Capability as C
 
 _SAVER = C.HISTORY | C.WRITES | C.TASK_PATH | C.ADDING
-"""What savers of LangGraph keep, but for those that keep the newest checkpoint only."""
+"""What LangGraph's savers store, except those that keep only the newest checkpoint."""
 
 _THREE_TABLE = C.HISTORY | C.WRITES | C.BARE | C.ENFORCED_READ_ONLY
 
@@ -34,4 +34,4 @@ LAYOUTS: Mapping[str, C] = {
     "redis-hash-colon": C.HISTORY | C.WRITES | C.ADDING | C.INLINE_VALUES | C.SESSIONS,
     "redis-plain": C.HISTORY | C.WRITES | C.ADDING | C.SESSIONS,
 }
-"""By name, as `ckpt stores` says it."""
+"""By name, as `ckpt stores` prints it."""

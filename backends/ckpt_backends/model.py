@@ -37,20 +37,20 @@ USERS = frozenset({"__start__", "__root__", "__previous__", "__end__"})
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A channel's value that its layout keeps apart from the checkpoint body."""
+    """A channel's value that is stored apart from the checkpoint body."""
 
     type: str
-    """The serializer's tag; never `empty`, which stands for a channel without a value."""
+    """The serializer's tag; never `empty`, the tag of a channel without a value."""
     size: int
-    """Length of the stored value in bytes; of its parts, where the layout stores such."""
+    """Length of the stored value in bytes, or of its stored parts."""
     value: TypedBytes | None = None
     inherited: bool = False
-    """All of it, or a part, is stored with an ancestor only, in layouts that store changes."""
+    """Whether a part of it is stored with an ancestor only, in layouts that store changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobKey:
-    """The address of a value that is kept apart, within its thread."""
+    """The address of a value that is stored apart, within its thread."""
 
     checkpoint_ns: str
     channel: str
@@ -68,11 +68,11 @@ class CheckpointKey:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """What the index alone tells of a thread."""
+    """What the index alone tells about a thread."""
 
     thread_id: str
     head: str | None
-    """The checkpoint that a saver would load in the root namespace; None where there is none."""
+    """The checkpoint that a saver would load in the root namespace; None without one."""
     first_at: datetime | None
     """Time of the oldest checkpoint over all namespaces, UTC; None where ids hold no time."""
     last_at: datetime | None
@@ -80,37 +80,37 @@ class Thread:
     checkpoints: int
     namespaces: int
     user: str | None = None
-    """Whose it is, in layouts that say so."""
+    """Its user, in layouts that store one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadSize:
-    """Bytes that a thread's values take, from stored lengths; no value is read for it.
+    """Bytes that the values of a thread use, from stored lengths; no value is read.
 
-    What an engine keeps compressed, such as PostgreSQL's JSONB, counts as it is kept.
+    Compressed columns, such as PostgreSQL's JSONB, count as they are stored.
     """
 
     checkpoints: int
     writes: int
     bytes: int
     blobs: int = 0
-    """Values that are kept apart from bodies."""
+    """Values that are stored apart from bodies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Stored bytes of one column of a table, summed up over rows that have all else in common."""
+    """Stored bytes of one column, summed up over rows that share all other fields."""
 
     table: str
     column: str
     thread_id: str
     checkpoint_ns: str
     channel: str | None
-    """None for a column that holds several channels, or none."""
+    """None for a column that does not belong to one channel."""
     type: str
     """The serializer's tag."""
     rows: int
-    """The column `metadata` counts rows that another column of its table counts too."""
+    """For the column `metadata`, rows that another column counts too."""
     bytes: int
 
 
@@ -125,22 +125,22 @@ class Checkpoint:
     """The checkpoint dict: `v`, `ts`, `channel_values`, `channel_versions`, `versions_seen`, ..."""
     metadata: TypedBytes | None = None
     blobs: Mapping[str, Blob] | None = None
-    """By channel, the values kept apart from the body; each wins over one inside the body.
+    """By channel, the values stored apart from the body; they win over values in the body.
 
     None where the body was not read, and in layouts that keep all values in it.
     """
     begins_run: bool = False
-    """First of a run, in a layout that stores no parent there: its parent is then the one before
-    it in time, which is assumed."""
+    """First of a run, in a layout that stores no parent there: its parent is assumed to be the
+    checkpoint before it in time."""
     at: datetime | None = None
-    """When it was stored, UTC, in layouts that tell it and go by it; None where ids tell."""
+    """When it was stored, UTC, in layouts that order by it; None if ids hold the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
     """One value that a task stored on the checkpoint it started from.
 
-    In `BARE` layouts: with the checkpoint that it went into.
+    In `BARE` layouts it is stored on the checkpoint that it produced.
     """
 
     key: CheckpointKey
@@ -153,9 +153,9 @@ class Write:
     """Length of the stored value in bytes."""
     value: TypedBytes | None = None
     node: str | None = None
-    """The task's node, in layouts that store it as such."""
+    """The task's node, in layouts that store it."""
     at: datetime | None = None
-    """When it was stored, UTC, in layouts that tell it."""
+    """When it was stored, UTC, in layouts that store it."""
 
 
 class Status(StrEnum):
@@ -175,24 +175,24 @@ class Status(StrEnum):
 
 
 class Capability(Flag):
-    """What a layout can promise beyond listing and loading."""
+    """What a layout can do besides listing and loading."""
 
     HISTORY = auto()
     """Keeps more than the newest checkpoint of a namespace."""
     WRITES = auto()
-    """Stores what tasks write before it is merged, with their questions and errors."""
+    """Stores the writes of tasks before they are merged, with their questions and errors."""
     TASK_PATH = auto()
     """Stores each write's task path, hence its node."""
     INLINE_VALUES = auto()
     """Stores all values of a checkpoint in its body, again at each checkpoint."""
     ADDING = auto()
-    """Takes checkpoints that `ckpt` adds. Missing where an unknown saver made the tables."""
+    """`ckpt` can add checkpoints. Missing if an unknown saver created the tables."""
     BARE = auto()
-    """Stores nothing of a checkpoint but its place and its values: neither metadata nor versions
-    nor what nodes have seen, so that nothing tells what runs next. Writes are those that a
-    checkpoint was made of."""
+    """Stores only the place and the values of a checkpoint: no metadata, no versions and nothing
+    that nodes have seen, so next nodes are unknown. Writes are stored on the checkpoint that they
+    produced."""
     LATEST_VALUES = auto()
-    """Keeps the values of the newest checkpoint only; of the others, their places and writes."""
+    """Keeps the values of the newest checkpoint only; for others, their places and writes."""
     SESSIONS = auto()
     """An application may keep its sessions beside the checkpoints."""
     ENFORCED_READ_ONLY = auto()
@@ -200,21 +200,34 @@ class Capability(Flag):
 
 
 @dataclass(frozen=True, slots=True)
+class Space:
+    """Bytes that a store uses on disk; None where the engine does not tell."""
+
+    size: int | None
+    free: int | None = None
+    """Bytes of `size` that hold nothing, until the store is vacuumed."""
+    log: int | None = None
+    """Bytes of `size` in a log of changes that are not in the store's own file yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """What a store says of itself; cheap to ask."""
+    """A description of a store; cheap to ask for."""
 
     layout: str
     url: str
-    """Printable: never holds a password."""
+    """Printable, without a password."""
     engine: str
     """Name and version of the engine, such as `SQLite 3.40.1`."""
     saver: str
-    """The saver generation that the layout's own marks point to, in words."""
+    """The saver that wrote the store, as far as the layout shows, in words."""
     capabilities: Capability
     tables: tuple[str, ...]
     size: int | None
-    """Bytes that the store takes on disk; None where the engine does not tell."""
+    """Bytes that the store uses on disk; None where the engine does not tell."""
     free: int | None = None
     """Bytes of `size` that hold nothing, until the store is vacuumed; None where unknown."""
+    log: int | None = None
+    """Bytes of `size` in a log of changes; None where the engine has none, or does not tell."""
     notes: tuple[str, ...] = field(default=())
-    """What a reader should know, such as `opened without its write-ahead log`."""
+    """Notes for the reader, such as `read from a private copy`."""

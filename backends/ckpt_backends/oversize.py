@@ -1,4 +1,4 @@
-"""Values that are too long to be read into memory."""
+"""Values that are too long to read into memory."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ MOST_BYTES = 256 << 20
 
 
 def unread(tag: str, size: int) -> TypedBytes:
-    """What stands for a value of so many bytes that was not read."""
-    return TypedBytes(tag, b"", problem=f"longer than {MOST_BYTES >> 20} MiB: not read", whole=size)
+    """The stand-in for a value of `size` bytes that was not read."""
+    return TypedBytes(tag, b"", problem=f"longer than {MOST_BYTES >> 20} MiB, not read", whole=size)

@@ -1,10 +1,10 @@
-"""What every store promises. Each sentence here has a case in `tests/conformance`.
+"""What every store promises. Each sentence here has a test in `tests/conformance`.
 
-A `Store` only reads: it has no method that changes anything, and it asks its engine to refuse
-writes too. A `WritableStore` is what the few commands that change a thread open besides it.
+A `Store` is read-only: it has no method that changes anything, and it asks the engine to refuse
+writes too. Commands that change a thread open a `WritableStore` besides it.
 Streams are iterators from the engine to the screen; nothing collects a whole store.
-No method follows a class name or imports anything that a store names, nor decodes a value but to
-tell how a store keeps it.
+No method imports or calls anything that a store names, and values are not decoded, except to find
+out how a store keeps them.
 Driver exceptions never leave an adapter; they are raised as `ckpt_backends.errors`.
 """
 
@@ -34,17 +34,17 @@ class Store(Protocol):
     """A checkpoint store, opened for reading. Not safe to share between threads."""
 
     def describe(self) -> StoreInfo:
-        """What the store is; reads no more than one checkpoint."""
+        """The layout, size and capabilities of the store; reads at most one checkpoint."""
         ...
 
     def notes(self) -> Sequence[str]:
-        """What whoever reads the store should know of it; reads no row."""
+        """Notes for everyone who reads the store; reads no row."""
         ...
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         """All threads, the one with the newest checkpoint first, from the index alone.
 
-        Threads of equal age come in the order of their ids. With `limit`, the first so many.
+        Threads of equal age are ordered by id. With `limit`, only that many.
         """
         ...
 
@@ -53,23 +53,23 @@ class Store(Protocol):
         ...
 
     def size(self, thread_id: str) -> ThreadSize:
-        """How much the thread takes; all zero for a thread that is not there."""
+        """The size of a thread; all zero if it does not exist."""
         ...
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        """The same of some hundred threads at once, in the order given."""
+        """The sizes of some hundred threads at once, in the given order."""
         ...
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
-        """What each thread, or one of them, takes: in the order of the thread ids.
+        """The space that each thread, or one thread, uses, ordered by thread id.
 
-        Summed up by the engine from stored lengths. Together the bytes of a thread are those of
-        `size`, unless other threads share them.
+        The engine sums up stored lengths. The bytes of a thread add up to those of `size`, unless
+        other threads share them.
         """
         ...
 
     def namespaces(self, thread_id: str) -> list[str]:
-        """The namespaces of a thread in the order of their names; the root is `''`."""
+        """The namespaces of a thread, ordered by name; the root is `''`."""
         ...
 
     def checkpoints(
@@ -84,7 +84,7 @@ class Store(Protocol):
     ) -> Iterator[Checkpoint]:
         """The checkpoints of a thread, newest id first within each namespace.
 
-        Where the layout's own saver goes by the time of storing instead, newest first by that.
+        If the layout's own saver orders by the time of storing, so does this.
 
         All namespaces, one after the other, unless `checkpoint_ns` names one. With
         `checkpoint_ids` only those; ids that are not there are left out. Bodies and metadata
@@ -145,26 +145,26 @@ class Store(Protocol):
         ...
 
     def rows(self, thread_id: str) -> Iterator[Row]:
-        """All rows of a thread as they are stored, whatever their size, one in memory at a time.
+        """All rows of a thread as they are stored, of any size, one in memory at a time.
 
         Those that other rows need come first, checkpoints last.
         """
         ...
 
     def sources(self, key: CheckpointKey) -> list[str]:
-        """Where a checkpoint and its writes are kept, as queries or keys that a person can run."""
+        """Queries or keys that a person can use to find a checkpoint and its writes."""
         ...
 
     def refresh(self) -> None:
-        """Let later answers be of a later moment: that of the first of them.
+        """End the snapshot: the next read begins a new one.
 
-        Until then the store holds nothing that a writer would wait for. Raises `Unsupported`
-        where the store cannot see what is written meanwhile.
+        Until then the store holds no lock that a writer would wait for. Raises `Unsupported` if
+        the store cannot see later changes.
         """
         ...
 
     def close(self) -> None:
-        """Give the connection back; closing twice is allowed."""
+        """Close the connection; closing twice is allowed."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -178,39 +178,40 @@ class Store(Protocol):
 
 
 class WritableStore(Protocol):
-    """A checkpoint store, opened for changing."""
+    """A checkpoint store, opened for changes."""
 
     def apply(self, change: Change) -> None:
-        """Carry out a change in one transaction: whole, or not at all.
+        """Apply a change in one transaction, whole or not at all.
 
-        Raises `StoreChanged` where the thread is not as the change was made for, and
-        `StoreUnavailable` where a lock is not had within some seconds; nothing is written then.
+        Raises `StoreChanged` if the thread changed since the change was planned, and
+        `StoreUnavailable` if the lock cannot be acquired within some seconds; nothing is written
+        then.
         """
         ...
 
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
-        """Remove what is named of each of some threads, in one transaction.
+        """Remove the named rows of some threads, in one transaction.
 
-        A thread that is not as its removal says is skipped. Where the engine has no transactions,
-        each thread by itself, so that what a broken run leaves is removed by the next one.
-        Raises `StoreUnavailable`; nothing is removed then, where there are transactions.
+        A thread that changed since its removal was planned is skipped. Without transactions, the
+        threads are removed one by one, and the next run finishes what a broken run left. Raises
+        `StoreUnavailable`; with transactions nothing is removed then.
         """
         ...
 
     def restore(self, rows: Iterable[Row]) -> Restored:
-        """Put back rows of one thread, all of them or none; rows that are there stay.
+        """Restore rows of one thread, all of them or none; equal rows that exist are kept.
 
-        Raises `StoreChanged` where one is there with other contents, and `Unsupported` where the
-        layout has no place for it.
+        Raises `StoreChanged` if a row exists with other contents, and `Unsupported` if the layout
+        has no place for it.
         """
         ...
 
     def vacuum(self) -> None:
-        """Give the room of removed rows back, as the engine does it; may take long."""
+        """Reclaim the space of removed rows, such as by VACUUM; may take long."""
         ...
 
     def close(self) -> None:
-        """Give the connection back; closing twice is allowed."""
+        """Close the connection; closing twice is allowed."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -224,10 +225,10 @@ class WritableStore(Protocol):
 
 
 class Backend(Protocol):
-    """The adapter for one family of layouts."""
+    """The adapter for a family of layouts."""
 
     schemes: ClassVar[tuple[str, ...]]
-    """URL schemes that it serves, the usual one first."""
+    """URL schemes that it opens, the usual one first."""
 
     @classmethod
     def open(cls, url: StoreUrl) -> Store:
@@ -239,9 +240,9 @@ class Backend(Protocol):
 
     @classmethod
     def open_writable(cls, url: StoreUrl) -> WritableStore:
-        """Open for changing; never creates a store or alters its tables.
+        """Open for changes; never creates a store or alters its tables.
 
         Raises `StoreUnavailable`, `UnknownLayout` for tables of an unknown, newer saver, or
-        `Unsupported` where the layout cannot hold what a change adds.
+        `Unsupported` if the layout cannot hold what a change adds.
         """
         ...

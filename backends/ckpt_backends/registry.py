@@ -1,4 +1,4 @@
-"""Which backend serves which URL. Importing this imports no driver."""
+"""Which backend opens which URL. Importing this module imports no driver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUNDLED = {
     "mariadb": "ckpt_backends.mysql:MySQLBackend",
     "deerflow": "ckpt_backends.deerflow:DeerFlowBackend",
 }
-"""URL scheme to the backend that serves it. A bundled name wins over an installed one."""
+"""URL scheme to its backend. A bundled backend wins over an installed one."""
 
 ENTRY_POINTS = "ckpt.backends"
 """Other packages add layouts here; the entry point's name is the URL scheme."""
@@ -41,14 +41,14 @@ def load_backend(scheme: str) -> type[Backend]:
     for found in entry_points(group=ENTRY_POINTS, name=scheme):
         return cast("type[Backend]", found.load())
     raise UsageError(
-        f"no backend for '{scheme}://' stores",
-        hint="known here: a path to a SQLite file or to .langgraph_api,"
+        f"cannot open '{scheme}://': unknown kind of store",
+        hint="use a SQLite file, a .langgraph_api folder, or"
         f" {', '.join(f'{s}://' for s in BUNDLED)}",
     )
 
 
 def open_store(url: str | StoreUrl) -> Store:
-    """Open a store for reading; it has no way to change anything.
+    """Open a store for reading; the result cannot change it.
 
     Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`.
     """
@@ -60,9 +60,7 @@ def open_sessions(url: StoreUrl) -> SessionStore:
     """Open an application's sessions for reading. Raises what `open_store` raises."""
     backend = load_backend(url.scheme)
     if not hasattr(backend, "open_sessions"):
-        raise Unsupported(
-            f"stores of '{url.scheme}://' hold no sessions", hint="sessions are read from redis://"
-        )
+        raise Unsupported(f"'{url.scheme}://' stores hold no sessions", hint="use a redis:// store")
     return cast("SessionStore", backend.open_sessions(url))
 
 
@@ -71,8 +69,8 @@ def open_memory(url: StoreUrl) -> MemoryStore:
     backend = load_backend(url.scheme)
     if not hasattr(backend, "open_memory"):
         raise Unsupported(
-            f"long-term memory of '{url.scheme}://' stores is not read",
-            hint="known: that of LangGraph's Stores on SQLite, PostgreSQL, Redis and MongoDB",
+            f"no long-term memory in '{url.scheme}://' stores",
+            hint="use a LangGraph Store on SQLite, PostgreSQL, Redis or MongoDB",
         )
     return cast("MemoryStore", backend.open_memory(url))
 
@@ -81,7 +79,7 @@ def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
     """Open long-term memory for changing it. Raises what `open_memory` raises."""
     backend = load_backend(url.scheme)
     if not hasattr(backend, "open_writable_memory"):
-        raise Unsupported(f"long-term memory of '{url.scheme}://' is only read")
+        raise Unsupported(f"long-term memory in '{url.scheme}://' stores is read-only")
     return cast("WritableMemoryStore", backend.open_writable_memory(url))
 
 
@@ -90,8 +88,8 @@ def open_editable_memory(url: StoreUrl) -> EditableMemoryStore:
     backend = load_backend(url.scheme)
     if not hasattr(backend, "open_editable_memory"):
         raise Unsupported(
-            f"items of '{url.scheme}://' stores are not edited",
-            hint="what is edited is DeerFlow's memory.json",
+            f"cannot edit items in '{url.scheme}://' stores",
+            hint="only DeerFlow's memory.json can be edited",
         )
     return cast("EditableMemoryStore", backend.open_editable_memory(url))
 
@@ -100,5 +98,5 @@ def open_writable(url: StoreUrl) -> WritableStore:
     """Open a store for changing it. Raises what `open_store` raises, and `Unsupported`."""
     backend = load_backend(url.scheme)
     if not hasattr(backend, "open_writable"):
-        raise Unsupported(f"stores of '{url.scheme}://' are only read")
+        raise Unsupported(f"'{url.scheme}://' stores are read-only")
     return backend.open_writable(url)

@@ -1,7 +1,7 @@
-"""Removing rows: those of whole threads, or of some checkpoints of one.
+"""Removing the rows of whole threads, or of some checkpoints of a thread.
 
-A removal names what the thread looked like when it was planned; what has changed since then is
-left alone.
+A removal records the state of the thread when it was planned; a thread that has changed since is
+skipped.
 """
 
 from __future__ import annotations
@@ -13,53 +13,58 @@ from typing import Protocol, cast
 
 from ckpt_backends.model import BlobKey
 
-MOVED = "it changed since the plan was made"
-GONE = "it is gone"
+MOVED = "changed since the plan was made"
+GONE = "no longer there"
 
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What to remove of a thread that stays."""
+    """What to remove from a thread that is kept."""
 
     checkpoints: Mapping[str, tuple[str, ...]]
-    """Namespace to the ids of checkpoints that go, with all of their writes."""
+    """By namespace, the ids of checkpoints to remove with all their writes."""
     blobs: tuple[BlobKey, ...] = ()
-    """Values that no checkpoint that stays names."""
+    """Values that no remaining checkpoint names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What to remove of one thread, if it is still as it was."""
+    """What to remove of one thread, unless it has changed."""
 
     thread_id: str
     last_at: datetime | None
     """Time of its newest checkpoint over all namespaces; None where ids hold no time."""
     checkpoints: int
     writes: int
-    """How many it has."""
+    """Number of its writes."""
     inside: Inside | None = None
-    """None where the whole thread goes."""
+    """None to remove the whole thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What became of a removal."""
+    """The result of a removal."""
 
     thread_id: str
     rows: Mapping[str, int] = field(default_factory=dict)
-    """How many rows went, by table."""
+    """Number of removed rows, by table."""
     skipped: str = ""
-    """Why nothing went; `''` if it did."""
+    """Why nothing was removed; `''` if it was."""
 
 
-class LeavingStore(Protocol):
-    """What a store has besides `WritableStore` where others keep records of its threads."""
+class FinishingStore(Protocol):
+    """A `WritableStore` whose removed rows may still be found in another place, such as a log."""
 
-    def leaves(self) -> str:
-        """What a removal does not reach, in words; `''` for nothing."""
+    def finish_removal(self) -> str:
+        """See `finish_removal`."""
         ...
 
 
-def left_by(store: object) -> str:
-    """What a removal does not reach, in words; `''` where nothing is known."""
-    return cast("LeavingStore", store).leaves() if hasattr(store, "leaves") else ""
+def finish_removal(store: object) -> str:
+    """Erase what removed rows left behind, such as an engine's log; call it after all removals.
+
+    Returns a note about what could not be erased, or `''`.
+    """
+    if not hasattr(store, "finish_removal"):
+        return ""
+    return cast("FinishingStore", store).finish_removal()

@@ -1,4 +1,4 @@
-"""Rows of a store as they are stored: for archives, which must give back the very same."""
+"""Rows of a store exactly as they are stored, for archives."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ Cell = None | int | float | str | bytes
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a table, or what a layout has in the place of one."""
+    """One row of a table, or its counterpart in a layout without tables."""
 
     table: str
-    """Its name without a schema; the kind of key or the collection where there are no tables."""
+    """The table without its schema; the kind of key or the collection if there are no tables."""
     cells: Mapping[str, Cell]
-    """By column, as the engine gives it. What is neither number, text nor bytes there, such as
-    PostgreSQL's `jsonb`, is in the engine's own text form."""
+    """By column, as the engine returns it. Other types than numbers, text and bytes, such as
+    PostgreSQL's `jsonb`, are in the engine's text form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What became of rows that were to be put back."""
+    """The result of restoring rows."""
 
     added: int
     there: int
-    """Rows that were there already, the same in every cell."""
+    """Rows that existed already, equal in every cell."""
     expired: int = 0
-    """Rows whose time to live has ended since, and that were left out."""
+    """Rows that expired since they were archived; they were left out."""

@@ -1,4 +1,4 @@
-"""Store URLs: what a person names a store with, always printable without its secrets."""
+"""Store URLs, which can always be printed without their secrets."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _ALMOST = re.compile(
     r"|\s*(host|hostaddr|port|dbname|user|password|passfile|service)\s*=|.*\bpassword\s*=",
     re.IGNORECASE | re.DOTALL,
 )
-"""What is meant as a server and is no URL, such as libpq's `host=... password=...`."""
+"""A server that is not written as a URL, such as libpq's `host=... password=...`."""
 MASK = "***"
 DEV_FOLDER = ".langgraph_api"
-"""Where `langgraph dev` keeps its files, in the folder that it was started in."""
+"""Where `langgraph dev` keeps its files, below the folder that it was started in."""
 DEV_SUFFIX = ".pckl"
 DEV_FILE = f".langgraph_checkpoint.1{DEV_SUFFIX}"
-"""The one that holds its checkpoints."""
+"""The file with its checkpoints."""
 MEMORY = ("memory.json", ".deer-flow")
-"""DeerFlow's file of memory, and the folder in which it keeps its own."""
+"""DeerFlow's memory file, and its folder."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -53,7 +53,7 @@ class StoreUrl:
     path: str
     """The file of a file store, or the database of a server."""
     params: Mapping[str, str] = field(default_factory=dict)
-    """What the layout needs to be told, such as `layout`."""
+    """Options of the store, such as `layout`."""
     raw: str = ""
     """The text as given; holds secrets, so only a driver may see it."""
 
@@ -95,7 +95,7 @@ class UrlParts:
 
     @property
     def is_clear(self) -> bool:
-        """Whether no part of a password can have ended up in another part."""
+        """Whether no part of a password can stand in another part."""
         if not self.hosts:
             return True
         return (
@@ -106,7 +106,7 @@ class UrlParts:
 
 
 def split_url(text: str) -> UrlParts:
-    """Take a URL apart. A password may hold any character, the last `@` is what ends it."""
+    """Split a URL. A password may contain any character; the last `@` ends it."""
     scheme, _, rest = text.partition("://")
     user = password = None
     if end := _end_of_user(rest):
@@ -134,7 +134,7 @@ def _end_of_user(rest: str) -> int:
 
 
 def _is_plain(authority: str, query: str) -> bool:
-    """Whether it reads as `host:port?name=value`, so that an @ is part of a value."""
+    """Whether it reads as `host:port?name=value`, where an @ is part of a value."""
     first = query.partition("@")[0]
     return (
         all(map(_HOSTS.fullmatch, authority.split(",")))
@@ -146,27 +146,27 @@ def _is_plain(authority: str, query: str) -> bool:
 def parse_url(text: str) -> StoreUrl:
     """A path, or a URL such as `sqlite:///relative.db` or `sqlite:////abs.db`.
 
-    A path is that of a SQLite file, of DeerFlow's memory, or of what `langgraph dev` writes: its
-    folder, one of the files in it, or the folder that it is in.
+    A path names a SQLite file, DeerFlow's memory, or the files of `langgraph dev`: their folder,
+    one of them, or the project that holds the folder.
 
-    Raises `UsageError` for an empty text, and for one that cannot be a URL.
+    Raises `UsageError` for an empty text, and for a text that cannot be a URL.
     """
     if not text:
-        raise UsageError("the store's name is empty", hint="give a file or URL: -s agent.db")
+        raise UsageError("the store name is empty", hint="name a file or URL: -s agent.db")
     if is_almost_url(text):
         raise UsageError(
-            "the store is named as no URL is",
-            hint="write postgresql://USER@HOST:PORT/DATABASE, or ./FILE for a file of such a name",
+            "not a store URL",
+            hint="write postgresql://USER@HOST:PORT/DATABASE, or ./NAME for a file",
         )
     if _SCHEME.match(text) is None:
         return StoreUrl(_scheme_of(text), text, raw=text)
     if "\0" in unquote(text):
-        raise UsageError("the store's name holds a NUL character")
+        raise UsageError("the store name contains a NUL character")
     parts = split_url(text)
     if not parts.is_clear:
         raise UsageError(
-            f"cannot tell the parts of the URL '{printable(text)}' apart",
-            hint="in its user and password, write / as %2F, @ as %40, : as %3A, % as %25",
+            f"cannot parse the URL '{printable(text)}'",
+            hint="in the user name and password, write / as %2F, @ as %40, : as %3A, % as %25",
         )
     return StoreUrl(
         scheme=parts.scheme,
@@ -189,20 +189,20 @@ def _is_of_dev_server(path: str) -> bool:
 
 
 def is_memory(path: str) -> bool:
-    """Whether a bare path is of DeerFlow's memory: its file, its folder, or the one around that."""
+    """Whether a path is DeerFlow's memory: its file, its folder, or a project that has it."""
     return os.path.basename(path.rstrip("/")) in MEMORY or os.path.isdir(f"{path}/{MEMORY[1]}")
 
 
 def is_almost_url(text: str) -> bool:
-    """Whether a server is meant, maybe with its password, by what is neither a URL nor a path."""
+    """Whether a text means a server, maybe with its password, but is not a URL."""
     return _SCHEME.match(text) is None and _ALMOST.match(text) is not None
 
 
 def printable(text: str) -> str:
     """The URL with user, host, port and path kept, and every secret as `***`.
 
-    Works by an allow-list: a query parameter that is not known to be harmless is masked. A
-    password may itself hold `/`, `?`, `#` and `@`, so all up to the last `@` is the user's.
+    Query parameters are masked unless they are known to be harmless. A password may contain
+    `/`, `?`, `#` and `@`, so everything up to the last `@` belongs to the user.
     """
     if _SCHEME.match(text) is None:
         return MASK if is_almost_url(text) else text
@@ -229,7 +229,7 @@ def _is_harmless(name: str, value: str) -> bool:
 
 
 def secrets(url: StoreUrl) -> set[str]:
-    """Texts of a URL that no message may show, as written and as meant."""
+    """Texts of a URL that no message may show, as written and percent-decoded."""
     parts = split_url(url.raw)
     found = {parts.password or ""}
     found |= {value for name, value in parts.query if name not in _PRINTABLE_PARAMS}
@@ -238,7 +238,7 @@ def secrets(url: StoreUrl) -> set[str]:
 
 
 def masked(text: str, url: StoreUrl) -> str:
-    """A message of a driver without what no message may show."""
+    """A driver's message with every secret of the URL masked."""
     for secret in sorted(secrets(url), key=len, reverse=True):
         pattern = re.escape(secret)
         if len(secret) < _TELLING:
@@ -248,4 +248,4 @@ def masked(text: str, url: StoreUrl) -> str:
 
 
 _TELLING = 4
-"""A shorter text is part of many words."""
+"""A shorter secret is masked only as a whole word."""

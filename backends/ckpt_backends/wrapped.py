@@ -1,4 +1,4 @@
-"""A store that hands everything through to another one; for wrappers that change a part of it."""
+"""A store that passes every call to another one; the base of wrappers that change a part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ckpt_backends.rows import Row
 
 
 class WrappedStore(Closing):
-    """Another store, as it is."""
+    """Another store, unchanged."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner

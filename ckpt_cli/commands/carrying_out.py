@@ -5,6 +5,7 @@ from __future__ import annotations
 from ckpt_backends.change import Change
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.registry import open_writable
+from ckpt_backends.removal import finish_removal
 from ckpt_backends.url import printable
 from ckpt_cli import diagnostics
 from ckpt_cli.core.plan import Plan
@@ -66,11 +67,13 @@ def write(session: Session, change: Change, question: str, *, yes: bool) -> None
     """Ask, and carry a change out. Raises `Refused`, and what `apply` raises."""
     if not yes:
         confirm(question)
-    # A reader of a file that is not in WAL mode would block its own writer.
-    for reading in (session.store, session.rows):
-        reading.refresh()
     with open_writable(session.store_url) as writable:
+        # A reader of a file that is not in WAL mode would block its own writer.
+        for reading in (session.store, session.rows):
+            reading.refresh()
         writable.apply(change)
+        if change.removed and (left := finish_removal(writable)):
+            session.note(left)
 
 
 def confirm(question: str) -> None:

@@ -1,4 +1,4 @@
-"""`ckpt demo`: a sample store to try everything on."""
+"""`ckpt demo`: write a sample store."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ckpt_cli import diagnostics
 
 def demo(
     ctx: typer.Context,
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="Where to write the store.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="File to create.")],
 ) -> None:
-    """Write a small sample store.
+    """Create a small sample store.
 
-    A real LangGraph application wrote it: an agent with tools, a fan-out, a subgraph, a
-    question that waits, a fork. An existing file is never overwritten.
+    It was written by a real LangGraph application: an agent with tools, a fan-out, a subgraph,
+    a pending question and a fork. An existing file is not overwritten.
 
     \b
       ckpt demo sample.db
@@ -31,8 +31,11 @@ def demo(
         with path.open("xb") as target:
             target.write(sample)
     except FileExistsError:
-        raise Refused(f"'{path}' exists already", hint="name a new file, or remove it") from None
+        raise Refused(
+            f"cannot create '{path}': the file exists", hint="use another file name"
+        ) from None
     except OSError as error:
-        raise UsageError(f"cannot write '{path}': {(error.strerror or '').lower()}") from error
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot create '{path}': {reason}") from error
     if not ctx.obj.settings.get("quiet"):
-        diagnostics.note(f"wrote '{path}'; now try: ckpt -s {path} threads list")
+        diagnostics.note(f"created '{path}'; now try: ckpt -s {path} threads list")

@@ -1,4 +1,4 @@
-"""`ckpt du`: what takes how much room."""
+"""`ckpt du`: show disk usage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ckpt_cli.render.du import (
 from ckpt_cli.session import Session
 
 _TOP, _TOP_OF_ALL = 20, 8
-"""Lines of one listing, and of each one of the summary."""
+"""Lines of a single listing, and of each listing in the summary."""
 
 
 def du(
@@ -32,16 +32,16 @@ def du(
         str | None, typer.Argument(metavar="[THREAD]", help="Only this thread.")
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", metavar="KEY", help=f"List by {', '.join(BYS)}.")
+        str | None, typer.Option("--by", metavar="KEY", help=f"Group by {', '.join(BYS)}.")
     ] = None,
     top: Annotated[
         int | None, typer.Option("--top", min=1, help="Show the N largest.", metavar="N")
     ] = None,
 ) -> None:
-    """Say what takes how much room.
+    """Show disk usage by thread, channel and type.
 
-    Sizes are the stored lengths of values. To tell the channels of one checkpoint apart, it is
-    scanned and not decoded: with --by channel all of them, else those of the largest threads.
+    Sizes are the stored lengths of values. Sizes by channel come from scanning checkpoints: all
+    of them with --by channel, otherwise those of the largest threads.
 
     \b
       ckpt -s agent.db du
@@ -51,7 +51,7 @@ def du(
     session: Session = ctx.obj
     output = session.output
     if by is not None and by not in BYS:
-        raise UsageError(f"cannot list by '{by}'", hint=f"known: {', '.join(BYS)}")
+        raise UsageError(f"cannot group by '{by}'", hint=f"use --by {', --by '.join(BYS)}")
     found = survey(
         session.store,
         thread,

@@ -12,6 +12,7 @@ from ckpt_backends.bundle import make_folder
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.memory import Item, MemoryInfo, MemoryStore
 from ckpt_backends.registry import open_memory, open_writable_memory
+from ckpt_backends.removal import finish_removal
 from ckpt_cli.changing.memory import Done, archive_items, remove_items
 from ckpt_cli.commands.carrying_out import confirm
 from ckpt_cli.commands.memory import Match, Under, opened_memory
@@ -100,6 +101,8 @@ def delete(
     if items and not dry_run:
         with open_writable_memory(session.store_url) as writable:
             done = remove_items(writable, items)
+            if left := finish_removal(writable):
+                session.note(left)
     _answer(session, shown, done, bundle, more=more, dry_run=dry_run)
     if done.stopped is not None:
         raise PartlyDone(

@@ -16,7 +16,7 @@ from typer import Exit
 from ckpt_backends.bundle import make_folder
 from ckpt_backends.errors import CkptError, PartlyDone, UsageError
 from ckpt_backends.registry import open_writable
-from ckpt_backends.removal import left_by
+from ckpt_backends.removal import finish_removal
 from ckpt_cli.changing.purging import Archive, Pace, run_purge
 from ckpt_cli.commands.carrying_out import confirm
 from ckpt_cli.commands.remembering import remembered
@@ -155,22 +155,22 @@ def _remove(session: Session, plan: PlanFile, terms: Terms) -> Report:
     kept = None
     if terms.archive is not None:
         kept = Archive(terms.archive, session.rows, session.store.describe(), iso(session.now))
-    # A reader of a file that is not in WAL mode would stand in the way of its own writer.
-    session.store.refresh()
     with open_writable(session.store_url) as writable:
+        # A reader of a file that is not in WAL mode would stand in the way of its own writer.
+        session.store.refresh()
         seen = progress(plan.threads(), total=plan.going, label="purging")
         with _stop_at_signals() as caught:
             report = run_purge(writable, seen, terms.pace, kept, partial(_why_stop, caught))
         if report.stopped and caught:
             report.signal = caught[0]
-        if left := left_by(writable):
-            session.note(left)
         if terms.vacuum and not report.stopped:
             try:
                 writable.vacuum()
             except CkptError as error:
                 # Told when it is told what went, which is done.
                 report.vacuum = error
+        if left := finish_removal(writable):
+            session.note(left)
     return report
 
 

@@ -1,4 +1,4 @@
-"""`ckpt stores`: which stores are here, and what they are."""
+"""`ckpt stores`: list stores with their layout and size."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ COLUMNS = (
     Column("NAME", "name", style="head"),
     Column("LAYOUT", "layout"),
     Column("SIZE", "size", size, right=True),
+    Column("LOG", "log", lambda log: size(log) if log else "", right=True, drop=4),
     Column("SAVER", "saver", cut=True, drop=1),
     Column("ENGINE", "engine", drop=2),
     Column("URL", "url", drop=3),
@@ -27,10 +28,10 @@ COLUMNS = (
 
 
 def stores(ctx: typer.Context) -> None:
-    """Say which stores are here and what they are.
+    """List stores with their layout, size and saver.
 
-    With -s or CKPT_STORE, that store. Otherwise the profiles and what this folder holds: SQLite
-    files, what `langgraph dev` keeps, DeerFlow's memory.
+    With -s or CKPT_STORE, only that store. Otherwise all profiles and the stores in this folder:
+    SQLite files, the files of `langgraph dev`, and DeerFlow's memory.
 
     \b
       ckpt stores
@@ -45,8 +46,8 @@ def stores(ctx: typer.Context) -> None:
         return
     session.output.records(map(store_record, _all(session)), COLUMNS)
     source = session.profiles.source
-    known = f"profiles of '{os.path.relpath(source)}'" if source else "no profiles"
-    session.note(f"{known}, and the stores of this folder; name another store with -s")
+    profiles = f"the profiles in '{os.path.relpath(source)}'" if source else "no profiles"
+    session.note(f"listed {profiles} and the stores in this folder; use -s for another store")
 
 
 def _all(session: Session) -> Iterator[Found]:

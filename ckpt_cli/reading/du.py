@@ -1,4 +1,4 @@
-"""How much room a store takes, and what takes it."""
+"""What uses the space of a store."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ BYS: tuple[By, ...] = ("thread", "channel", "ns", "type", "table")
 
 METADATA = "metadata"
 _QUICK = 256 << 20
-"""Bytes of bodies that are scanned for an answer that was not asked to be whole."""
+"""Bytes of bodies to scan at most, unless all were asked for."""
 
 Watch: TypeAlias = Callable[[Iterable[str]], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Channel:
-    """A channel, or something that belongs to none."""
+    """A channel, or a part of a checkpoint that belongs to no channel."""
 
     name: str | None
     part: Literal["channel", "metadata", "bookkeeping", "unread", "not scanned"] = "channel"
@@ -35,7 +35,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """How much was looked into to tell channels apart."""
+    """How many checkpoints were scanned for the sizes of channels."""
 
     bodies: int
     bytes: int
@@ -49,23 +49,23 @@ class Survey:
 
     info: StoreInfo
     bytes: int
-    """Of all values, by their stored lengths."""
+    """Stored length of all values."""
     tables: Ranking[tuple[str, str]]
     threads: Ranking[str]
     namespaces: Ranking[str]
     types: Ranking[str]
     channels: Ranking[Channel] | None
-    """None where bodies were not to be scanned."""
+    """None where bodies were not scanned."""
     scanned: Scanned | None
 
 
 def survey(
     store: Store, thread_id: str | None, top: int, *, scan: bool, whole: bool, watch: Watch
 ) -> Survey:
-    """What takes how much. Raises `NotFound`.
+    """Measure a store, or one thread. Raises `NotFound`.
 
-    With `scan`, by channel too, for which bodies are scanned: all with `whole`, else those of
-    the largest threads, up to a limit. `watch` sees each thread that is.
+    With `scan`, bodies are scanned for the sizes of channels: all with `whole`, otherwise those
+    of the largest threads, up to a limit. `watch` is given each thread that is scanned.
     """
     if thread_id is not None and store.thread(thread_id) is None:
         raise NotFound(f"no thread '{thread_id}' in this store")
@@ -123,7 +123,7 @@ def _scan(
     of: Amount[None],
     limit: int | None,
 ) -> Scanned:
-    """Add the channels inside bodies to the others, until so many bytes were scanned."""
+    """Add the channels inside bodies to the others; stop after `limit` bytes."""
     from ckpt_backends.codec.sizes import channel_sizes  # loads ormsgpack
 
     number = size = 0

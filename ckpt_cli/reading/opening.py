@@ -1,4 +1,4 @@
-"""How the store of a run is opened for reading, also by its other processes."""
+"""How the store of a run is opened for reading, in this process and in `--jobs` processes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ckpt_backends.url import StoreUrl
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Which store, and what is done to its values."""
+    """Which store to open, and how its values are shown."""
 
     url: StoreUrl
     aes_key_file: str | None = None
-    """Holds the key for encrypted values; the environment's key if None."""
+    """File with the key for encrypted values; None for the key of the environment."""
     redact: bool = False
 
     def open(self, note: Callable[[str], None]) -> Store:
-        """The store; `note` gets a remark where its values cannot be decrypted.
+        """Open the store; `note` is told if values cannot be decrypted.
 
         Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`.
         """

@@ -1,4 +1,4 @@
-"""Which stores there are: the one named, those of the profiles, those of this folder."""
+"""Finding stores: the one that is named, those of the profiles, those in this folder."""
 
 from __future__ import annotations
 
@@ -27,14 +27,11 @@ class Found:
     info: StoreInfo | None
     error: CkptError | None
     memory: MemoryInfo | None = None
-    """Of a place that holds long-term memory and no threads."""
+    """Set where a place holds long-term memory and no threads."""
 
 
 def inspect(name: str, url: StoreUrl) -> list[Found]:
-    """Open a store for a moment and ask it what it is. The name may be a URL.
-
-    One answer for each of its layouts.
-    """
+    """Open a store and describe it, once for each of its layouts. The name may be a URL."""
     name = printable(name)
     try:
         with open_store(url) as store:
@@ -50,19 +47,19 @@ def inspect(name: str, url: StoreUrl) -> list[Found]:
 
 
 def _of_memory(name: str, url: StoreUrl, error: CkptError) -> Found:
-    """A place without threads: its long-term memory, if it has that."""
+    """A place without threads: its long-term memory, if it has any."""
     with suppress(CkptError), open_memory(url) as memory:
         return Found(name, str(url), None, None, memory.describe())
     return Found(name, str(url), None, error)
 
 
 def broken(name: str, url: str, error: CkptError) -> Found:
-    """A store whose URL could not even be made, such as a profile without its variable."""
+    """A store without a valid URL, such as a profile with an unset variable."""
     return Found(name, printable(url), None, error)
 
 
 def in_folder(folder: Path) -> Iterator[Found]:
-    """What in a folder holds checkpoints or memory; other databases are passed over."""
+    """The stores in a folder; databases without checkpoints or memory are left out."""
     kinds: dict[str, str] = {}
     with suppress(OSError):
         for entry in os.scandir(folder):

@@ -25,7 +25,7 @@ _HEADERS: Mapping[By, str] = {
 
 
 def ranking(found: Survey, by: By) -> Ranking[Any]:
-    """The amounts of a survey by one of the things that `--by` knows."""
+    """The amounts of a survey, grouped as `--by` names it."""
     chosen: dict[By, Ranking[Any] | None] = {
         "thread": found.threads,
         "channel": found.channels,
@@ -38,7 +38,7 @@ def ranking(found: Survey, by: By) -> Ranking[Any]:
 
 
 def amount_records(found: Survey, by: By) -> Iterator[dict[str, Any]]:
-    """One record a thread, channel, kind of namespace, type or table column, largest first."""
+    """One record for each thread, channel, namespace kind, type or column, largest first."""
     ranked = ranking(found, by)
     for one in ranked.top:
         share = one.bytes / ranked.total if ranked.total else 0.0
@@ -67,13 +67,13 @@ def amount_columns(by: By, *, unicode: bool) -> Sequence[Column]:
 
 
 def more_text(found: Survey, by: By) -> str:
-    """What a table leaves out; nothing if it shows all."""
+    """What a table leaves out; empty if it shows all."""
     ranked = ranking(found, by)
     return f"… and {ranked.more} more, {size(ranked.more_bytes)}" if ranked.more else ""
 
 
 def scanned_text(found: Survey) -> str:
-    """How much was looked into, where that was not all."""
+    """How many checkpoints were scanned, unless all were."""
     done = found.scanned
     if done is None or done.bodies >= done.of_bodies:
         return ""
@@ -89,6 +89,7 @@ def survey_record(found: Survey) -> dict[str, Any]:
     return {
         "size": found.info.size,
         "free": found.info.free,
+        **({} if found.info.log is None else {"log": found.info.log}),
         "bytes": found.bytes,
         "tables": list(amount_records(found, "table")),
         "threads": list(amount_records(found, "thread")),
@@ -107,7 +108,7 @@ def survey_record(found: Survey) -> dict[str, Any]:
 
 
 def survey_rows(found: Survey) -> Iterator[dict[str, Any]]:
-    """The same, one row an amount."""
+    """The same as rows, one for each amount."""
     for by in _HEADERS:
         for record in amount_records(found, by):
             yield {**record, "by": by, "name": _name(by, record)}
@@ -119,7 +120,7 @@ SURVEY_COLUMNS = [Column(name.upper(), name) for name in ("by", "name", "rows", 
 def survey_lines(
     found: Survey, thread_id: str | None, width: int, *, unicode: bool
 ) -> Iterator[Line]:
-    """The totals, and a table for each thing that more than one of was found."""
+    """The totals, and a table for each grouping with more than one entry."""
     yield _totals(found, thread_id)
     for by in ("table", "thread", "ns", "channel", "type"):
         ranked = ranking(found, by)
@@ -139,7 +140,7 @@ def survey_lines(
 
 
 def share_text(*, unicode: bool) -> Callable[[float], str]:
-    """A share as a bar and percents."""
+    """A share as a percentage and a bar."""
 
     def show(share: float) -> str:
         percents = f"{share:4.0%}"
@@ -156,11 +157,12 @@ def _totals(found: Survey, thread_id: str | None) -> Line:
         return line(("thread ", "dim"), (safe_text(thread_id), "head"), f"  {size(found.bytes)}")
     parts = [f"{size(found.bytes)} of values"]
     if info.size is not None:
-        free = info.free or 0
-        rest = info.size - free - found.bytes
+        free, log = info.free or 0, info.log or 0
+        rest = info.size - free - log - found.bytes
         parts = [f"{size(info.size)} on disk: {parts[0]}"]
-        parts += [f"{size(rest)} of keys, indexes and gaps"] if rest > 0 else []
+        parts += [f"{size(rest)} of keys, indexes and unused space in pages"] if rest > 0 else []
         parts += [f"{size(free)} free"]
+        parts += [f"{size(log)} of write-ahead log"] if log else []
     return line(("store  ", "dim"), ", ".join(parts))
 
 

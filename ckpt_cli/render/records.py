@@ -54,6 +54,7 @@ def store_record(found: Found) -> dict[str, Any]:
             "engine": info.engine,
             "saver": info.saver,
             "size": info.size,
+            **({} if info.log is None else {"log": info.log}),
             "tables": list(info.tables),
             "capabilities": sorted(str(one.name).lower() for one in info.capabilities),
             "notes": list(info.notes),

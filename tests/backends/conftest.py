@@ -1,13 +1,17 @@
-"""What the tests of PostgreSQL share."""
+"""What tests of several modules share."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.backends.agent import fill
 from tests.servers import Server, postgres_database
+from tests.support import SAMPLE, ckpt
 
 
 @pytest.fixture(scope="module")
@@ -16,3 +20,15 @@ def filled_url(postgres_server: Server) -> Iterator[str]:
     with postgres_database(postgres_server) as url:
         fill(url, "trip", "other")
         yield url
+
+
+@pytest.fixture
+def locked_folder() -> Iterator[Path]:
+    """A folder that any user can read and none can write, once it is filled and locked."""
+    folder = Path(tempfile.mkdtemp(prefix="ckpt-test-"))
+    # What is imported late must be there already: another user may not read this environment.
+    for words in (["--copy", "threads", "list"], ["stores"], ["du"], ["grep", "x"]):
+        ckpt("-s", SAMPLE, *words)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)

@@ -172,9 +172,9 @@ def test_a_removal_says_what_the_server_keeps(folder: Path) -> None:
     own.write_bytes(b"")
     os.utime(own, (0, 0))
     done = ckpt("-s", folder, "threads", "delete", "b", "--yes")
-    assert (done.code, f"note: {own.name} is the server's own" in done.err) == (0, True)
+    assert (done.code, f"note: {own.name} belongs to the server" in done.err) == (0, True)
     own.unlink()
-    assert "the server's own" not in ckpt("-s", folder, "threads", "delete", "a", "--yes").err
+    assert "belongs to the server" not in ckpt("-s", folder, "threads", "delete", "a", "--yes").err
 
 
 SERVED = FIXTURES / "dev" / "runtime-0.36.7"
@@ -398,7 +398,7 @@ def test_two_changes_wait_for_each_other(folder: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(write, "_LOCK_SECONDS", 0.0)
     with write._locked(folder):
         refused = ckpt("-s", folder, "rollback", "a", "~1", "--yes")
-    assert (refused.code, "another process changes it" in refused.err) == (4, True)
+    assert (refused.code, "another process is writing to it" in refused.err) == (4, True)
     assert ckpt("-s", folder, "rollback", "a", "~1", "--yes").code == 0
 
 

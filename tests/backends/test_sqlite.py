@@ -8,9 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,9 +17,9 @@ import pytest
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
+from tests.backends.locked import lock, unprivileged
 from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
 
-NOBODY = 65534
 OLD = "refund-4711"
 
 COMMANDS = [
@@ -90,38 +88,6 @@ def test_a_private_copy_holds_the_log_too_and_leaves_nothing(with_log: Path) -> 
     assert sorted(with_log.parent.iterdir()) == folder
 
 
-@contextmanager
-def unprivileged() -> Iterator[None]:
-    """Root may write anywhere, so what a test does here is done as another user."""
-    root = os.geteuid() == 0
-    if root:
-        os.setegid(NOBODY)
-        os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
-            os.setegid(0)
-
-
-@pytest.fixture
-def locked_folder() -> Iterator[Path]:
-    """A folder that any user can read and none can write, once it is filled and locked."""
-    folder = Path(tempfile.mkdtemp(prefix="ckpt-test-"))
-    # What is imported late must be there already: another user may not read this environment.
-    assert ckpt("-s", SAMPLE, "--copy", "threads", "list").code == 0
-    yield folder
-    folder.chmod(0o755)
-    shutil.rmtree(folder)
-
-
-def lock(folder: Path) -> None:
-    for path in folder.iterdir():
-        path.chmod(0o444)
-    folder.chmod(0o555)
-
-
 def test_a_folder_that_cannot_be_written(locked_folder: Path) -> None:
     store = locked_folder / "store.db"
     shutil.copyfile(SAMPLE, store)
@@ -168,7 +134,10 @@ def test_a_locked_store_says_so(sample: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "try again" in caught.value.hint
 
 
-def test_a_copy_is_never_of_half_a_transaction(sample: Path) -> None:
+def test_a_copy_is_never_of_half_a_transaction(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ckpt_backends.sqlite.open._BUSY_SECONDS", 0.1)
     with closing(sqlite3.connect(sample)) as writer:
         writer.execute("PRAGMA journal_mode = DELETE")
         writer.execute("PRAGMA cache_size = 1")
@@ -303,3 +272,57 @@ def test_a_file_that_is_replaced_meanwhile_is_not_read_on(tmp_path: Path) -> Non
         path.unlink()
         with pytest.raises(StoreUnavailable, match="removed"):
             store.refresh()
+
+
+CHANGES = [
+    ["rollback", "trip-to-kyoto", "~1", "--yes"],
+    ["fork", "trip-to-kyoto", "~1", "--to", "other", "--yes"],
+    ["threads", "delete", "trip-to-kyoto", "--yes"],
+    ["purge", "--match", "trip*", "--include-interrupted", "--include-pending", "--yes"],
+]
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+@pytest.mark.parametrize("words", CHANGES, ids=lambda words: " ".join(words[:2]))
+def test_a_change_of_what_cannot_be_written_says_so(
+    words: list[str], mode: str, locked_folder: Path
+) -> None:
+    store = locked_folder / "store.db"
+    shutil.copyfile(SAMPLE, store)
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {mode}")
+    assert ckpt("-s", store, *words[:-1], "--dry-run").code == 0
+    before = digest(store)
+    lock(locked_folder)
+    with unprivileged():
+        no_file = ckpt("-s", store, *words)
+    store.chmod(0o666)
+    with unprivileged():
+        no_folder = ckpt("-s", store, *words)
+    for answer in (no_file, no_folder):
+        assert answer.code == 4
+        assert f"cannot write to '{store}': permission denied" in answer.err
+        assert "--copy" not in answer.err
+    assert f"for its folder '{locked_folder}'" in no_folder.err
+    assert digest(store) == before
+
+
+def test_a_private_copy_is_not_changed(sample: Path) -> None:
+    before = digest(sample)
+    for words in [*CHANGES, ["tail", "trip-to-kyoto"]]:
+        answer = ckpt("-s", f"sqlite:///{sample}?copy=1", *words)
+        assert answer.code in {2, 4}, words
+        assert "hint: leave out --copy" in answer.err
+    assert digest(sample) == before
+
+
+@pytest.mark.parametrize("words", [["threads", "list"], ["show", "trip-to-kyoto"]])
+@pytest.mark.parametrize("first", [100, 4096], ids=["schema", "rows"])
+def test_a_damaged_file_has_a_hint(sample: Path, first: int, words: list[str]) -> None:
+    data = bytearray(sample.read_bytes())
+    data[first:] = b"\xff" * (len(data) - first)
+    sample.write_bytes(data)
+    answer = ckpt("-s", sample, *words)
+    assert answer.code == 4
+    assert "the file is damaged" in answer.err
+    assert f"hint: `sqlite3 {sample} .recover | sqlite3 recovered.db`" in answer.err

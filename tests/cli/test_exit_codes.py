@@ -37,7 +37,7 @@ WRONG = [
     (2, ["blame", "trip-to-kyoto"], "missing argument"),
     (2, ["blame", "trip-to-kyoto", "messages[].id"], "names no single value"),
     (2, ["blame", "trip-to-kyoto", "."], "names no single value"),
-    (2, ["du", "--by", "colour"], "cannot list by 'colour'"),
+    (2, ["du", "--by", "colour"], "cannot group by 'colour'"),
     (2, ["du", "--top", "0"], "--top"),
     (2, ["tail", "trip-to-kyoto", "--interval", "0"], "--interval"),
     (3, ["messages", "nobody"], "no thread 'nobody'"),
@@ -73,7 +73,7 @@ WRONG = [
     (3, ["history", "trip-to-kyoto@head"], "did you mean 'trip-to-kyoto'?"),
     (3, ["diff", "trip-to-kyoto", "zzzz"], "newest first:"),
     (3, ["diff", "trip-to-kyoto", "step:1", "zzzz"], "newest first:"),
-    (5, ["demo", "store.db"], "exists already"),
+    (5, ["demo", "store.db"], "the file exists"),
 ]
 
 

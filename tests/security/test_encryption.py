@@ -16,7 +16,7 @@ from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
 
 KEY = "0123456789abcdef"
 OTHER = "fedcba9876543210"
-NO_KEY = "encrypted; set LANGGRAPH_AES_KEY or give --aes-key-file"
+NO_KEY = "encrypted; set LANGGRAPH_AES_KEY or add --aes-key-file FILE"
 WRONG = "encrypted, and the key does not fit"
 
 
@@ -165,7 +165,7 @@ def test_what_needs_a_value_says_that_the_key_is_missing(store: Path, words: lis
     assert answer.out == ""
     error = json.loads(answer.err.splitlines()[-1])
     assert error["error"] == "unreadable"
-    assert error["hint"] == "set LANGGRAPH_AES_KEY or give --aes-key-file"
+    assert error["hint"] == "set LANGGRAPH_AES_KEY or add --aes-key-file FILE"
 
 
 def test_a_search_that_could_not_read_all_does_not_say_that_nothing_is_there(

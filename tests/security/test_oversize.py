@@ -97,7 +97,7 @@ def test_memory_does_not_follow_the_number_of_values(large: Path, words: list[st
 
 
 def test_it_is_shown_with_its_size_and_why(store: Path) -> None:
-    assert "longer than 256 MiB: not read" in ckpt("-s", store, "show", "long body").out
+    assert "longer than 256 MiB, not read" in ckpt("-s", store, "show", "long body").out
     (write,) = ckpt("-s", store, "show", "long write", "-o", "json").json["writes"]
     assert write["bytes"] == LONG
     assert write["value"]["$opaque"]["bytes"] == LONG

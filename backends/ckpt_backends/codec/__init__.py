@@ -44,7 +44,7 @@ def decode(typed: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     """A stored value. Never raises.
 
     `null` and `empty` give None; only the tag tells them apart. What cannot be read, or has a
-    tag that is not read here, gives `Opaque`; what is past a limit gives `Cut`.
+    unknown tag, gives `Opaque`; what is past a limit gives `Cut`.
     """
     try:
         return _whole(typed, limits)
@@ -69,7 +69,7 @@ def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Valu
         if isinstance(value, Cut) and body.type == "pickle":
             value = _by_channel(body, limits)
         if not isinstance(value, dict):
-            raise ValueError("not a map, as a checkpoint is")
+            raise ValueError("a checkpoint has to be a map")
         return value
     except Exception as error:
         return _opaque(body, error)
@@ -114,9 +114,9 @@ def _whole(typed: TypedBytes, limits: Limits) -> Value:
             return typed.data if typed.type == "bytes" else Tagged(_BYTEARRAY, typed.data)
         case "null" | "empty":
             if typed.data:
-                raise ValueError(f"bytes where type {typed.type} has none")
+                raise ValueError(f"type {typed.type} with unexpected bytes")
             return None
-    raise ValueError("a type that is not read here")
+    raise ValueError("unknown type")
 
 
 def _beginning(typed: TypedBytes, limits: Limits, reason: str) -> Value:

@@ -64,12 +64,12 @@ def msgpack_body(data: bytes, limits: Limits) -> Value:
     def entries(pos: int) -> Iterator[tuple[Value, int, scan.Span]]:
         kind, pos, pairs = scan.head(data, pos)
         if kind != scan.MAP:
-            raise ValueError("not a map, as a checkpoint is")
+            raise ValueError("a checkpoint has to be a map")
         for _ in range(pairs):
             start = scan.scan(data, pos, limits).end
             key = msgpack.unpack(data[pos:start], limits)
             if not isinstance(key, str):
-                raise ValueError("a key that is not text")
+                raise ValueError("a key is not text")
             span = scan.scan(data, start)
             pos = span.end
             yield key, start, span
@@ -110,7 +110,7 @@ def members(
 ) -> tuple[dict[str, _Read], int]:
     """The object at `pos` and its end; `read` is given each key and its value's position."""
     if text[pos : pos + 1] != "{":
-        raise ValueError("not an object, as a checkpoint is")
+        raise ValueError("a checkpoint has to be an object")
     found: dict[str, _Read] = {}
     pos = _skip(text, pos + 1)
     while text[pos : pos + 1] != "}":

@@ -208,7 +208,7 @@ def plain(value: object) -> bytes:
         case dict():
             inner = {str(key): plain(item) for key, item in value.items()}
             return bytes([_DOCUMENT]) + document_of(inner)
-    raise TypeError(f"no plain form of a {type(value).__name__}")
+    raise TypeError(f"cannot convert a {type(value).__name__}")
 
 
 def binary(value: bytes) -> bytes:
@@ -227,7 +227,7 @@ def _typed_array(value: TypedBytes) -> bytes:
 
 def _elements(data: bytes, start: int, end: int) -> Iterator[_Element]:
     if end - start < 5 or int.from_bytes(data[start : start + 4], "little") != end - start:
-        raise ValueError("a document of another length than it says")
+        raise ValueError("wrong document length")
     pos, last = start + 4, end - 1
     while pos < last:
         kind, name_end = data[pos], data.find(b"\0", pos + 1, last)
@@ -236,11 +236,11 @@ def _elements(data: bytes, start: int, end: int) -> Iterator[_Element]:
         value = name_end + 1
         stop = value + _length(data, kind, value, last)
         if stop > last:
-            raise ValueError(f"a value past its document at byte {value}")
+            raise ValueError(f"a value at byte {value} exceeds its document")
         yield _Element(kind, data[pos + 1 : name_end], pos, value, stop)
         pos = stop
     if data[last]:
-        raise ValueError("a document without its end")
+        raise ValueError("document without an end")
 
 
 def _length(data: bytes, kind: int, pos: int, last: int) -> int:
@@ -251,7 +251,7 @@ def _length(data: bytes, kind: int, pos: int, last: int) -> int:
         first = data.find(b"\0", pos, last)
         second = data.find(b"\0", first + 1, last)
         if first < 0 or second < 0:
-            raise ValueError("a regular expression without its end")
+            raise ValueError("regular expression without an end")
         return second + 1 - pos
     if kind not in _NAMES and kind not in (_STRING, _DOCUMENT, _ARRAY, _BINARY):
         raise ValueError(f"kind {kind:#x} is not known")

@@ -189,7 +189,7 @@ def _read(form: Json, parts: Sequence[Any]) -> Value:
             return Opaque(_untext(tag), size, _untext(sha), _untext(why))
         case "$cut", {"$cut": {"kept": _, "bytes": int(size), "reason": why}}:
             return Cut(parts[0], size, _untext(why))
-    raise ValueError(f"not a JSON form: '{_kind(form)}' with another value than it takes")
+    raise ValueError(f"not a JSON form: '{_kind(form)}' has a wrong value")
 
 
 def _kind(form: dict[str, Json]) -> str:

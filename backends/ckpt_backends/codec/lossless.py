@@ -91,7 +91,7 @@ def _pack(value: Any) -> bytes:
     def on_other(item: Any) -> ormsgpack.Ext:
         if isinstance(item, Ext):
             return ormsgpack.Ext(item.code, item.data)
-        raise TypeError(f"no way to store a {type(item).__name__}")
+        raise TypeError(f"cannot store a {type(item).__name__}")
 
     # Our own `Ext` is a dataclass, which would be written as a map.
     option = ormsgpack.OPT_NON_STR_KEYS | ormsgpack.OPT_PASSTHROUGH_DATACLASS
@@ -113,4 +113,4 @@ def _style_of(data: bytes) -> _Style:
     for style in _STYLES:
         if style.spell(value) == data:
             return style
-    raise ValueError("its spelling is not known")
+    raise ValueError("unknown number format")

@@ -27,7 +27,7 @@ def overlay(data: bytes, items: Mapping[str, object]) -> bytes:
     made = data[: -len(_STOP)] + _MARK + added + _SETITEMS + _STOP
     after = _root(made)
     if len(after.pairs) != len(before.pairs) + len(items):
-        raise ValueError("its end is not that of a dict")
+        raise ValueError("it does not end like a dict")
     return made
 
 
@@ -39,7 +39,7 @@ def _root(data: bytes) -> Dict:
         raise ValueError(f"not a pickle: {error}") from error
     root = machine.root
     if not isinstance(root, Dict) or not all(isinstance(key, str) for key, _ in root.pairs):
-        raise ValueError("not a map, as a checkpoint is")
+        raise ValueError("a checkpoint has to be a map")
     return root
 
 
@@ -65,4 +65,4 @@ def plain(value: object) -> bytes:
         case dict():
             items = (plain(key) + plain(item) for key, item in value.items())
             return b"}(" + b"".join(items) + b"u"
-    raise ValueError(f"no way to store a {type(value).__name__}")
+    raise ValueError(f"cannot store a {type(value).__name__}")

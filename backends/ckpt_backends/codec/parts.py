@@ -32,7 +32,7 @@ def parts_of(typed: TypedBytes) -> Parts:
             return _of_pickle(typed.data)
     except (IndexError, KeyError, TypeError, PastLimit, RecursionError) as error:
         raise ValueError(f"cut off or invalid: {error}") from error
-    raise ValueError(f"of the type '{typed.type}', which is not taken apart")
+    raise ValueError(f"values of type '{typed.type}' cannot be split")
 
 
 def _of_msgpack(data: bytes) -> Parts:
@@ -45,14 +45,14 @@ def _of_msgpack(data: bytes) -> Parts:
         if kind == MAP:
             key, start, size = head(data, pos)
             if key != STR:
-                raise ValueError("a map with other keys than texts")
+                raise ValueError("a map with keys that are not text")
             pos = start + size
             name = data[start:pos].decode("utf-8", "surrogatepass")
         end = scan(data, pos).end
         found[name] = TypedBytes("msgpack", data[pos:end])
         pos = end
     if pos != len(data):
-        raise ValueError("something follows it")
+        raise ValueError("trailing data")
     return found
 
 

@@ -55,7 +55,7 @@ def decode_pickle(data: bytes, limits: Limits) -> Value:
     try:
         root = machine.root
     except IndexError:
-        raise ValueError("nothing in it within the limits") from None
+        raise ValueError("nothing readable within the limits") from None
     tree = _Tree(limits, limits.nodes)
     value = tree.value(root, 0)
     past = past or tree.past

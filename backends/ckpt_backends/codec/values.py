@@ -33,7 +33,7 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A value that could not be read, or is of a kind that is not read here."""
+    """A value that could not be read, or is of an unknown kind."""
 
     type: str
     """The type tag it was stored under."""

@@ -1,4 +1,4 @@
-"""The files in which `langgraph dev` keeps its checkpoints: the folder `.langgraph_api`."""
+"""The folder `.langgraph_api`, where `langgraph dev` keeps its checkpoints."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class DevBackend:
         """Open a folder for changing. Raises what `open` raises, also while its server runs."""
         if os.name != "posix":
             raise Unsupported(
-                f"'{url}' is only read here: there is no way to lock a folder",
-                hint="changes need Linux, macOS or another POSIX system",
+                f"cannot write to '{url}': folders cannot be locked on this system",
+                hint="run the command on Linux or macOS",
             )
         from ckpt_backends.dev.write import WritableDevStore
 

@@ -55,7 +55,7 @@ def folder_of(url: StoreUrl) -> Path:
     if not (path / CHECKPOINTS).exists():
         raise UnknownLayout(
             f"no checkpoints of langgraph dev in '{url}'",
-            hint=f"it has no {CHECKPOINTS}; some releases write it when the server stops",
+            hint=f"there is no {CHECKPOINTS}; some releases write it when the server stops",
         )
     return path
 

@@ -73,14 +73,14 @@ class DevStore(Closing):
         found = []
         if reason := server.running(self._folder):
             found.append(
-                f"langgraph dev may be running ({reason}): what it did since it stored these files"
-                " is not in them"
+                f"langgraph dev may be running ({reason}): checkpoints that it has not saved yet"
+                " are missing here"
             )
         tables = self._tables
         for odd in tables.found.odd[:_ODD_SHOWN]:
-            found.append(f"left out, since no saver writes it: {odd}")
+            found.append(f"ignored an entry that no saver writes: {odd}")
         if more := len(tables.found.odd[_ODD_SHOWN:]):
-            found.append(f"left out as well: {more} more")
+            found.append(f"ignored {more} more entries")
         return found
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:

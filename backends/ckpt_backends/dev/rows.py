@@ -90,8 +90,11 @@ def put(row: Row, tables: Tables) -> bool:
             case "checkpoint_blobs":
                 return _put_blob(row, tables)
     except KeyError as error:
-        raise Unsupported(f"a row of '{row.table}' has no column {error}") from error
-    raise Unsupported(f"no table '{row.table}' here", hint="the archive is of another layout")
+        raise Unsupported(f"cannot restore: a row of '{row.table}' lacks {error}") from error
+    raise Unsupported(
+        f"cannot restore: no table '{row.table}' in this layout",
+        hint="import the archive into a store of the layout that it was exported from",
+    )
 
 
 def _put_checkpoint(row: Row, tables: Tables) -> bool:

@@ -63,12 +63,12 @@ class WritableDevStore(Closing):
         with self._changing() as draft:
             return list(map(draft.remove, removals))
 
-    def leaves(self) -> str:
+    def finish_removal(self) -> str:
         if not (self._folder / SERVERS_OWN).exists():
             return ""
         return (
-            f"{SERVERS_OWN} is the server's own, and was not changed: it may hold inputs and last"
-            " values of what was removed; delete the threads in the server, too"
+            f"{SERVERS_OWN} belongs to the server and was not changed: it may still hold inputs and"
+            " values of removed threads; delete them in the server too"
         )
 
     def restore(self, rows: Iterable[Row]) -> Restored:
@@ -82,22 +82,22 @@ class WritableDevStore(Closing):
         return Restored(added, there)
 
     def vacuum(self) -> None:
-        """There is nothing to do: what is removed leaves no room behind."""
+        """Nothing to do: the files are rewritten by each change."""
 
     def close(self) -> None:
         """Nothing is held between two changes."""
 
     @contextmanager
     def _changing(self) -> Iterator[_Draft]:
-        """All that is stored, to be changed and put back. Nothing else may change it meanwhile."""
+        """All tables, to be changed and saved. The folder is locked meanwhile."""
         with _locked(self._folder), Tables(self._folder) as tables:
             for name in NAMES:  # Of a change that was killed.
                 self._new(name).unlink(missing_ok=True)
             draft = _Draft(tables)
             if odd := tables.found.odd:
                 raise Unsupported(
-                    f"'{self._url}' holds what no saver writes, so nothing is written: {odd[0]}",
-                    hint="the files would have to be stored without it",
+                    f"cannot write to '{self._url}': no saver writes such an entry: {odd[0]}",
+                    hint="writing the files again would drop that entry",
                 )
             yield draft
             try:
@@ -121,7 +121,7 @@ class WritableDevStore(Closing):
             if stamps(self._folder) != draft.tables.files.stamps:
                 raise StoreChanged(
                     f"'{self._url}' changed meanwhile, so nothing was written",
-                    hint="its server may have been started; run the command again",
+                    hint="the server may have been started; stop it, then run the command again",
                 )
             for name, path in zip(names, made, strict=True):
                 os.replace(path, self._folder / name)
@@ -136,10 +136,9 @@ class WritableDevStore(Closing):
     def _refuse_server(self) -> None:
         if reason := running(self._folder):
             raise StoreUnavailable(
-                f"'{self._url}' is not written while langgraph dev runs, which would undo it:"
-                f" {reason}",
-                hint="stop the server, and run the command again"
-                f" {QUIET_SECONDS} seconds later; it reads the files when it starts",
+                f"cannot write to '{self._url}': langgraph dev is running and would overwrite the"
+                f" change: {reason}",
+                hint=f"stop the server, wait {QUIET_SECONDS} seconds, then run the command again",
             )
 
 
@@ -243,7 +242,7 @@ class _Draft:
         if names is None:
             raise Unsupported(
                 f"cannot copy checkpoint '{source.checkpoint_id}': its body cannot be read",
-                hint="it names the values that belong to it",
+                hint="copy another checkpoint of the thread",
             )
         for place in names.places.values():
             if place in self._blobs:
@@ -339,7 +338,7 @@ def _locked(folder: Path) -> Iterator[None]:
                 break
             if time.monotonic() > until:
                 raise StoreUnavailable(
-                    f"cannot write to '{folder}': another process changes it",
+                    f"cannot write to '{folder}': another process is writing to it",
                     hint="try again in a moment",
                 )
             time.sleep(_PAUSE_SECONDS)

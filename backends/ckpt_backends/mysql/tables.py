@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.model import Space
 from ckpt_backends.mysql import sql_write
 from ckpt_backends.mysql.changing import lock, transaction
 from ckpt_backends.mysql.connect import Connection, explained
@@ -72,9 +73,9 @@ class MySQLDatabase:
         ((version,),) = self.rows("SELECT VERSION()", {})
         return engine_of(version)
 
-    def size(self, tables: Sequence[str]) -> tuple[int | None, int | None]:
+    def space(self, tables: Sequence[str]) -> Space:
         ((size,),) = self.rows(_SIZE, {"names": tuple(tables)})
-        return None if size is None else int(size), None
+        return Space(None if size is None else int(size))
 
     def notes(self) -> Sequence[str]:
         return ()

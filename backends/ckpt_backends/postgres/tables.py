@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.model import Space
 from ckpt_backends.postgres import sql_write
 from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.changing import lock_number, transaction
@@ -79,9 +80,9 @@ class PostgresDatabase:
     def engine(self) -> str:
         return f"PostgreSQL {self._connection.version}"
 
-    def size(self, tables: Sequence[str]) -> tuple[int | None, int | None]:
+    def space(self, tables: Sequence[str]) -> Space:
         ((size,),) = self.rows(_SIZE, {"names": list(tables)})
-        return size, None
+        return Space(size)
 
     def notes(self) -> Sequence[str]:
         return ()

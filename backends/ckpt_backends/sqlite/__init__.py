@@ -18,8 +18,9 @@ class SqliteBackend:
     def open(cls, url: StoreUrl) -> Store:
         """Open a file for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
         from ckpt_backends.sqlite.binding import decode_text
+        from ckpt_backends.sqlite.errors import reading
         from ckpt_backends.sqlite.layout import tables_of
-        from ckpt_backends.sqlite.open import open_read_only, reading
+        from ckpt_backends.sqlite.open import open_read_only
         from ckpt_backends.threetable.layout import is_three_table
 
         opened = open_read_only(url)
@@ -44,8 +45,9 @@ class SqliteBackend:
     def open_writable(cls, url: StoreUrl) -> WritableStore:
         """Open a file for changing. Raises `StoreUnavailable` or `UnknownLayout`."""
         from ckpt_backends.sqlite.binding import decode_text
+        from ckpt_backends.sqlite.errors import writing
         from ckpt_backends.sqlite.layout import tables_of
-        from ckpt_backends.sqlite.open import open_for_writing, writing
+        from ckpt_backends.sqlite.open import open_for_writing
         from ckpt_backends.threetable.layout import is_three_table
 
         connection = open_for_writing(url)

@@ -1,4 +1,4 @@
-"""Text and bytes of a SQLite file, of which nothing says that they are what they should be."""
+"""Text and bytes of a SQLite file, where any column may hold any type."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 TEXT = "CAST(? AS TEXT)"
-"""A bound id. Ids are bound as bytes, since one that is not UTF-8 cannot be bound as text."""
+"""A bound id. Ids are bound as bytes, because text that is not UTF-8 cannot be bound."""
 
 
 def bind(text: str) -> bytes:
@@ -17,7 +17,7 @@ def bind(text: str) -> bytes:
 
 
 decode_text: Callable[[bytes], str] = partial(str, encoding="utf-8", errors="surrogateescape")
-"""Called for each text of each row, so not a Python function."""
+"""Called for each text of each row, so it is not a Python function, for speed."""
 
 
 def text(value: object) -> str:

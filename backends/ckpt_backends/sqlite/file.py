@@ -1,17 +1,20 @@
-"""What a SQLite file does that is opened for reading, or for changing, whatever it holds."""
+"""A SQLite file that is open for reading, or for changing, whatever tables it holds."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.rows import Row
 from ckpt_backends.sqlite.binding import decode_text, quoted_name, text
-from ckpt_backends.sqlite.open import Opened, check_current, reading, transaction, writing
+from ckpt_backends.sqlite.errors import reading, writing
+from ckpt_backends.sqlite.journals import empty_log
+from ckpt_backends.sqlite.open import Opened, check_current, transaction
 from ckpt_backends.url import StoreUrl
 
 
@@ -22,7 +25,7 @@ class FileReader(Closing):
         self._opened = opened
         self._url = url
         self._connection: sqlite3.Connection | None = opened.connection
-        # Not all text in a file need be UTF-8; what is not survives a round trip this way.
+        # Text in a file need not be UTF-8; other bytes survive a round trip this way.
         opened.connection.text_factory = decode_text
 
     def _whole_rows(self, table: str, where: str, bound: Iterable[object]) -> Iterator[Row]:
@@ -64,10 +67,19 @@ class FileWriter(Closing):
     def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:
         self._url = url
         self._connection: sqlite3.Connection | None = connection
+        self._has_removed = False
+        """Whether rows were removed since the log was emptied last."""
         connection.text_factory = decode_text
+
+    def finish_removal(self) -> str:
+        """Empty the write-ahead log; see `ckpt_backends.removal.finish_removal`."""
+        self._has_removed = False
+        return empty_log(self._alive(), Path(self._url.path))
 
     def close(self) -> None:
         if self._connection is not None:
+            if self._has_removed:
+                self.finish_removal()
             self._connection.close()
             self._connection = None
 

@@ -1,7 +1,7 @@
-"""Which of the SQLite layouts a file holds, from its catalog alone.
+"""Which SQLite layout a file holds, judged by its tables alone.
 
 All Python savers (langgraph-checkpoint-sqlite 1.x to 3.x) and all LangGraph.js savers share the
-tables `checkpoints` and `writes`; only `writes.task_path` came with 3.1.2, as the last column of
+tables `checkpoints` and `writes`; 3.1.2 added `writes.task_path`, which is the last column in
 older files. No saver sets `user_version` or `application_id`.
 """
 
@@ -33,13 +33,13 @@ class SqliteLayout:
     task_path: bool
     """Whether `writes.task_path` exists."""
     unknown: tuple[str, ...]
-    """Columns that no known saver makes, as `table.column`; a newer saver may have."""
+    """Columns that no known saver creates, as `table.column`; a newer saver may have."""
 
 
 def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None) -> SqliteLayout:
     """The layout of a file with these tables and columns.
 
-    Raises `UnknownLayout`, also where it is not the `wanted` one.
+    Raises `UnknownLayout`, also if it is not the `wanted` one.
     """
     columns = tables.get("checkpoints")
     if columns is None:
@@ -50,19 +50,19 @@ def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None
     if "thread_ts" in columns:
         raise UnknownLayout(
             f"'{where}' was written by LangGraph 0.1 or earlier (column 'thread_ts')",
-            hint="this layout is not read; open it once with langgraph 0.2 to convert it",
+            hint="open it once with langgraph 0.2, which converts it",
         )
     missing = [f"checkpoints.{name}" for name in sorted(CHECKPOINTS - columns)]
     missing += [f"writes.{name}" for name in sorted(WRITES - tables.get("writes", frozenset()))]
     if missing:
         raise UnknownLayout(
             f"unknown layout of the checkpoint tables in '{where}'",
-            hint=f"missing {', '.join(missing)}",
+            hint=f"missing columns: {', '.join(missing)}",
         )
     if wanted not in {None, "sqlite"}:
         raise UnknownLayout(
-            f"'{where}' does not hold the layout '{wanted}'",
-            hint="it holds 'sqlite'; leave the parameter 'layout' out",
+            f"'{where}' does not have the layout '{wanted}'",
+            hint="it has the layout 'sqlite'; leave out the parameter 'layout'",
         )
     unknown = [f"checkpoints.{name}" for name in sorted(columns - CHECKPOINTS)]
     unknown += [f"writes.{name}" for name in sorted(tables["writes"] - WRITES - _LATER)]

@@ -41,13 +41,13 @@ from ckpt_backends.url import StoreUrl
 LAYOUT = "sqlite-store"
 _SIZE = """CASE typeof(value) WHEN 'blob' THEN length(value)
            ELSE length(CAST(value AS BLOB)) END"""
-"""Of a BLOB the length stands in the row's header; text would be counted in characters."""
+"""The length of a BLOB is in the row's header; text would be counted in characters."""
 _ORDER = "replace(prefix, '.', char(1)), key"
-"""The order of labels, one after the other: a dot comes behind a dash, and an end before both."""
+"""Orders namespaces label by label, although a dot sorts after a dash."""
 _AT = f"prefix = {TEXT} AND key = {TEXT}"
 _FIELDS = """(SELECT group_concat(hex(field_name) || ':' || coalesce(length(embedding), 0), ',')
              FROM store_vectors v WHERE v.prefix = s.prefix AND v.key = s.key)"""
-"""Written so that no name of a field can be taken for two."""
+"""Names are in hex, because they may contain commas."""
 
 
 class SqliteMemory(FileReader):
@@ -97,7 +97,7 @@ class SqliteMemory(FileReader):
     def _places(
         self, prefix: Namespace, key: str | None, keys: Collection[ItemKey] | None
     ) -> Iterator[int]:
-        """Where items are, in their order; their addresses alone are sorted, out of the index."""
+        """The rowids of items, in their order; only the index is read and sorted."""
         if keys is None:
             where, bound = _under(prefix)
             if key is not None:
@@ -112,7 +112,7 @@ class SqliteMemory(FileReader):
                 yield from (place for (place,) in found)
 
     def _value(self, place: int, row: Sequence[Any]) -> TypedBytes:
-        """The value of a row that was listed."""
+        """The value of a listed row."""
         if row[5] > MOST_BYTES:
             return unread("json", row[5])
         ((value,),) = self._query("SELECT value FROM store WHERE rowid = ?", [place])
@@ -133,7 +133,7 @@ class WritableSqliteMemory(FileWriter):
             with self._errors():
                 self._tables = store_tables(connection, url)
             if why := dotted.why_unchangeable(self._tables[STORE]):
-                raise Unsupported(f"nothing is changed in '{url}': {why}")
+                raise Unsupported(f"cannot write to '{url}': {why}")
         except BaseException:
             self.close()
             raise
@@ -141,6 +141,7 @@ class WritableSqliteMemory(FileWriter):
     def remove(self, items: Sequence[Item]) -> int:
         select = select_items(self._tables)
         with self._errors(), self._transaction() as connection:
+            self._has_removed = True
             for one in items:
                 bound = _bound(one.key) or ()
                 row = connection.execute(f"{select} WHERE {_AT}", bound).fetchone()
@@ -168,14 +169,14 @@ def store_tables(connection: sqlite3.Connection, url: StoreUrl) -> Mapping[str, 
 
 
 def select_items(tables: Mapping[str, Set[str]]) -> str:
-    """What is read of an item in a listing; a file may be older than times to live."""
+    """The query for listed items; an old file has no times to live."""
     expires = "expires_at" if "expires_at" in tables[STORE] else "NULL"
     fields = _FIELDS if VECTORS in tables else "NULL"
     return f"SELECT prefix, key, created_at, updated_at, {expires}, {_SIZE}, {fields} FROM store s"
 
 
 def item_of(row: Sequence[Any], value: TypedBytes | None = None) -> Item:
-    """An item of what `select_items` reads."""
+    """The item of a row that `select_items` read."""
     prefix, key, created, updated, expires, size, fields = row
     return Item(
         ItemKey(dotted.parted(text(prefix)), text(key)),
@@ -195,7 +196,7 @@ def _vectors(fields: str) -> Iterator[Vector]:
 
 
 def _time(value: object) -> datetime | None:
-    """A stored time; None for what is none."""
+    """A stored time; None if it is not a time."""
     try:
         found = datetime.fromisoformat(text(value))
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
@@ -204,7 +205,7 @@ def _time(value: object) -> datetime | None:
 
 
 def _under(prefix: Namespace) -> tuple[str, list[bytes]]:
-    """The condition on a namespace and those below it, which an index answers."""
+    """The condition on a namespace and those below it, which uses the index."""
     if not prefix:
         return "true", []
     stored = dotted.joined(prefix)
@@ -216,6 +217,6 @@ def _under(prefix: Namespace) -> tuple[str, list[bytes]]:
 
 
 def _bound(key: ItemKey) -> list[bytes] | None:
-    """What is bound for an item; None for one that cannot be stored."""
+    """The bound values of an item; None if it cannot be stored."""
     stored = dotted.joined(key.namespace)
     return None if stored is None else [bind(stored), bind(key.key)]

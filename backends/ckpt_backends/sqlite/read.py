@@ -1,8 +1,8 @@
 """Reading LangGraph's SQLite layout.
 
 `checkpoints` and `writes` have no index but their primary keys, whose entries hold thread,
-namespace and checkpoint id. `metadata` lies behind the checkpoint body in its row, so reading it
-walks the body's overflow pages; listing therefore stays on the key.
+namespace and checkpoint id. `metadata` is stored after the checkpoint body in its row, so reading
+it walks the overflow pages of the body; listings therefore read the key only.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from ckpt_backends.sqlite.binding import (
     text,
 )
 from ckpt_backends.sqlite.file import FileReader
+from ckpt_backends.sqlite.journals import space_of
 from ckpt_backends.sqlite.layout import SqliteLayout, detect
 from ckpt_backends.sqlite.open import Opened
 from ckpt_backends.url import StoreUrl
@@ -48,7 +49,7 @@ _FIRST = f"""
     FROM checkpoints LIMIT 1
 """
 _TIME = re.compile(rb'"ts": ?"([^"]*)"')
-"""A body's time, which JavaScript ends with Z and Python with an offset."""
+"""The time in a body, which ends with Z in JavaScript and with an offset in Python."""
 
 _THREADS = """
     SELECT thread_id,
@@ -64,7 +65,7 @@ _THREADS = """
           FROM checkpoints {where} GROUP BY thread_id) AS t
     ORDER BY newest DESC, thread_id LIMIT ?
 """
-"""Most threads have one namespace; only for those with more is the index asked again."""
+"""Most threads have one namespace; the index is asked again only for those with more."""
 _USAGE = """
     SELECT thread_id, 'checkpoints', 'checkpoint', checkpoint_ns, NULL, type, count(*), total(n)
     FROM (SELECT thread_id, checkpoint_ns, type, length(checkpoint) AS n
@@ -82,7 +83,7 @@ _USAGE = """
     GROUP BY thread_id, checkpoint_ns, channel, type
     ORDER BY 1
 """
-"""A limit keeps SQLite from merging the queries: it would then sort the values themselves."""
+"""The limit keeps SQLite from merging the queries, because it would then sort the values."""
 
 
 class SqliteStore(FileReader):
@@ -93,11 +94,9 @@ class SqliteStore(FileReader):
         self._layout = detect(tables, str(url), url.params.get("layout"))
 
     def describe(self) -> StoreInfo:
+        first = next(self._query(_FIRST), (None, None))
         with self._errors():
-            ((pages,),) = self._query("PRAGMA page_count")
-            ((page_size,),) = self._query("PRAGMA page_size")
-            first = next(self._query(_FIRST), (None, None))
-            ((free,),) = self._query("PRAGMA freelist_count")
+            space = space_of(self._opened.path, self._opened.connection)
         can = Capability.HISTORY | Capability.WRITES | Capability.INLINE_VALUES
         can |= Capability.ENFORCED_READ_ONLY
         can |= Capability(0) if self._layout.unknown else Capability.ADDING
@@ -108,15 +107,18 @@ class SqliteStore(FileReader):
             saver=_saver(self._layout, *first),
             capabilities=can | Capability.TASK_PATH if self._layout.task_path else can,
             tables=("checkpoints", "writes"),
-            size=pages * page_size,
-            free=free * page_size,
+            size=space.size,
+            free=space.free,
+            log=space.log,
             notes=tuple(self.notes()),
         )
 
     def notes(self) -> Sequence[str]:
         notes = list(self._opened.notes)
         if self._layout.unknown:
-            notes.append(f"columns of an unknown saver: {', '.join(self._layout.unknown)}")
+            notes.append(
+                f"unknown columns, maybe of a newer saver: {', '.join(self._layout.unknown)}"
+            )
         return notes
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
@@ -254,7 +256,7 @@ class SqliteStore(FileReader):
     def _at(
         self, table: str, keys: Sequence[CheckpointKey], query: _Query
     ) -> Iterator[tuple[CheckpointKey, tuple[Any, ...]]]:
-        """Rows at some checkpoints, each with the key that it was asked for by."""
+        """Rows of some checkpoints, each with its key."""
         for start in range(0, len(keys), _KEYS_PER_QUERY):
             some = keys[start : start + _KEYS_PER_QUERY]
             wanted = ", ".join(f"({n}, {TEXT}, {TEXT}, {TEXT})" for n in range(len(some)))
@@ -280,8 +282,8 @@ class SqliteStore(FileReader):
     ) -> Iterator[tuple[Any, ...]]:
         """Rows of a thread; where ids are asked for, in chunks of them that keep the order.
 
-        Bodies are read from one namespace after the other: over several, SQLite would put all of
-        them into a table of its own to sort them.
+        Bodies are read namespace by namespace: for several at once, SQLite would copy all of them
+        into a temporary table to sort them.
         """
         of_thread, thread = f"thread_id = {TEXT}", bind(thread_id)
         if checkpoint_ns is not None:
@@ -366,13 +368,13 @@ def _write(key: CheckpointKey, rest: Sequence[Any]) -> Write:
 
 
 def _sized(column: str) -> list[str]:
-    """A column's length, for which SQLite reads no blob, and the column unless it is too long."""
+    """The length of a column, for which no blob is read, and the column unless it is too long."""
     length = f"length({column})"
     return [length, f"CASE WHEN {length} > {MOST_BYTES} THEN NULL ELSE {column} END"]
 
 
 def _typed(tag: str, length: object, value: object) -> TypedBytes:
-    """A value as stored, or what stands for one that is too long."""
+    """A value as stored, or a stand-in if it is too long."""
     if isinstance(length, int) and length > MOST_BYTES:
         return unread(tag, length)
     return TypedBytes(tag, stored_bytes(value))
@@ -380,19 +382,19 @@ def _typed(tag: str, length: object, value: object) -> TypedBytes:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A query of one thread's rows or of some checkpoints', but for which."""
+    """A query for rows, without the condition that names the thread or the checkpoints."""
 
     select: str
     rest: str
-    """What follows the conditions on thread, namespace and ids."""
+    """The end of the query, after the conditions on thread, namespace and ids."""
     before: Sequence[bytes] = ()
     """Values bound in `select`."""
     after: Sequence[bytes] = ()
     """Values bound in `rest`."""
     newest_first: bool = False
-    """Order of the ids, where they take several queries."""
+    """Order of the ids, if they need several queries."""
     has_bodies: bool = False
-    """Whether checkpoints come with what they hold."""
+    """Whether bodies or metadata are read."""
 
 
 def _texts(values: Collection[str]) -> str:
@@ -418,14 +420,14 @@ def _chunks(items: list[str], size: int) -> Iterator[list[str]]:
 
 
 def _quoted(text: str) -> str:
-    """A SQL literal that survives being pasted: odd characters are written as hex."""
+    """A SQL literal that can be pasted: unprintable characters are written as hex."""
     if text.isprintable():
         return "'" + text.replace("'", "''") + "'"
     return f"CAST(X'{bind(text).hex()}' AS TEXT)"
 
 
 def _saver(layout: SqliteLayout, tag: object, beginning: object) -> str:
-    """Who wrote a file, by the type of a checkpoint and the beginning of its body."""
+    """The saver that wrote a file, by the type of a checkpoint and the beginning of its body."""
     if layout.task_path:
         return "langgraph-checkpoint-sqlite 3.1.2 or later"
     if tag == "json":

@@ -1,4 +1,4 @@
-"""Removing rows of LangGraph's SQLite layout, inside a write transaction."""
+"""Removing rows from LangGraph's SQLite layout, inside a write transaction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AT_ONCE = 500
 
 
 def remove_threads(connection: sqlite3.Connection, removals: Sequence[Removal]) -> list[Removed]:
-    """Remove what is planned of each thread that is still as it was."""
+    """Remove the planned rows of each thread that has not changed."""
     found: list[Removed] = []
     remaining = iter(removals)
     while some := list(islice(remaining, _AT_ONCE)):

@@ -12,15 +12,15 @@ from ckpt_backends.sqlite.layout import tables_of
 
 
 def restore_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> Restored:
-    """Add the rows that are not there. Raises `StoreChanged` and `Unsupported`."""
+    """Add the rows that do not exist yet. Raises `StoreChanged` and `Unsupported`."""
     tables = tables_of(connection)
     added = there = 0
     for row in rows:
         missing = row.cells.keys() - tables.get(row.table, set())
         if missing:
             raise Unsupported(
-                f"table '{row.table}' has no column '{min(missing)}' here",
-                hint="the archive is of a newer saver; open the store with that one once",
+                f"cannot restore: table '{row.table}' has no column '{min(missing)}'",
+                hint="open the store once with the saver that wrote the archive",
             )
         names = ", ".join(map(quoted_name, row.cells))
         marks = ", ".join(map(_mark, row.cells.values()))
@@ -34,8 +34,8 @@ def restore_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> Restore
             there += 1
         else:
             raise StoreChanged(
-                f"a row of '{row.table}' is there with other contents, so nothing was restored",
-                hint="the thread was used since; `ckpt threads copy` it and delete it first",
+                f"cannot restore: a row of '{row.table}' exists with other contents",
+                hint="the thread was used since; save it with `ckpt threads copy`, then delete it",
             )
     return Restored(added, there)
 

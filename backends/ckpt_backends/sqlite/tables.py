@@ -1,15 +1,19 @@
-"""A SQLite file handed in to the layouts that several engines have."""
+"""A SQLite file as the database of a layout that several engines share."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.model import Space
 from ckpt_backends.rows import Cell
 from ckpt_backends.sqlite.binding import bind, decode_text, quoted_name
-from ckpt_backends.sqlite.open import Opened, check_current, reading, transaction, writing
+from ckpt_backends.sqlite.errors import reading, writing
+from ckpt_backends.sqlite.journals import empty_log, space_of
+from ckpt_backends.sqlite.open import Opened, check_current, transaction
 from ckpt_backends.threetable.database import Row, Values
 from ckpt_backends.url import StoreUrl
 
@@ -20,7 +24,10 @@ class SqliteDatabase:
     def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:
         connection.text_factory = decode_text
         self._url = url
+        self._path = Path(url.path)
         self._connection: sqlite3.Connection | None = connection
+        self._has_removed = False
+        """Whether rows were removed since the log was emptied last."""
 
     def rows(self, query: str, values: Values) -> list[Row]:
         return list(self.stream(query, values))
@@ -67,11 +74,9 @@ class SqliteDatabase:
     def engine(self) -> str:
         return f"SQLite {sqlite3.sqlite_version}"
 
-    def size(self, tables: Sequence[str]) -> tuple[int | None, int | None]:  # noqa: ARG002
-        ((pages,),) = self.rows("PRAGMA page_count", {})
-        ((page_size,),) = self.rows("PRAGMA page_size", {})
-        ((free,),) = self.rows("PRAGMA freelist_count", {})
-        return pages * page_size, free * page_size
+    def space(self, tables: Sequence[str]) -> Space:  # noqa: ARG002
+        with reading(self._url):
+            return space_of(self._path, self._alive())
 
     def notes(self) -> Sequence[str]:
         return ()
@@ -81,8 +86,15 @@ class SqliteDatabase:
         for query in ("ROLLBACK", "BEGIN"):
             self.rows(query, {})
 
+    def finish_removal(self) -> str:
+        """Empty the write-ahead log; see `ckpt_backends.removal.finish_removal`."""
+        self._has_removed = False
+        return empty_log(self._alive(), Path(self._url.path))
+
     def close(self) -> None:
         if self._connection is not None:
+            if self._has_removed:
+                self.finish_removal()
             self._connection.close()
             self._connection = None
 
@@ -92,6 +104,7 @@ class SqliteDatabase:
             yield
 
     def change(self, query: str, values: Values) -> int:
+        self._has_removed |= query.startswith("DELETE")
         return self._alive().execute(query, values).rowcount
 
     def given(self, table: str, column: str, name: str, cell: Cell) -> str:  # noqa: ARG002
@@ -102,6 +115,7 @@ class SqliteDatabase:
 
     def vacuum(self, tables: Sequence[str]) -> None:  # noqa: ARG002
         with writing(self._url):
+            self._has_removed = True
             self._alive().execute("VACUUM")
 
     def _alive(self) -> sqlite3.Connection:
@@ -111,10 +125,11 @@ class SqliteDatabase:
 
 
 class OpenedDatabase(SqliteDatabase):
-    """A file that was opened so that nothing can change it."""
+    """A file, opened read-only."""
 
     def __init__(self, opened: Opened, url: StoreUrl) -> None:
         super().__init__(opened.connection, url)
+        self._path = opened.path
         self._opened = opened
 
     def notes(self) -> Sequence[str]:

@@ -1,7 +1,7 @@
-"""Changing LangGraph's SQLite layout: one write transaction a change.
+"""Changing LangGraph's SQLite layout, one write transaction for each change.
 
-`BEGIN IMMEDIATE` takes SQLite's write lock, so that what is checked first still holds when the
-rows go in. Columns are always named, since their order differs between savers.
+`BEGIN IMMEDIATE` takes SQLite's write lock, so that the checks still hold when rows are written.
+Columns are always named, because their order differs between savers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class WritableSqliteStore(FileWriter):
         self._layout = detect(tables, str(url), url.params.get("layout"))
         if self._layout.unknown:
             raise UnknownLayout(
-                f"'{url}' was made by a saver that is not known here, so nothing is written",
+                f"cannot write to '{url}': it was written by an unknown saver, maybe a newer one",
                 hint=f"unknown columns: {', '.join(self._layout.unknown)}",
             )
 
@@ -42,6 +42,7 @@ class WritableSqliteStore(FileWriter):
         with self._errors(), self._transaction() as connection:
             _check(connection, change)
             _remove(connection, change)
+            self._has_removed |= bool(change.removed)
             for one in change.checkpoints:
                 _insert_checkpoint(connection, one)
             for copy in change.copies:
@@ -57,6 +58,7 @@ class WritableSqliteStore(FileWriter):
 
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         with self._errors(), self._transaction() as connection:
+            self._has_removed = True
             return remove_threads(connection, removals)
 
     def restore(self, rows: Iterable[Row]) -> Restored:
@@ -65,6 +67,7 @@ class WritableSqliteStore(FileWriter):
 
     def vacuum(self) -> None:
         with self._errors():
+            self._has_removed = True
             self._alive().execute("VACUUM")
 
     def _copy(self, connection: sqlite3.Connection, copy: CopyOfCheckpoint, thread: str) -> None:

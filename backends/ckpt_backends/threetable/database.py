@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from ckpt_backends.model import Space
 from ckpt_backends.rows import Cell
 
 Row = tuple[Any, ...]
@@ -63,8 +64,8 @@ class Database(Protocol):
         """Name and version of the engine."""
         ...
 
-    def size(self, tables: Sequence[str]) -> tuple[int | None, int | None]:
-        """Bytes that the tables take, and how many of them hold nothing; None where unknown."""
+    def space(self, tables: Sequence[str]) -> Space:
+        """Bytes that the tables use."""
         ...
 
     def notes(self) -> Sequence[str]: ...

@@ -85,7 +85,7 @@ class ThreeTableStore(Closing):
 
     def describe(self) -> StoreInfo:
         kinds = self._kinds()
-        size, free = self._database.size(self._tables.stored)
+        space = self._database.space(self._tables.stored)
         can = Capability.HISTORY | Capability.WRITES | Capability.BARE
         can |= Capability.ENFORCED_READ_ONLY
         if kinds == {LATEST}:
@@ -99,8 +99,9 @@ class ThreeTableStore(Closing):
             saver="an application's own: three tables, nodes' names as task ids",
             capabilities=can,
             tables=tuple(self._tables.stored),
-            size=size,
-            free=free,
+            size=space.size,
+            free=space.free,
+            log=space.log,
             notes=tuple(self._notes(kinds)),
         )
 

@@ -13,7 +13,7 @@ from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreChanged, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey
 from ckpt_backends.protocol import WritableStore
-from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
+from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed, finish_removal
 from ckpt_backends.rows import Restored, Row
 from ckpt_backends.threetable.cells import like
 from ckpt_backends.threetable.database import WritableDatabase
@@ -101,6 +101,9 @@ class WritableThreeTableStore(Closing):
                 else:
                     there += 1
         return Restored(added, there)
+
+    def finish_removal(self) -> str:
+        return finish_removal(self._database)
 
     def vacuum(self) -> None:
         self._database.vacuum([self._tables.names[name] for name in _TABLES])

@@ -37,7 +37,7 @@ def test_tags() -> None:
 @pytest.mark.parametrize("tag", ["zip", "msgpack+aes", "int", ""])
 def test_tags_that_are_not_read_are_named_and_hashed(tag: str) -> None:
     digest = hashlib.sha256(b"abc").hexdigest()
-    opaque = Opaque(tag, 3, digest, "a type that is not read here")
+    opaque = Opaque(tag, 3, digest, "unknown type")
     assert decode(TypedBytes(tag, b"abc")) == opaque
     assert decode_checkpoint(TypedBytes(tag, b"abc")) == opaque
 

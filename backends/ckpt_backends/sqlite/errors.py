@@ -1,0 +1,73 @@
+"""What SQLite's errors mean to a person, with what to do about each."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
+
+from ckpt_backends.errors import StoreChanged, StoreUnavailable
+from ckpt_backends.sqlite.journals import journal_of
+from ckpt_backends.url import StoreUrl
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """The primary result code; extended codes hold it in their low byte."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def is_hot_journal(error: sqlite3.Error) -> bool:
+    """Whether a killed writer's journal would have to be rolled back before the file is read."""
+    return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
+
+
+def unavailable(doing: str, path: Path, error: sqlite3.Error) -> StoreUnavailable:
+    """The error for a person; `doing` is what failed, such as `cannot open`."""
+    reason, hint = str(error), None
+    code, file = code_of(error), quote(str(path))
+    if is_hot_journal(error):
+        reason = f"a killed process left an unfinished transaction in '{journal_of(path).name}'"
+        hint = (
+            "add --copy to read a private copy with it rolled back;"
+            f" `sqlite3 {file} .tables` rolls the file itself back"
+        )
+    elif code == sqlite3.SQLITE_NOTADB:
+        reason = "not a SQLite database"
+        hint = "a store of another kind has a URL, such as postgresql://HOST/DB"
+    elif code in _BUSY:
+        hint = "another process is writing to it; try again in a moment"
+    elif code == sqlite3.SQLITE_CORRUPT:
+        reason = f"the file is damaged ({error})"
+        hint = f"`sqlite3 {file} .recover | sqlite3 recovered.db` saves what can still be read"
+    elif code == sqlite3.SQLITE_FULL:
+        hint = "free some disk space, then run the command again"
+    return StoreUnavailable(f"{doing} '{path}': {reason}", hint=hint)
+
+
+@contextmanager
+def reading(url: StoreUrl) -> Iterator[None]:
+    """Turn the engine's errors into `StoreUnavailable`."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise unavailable("cannot read", Path(url.path), error) from error
+
+
+@contextmanager
+def writing(url: StoreUrl) -> Iterator[None]:
+    """Turn the engine's errors into `StoreChanged` or `StoreUnavailable`."""
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise StoreChanged(
+            f"'{url}' changed meanwhile, so nothing was written: {error}",
+            hint="run the command again",
+        ) from error
+    except sqlite3.Error as error:
+        found = unavailable("cannot write to", Path(url.path), error)
+        found.message += "; nothing was written"
+        raise found from error

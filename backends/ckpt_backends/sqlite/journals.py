@@ -1,0 +1,138 @@
+"""The files that SQLite keeps beside a database: the write-ahead log and the rollback journal.
+
+They may be opened and closed freely, unlike the database itself (see `open._check_file`): SQLite
+holds no locks on them.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from pathlib import Path
+from shlex import quote
+
+from ckpt_backends.model import Space
+
+_SUPER_MAGIC = bytes.fromhex("d9d505f920a163d7")
+"""Ends a journal that names a super-journal (https://www.sqlite.org/fileformat.html, 3)."""
+_LONGEST_NAME = 4096
+
+
+def log_of(path: Path) -> Path:
+    """The write-ahead log of a database."""
+    return path.with_name(path.name + "-wal")
+
+
+def journal_of(path: Path) -> Path:
+    """The rollback journal of a database."""
+    return path.with_name(path.name + "-journal")
+
+
+def log_size(path: Path) -> int:
+    """Bytes of the write-ahead log; 0 where there is none."""
+    try:
+        return log_of(path).stat().st_size
+    except OSError:
+        return 0
+
+
+def space_of(path: Path, connection: sqlite3.Connection) -> Space:
+    """Bytes on disk of a database with its write-ahead log. Raises `sqlite3.Error`."""
+    ((page_size,),) = connection.execute("PRAGMA page_size").fetchall()
+    ((free,),) = connection.execute("PRAGMA freelist_count").fetchall()
+    log = log_size(path)
+    return Space(path.stat().st_size + log, free * page_size, log)
+
+
+def has_log(path: Path) -> bool:
+    """Whether the write-ahead log may hold rows; true if that cannot be read."""
+    return _size(log_of(path)) != 0
+
+
+def has_journal(path: Path) -> bool:
+    """Whether the rollback journal may hold a transaction; true if that cannot be read.
+
+    A journal of length 0, or one that begins with a zero byte, is left by a transaction that
+    ended (`journal_mode` TRUNCATE and PERSIST).
+    """
+    journal = journal_of(path)
+    if _size(journal) == 0:
+        return False
+    try:
+        with journal.open("rb") as file:
+            return file.read(1) not in {b"", b"\0"}
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def _size(path: Path) -> int | None:
+    """0 for a file that is empty or missing; None for what is no file, or cannot be looked at."""
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return 0
+    except OSError:
+        return None
+    return facts.st_size if stat.S_ISREG(facts.st_mode) else None
+
+
+def detach_super_journal(journal: Path) -> None:
+    """Settle what a super-journal decides about a copied journal, and cut its name off.
+
+    A transaction over several databases ends when its super-journal is deleted: without it the
+    transaction was committed, so the copied journal is deleted. With the name left in, SQLite
+    would delete the file that is named once the copy is rolled back, and any file can be named.
+    """
+    name = _cut_super_journal(journal)
+    if name is not None and not _size(Path(os.fsdecode(name))):
+        journal.unlink()
+        return
+    while name is not None:
+        name = _cut_super_journal(journal)
+
+
+def _cut_super_journal(journal: Path) -> bytes | None:
+    """Cut the name of a super-journal off the end of a journal, and give it; None without one."""
+    with journal.open("r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        if end < 16:
+            return None
+        file.seek(end - 16)
+        length, checksum = int.from_bytes(file.read(4)), int.from_bytes(file.read(4))
+        if file.read(8) != _SUPER_MAGIC or not 0 < length <= min(_LONGEST_NAME, end - 16):
+            return None
+        file.seek(end - 16 - length)
+        name = file.read(length)
+        if checksum not in _checksums(name):
+            return None
+        file.truncate(end - 16 - length)
+    return name.partition(b"\0")[0]
+
+
+def _checksums(name: bytes) -> set[int]:
+    """The sum of the bytes, which are signed on some machines and unsigned on others."""
+    return {
+        sum(name) % (1 << 32),
+        sum(byte - 256 if byte > 127 else byte for byte in name) % (1 << 32),
+    }
+
+
+def empty_log(connection: sqlite3.Connection, path: Path) -> str:
+    """Move the write-ahead log into the database and cut it to zero bytes.
+
+    Gives a note where that was not possible, else `''`.
+    """
+    try:
+        ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        why = "another process uses the store" if busy else ""
+    except sqlite3.Error as error:
+        why = str(error)
+    if not why:
+        return ""
+    return (
+        f"'{log_of(path)}' keeps {log_size(path)} bytes, in which deleted text may remain: {why};"
+        f" later, run: sqlite3 {quote(str(path))} 'PRAGMA wal_checkpoint(TRUNCATE)'"
+    )

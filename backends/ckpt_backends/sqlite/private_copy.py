@@ -1,0 +1,78 @@
+"""Copying a SQLite file with its log and its journal, for `--copy`.
+
+A copy is only used if none of the three changed while it was made. A killed writer's journal is
+rolled back in the copy, by SQLite, so that only committed transactions are read.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.sqlite.errors import is_hot_journal
+from ckpt_backends.sqlite.journals import detach_super_journal, has_journal, journal_of, log_of
+
+_TRIES = 3
+_HEADER = 100
+"""Bytes of a file's header, which holds its change counter; a log's is shorter."""
+
+Connect = Callable[[Path, str], sqlite3.Connection]
+
+
+def copy_unchanged(path: Path, target: Path, connect: Connect) -> bool:
+    """Copy a file while nobody writes to it. Gives whether a transaction was rolled back.
+
+    Raises `StoreUnavailable`, `OSError` and `sqlite3.Error`.
+    """
+    for _ in range(_TRIES):
+        before = _stamps(path)
+        is_hot = has_journal(path) and _is_hot(path, connect)
+        for suffix_of in (log_of, journal_of):
+            suffix_of(target).unlink(missing_ok=True)
+        shutil.copyfile(path, target)
+        if before[1]:
+            shutil.copyfile(log_of(path), log_of(target))
+        if is_hot:
+            shutil.copyfile(journal_of(path), journal_of(target))
+            detach_super_journal(journal_of(target))
+            connect(target, "mode=rw").close()
+        if _stamps(path) == before:
+            return is_hot
+    raise StoreUnavailable(
+        f"cannot copy '{path}': another process is writing to it", hint="try again in a moment"
+    )
+
+
+def _is_hot(path: Path, connect: Connect) -> bool:
+    """Whether a journal is a killed writer's: SQLite tells by the locks.
+
+    Where a live writer has the journal and the file can be read, nothing of its transaction is in
+    the file yet. Where it cannot, SQLite waits for the writer, and raises `sqlite3.Error`.
+    """
+    try:
+        with closing(connect(path, "mode=ro")):
+            return False
+    except sqlite3.Error as error:
+        if is_hot_journal(error):
+            return True
+        raise
+
+
+def _stamps(path: Path) -> tuple[object, object, object]:
+    """What changes when someone writes: of the file, its log and its rollback journal."""
+    return _stamp(path), _stamp(log_of(path)), _stamp(journal_of(path))
+
+
+def _stamp(path: Path) -> tuple[int, int, bytes] | None:
+    """Size, time and header; None for a file that is empty or not there."""
+    try:
+        facts = path.stat()
+        with path.open("rb") as file:
+            header = file.read(_HEADER)
+    except FileNotFoundError:
+        return None
+    return (facts.st_size, facts.st_mtime_ns, header) if facts.st_size else None

@@ -1,0 +1,32 @@
+"""Folders that cannot be written, also where the tests run as root."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+NOBODY = 65534
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Root may write anywhere, so what a test does here is done as another user."""
+    root = os.geteuid() == 0
+    if root:
+        os.setegid(NOBODY)
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+            os.setegid(0)
+
+
+def lock(folder: Path) -> None:
+    """Let any user read a folder and its files, and none write them."""
+    for path in folder.iterdir():
+        path.chmod(0o444)
+    folder.chmod(0o555)
