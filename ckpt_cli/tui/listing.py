@@ -57,19 +57,23 @@ class Listing:
     threads: Sequence[Thread] = ()
     """In the store's own order: newest first."""
     shown: Sequence[Thread] = ()
-    statuses: dict[str, tuple[Thread, Status]] = field(default_factory=dict)
-    """By thread id, what its head told when the thread was as given."""
+    conditions: dict[str, tuple[Thread, Sequence[Status]]] = field(default_factory=dict)
+    """By thread id, what its head said, the worst first, when the thread was as given."""
     wanted: Filter = Filter()
     sort: Sort = "last"
 
+    def conditions_of(self, thread: Thread) -> Sequence[Status]:
+        """All that holds of a thread; nothing if its head was not read since it changed."""
+        known = self.conditions.get(thread.thread_id)
+        return known[1] if known is not None and known[0] == thread else ()
+
     def status(self, thread: Thread) -> Status | None:
-        """What a thread waits for; None where its head was not read since it changed."""
-        known = self.statuses.get(thread.thread_id)
-        return known[1] if known is not None and known[0] == thread else None
+        """The worst that holds; None if its head was not read since it changed."""
+        return next(iter(self.conditions_of(thread)), None)
 
     def settle(self) -> None:
         """Choose and order what is shown anew."""
-        found = choose(self.threads, self.wanted, self.status)
+        found = choose(self.threads, self.wanted, self.conditions_of)
         self.shown = order(found, self.sort)
 
     def place_of(self, thread_id: str | None) -> int | None:
@@ -97,9 +101,9 @@ def parse_filter(text: str) -> Filter:
 
 
 def choose(
-    threads: Sequence[Thread], wanted: Filter, status: Callable[[Thread], Status | None]
+    threads: Sequence[Thread], wanted: Filter, conditions: Callable[[Thread], Sequence[Status]]
 ) -> Sequence[Thread]:
-    """The threads that fit. Those whose status is wanted and not known yet are left out."""
+    """The threads that fit. With a filter by status, those whose head was not read are left out."""
     if wanted == Filter():
         return threads
     fits = text_filter(wanted.text)
@@ -108,7 +112,7 @@ def choose(
         for one in threads
         if (wanted.user is None or one.user == wanted.user)
         and fits(one.thread_id)
-        and (not wanted.status or status(one) in wanted.status)
+        and (not wanted.status or not wanted.status.isdisjoint(conditions(one)))
     ]
 
 
@@ -124,10 +128,12 @@ def order(threads: Sequence[Thread], sort: Sort) -> Sequence[Thread]:
     return sorted(threads, key=keys[sort])  # type: ignore[arg-type]
 
 
-def unread_near(listing: Listing, around: int, number: int) -> list[Thread]:
-    """Threads near a line whose heads were not read."""
-    near = listing.shown[max(around - number // 2, 0) : around + number]
-    return [one for one in near if listing.status(one) is None][:number]
+def unread_near(listing: Listing, seen: range, number: int) -> list[Thread]:
+    """Threads whose heads were not read: those on the lines seen, then those around them."""
+    above, below = max(seen.start - number, 0), seen.stop + number
+    near = [*seen, *range(seen.stop, below), *range(above, seen.start)]
+    shown = (listing.shown[at] for at in near if at < len(listing.shown))
+    return [one for one in shown if listing.status(one) is None][:number]
 
 
 def unread(listing: Listing) -> list[Thread]:
@@ -135,7 +141,7 @@ def unread(listing: Listing) -> list[Thread]:
     if not listing.wanted.status:
         return []
     wanted = replace(listing.wanted, status=frozenset())
-    found = choose(listing.threads, wanted, listing.status)
+    found = choose(listing.threads, wanted, listing.conditions_of)
     return [one for one in found if listing.status(one) is None]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import ClassVar
 
@@ -22,6 +23,9 @@ from ckpt_cli.tui.listing import SORTS, Listing, parse_filter, thread_line
 from ckpt_cli.tui.reads import TABS, Document, Picture
 from ckpt_cli.tui.reads import Tab as TabName
 from ckpt_cli.tui.rows import Lines, Rows
+
+_SLOW = 0.3
+"""Seconds after which a read is shown as loading."""
 
 
 class Search(Input):
@@ -310,14 +314,41 @@ class Inspector(SearchPane):
         self.tabs = Tabs(*(Tab(label, id=name) for label, name in zip(labels, TABS, strict=True)))
         # A tab is turned by its number; focus goes to what it shows.
         self.tabs.can_focus = False
+        self._heading = ""
 
     def compose(self) -> ComposeResult:
         yield self.tabs
         yield from super().compose()
 
+    def set_heading(self, heading: str) -> None:
+        """Set the title for what is shown from now on."""
+        self._heading = heading
+        title(self, heading)
+
+    @contextmanager
+    def while_loading(self, text: str) -> Iterator[None]:
+        """Show that something is loading, if it takes long, and only until it ends.
+
+        A read that ends without an answer leaves the title of what is still shown.
+        """
+        is_over = False
+
+        def tell() -> None:
+            # A timer that was stopped may still call once.
+            if not is_over:
+                title(self, text)
+
+        slow = self.set_timer(_SLOW, tell)
+        try:
+            yield
+        finally:
+            is_over = True
+            slow.stop()
+            title(self, self._heading)
+
     @property
     def tab(self) -> TabName:
-        """The one that is shown."""
+        """The tab that is shown."""
         active = self.tabs.active
         return next((one for one in TABS if one == active), TABS[0])
 

@@ -114,11 +114,12 @@ def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
     return found
 
 
-def read_statuses(store: Store, threads: Sequence[Thread]) -> list[Status]:
-    """What each of some threads waits for."""
-    found = {one.key.thread_id: one.status for one in read_heads(store, threads, Lessons(store))}
+def read_conditions(store: Store, threads: Sequence[Thread]) -> list[Sequence[Status]]:
+    """All that holds of each of some threads, the worst first."""
+    heads = read_heads(store, threads, Lessons(store))
+    found = {one.key.thread_id: one.conditions for one in heads}
     return [
-        Status.EMPTY if one.head is None else found.get(one.thread_id, Status.UNKNOWN)
+        (Status.EMPTY,) if one.head is None else found.get(one.thread_id, (Status.UNKNOWN,))
         for one in threads
     ]
 

@@ -103,9 +103,10 @@ class Rows(ScrollView, can_focus=True):
         return self.scrollable_content_region.width
 
     @property
-    def middle(self) -> int:
-        """The line in the middle of the pane."""
-        return round(self.scroll_y) + self.size.height // 2
+    def seen(self) -> range:
+        """The lines that the pane has room for now."""
+        top = round(self.scroll_y)
+        return range(top, top + self.size.height)
 
     def is_stop(self, index: int) -> bool:  # noqa: ARG002
         """Whether the cursor may stand on a line."""

@@ -33,8 +33,8 @@ from ckpt_cli.tui.reads import (
     Place,
     Tab,
     draw_tree,
+    read_conditions,
     read_document,
-    read_statuses,
     read_thread_tree,
     read_threads,
 )
@@ -84,7 +84,7 @@ class Following(Asking[None]):
         self.shown: tuple[Place, Tab] | None = None
         """The same as long as it is up to date."""
         self.is_memory_fresh = False
-        """Whether what is remembered of the thread was read a short while ago."""
+        """Whether the memory of the thread was read a short while ago."""
         self.base: Place | None = None
         """What is marked as one side of a diff."""
         self._reading_heads = False
@@ -109,7 +109,7 @@ class Following(Asking[None]):
     def on_mount(self) -> None:
         title(self.threads_pane, "Threads")
         title(self.tree_pane, "Tree")
-        title(self.inspector, "Checkpoint")
+        self.inspector.set_heading("Checkpoint")
         self.rows.focus()
         self.tell()
         self.load_threads()
@@ -176,17 +176,17 @@ class Following(Asking[None]):
         self._reading_heads = True
         # Newest last, as they are taken from the end.
         rest = unread(listing)[::-1]
-        while some := unread_near(listing, self.rows.middle, _HEADS_NEAR) or rest[-_HEADS:]:
+        while some := unread_near(listing, self.rows.seen, _HEADS_NEAR) or rest[-_HEADS:]:
             try:
-                found = await self.desk.heads.ask(partial(read_statuses, threads=some))
+                found = await self.desk.heads.ask(partial(read_conditions, threads=some))
             except CkptError as error:
                 self._trouble = error.message
                 break
-            for thread, status in zip(some, found, strict=True):
-                listing.statuses[thread.thread_id] = (thread, status)
+            for thread, conditions in zip(some, found, strict=True):
+                listing.conditions[thread.thread_id] = (thread, conditions)
             while rest and listing.status(rest[-1]) is not None:
                 rest.pop()
-            if listing.wanted.status.intersection(found):
+            if any(not listing.wanted.status.isdisjoint(one) for one in found):
                 kept = self.rows.thread
                 self.rows.settle(kept.thread_id if kept is not None else None)
             else:
@@ -259,7 +259,7 @@ class Following(Asking[None]):
     def clear(self, said: Sequence[Line]) -> None:
         """Show no tree and no checkpoint, and say why."""
         title(self.tree_pane, "Tree")
-        title(self.inspector, "Checkpoint")
+        self.inspector.set_heading("Checkpoint")
         self.tree_rows.picture = None
         self.tree_rows.show_lines(said)
         self.inspector.document.show_document(Document(()), keep=False)
@@ -282,12 +282,11 @@ class Following(Asking[None]):
         question = partial(
             read_document, tab=tab, place=place, base=self.base, clock=self.clock, width=width
         )
-        slow = self.set_timer(0.3, lambda: title(self.inspector, "Checkpoint: loading"))
-        document = await self.ask(self.desk.detail, question, self._no_document)
-        slow.stop()
-        base = self.base if tab == "diff" else None
-        marked = f", from {safe_text(command_line.ref(base))}" if base is not None else ""
-        title(self.inspector, f"Checkpoint {safe_text(place.checkpoint_id)}{marked}")
+        with self.inspector.while_loading("Checkpoint: loading"):
+            document = await self.ask(self.desk.detail, question, self._no_document)
+            base = self.base if tab == "diff" else None
+            marked = f", from {safe_text(command_line.ref(base))}" if base is not None else ""
+            self.inspector.set_heading(f"Checkpoint {safe_text(place.checkpoint_id)}{marked}")
         if document is not None:
             self.inspector.document.show_document(document, keep=self.read == (place, tab))
             self.read = self.shown = (place, tab)
@@ -307,13 +306,12 @@ class Following(Asking[None]):
             width=max(self.inspector.document.width, 1),
             redacted=self.desk.opening.redact,
         )
-        if self.read != whole:
-            title(self.inspector, "Memory: loading")
-        try:
-            document = await self.desk.memory.ask(question)
-        except CkptError as error:
-            document = Document(error_lines(error, self.inspector.document.width))
-        title(self.inspector, f"Memory of {safe_text(thread_id)}")
+        with self.inspector.while_loading("Memory: loading"):
+            try:
+                document = await self.desk.memory.ask(question)
+            except CkptError as error:
+                document = Document(error_lines(error, self.inspector.document.width))
+            self.inspector.set_heading(f"Memory of {safe_text(thread_id)}")
         self.inspector.document.show_document(document, keep=self.read == whole)
         self.read, self.shown, self.is_memory_fresh = whole, None, True
         if self.desk.pause:
@@ -355,7 +353,7 @@ class Following(Asking[None]):
             name = safe_text(command_line.ref(self.base)[-_MARK:])
             spans.append((f"marked …{name}  ", "question"))
         if self._reading_heads and listing.wanted.status:
-            spans.append((f"{len(listing.statuses):,} heads read  ", "dim"))
+            spans.append((f"{len(listing.conditions):,} heads read  ", "dim"))
         if self._info is not None:
             spans += [(f"{safe_text(self._info.layout)}  ", "dim"), safe_text(self._info.url)]
         self.status.update(as_text(line(*spans)))

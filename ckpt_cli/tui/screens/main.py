@@ -54,6 +54,8 @@ class MainScreen(Following):
 
     def on_resize(self) -> None:
         self.show_panes()
+        # There may be more threads to see.
+        self.later("heads", SOON, self.read_heads)
 
     # What happens
 
