@@ -1,4 +1,4 @@
-"""The threads pane without its screen: which threads, in which order, what of each is known."""
+"""The threads pane without its screen: filter, order, status and lines."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ from ckpt_cli.render.units import age
 
 Sort = Literal["last", "first", "id", "checkpoints"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints")
+SORT_NAMES: Mapping[Sort, str] = {
+    "last": "newest",
+    "first": "oldest",
+    "id": "id",
+    "checkpoints": "checkpoints",
+}
 SIGNS: Mapping[Status | None, str] = {
     Status.INTERRUPTED: "?",
     Status.ERROR: "✗",
@@ -28,23 +34,23 @@ SIGNS: Mapping[Status | None, str] = {
     Status.EMPTY: "∅",
     None: " ",
 }
-"""What stands before a thread; a blank where its head was not read yet."""
+"""The sign before a thread; blank until its head is read."""
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _AGE_CELLS = 4
 _COUNT_CELLS = 6
 _WIDE = 34
-"""Cells from which on the number of checkpoints has a place."""
+"""Width from which the number of checkpoints is shown."""
 _LONGEST = 1000
-"""Characters of a thread id that are looked at to draw it."""
+"""Characters of a thread id that are drawn at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What the threads shown have in common."""
+    """A filter of threads; every condition must hold."""
 
     text: str = ""
-    """Part of the id in any case, or a shell pattern of the whole id."""
+    """Part of the id, in any case, or a shell pattern for the whole id."""
     status: frozenset[Status] = frozenset()
     """One of these; any if empty."""
     user: str | None = None
@@ -52,7 +58,7 @@ class Filter:
 
 @dataclass(slots=True)
 class Listing:
-    """All threads as last listed, and those of them that are shown."""
+    """All threads as last listed, and those that are shown."""
 
     threads: Sequence[Thread] = ()
     """In the store's own order: newest first."""
@@ -72,12 +78,12 @@ class Listing:
         return next(iter(self.conditions_of(thread)), None)
 
     def settle(self) -> None:
-        """Choose and order what is shown anew."""
+        """Filter and sort again."""
         found = choose(self.threads, self.wanted, self.conditions_of)
         self.shown = order(found, self.sort)
 
     def place_of(self, thread_id: str | None) -> int | None:
-        """Where a thread stands among those shown."""
+        """The line of a thread, if it is shown."""
         ids = (at for at, one in enumerate(self.shown) if one.thread_id == thread_id)
         return next(ids, None)
 
@@ -85,7 +91,7 @@ class Listing:
 def parse_filter(text: str) -> Filter:
     """`status:interrupted user:anna trip` as a filter. Raises `UsageError` for an unknown status.
 
-    Words that are not of this form are the text, with their blanks.
+    All other words are the text, with the blanks between them.
     """
     statuses: set[Status] = set()
     user: str | None = None
@@ -117,7 +123,7 @@ def choose(
 
 
 def order(threads: Sequence[Thread], sort: Sort) -> Sequence[Thread]:
-    """Threads in an order: newest, oldest or fullest first, ids from a to z."""
+    """Threads sorted: newest, oldest or most checkpoints first, or by id."""
     if sort == "last":
         return threads
     keys: dict[Sort, Callable[[Thread], object]] = {
@@ -137,7 +143,7 @@ def unread_near(listing: Listing, seen: range, number: int) -> list[Thread]:
 
 
 def unread(listing: Listing) -> list[Thread]:
-    """Threads that a filter by status leaves out only because their heads were not read."""
+    """Threads that a filter by status leaves out because their heads were not read."""
     if not listing.wanted.status:
         return []
     wanted = replace(listing.wanted, status=frozenset())
@@ -146,7 +152,7 @@ def unread(listing: Listing) -> list[Thread]:
 
 
 def thread_line(thread: Thread, status: Status | None, now: datetime, width: int) -> Line:
-    """One thread in so many cells: what it waits for, its id, its age and its checkpoints."""
+    """One thread in `width` cells: sign, id, age and number of checkpoints."""
     sign = f"{SIGNS[status]} "
     old = age(thread.last_at, now) if thread.last_at is not None else ""
     right = f" {old:>{_AGE_CELLS}}"
@@ -159,7 +165,7 @@ def thread_line(thread: Thread, status: Status | None, now: datetime, width: int
 
 
 def text_filter(text: str) -> Callable[[str], bool]:
-    """Whether a name holds a text in any case, or fits it as a shell pattern."""
+    """Whether a name contains a text, in any case, or matches it as a shell pattern."""
     if not text:
         return lambda _: True
     wanted = text.casefold()
@@ -170,5 +176,5 @@ def text_filter(text: str) -> Callable[[str], bool]:
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text is meant as a shell pattern; ids with brackets are found as they are."""
+    """Whether a text is a shell pattern; brackets are taken literally."""
     return "*" in text or "?" in text
