@@ -118,7 +118,7 @@ def test_a_fork_with_a_value_edited_in_the_editor(
         screen: Any = seat.main
         seen: list[str] = []
 
-        def edit(text: str, heading: str) -> str:  # noqa: ARG001
+        def edit(text: str, heading: str) -> str:
             seen.append(text)
             return '["edited"' if len(seen) == 1 else json.dumps(["edited"])
 
@@ -206,7 +206,7 @@ def test_a_thread_is_deleted_and_its_neighbour_stays(store: Store) -> None:
     async def work(seat: Seat) -> None:
         await go(seat, STUCK)
         await seat.press("D")
-        assert seat.sees("Delete this thread?", STUCK, "as named")
+        assert seat.sees("Delete this thread?", STUCK)
         await seat.press("n")
         assert store.history(STUCK)
         await seat.press("D", "y")
@@ -234,7 +234,7 @@ def test_a_purge_keeps_what_waits_and_prunes_inside(store: Store) -> None:
         await seat.press("enter")
         await seat.until(lambda: seat.sees("Remove all of these?", "prune"))
         await seat.press("y")
-        await seat.until(lambda: seat.sees("parts of"))
+        await seat.until(lambda: len(store.history(CHAT)) < len(chat))
 
     sit(store.url, work, kind=WritingApp)
     assert len(store.history(CHAT)) < len(chat)
