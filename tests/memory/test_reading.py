@@ -251,7 +251,7 @@ def test_an_empty_store_is_a_store(bench: Bench) -> None:
         pass
     answer = ckpt("-s", bench.url, "memory", "list")
     assert answer.code == 0
-    assert "no item here" in answer.err
+    assert "no items" in answer.err
 
 
 @pytest.mark.parametrize("words", [["list"], ["show", "tea"], ["search", "tea"], ["export"]])

@@ -67,7 +67,10 @@ def _found(base: Path) -> Checkpointer:
     from ckpt_backends.deerflow.plainyaml import settings
 
     text = files.read(path).raw.decode()
-    sections = settings(text, ("checkpointer", "database"))
+    try:
+        sections = settings(text, ("checkpointer", "database"))
+    except ValueError as error:
+        raise _Unknown(f"'{path}' is {error}") from None
     values = _Values(sections, _environment(path, base))
     found = _single(values, base) if sections.get("checkpointer") else _shared(values, base, path)
     return replace(found, why=f"from '{path}'{found.why}")

@@ -73,8 +73,9 @@ def _read(read: Any, text: str) -> Any:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except _yaml().YAMLError as error:
-        # The first line names the problem; the others show the place.
-        raise ValueError(str(error).partition("\n")[0]) from None
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f" at line {mark.line + 1}"
+        raise ValueError(f"not YAML{where}: {getattr(error, 'problem', error)}") from None
 
 
 def _yaml() -> ModuleType:
