@@ -240,7 +240,7 @@ def _diff(target: Target, base: Target | None, width: int) -> Iterator[Line]:
 def _writes(target: Target, clock: Clock, width: int) -> Iterator[Line]:
     found = _seen(target, writes=True)
     if found.writes:
-        yield line(("writes of the tasks that ran next", "bold"))
+        yield line(("writes stored at this checkpoint", "bold"))
         yield from placed_lines(found.writes, clock.zone, width)
         yield line("")
     yield line(("writes that produced this checkpoint", "bold"))

@@ -64,11 +64,8 @@ class Questions(Screen[Place | None]):
                 some = threads[start : start + _AT_ONCE]
                 found = await self._lane.ask(partial(_questions, threads=some))
                 self._found += found
-                title(
-                    self._pane,
-                    f"Questions: {len(self._found)} in {start + len(some):,} of {len(threads):,}"
-                    " threads",
-                )
+                read = f"{start + len(some):,} of {len(threads):,} threads read"
+                title(self._pane, f"Questions: {len(self._found):,} ({read})")
                 if found:
                     self._show()
         except CkptError as error:
