@@ -1,7 +1,7 @@
 """Long-term memory: items under namespaces that all threads share, as LangGraph's Store keeps them.
 
-A namespace is a tuple of labels such as `("users", "anna", "memories")`; an item is a key in it
-with a value. What DeerFlow keeps in files is given in the same form, its facts as items.
+A namespace is a tuple of labels such as `("users", "anna", "memories")`; an item is a key with a
+value in a namespace. DeerFlow's files take the same form, with facts as items.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ckpt_backends.model import TypedBytes
 from ckpt_backends.rows import Restored, Row
 
 Namespace = tuple[str, ...]
-HINT = "it holds long-term memory: `ckpt memory list` shows it"
-"""What to say where there are items and no checkpoints."""
+HINT = "it holds long-term memory: run ckpt memory list"
+"""The hint for a store with items and no checkpoints."""
 _NEAR = timedelta(seconds=1)
-"""Servers that count down tell the moment of expiry a little differently each time."""
+"""Servers that store a time to live report the time of expiry a little differently each time."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,22 +33,22 @@ class ItemKey:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """That an item can be found by meaning. The numbers themselves are never read."""
+    """A vector of an item. Its numbers are never read."""
 
     field: str
-    """The path in the value that was embedded; `$` is all of it."""
+    """The path in the value that was embedded; `$` is the whole value."""
     size: int
-    """Bytes that it takes as stored."""
+    """Stored bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an item says that it came from."""
+    """The source that an item names."""
 
     kind: str
-    """`thread`, or the word that stands in the place of one, such as `manual` or `unknown`."""
+    """`thread`, or another word such as `manual` or `unknown`."""
     thread_id: str | None = None
-    """The thread of LangGraph; None where no thread is named."""
+    """The thread; None if no thread is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +57,27 @@ class Item:
 
     key: ItemKey
     created_at: datetime | None
-    """UTC; None where the layout does not tell."""
+    """UTC; None in layouts that do not store it."""
     updated_at: datetime | None
     size: int
     """Length of the stored value in bytes."""
     expires_at: datetime | None = None
-    """When it goes, or went: an expired item stays until the application's next sweep. None where
-    it stays."""
+    """Time of expiry; an expired item stays until the application's next sweep. None if it never
+    expires."""
     vectors: tuple[Vector, ...] = ()
     value: TypedBytes | None = None
-    """None where it was not read."""
+    """None if it was not read."""
     category: str | None = None
-    """What a fact of DeerFlow is about: `preference`, `goal`, ..."""
+    """Category of a fact of DeerFlow: `preference`, `goal`, ..."""
     confidence: float | None = None
-    """How sure the application is of a fact, 0 to 1."""
+    """Confidence of the application in a fact, 0 to 1."""
     source: Source | None = None
-    """None where the layout names none; values of a Store may, see `value`."""
+    """None if the layout has no such field; values of a Store may name one."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceSize:
-    """What one namespace takes by itself, without those below it."""
+    """The size of one namespace, without those below it."""
 
     namespace: Namespace
     items: int
@@ -86,35 +86,35 @@ class NamespaceSize:
 
 @dataclass(frozen=True, slots=True)
 class MemoryInfo:
-    """What a memory says of itself; cheap to ask."""
+    """Facts about a memory that are cheap to read."""
 
     layout: str
     url: str
-    """Printable: never holds a password."""
+    """Printable: never contains a password."""
     engine: str
     tables: tuple[str, ...]
     """Tables, indexes, collections or files."""
     changes: str = ""
-    """Why nothing of it can be changed; empty where it can."""
+    """Why it is read-only; empty if it can be changed."""
     needs_write: str = ""
-    """Why a change has to be asked for with `--write`; empty where it needs not."""
+    """Why a change needs `--write`; empty if it does not."""
     notes: tuple[str, ...] = field(default=())
 
 
 def begins(namespace: Namespace, prefix: Namespace) -> bool:
-    """Whether a namespace is this one or below it: whole labels are compared."""
+    """Whether a namespace is `prefix` or below it; compares whole labels."""
     return namespace[: len(prefix)] == prefix
 
 
 def check_unchanged(planned: Item, found: Item | None) -> None:
-    """Raise `StoreChanged` unless an item is as it was when its removal was planned."""
+    """Raise `StoreChanged` if an item changed since its removal was planned."""
     name = "/".join((*planned.key.namespace, planned.key.key))
-    hint = "an agent may be using it; look at it, then run the command again"
+    hint = "an agent may be using it; run the command again to see a new plan"
     if found is None:
-        raise StoreChanged(f"item '{name}' is gone, so nothing was removed", hint=hint)
+        raise StoreChanged(f"item '{name}' no longer exists; nothing was removed", hint=hint)
     same = (found.updated_at, found.size) == (planned.updated_at, planned.size)
     if not same or not _near(found.expires_at, planned.expires_at):
-        raise StoreChanged(f"item '{name}' changed meanwhile, so nothing was removed", hint=hint)
+        raise StoreChanged(f"item '{name}' changed meanwhile; nothing was removed", hint=hint)
 
 
 def _near(one: datetime | None, other: datetime | None) -> bool:
@@ -124,14 +124,14 @@ def _near(one: datetime | None, other: datetime | None) -> bool:
 
 
 class MemoryStore(Protocol):
-    """A store of items, opened for reading. It has no method that changes anything."""
+    """A store of items, opened for reading. No method changes anything."""
 
     def describe(self) -> MemoryInfo:
-        """What it is; reads no value."""
+        """Facts about it; reads no value."""
         ...
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
-        """Namespaces that hold items, in their order; only those that begin with `prefix`."""
+        """Namespaces that hold items, sorted; only those that begin with `prefix`."""
         ...
 
     def items(
@@ -144,21 +144,21 @@ class MemoryStore(Protocol):
     ) -> Iterator[Item]:
         """Items in the order of namespace and key, expired ones too.
 
-        Only those under `prefix`, and of those only what is called `key`, or `keys`. Values are
-        read only where asked for, one at a time.
+        Only those under `prefix`, and of those only the ones with this `key`, or with these `keys`.
+        Reads values only if asked to, one at a time.
         """
         ...
 
     def rows(self, key: ItemKey) -> Iterator[Row]:
-        """All rows of an item as they are stored, its vectors too: for archives."""
+        """All rows of an item as stored, with its vectors: for archives."""
         ...
 
     def refresh(self) -> None:
-        """Let later answers be of a later moment."""
+        """Let later answers see later changes."""
         ...
 
     def close(self) -> None:
-        """Give the connection back; closing twice is allowed."""
+        """Release the connection; closing twice is allowed."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -175,22 +175,22 @@ class WritableMemoryStore(Protocol):
     """A store of items, opened for changing."""
 
     def remove(self, items: Sequence[Item]) -> int:
-        """Remove items with their vectors, all of them or none. Gives their number.
+        """Remove items and their vectors, all or none. Returns their number.
 
-        Raises `StoreChanged` where one is gone or was updated since it was read, and
-        `StoreUnavailable`; nothing is removed then.
+        Raises `StoreChanged` if one was removed or updated since it was read, and
+        `StoreUnavailable`; then nothing is removed.
         """
         ...
 
     def restore(self, rows: Iterable[Row]) -> Restored:
-        """Put back rows that are not there, all of them or none.
+        """Restore missing rows, all or none.
 
-        Raises `StoreChanged` where one is there with other contents, and `Unsupported`.
+        Raises `StoreChanged` if one exists with other contents, and `Unsupported`.
         """
         ...
 
     def close(self) -> None:
-        """Give the connection back; closing twice is allowed."""
+        """Release the connection; closing twice is allowed."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -204,12 +204,12 @@ class WritableMemoryStore(Protocol):
 
 
 class EditableMemoryStore(WritableMemoryStore, Protocol):
-    """A store of items in which a field of one can be set."""
+    """A store of items whose fields can be set."""
 
     def edit(self, item: Item, fields: Mapping[str, Any]) -> None:
-        """Set fields of an item whose value was read; all else of it stays.
+        """Set fields of an item that was read with its value; the rest stays.
 
-        Raises `StoreChanged` where it is gone or was updated since it was read, `Unsupported`,
-        and `StoreUnavailable`; nothing is changed then.
+        Raises `StoreChanged` if it was removed or updated since it was read, `Unsupported`,
+        and `StoreUnavailable`; then nothing is changed.
         """
         ...

@@ -1,4 +1,4 @@
-"""Sessions that an application keeps beside its checkpoints, each with the thread it talks in."""
+"""Sessions that an application stores next to its checkpoints, each with its thread."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from ckpt_backends.codec.values import Value
 
 @dataclass(frozen=True, slots=True)
 class AppSession:
-    """What an application remembers of one session with a user."""
+    """One session of an application with a user."""
 
     key: str
-    """Where it is stored."""
+    """The key it is stored under."""
     session_id: str
     user_id: str
     thread_id: str | None
-    """The thread of LangGraph that it talks in; None where it names none."""
+    """Its thread; None if it names none."""
     created_at: str | None
-    """As the application wrote it, which may be local time without a zone."""
+    """As the application wrote it; may be local time without a zone."""
     updated_at: str | None
     size: int
-    """Length of what is stored in bytes."""
+    """Stored bytes."""
     expires_at: datetime | None
-    """None where it stays."""
+    """None if it never expires."""
     fields: Mapping[str, Value] = field(default_factory=dict)
-    """All that is stored, by name."""
+    """All stored fields by name."""
 
 
 class SessionStore(Protocol):
     """A store of sessions, opened for reading."""
 
     def sessions(self) -> Iterator[AppSession]:
-        """All sessions, in no order. What does not look like one is left out."""
+        """All sessions, unsorted. Leaves out what does not look like a session."""
         ...
 
     def close(self) -> None:
-        """Give the connection back; closing twice is allowed."""
+        """Release the connection; closing twice is allowed."""
         ...
 
     def __enter__(self) -> Self: ...

@@ -1,4 +1,4 @@
-"""`ckpt memory`: what agents remember across threads, in LangGraph's Store."""
+"""`ckpt memory`: the long-term memory of agents, in LangGraph's Store or DeerFlow's files."""
 
 from __future__ import annotations
 
@@ -50,23 +50,25 @@ COMMANDS = {
         "ckpt_cli.commands.memory:list_", "List items by namespace, without values.", "Commands"
     ),
     "show": CommandRef(
-        "ckpt_cli.commands.memory:show", "Show an item with its value, or all of them.", "Commands"
+        "ckpt_cli.commands.memory:show", "Show one item with its value, or all items.", "Commands"
     ),
     "search": CommandRef(
         "ckpt_cli.commands.memory:search", "Search namespaces, keys and values.", "Commands"
     ),
     "export": CommandRef(
-        "ckpt_cli.commands.memory:export", "Write items with their values as JSON.", "Commands"
+        "ckpt_cli.commands.memory:export", "Export items with their values as JSON.", "Commands"
     ),
     "edit": CommandRef(
-        "ckpt_cli.commands.memory_edit:edit", "Set a field of a fact or a section.", "Commands"
+        "ckpt_cli.commands.memory_edit:edit",
+        "Edit a fact or a section of DeerFlow's memory.",
+        "Commands",
     ),
     "delete": CommandRef(
-        "ckpt_cli.commands.memory_delete:delete", "Remove items with their vectors.", "Commands"
+        "ckpt_cli.commands.memory_delete:delete", "Delete items and their vectors.", "Commands"
     ),
     "import": CommandRef(
         "ckpt_cli.commands.memory_import:import_",
-        "Put archived items back, row for row.",
+        "Restore archived items.",
         "Commands",
     ),
 }
@@ -74,53 +76,59 @@ COMMANDS = {
 Under = Annotated[
     str,
     typer.Option(
-        "--namespace", metavar="NAMESPACE", help="Only in this one and below, such as users/anna."
+        "--namespace", metavar="NAMESPACE", help="Only in NAMESPACE and below it, as users/anna."
     ),
 ]
 Match = Annotated[
-    str | None, typer.Option(metavar="GLOB", help="Whose whole key fits, such as 'fact-*'.")
+    str | None, typer.Option(metavar="GLOB", help="Only keys matching GLOB, as 'fact-*'.")
 ]
 
 
 def list_(
     ctx: typer.Context,
     namespace: Annotated[
-        str, typer.Argument(metavar="[NAMESPACE]", help="Labels joined by /: users/anna.")
+        str,
+        typer.Argument(metavar="[NAMESPACE]", help="Namespace and all below it, as users/anna."),
     ] = "",
-    flat: Annotated[bool, typer.Option("--flat", help="A table, not a tree.")] = False,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Show so many.")] = 50,
+    flat: Annotated[bool, typer.Option("--flat", help="Show a table, not a tree.")] = False,
+    limit: Annotated[
+        int, typer.Option("-n", "--limit", metavar="N", min=1, help="Show at most N.")
+    ] = 50,
     everything: Annotated[bool, typer.Option("--all", help="Show all.")] = False,
     match: Match = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Updated since then: 2h, 2026-04-07.")
+        str | None,
+        typer.Option(metavar="TIME", help="Only items updated since TIME: 2h, 2026-04-07."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Not updated after then.")
+        str | None, typer.Option(metavar="TIME", help="Only items not updated after TIME.")
     ] = None,
     expired: Annotated[
         bool | None,
-        typer.Option("--expired/--no-expired", help="Only what has expired, or what has not."),
+        typer.Option("--expired/--no-expired", help="Only expired items, or only others."),
     ] = None,
-    category: Annotated[str | None, typer.Option(metavar="NAME", help="Facts about this.")] = None,
+    category: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only facts of this category.")
+    ] = None,
     min_confidence: Annotated[
-        float | None, typer.Option(metavar="F", min=0, max=1, help="Facts at least so sure.")
+        float | None,
+        typer.Option(metavar="F", min=0, max=1, help="Only facts with a confidence of at least F."),
     ] = None,
     source: Annotated[
-        str | None, typer.Option(metavar="THREAD", help="Items that came from this thread.")
+        str | None, typer.Option(metavar="THREAD", help="Only items that came from THREAD.")
     ] = None,
     duplicates: Annotated[
-        bool, typer.Option("--duplicates", help="Only facts that say what an older one says.")
+        bool, typer.Option("--duplicates", help="Only facts that repeat an older fact.")
     ] = False,
     orphans: Annotated[
-        bool, typer.Option("--orphans", help="Only facts whose thread is gone.")
+        bool, typer.Option("--orphans", help="Only facts from threads that no longer exist.")
     ] = False,
     threads: Threads = None,
 ) -> None:
     """List items by namespace, without values.
 
-    On a terminal as a tree, else a row an item. Expired items stay until the application sweeps,
-    and are marked. Vectors are named, with their size. No value is read, but for --source,
-    --duplicates and --orphans.
+    Prints a tree on a terminal, else one row per item. Marks expired items, which stay until the
+    application sweeps them. Only --source, --duplicates and --orphans read values.
 
     \b
       ckpt -s memory.db memory list
@@ -162,24 +170,26 @@ def list_(
             output.records(rows, item_columns(now, marked=bool(looked_for)))
     if not counted:
         is_some = namespace or looked_for or wanted != Wanted()
-        session.note("no item" + (" fits" if is_some else " here"))
+        session.note("no item matches" if is_some else "no items")
     elif more:
-        session.note(f"the first {limit}; --limit N shows more, --all shows all")
+        session.note(f"showing the first {limit} items; -n N or --all for more")
 
 
 def show(
     ctx: typer.Context,
     key: Annotated[
-        str | None, typer.Argument(metavar="[KEY]", help="Its key, or NAMESPACE/KEY.")
+        str | None, typer.Argument(metavar="[KEY]", help="Key, or NAMESPACE/KEY.")
     ] = None,
     namespace: Under = "",
-    raw: Annotated[bool, typer.Option("--raw", help="The stored bytes of its value.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print the stored bytes of the value.")
+    ] = False,
     threads: Threads = None,
 ) -> None:
-    """Show an item with its value, or all of them.
+    """Show one item with its value, or all items.
 
-    Without KEY, what all of them say, on one page. Of an item that names the thread it came from,
-    also the checkpoint as of its creation, and the message in it that most likely caused it.
+    Without KEY, prints all items on one page. For an item that names its thread, also shows the
+    newest checkpoint at the time the item was created, and the message it most likely came from.
 
     \b
       ckpt -s .deer-flow/memory.json memory show
@@ -192,7 +202,7 @@ def show(
     if raw and redacted:
         raise no_raw()
     if raw and key is None:
-        raise UsageError("--raw needs the item that is meant", hint="ckpt memory show KEY --raw")
+        raise UsageError("--raw needs a key", hint="ckpt memory show KEY --raw")
     with opened_memory(session) as memory:
         if key is None:
             _show_all(session, memory, parse_namespace(namespace))
@@ -220,7 +230,7 @@ def show(
 
 
 def _show_all(session: Session, memory: MemoryStore, prefix: Namespace) -> None:
-    """What all items under a namespace say: as text, or as `export` gives them."""
+    """All items under a namespace: as text, or as records like those of `export`."""
     now, output = session.now, session.output
     found = read_items(memory, prefix, Wanted(), now, redacted=_is_redacted(session))
     if output.text:
@@ -232,23 +242,22 @@ def _show_all(session: Session, memory: MemoryStore, prefix: Namespace) -> None:
 
 def search(
     ctx: typer.Context,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text to search for.")],
     namespace: Under = "",
     regex: Annotated[
-        bool, typer.Option("-E", "--regex", help="It is a regular expression, as Python has them.")
+        bool, typer.Option("-E", "--regex", help="TEXT is a Python regular expression.")
     ] = False,
-    ignore_case: Annotated[
-        bool, typer.Option("-i", "--ignore-case", help="Upper and lower case are the same.")
-    ] = False,
+    ignore_case: Annotated[bool, typer.Option("-i", "--ignore-case", help="Ignore case.")] = False,
     limit: Annotated[
-        int | None, typer.Option("-n", "--limit", min=1, help="Stop after so many lines.")
+        int | None,
+        typer.Option("-n", "--limit", metavar="N", min=1, help="Stop after N matching lines."),
     ] = None,
 ) -> None:
     """Search namespaces, keys and values.
 
-    Text and numbers of values are searched, names of fields are not. It compares text, not
-    meaning: vectors are not asked. As grep does, exits with 1 if nothing was found; with 7 if a
-    value that could not be read may hold it.
+    Searches text and numbers in values, not names of fields. Compares text, not meaning: vectors
+    are not used. Exits with 1 if nothing is found, and with 7 if nothing is found but some values
+    could not be read.
 
     \b
       ckpt -s memory.db memory search 'likes tea'
@@ -283,9 +292,9 @@ def search(
 
         output.records(records(), hit_columns())
     if unread:
-        said = f"{unread} values could not be read, or not to their end"
+        said = f"{unread} values could not be read in full"
         if not counted:
-            raise PartlyDone(f"nothing found, but {said}")
+            raise PartlyDone(f"no match, but {said}")
         session.note(said)
     if not counted:
         raise typer.Exit(1)
@@ -296,13 +305,13 @@ def export(
     namespace: Under = "",
     match: Match = None,
     to: Annotated[
-        Path | None, typer.Option("--to", metavar="FILE", help="Write it there, as a whole.")
+        Path | None, typer.Option("--to", metavar="FILE", help="Write to FILE, replacing it.")
     ] = None,
 ) -> None:
-    """Write items with their values as JSON.
+    """Export items with their values as JSON.
 
-    A line an item, as `memory show -o json` has it; with -o json one array. What `memory delete`
-    archives is another thing: rows as they are stored, which `memory import` puts back.
+    Writes one line per item, in the form of `memory show -o json`, or one array with -o json. This
+    is not a backup: `memory delete --archive` writes rows that `memory import` can restore.
 
     \b
       ckpt -s memory.db memory export > memory.ndjson
@@ -327,7 +336,7 @@ def export(
 
 
 def opened_memory(session: Session) -> MemoryStore:
-    """The long-term memory of a run; says what there is to say of it."""
+    """The long-term memory of a run; prints its notes."""
     memory = open_memory(session.store_url)
     for text in memory.describe().notes:
         session.note(text)

@@ -1,4 +1,4 @@
-"""`ckpt memory delete`: remove items of long-term memory."""
+"""`ckpt memory delete`: delete items of long-term memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from ckpt_cli.render.units import iso
 from ckpt_cli.session import Session
 
 Write = Annotated[
-    bool, typer.Option("--write", help="Also where an application may write over it.")
+    bool,
+    typer.Option("--write", help="Write to memory.json even though DeerFlow may overwrite it."),
 ]
 
 
@@ -39,31 +40,32 @@ def delete(
     ctx: typer.Context,
     keys: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY]...", help="Keys, or NAMESPACE/KEY."),
+        typer.Argument(metavar="[KEY]...", help="Key, or NAMESPACE/KEY; repeatable."),
     ] = None,
     namespace: Under = "",
     match: Match = None,
-    expired: Annotated[bool, typer.Option("--expired", help="All that has expired.")] = False,
+    expired: Annotated[bool, typer.Option("--expired", help="Select expired items.")] = False,
     older_than: Annotated[
-        str | None, typer.Option(metavar="AGE", help="All that was not updated for so long: 90d.")
+        str | None,
+        typer.Option(metavar="AGE", help="Select items not updated for AGE: 30d, 2h or a date."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All of the namespace that is named.")
+        bool, typer.Option("--all", help="Select all items of --namespace.")
     ] = False,
     limit: Annotated[
-        int, typer.Option("-n", "--limit", min=1, help="At most so many in one run.")
+        int, typer.Option("-n", "--limit", metavar="N", min=1, help="Delete at most N.")
     ] = 100_000,
     archive: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="First write a bundle of them there.")
+        Path | None, typer.Option(metavar="DIR", help="Archive the items in DIR first.")
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     write: Write = False,
 ) -> None:
-    """Remove items with their vectors.
+    """Delete items and their vectors.
 
-    By their keys, or all that fit what is asked for. An item that changed since the plan was made
-    stops the run, and nothing goes. `memory import` puts an archive back, row for row.
+    Select items by key, or by rules that must all match. If an item changes after the plan was
+    shown, the run stops. `memory import` restores an archive row for row.
 
     \b
       ckpt -s memory.db memory delete users/anna/profile --dry-run
@@ -77,7 +79,9 @@ def delete(
         expired=expired or None,
     )
     if session.settings.get("copy") and not dry_run:
-        raise UsageError("a private copy is not what is to be changed", hint="leave out --copy")
+        raise UsageError(
+            "cannot delete: a private copy (--copy) is read-only", hint="leave out --copy"
+        )
     _check_words(keys or [], namespace, wanted, everything=everything)
     if archive is not None and not dry_run:
         make_folder(archive)
@@ -88,11 +92,11 @@ def delete(
         shown = list(map(without_values, items)) if session.settings.get("redact") else items
         info = memory.describe()
         if not items:
-            session.note("nothing to remove")
+            session.note("nothing to do")
         elif not dry_run:
             check_allowed(info, write=write)
             if not yes:
-                # No application waits for a lock while a person thinks.
+                # Holds no lock while a person decides.
                 memory.refresh()
                 _show_and_ask(session, shown, more=more)
             if archive is not None:
@@ -106,25 +110,27 @@ def delete(
     _answer(session, shown, done, bundle, more=more, dry_run=dry_run)
     if done.stopped is not None:
         raise PartlyDone(
-            f"{done.stopped.message}; {len(items) - done.removed} items are left",
+            f"{done.stopped.message}; {len(items) - done.removed} items remain",
             hint=done.stopped.hint,
         )
     if more and not dry_run:
-        raise PartlyDone(f"more than {limit} items fit", hint="run the same command again")
+        raise PartlyDone(f"more than {limit} items match", hint="run the same command again")
 
 
 def _check_words(keys: list[str], namespace: str, wanted: Wanted, *, everything: bool) -> None:
-    """Raise `UsageError` for what says nothing, or two things."""
+    """Raise `UsageError` if nothing is selected, or by keys and rules at once."""
     by_rule = wanted != Wanted() or everything
     if keys and by_rule:
-        raise UsageError("keys and rules exclude each other", hint="name items, or say which fit")
+        raise UsageError(
+            "cannot combine keys and rules", hint="name keys, or use --match, --expired, ..."
+        )
     if not keys and not by_rule:
         raise UsageError(
-            "no item is named",
-            hint="name keys, or give --expired, --older-than, --match, or --all with --namespace",
+            "nothing selected",
+            hint="name keys, or add --expired, --older-than, --match, or --all with --namespace",
         )
     if everything and not parse_namespace(namespace):
-        raise UsageError("--all takes a whole namespace", hint="name it with --namespace")
+        raise UsageError("--all needs a namespace", hint="add --namespace NAMESPACE")
 
 
 def _plan(
@@ -135,23 +141,22 @@ def _plan(
     session: Session,
     most: int,
 ) -> list[Item]:
-    """What is to go, as it was read: with --redact too it is compared before it goes."""
+    """The items to delete, unredacted, as they are compared again before they are deleted."""
     prefix = parse_namespace(namespace)
     if keys:
         return list(named_items(memory, keys, prefix))
-    # What is left of the listing goes here: a reader that goes on would stand in the way of the
-    # writer of a file that is not in WAL mode.
+    # The listing ends here: an open reader would block the writer of a file without WAL.
     return list(islice(list_items(memory, prefix, wanted, session.now, redacted=False), most))
 
 
 def check_allowed(info: MemoryInfo, *, write: bool) -> None:
-    """Raise `Unsupported` or `Refused` where this memory is not to be changed, or not like this."""
+    """Raise `Unsupported` if this memory is read-only, `Refused` if it needs --write."""
     if info.changes:
-        raise Unsupported(f"nothing is changed in '{info.url}': {info.changes}")
+        raise Unsupported(f"cannot write to '{info.url}': {info.changes}")
     if info.needs_write and not write:
         raise Refused(
-            f"'{info.url}' is not changed unasked: {info.needs_write}",
-            hint="add --write to change it all the same",
+            f"refusing to write to '{info.url}': {info.needs_write}",
+            hint="add --write to proceed",
         )
 
 
@@ -164,7 +169,7 @@ def _show_and_ask(session: Session, items: list[Item], *, more: bool) -> None:
             rows=tuple,
             columns=(),
         )
-    confirm(f"Remove {len(items)} item{'s' * (len(items) != 1)}?")
+    confirm(f"Delete {len(items)} item{'s' * (len(items) != 1)}?")
 
 
 def _answer(
@@ -176,7 +181,7 @@ def _answer(
     more: bool,
     dry_run: bool,
 ) -> None:
-    """Print the plan, or the receipt: what was there before, what went, what is there now."""
+    """Print the plan, or the receipt: items before, removed and after."""
     now, shown = session.now, items if dry_run else items[: done.removed]
 
     def record() -> dict[str, Any]:
@@ -200,4 +205,4 @@ def _answer(
         columns=item_columns(now),
     )
     if dry_run:
-        session.note("a dry run: nothing was removed")
+        session.note("dry run: nothing was removed")

@@ -1,4 +1,4 @@
-"""`ckpt memory edit`: set fields of a fact or a section."""
+"""`ckpt memory edit`: edit a fact or a section of DeerFlow's memory."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _COLUMNS = (
 
 def edit(
     ctx: typer.Context,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Its key, or NAMESPACE/KEY.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Key, or NAMESPACE/KEY.")],
     fields: Annotated[
-        list[str], typer.Option("--set", metavar="FIELD=VALUE", help="May be repeated.")
+        list[str], typer.Option("--set", metavar="FIELD=VALUE", help="Set a field; repeatable.")
     ],
     namespace: Under = "",
     write: Annotated[
-        bool, typer.Option("--write", help="Write it; without this, only show what would change.")
+        bool, typer.Option("--write", help="Write the change. [default: only show it]")
     ] = False,
 ) -> None:
-    """Set a field of a fact or a section.
+    """Edit a fact or a section of DeerFlow's memory.
 
-    Of DeerFlow's memory.json: content, category or confidence of a fact, the summary of a section.
-    The file is replaced as a whole, all else in it stays. If it changes meanwhile, nothing is
-    written, and the exit code is 6.
+    Sets content, category or confidence of a fact, or the summary of a section, in memory.json.
+    Everything else in the file stays. If the file changes meanwhile, nothing is written and the
+    exit code is 6.
 
     \b
       ckpt -s memory.json memory edit fact_a1b2c3d4 --set category=goal
@@ -71,9 +71,9 @@ def edit(
         columns=_COLUMNS,
     )
     if not found:
-        session.note("it says that already; nothing to write")
+        session.note("nothing to do: the fields already have these values")
     elif not write:
-        session.note("nothing was written; add --write")
+        session.note("nothing was written; add --write to write it")
 
 
 def _record(item: Item, found: Mapping[str, tuple[Any, Any]], *, written: bool) -> dict[str, Any]:

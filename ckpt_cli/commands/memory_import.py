@@ -1,8 +1,9 @@
-"""`ckpt memory import`: put archived items back."""
+"""`ckpt memory import`: restore archived items."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -21,34 +22,37 @@ from ckpt_cli.session import Session
 
 def import_(
     ctx: typer.Context,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Bundles.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Archives of memory delete --archive.")
+    ],
     dry_run: DryRun = False,
     yes: Yes = False,
     write: Write = False,
 ) -> None:
-    """Put archived items back, row for row.
+    """Restore archived items.
 
-    Each bundle is checked whole before anything is written, and goes back in one transaction.
-    Rows that are there already stay; where one is there with other contents, nothing of its
-    bundle is restored.
+    Verifies each archive first, then restores it row for row in one transaction. Skips rows that
+    exist. If one exists with other contents, nothing of its archive is restored.
 
     \b
       ckpt -s memory.db memory import backups/memory-*.ckpt.gz --dry-run
     """
     session: Session = ctx.obj
     if session.settings.get("copy") and not dry_run:
-        raise UsageError("a private copy is not what is to be changed", hint="leave out --copy")
+        raise UsageError(
+            "cannot import: a private copy (--copy) is read-only", hint="leave out --copy"
+        )
     with opened_memory(session) as memory:
         info = memory.describe()
     found = [{"file": str(path), "rows": _checked(path, info)} for path in files]
     columns = [Column(name.upper(), name) for name in ("file", "rows", "added", "there")]
     if dry_run:
         session.output.records(found, columns)
-        session.note("a dry run: nothing was written")
+        session.note("dry run: nothing was written")
         return
     check_allowed(info, write=write)
     if not yes:
-        confirm(f"Put {len(files)} bundle{'s' * (len(files) != 1)} back into '{info.url}'?")
+        confirm(f"Restore {len(files)} archive{'s' * (len(files) != 1)} to '{info.url}'?")
     restored, expired = [], 0
     failed: list[CkptError] = []
     with open_writable_memory(session.store_url) as writable:
@@ -66,21 +70,24 @@ def import_(
         raise failed[0]
     if failed:
         raise PartlyDone(
-            f"{len(failed)} of {len(files)} bundles were not restored: {failed[0].message}",
+            f"{len(failed)} of {len(files)} archives were not restored: {failed[0].message}",
             hint=failed[0].hint,
         )
     if expired:
-        raise PartlyDone(f"{expired} rows were left out, since their time to live has ended")
+        raise PartlyDone(f"skipped {expired} rows that have expired")
 
 
 def _checked(path: Path, info: MemoryInfo) -> int:
-    """How many rows a bundle has that is whole and fits."""
+    """The number of rows of a valid archive of this layout."""
     header, counts = check_bundle(path)
     if header.thread_id is not None:
-        raise Refused(f"'{path}' holds a thread, not items", hint="`ckpt import` puts threads back")
+        raise Refused(
+            f"cannot restore '{path}': it holds a thread, not memory items",
+            hint=f"ckpt import {quote(str(path))}",
+        )
     if header.layout != info.layout:
         raise Refused(
-            f"'{path}' has rows of the layout '{header.layout}'",
-            hint=f"'{info.url}' is '{info.layout}'; a bundle goes back into its own layout",
+            f"cannot restore '{path}': its layout is '{header.layout}', not '{info.layout}'",
+            hint="name a store of the archive's layout with -s",
         )
     return sum(counts.values())

@@ -1,4 +1,4 @@
-"""What commands tell of the memory that came from threads, and of the threads behind a memory."""
+"""The memory items of threads, and the threads of memory items, for several commands."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What is looked for in remembered facts."""
+    """The faults to look for in facts."""
 
     duplicates: bool = False
     orphans: bool = False
     threads: str | None = None
-    """The store of their threads, where somebody named it."""
+    """The store of their threads, if it was named."""
 
     def __bool__(self) -> bool:
         return self.duplicates or self.orphans
@@ -31,7 +31,7 @@ class Faults:
 def remembered(
     session: Session, chosen: str | None, is_wanted: Callable[[str], bool]
 ) -> list[dict[str, Any]] | None:
-    """The items that name some threads as their source, as rows; None where no memory is known."""
+    """The items that came from some threads, as rows; None if no memory is known."""
     place = memory_place(session.store_url, session.other_store("memory", chosen))
     if place is None:
         return None
@@ -44,7 +44,7 @@ def remembered(
 
 
 def origin(session: Session, item: Item, chosen: str | None) -> Origin | None:
-    """Where an item whose value was read came from; None where it names no thread."""
+    """The origin of an item whose value was read; None if it names no thread."""
     from ckpt_cli.core.facts import source_of, text_of
     from ckpt_cli.reading.provenance import Origin, threads_place, trace
 
@@ -66,7 +66,7 @@ def origin(session: Session, item: Item, chosen: str | None) -> Origin | None:
 def faults(
     session: Session, memory: MemoryStore, prefix: Namespace, wanted: Faults
 ) -> dict[ItemKey, dict[str, Any]]:
-    """What is wrong with items under a namespace. Raises what opening the threads raises."""
+    """The faults of items under a namespace. Raises what opening the threads raises."""
     from ckpt_cli.core.facts import marks
 
     items = list(memory.items(prefix=prefix, values=True))
@@ -76,7 +76,7 @@ def faults(
 
     place = threads_place(session.store_url, session.other_store("threads", wanted.threads))
     if place.url is None:
-        raise Unsupported("cannot tell which threads are gone", hint=place.why)
+        raise Unsupported(f"cannot find the threads: {place.why}", hint="add --threads STORE")
     with session.open_other(place.url) as threads:
         return marks(
             items,

@@ -1,4 +1,4 @@
-"""`ckpt tui`: threads, trees and checkpoints on one screen."""
+"""`ckpt tui`: browse threads, trees and checkpoints on one screen."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ def tui(
     ctx: typer.Context,
     pause: Annotated[
         float,
-        typer.Option("--refresh", metavar="SECONDS", min=0, help="Look again so often; 0: never."),
+        typer.Option(
+            "--refresh", metavar="SECONDS", min=0, help="Refresh every SECONDS; 0: only on r."
+        ),
     ] = 2.0,
     write: Annotated[
-        bool, typer.Option("--write", help="With keys that roll back, fork, undo, repair, purge.")
+        bool, typer.Option("--write", help="Enable the keys that change the store.")
     ] = False,
 ) -> None:
-    """Browse threads, their trees and checkpoints on one screen, and long-term memory.
+    """Browse threads, checkpoints and long-term memory in the terminal.
 
-    Reads only, unless --write is given; then whatever changes the store shows its plan and asks.
-    Press ? for the keys.
+    Read-only unless --write is given. Each change then shows its plan first and asks for
+    confirmation. Press ? to list the keys.
 
     \b
       ckpt -s agent.db tui
@@ -45,30 +47,36 @@ def tui(
     session: Session = ctx.obj
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
-            "the screen needs a terminal", hint="`ckpt threads list` and `ckpt show` print"
+            "cannot start the screen: not a terminal",
+            hint="run ckpt threads list, or ckpt show",
         )
     if write and (session.settings.get("copy") or session.settings.get("redact")):
-        raise UsageError("--write needs the store itself", hint="leave out --copy and --redact")
+        raise UsageError(
+            "--write cannot be combined with --copy or --redact", hint="leave them out"
+        )
     try:
         application = _writing() if write else _reading()
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "textual":
             raise
         raise UsageError(
-            "the screen needs the package 'textual'",
-            hint="install it: pip install 'langgraph-ckpt[tui]'",
+            "cannot start the screen: package 'textual' is not installed",
+            hint="pip install 'langgraph-ckpt[tui]'",
         ) from None
     from ckpt_cli.tui.desk import Desk
 
-    # What is wrong with the store is said before the screen is taken.
+    # Errors of the store are reported before the screen starts.
     opening, words, memory, start = _found(session)
     if write and start != "threads":
-        raise UsageError("--write changes threads", hint="name the store of the threads")
+        raise UsageError(
+            "--write changes threads, and this store holds memory only",
+            hint="name the store of its threads with -s",
+        )
     application(Desk(opening, words, session.zone, pause, memory=memory), start).run()
 
 
 def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start]:
-    """The threads and the memory that belong to the store that was named.
+    """The threads and the memory of the store that was named.
 
     Raises what opening it raises.
     """
@@ -78,12 +86,12 @@ def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start
     url, words = session.store_url, store_words(session)
     try:
         session.store.describe()
-        # It would hold its moment, and a lock where writers wait for readers, as long as one looks.
+        # Open, it would keep its snapshot, and a lock where writers wait for readers.
         session.store.close()
     except SeveralLayouts:
         raise
     except (UnknownLayout, Unsupported) as error:
-        # Long-term memory may be all that it holds.
+        # The store may hold long-term memory only.
         threads = _threads_of_memory(session, error)
         named = MemoryNamed(url, words)
         if threads is None:
@@ -97,9 +105,9 @@ def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start
 
 
 def _threads_of_memory(session: Session, error: CkptError) -> StoreUrl | None:
-    """The threads of a store that holds memory and none itself; None where they are not known.
+    """The threads of a store that holds memory only; None if they are not known.
 
-    Raises the error that told so where it holds no memory either.
+    Raises `error` if it holds no memory either.
     """
     from ckpt_cli.reading.provenance import threads_place
 

@@ -1,4 +1,4 @@
-"""What is wrong with remembered facts: those that say the same, and those without their thread."""
+"""Faults of facts: duplicates, and facts from threads that no longer exist."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ckpt_cli.core.provenance import named_source
 
 
 def content_of(value: Value) -> str | None:
-    """What a fact says, from its value."""
+    """The text of a fact, from its value."""
     content = value.get("content") if isinstance(value, dict) else None
     return content if isinstance(content, str) else None
 
 
 def text_of(item: Item) -> str:
-    """All that an item says in words: what a fact says, else every text in its value."""
+    """The text of an item: that of a fact, else every text in its value."""
     value = None if item.value is None else decode(item.value)
     content = content_of(value)
     if content is not None:
@@ -27,22 +27,21 @@ def text_of(item: Item) -> str:
 
 
 def source_of(item: Item) -> Source | None:
-    """Where an item came from: as its layout tells, else as its value names a thread."""
+    """The source of an item: from its layout, else from a thread named in its value."""
     if item.source is not None or item.value is None:
         return item.source
     return named_source(decode(item.value))
 
 
 def same_as(content: str | None) -> str | None:
-    """What is equal in facts that DeerFlow takes for the same: all but case and blanks around."""
+    """The text by which DeerFlow compares facts: without case and surrounding blanks."""
     return (content or "").strip().casefold() or None
 
 
 def duplicates(items: Iterable[Item]) -> dict[ItemKey, ItemKey]:
-    """Facts that say what an earlier one in their namespace says, with that one.
+    """Facts that repeat an older one in their namespace, with that one.
 
-    `items` were read with their values, and come in the order of their keys; of equal ones the
-    oldest is the one that stays.
+    `items` have their values and are in the order of their keys.
     """
     groups: dict[tuple[tuple[str, ...], str], list[Item]] = {}
     for item in items:
@@ -57,7 +56,7 @@ def duplicates(items: Iterable[Item]) -> dict[ItemKey, ItemKey]:
 
 
 def orphans(items: Iterable[Item], is_there: Callable[[str], bool]) -> set[ItemKey]:
-    """Facts whose source is a thread that is not there any more."""
+    """Facts from threads that no longer exist."""
     known: dict[str, bool] = {}
     found: set[ItemKey] = set()
     for item in items:
@@ -75,9 +74,9 @@ def orphans(items: Iterable[Item], is_there: Callable[[str], bool]) -> set[ItemK
 def marks(
     items: Sequence[Item], *, twice: bool, is_there: Callable[[str], bool] | None
 ) -> dict[ItemKey, dict[str, Any]]:
-    """What is wrong with items, by key: `duplicate_of` one that says the same, or `orphan`.
+    """The faults of items by key: `duplicate_of` another fact, or `orphan`.
 
-    `items` are as in `duplicates`. Threads are looked for where `is_there` tells of them.
+    `items` are as in `duplicates`. Looks for orphans only if `is_there` is given.
     """
     found: dict[ItemKey, dict[str, Any]] = {}
     if twice:

@@ -1,4 +1,4 @@
-"""Items of long-term memory: which are wanted, and how a namespace is written."""
+"""Items of long-term memory: filters, and the text form of namespaces and keys."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _ESCAPE, _SEPARATOR, _EMPTY = "\\", "/", "\\e"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which items are wanted. Every condition that is given must hold."""
+    """A filter of items. Every condition that is given must hold."""
 
     match: str | None = None
-    """Shell pattern that the whole key fits."""
+    """Shell pattern for the whole key."""
     since: datetime | None = None
     until: datetime | None = None
-    """Bounds of the last update, both included; an item without a time is in none."""
+    """Bounds of the last update, both included; an item without a time never matches."""
     expired: bool | None = None
-    """Only what has expired, or only what has not."""
+    """Only expired items, or only others."""
     category: str | None = None
     min_confidence: float | None = None
-    """What tells no confidence is left out."""
+    """Items without a confidence never match."""
     source: str | None = None
     """The thread that an item names as its source."""
 
     def fits(self, item: Item, now: datetime) -> bool:
-        """Whether an item is wanted."""
+        """Whether an item matches."""
         if self.match is not None and not fnmatchcase(item.key.key, self.match):
             return False
         if self.expired is not None and is_expired(item, now) is not self.expired:
@@ -59,7 +59,7 @@ class Wanted:
 
 
 def is_expired(item: Item, now: datetime) -> bool:
-    """Whether its time has come: it goes with the application's next sweep."""
+    """Whether the next sweep of the application removes it."""
     return item.expires_at is not None and item.expires_at < now
 
 
@@ -69,17 +69,17 @@ def format_namespace(namespace: Namespace) -> str:
 
 
 def format_key(key: ItemKey) -> str:
-    """An item's namespace and key as one text, from which `addresses` finds it."""
+    """An item's namespace and key as one text; `addresses` is the inverse."""
     return _SEPARATOR.join(map(_escaped, (*key.namespace, key.key)))
 
 
 def parse_namespace(text: str) -> Namespace:
-    """The labels of a text as `format_namespace` writes it; a slash at an end means nothing."""
+    """The inverse of `format_namespace`; slashes at the ends are ignored."""
     return tuple(_meant(part) for part in _parts(text) if part)
 
 
 def addresses(text: str) -> Iterator[ItemKey]:
-    """What `NAMESPACE/KEY` may mean: a key may itself hold slashes, with or without escapes."""
+    """All readings of `NAMESPACE/KEY`: a key may itself contain slashes, escaped or not."""
     parts = list(_parts(text))
     for end in range(len(parts) - 1, 0, -1):
         namespace = tuple(map(_meant, filter(None, parts[:end])))
@@ -104,7 +104,7 @@ def _meant(part: str) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The parts between slashes that are not escaped, with their escapes."""
+    """The parts between unescaped slashes, with their escapes."""
     start = place = 0
     while place < len(text):
         if text[place] == _ESCAPE:

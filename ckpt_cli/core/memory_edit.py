@@ -1,4 +1,4 @@
-"""What may be set in a fact or a section of DeerFlow's memory."""
+"""The editable fields of a fact or a section of DeerFlow's memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ckpt_cli.core.facts import same_as, text_of
 
 
 def parse_fields(words: Sequence[str], kind: str) -> dict[str, Any]:
-    """`FIELD=VALUE` words for an item of that last label of its namespace. Raises `UsageError`."""
+    """`FIELD=VALUE` words for a fact or a section. Raises `UsageError`."""
     known = _FIELDS["facts" if kind == "facts" else "section"]
     found: dict[str, Any] = {}
     for word in words:
@@ -21,16 +21,16 @@ def parse_fields(words: Sequence[str], kind: str) -> dict[str, Any]:
         if not equals or name not in known:
             raise UsageError(
                 f"cannot set '{word}'",
-                hint=f"write FIELD=VALUE; what is set here: {', '.join(known)}",
+                hint=f"use FIELD=VALUE with {', '.join(known)}",
             )
         found[name] = known[name](text)
     if not found:
-        raise UsageError("nothing is to be set", hint=f"--set {next(iter(known))}=...")
+        raise UsageError("nothing to set", hint=f"add --set {next(iter(known))}=VALUE")
     return found
 
 
 def changes(value: Value, fields: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What setting the fields changes: name to before and after."""
+    """The fields that change: name to before and after."""
     before = value if isinstance(value, dict) else {}
     return {
         name: (before.get(name), new) for name, new in fields.items() if before.get(name) != new
@@ -38,25 +38,27 @@ def changes(value: Value, fields: Mapping[str, Any]) -> dict[str, tuple[Any, Any
 
 
 def refuse_duplicate(item: Item, fields: Mapping[str, Any], others: Sequence[Item]) -> None:
-    """Raise `Refused` where another fact says what this one would say: DeerFlow keeps no two."""
+    """Raise `Refused` if another fact has the same text, as DeerFlow keeps no duplicates."""
     said = same_as(fields.get("content"))
     for other in others:
         if said is not None and other.key != item.key and same_as(text_of(other)) == said:
             raise Refused(
-                f"'{other.key.key}' says that already",
-                hint=f"remove one of them: ckpt memory delete {item.key.key}",
+                f"cannot set content: fact '{other.key.key}' has the same text",
+                hint=f"delete one of them: ckpt memory delete {item.key.key}",
             )
 
 
 def _content(text: str) -> str:
     if not text.strip():
-        raise UsageError("a fact says something", hint="to remove it: ckpt memory delete")
+        raise UsageError("fact text must not be empty", hint="delete it with ckpt memory delete")
     return _storable(text.strip())
 
 
 def _category(text: str) -> str:
     if not text.strip() or not text.isprintable():
-        raise UsageError(f"'{text}' is not a category", hint="such as preference, context or goal")
+        raise UsageError(
+            f"'{text}' is not a category", hint="use a word such as preference, context or goal"
+        )
     return _storable(text.strip())
 
 
@@ -66,12 +68,12 @@ def _confidence(text: str) -> float:
     except ValueError:
         found = math.nan
     if not 0 <= found <= 1:
-        raise UsageError(f"'{text}' is not a confidence", hint="a number from 0 to 1")
+        raise UsageError(f"'{text}' is not a confidence", hint="use a number from 0 to 1")
     return found
 
 
 def _storable(text: str) -> str:
-    """A text that a file in UTF-8 can hold. Raises `UsageError`."""
+    """A text that UTF-8 can encode. Raises `UsageError`."""
     try:
         text.encode()
     except UnicodeEncodeError:

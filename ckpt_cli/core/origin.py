@@ -1,4 +1,4 @@
-"""Who wrote a value: which of the writes that a checkpoint was made from put it there."""
+"""Who wrote a value: the write that put it into a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ckpt_cli.core.reducers import overwrite
 from ckpt_cli.core.write_view import Placed
 
 _UPDATE = "~__interrupt__"
-"""Task path of what `update_state` wrote."""
+"""Task path of the writes of `update_state`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in the state that can be found again in earlier states."""
+    """A place in the state that can be found in earlier states."""
 
     path: Path
-    """Channel first; all steps are names or indexes from the start."""
+    """Starts with the channel; indexes are not negative."""
     message_id: str | None = None
-    """Id of the message at `path[1]`, which may have stood elsewhere before."""
+    """Id of the message at `path[1]`, whose index may have been another one before."""
 
     @property
     def channel(self) -> str:
@@ -40,7 +40,7 @@ class Place:
 
 
 def place_of(values: Mapping[str, Value], path: Path) -> Place:
-    """The place that a path without `[]` and negative indexes leads to."""
+    """The place of a path without `[]` and negative indexes."""
     held = inside(values.get(str(path[0])))
     index = path[1] if len(path) > 1 else None
     if isinstance(held, list) and isinstance(index, int):
@@ -51,7 +51,7 @@ def place_of(values: Mapping[str, Value], path: Path) -> Place:
 
 
 def find_again(values: Mapping[str, Value], place: Place) -> tuple[bool, Value]:
-    """Whether an earlier state has the place, and its value there."""
+    """Whether an earlier state has the place, and the value there."""
     if place.channel not in values:
         return False, None
     value = values[place.channel]
@@ -64,10 +64,10 @@ def find_again(values: Mapping[str, Value], place: Place) -> tuple[bool, Value]:
 
 
 def writers(writes: Sequence[Placed], place: Place, value: Value) -> list[Placed]:
-    """The write that put the value there; several where that cannot be told.
+    """The write that put the value there; several if it cannot be told.
 
-    One write to the channel is taken for it. Of several, the last one that holds the message,
-    or the value itself; all of them where none does, since a reducer may have made the value.
+    A single write to the channel is taken. Of several, the last one that contains the message or
+    the value; all of them if none does, since a reducer may have computed the value.
     """
     candidates = [one for one in writes if one.write.channel == place.channel]
     if len(candidates) < 2:
@@ -77,10 +77,9 @@ def writers(writes: Sequence[Placed], place: Place, value: Value) -> list[Placed
 
 
 def made_by(writes: Sequence[Placed], source: str | None) -> list[Placed]:
-    """The writes of a checkpoint that a child of that source was made from.
+    """The writes of a checkpoint that produced a child of that source.
 
-    What `update_state` wrote stands beside what the tasks of the step wrote. A new input
-    discards all of them.
+    Writes of `update_state` are stored next to those of the tasks. A new input discards both.
     """
     if source == "input":
         return []
@@ -89,12 +88,12 @@ def made_by(writes: Sequence[Placed], source: str | None) -> list[Placed]:
 
 
 def is_caller(placed: Placed) -> bool:
-    """Whether the caller wrote it, with `Command(update=...)`."""
+    """Whether the caller wrote it by `Command(update=...)`."""
     return placed.write.task_id == NULL_TASK_ID
 
 
 def holds(placed: Placed, place: Place, value: Value) -> bool:
-    """Whether what was written has the message of the place, or the value itself."""
+    """Whether a write contains the message of the place, or the value itself."""
     if placed.write.value is None:
         return False
     written = decode(placed.write.value)
@@ -112,7 +111,7 @@ def holds(placed: Placed, place: Place, value: Value) -> bool:
 
 
 def _by_id(value: Value, message_id: str) -> Value:
-    """The message of that id in a list of them; the last one, if it came again."""
+    """The last message with that id in a list of messages."""
     message = as_message(value)
     held = inside(value) if message is None else [value]
     for item in reversed(held) if isinstance(held, list) else ():
@@ -123,7 +122,7 @@ def _by_id(value: Value, message_id: str) -> Value:
 
 
 def nodes_in_metadata(metadata: Mapping[str, Value], channel: str) -> list[str]:
-    """The nodes that wrote to a channel, as the metadata of LangGraph before 0.5 tells it."""
+    """The nodes that wrote to a channel, from the metadata of LangGraph before 0.5."""
     writes = metadata.get("writes")
     return [
         node

@@ -1,4 +1,4 @@
-"""Which message a remembered fact most likely came from. Nothing stores that, so it is assumed."""
+"""Guess the message that a fact came from, which no layout stores."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _THREAD_KEYS = ("thread_id", "threadId")
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """The text that has most in common with a fact."""
+    """The text that shares most words with a fact."""
 
     index: int
-    """Its place among the texts."""
+    """Its index among the texts."""
     sentence: str
-    """The part of it that has most in common."""
+    """The sentence that shares most words."""
     shared: float
-    """Which part of the fact's words, or pairs of ideographs, stand in the text: 0 to 1."""
+    """The share of the fact's words, or pairs of ideographs, that the text contains: 0 to 1."""
 
 
 def likeliest(fact: str, texts: Sequence[str]) -> Likeness | None:
-    """The text that a fact most likely came from; of equal ones the last. None if nothing fits.
+    """The text that a fact most likely came from, the last of equal ones; None if none matches.
 
     A word counts less the more of the texts have it.
     """
@@ -49,7 +49,7 @@ def likeliest(fact: str, texts: Sequence[str]) -> Likeness | None:
 
 
 def named_source(value: Value) -> Source | None:
-    """The thread that the value of an item names, where its layout has no place for one."""
+    """The thread that the value of an item names, in layouts without a field for it."""
     if not isinstance(value, dict):
         return None
     for holder in (value, value.get("source"), value.get("metadata")):
@@ -67,7 +67,7 @@ def _best(held: Sequence[set[str]], common: Mapping[str, int]) -> int | None:
 
 
 def _words(text: str) -> set[str]:
-    """The words of a text, in lower case; of a run of ideographs, each two that stand together."""
+    """The words of a text in lower case; of a run of ideographs, all adjacent pairs."""
     return set(_each_word(normalize("NFKC", text).casefold()))
 
 

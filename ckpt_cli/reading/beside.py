@@ -1,4 +1,4 @@
-"""Where the memory beside some threads is: asked by commands that mostly find none, so quick."""
+"""Find the memory that belongs to a store of threads, by names alone."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ckpt_backends.url import MEMORY, StoreUrl
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlace:
-    """A memory that may be of the threads of a store."""
+    """A memory that may belong to the threads of a store."""
 
     url: StoreUrl
     named: bool
-    """Whether somebody named it, rather than that it lies in the same folder."""
+    """Whether it was named, not found in the same folder."""
 
 
 def memory_place(threads: StoreUrl, chosen: StoreUrl | None) -> MemoryPlace | None:
-    """The memory that was chosen, else of the DeerFlow in whose folder a file of threads lies.
+    """The chosen memory, or that of the DeerFlow folder that holds the file of threads.
 
-    None where there is none. Looks at names alone.
+    None if there is none. Opens no file.
     """
     if chosen is not None:
         return MemoryPlace(chosen, named=True)

@@ -1,7 +1,7 @@
-"""Answers from long-term memory: items of a listing, one of them with its value, a search.
+"""Answers from long-term memory: listings, single items and searches.
 
-With `redacted` no value leaves this module; namespaces, keys, times, sizes and the names of vectors
-do.
+With `redacted`, no value leaves this module; only namespaces, keys, times, sizes and the names of
+vectors do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ckpt_cli.core.redact import redact, redact_match
 from ckpt_cli.core.search import Find, Match, search
 
 _NAMED = 5
-"""So many candidates are named."""
+"""Candidates that an error names at most."""
 Place = Literal["namespace", "key", "value"]
 
 
@@ -34,21 +34,21 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A line of an item that fits."""
+    """A matching line of an item."""
 
     item: Item
     place: Place
     label: int | None
-    """Which label of the namespace, from 0."""
+    """Index of the label in the namespace."""
     match: Match
 
 
 def list_items(
     memory: MemoryStore, prefix: Namespace, wanted: Wanted, now: datetime, *, redacted: bool
 ) -> Iterator[Item]:
-    """The items wanted under a namespace, in order.
+    """The matching items under a namespace, in order.
 
-    A value is read only where a thread is wanted: items of a Store name theirs in it.
+    Reads values only to filter by source thread, which items of a Store name in their value.
     """
     found = memory.items(prefix=prefix, values=wanted.source is not None)
     for one in found if wanted.source is None else map(_with_source, found):
@@ -66,14 +66,14 @@ def read_items(
 
 
 def named_items(memory: MemoryStore, names: Iterable[str], prefix: Namespace) -> Iterator[Item]:
-    """The items that are named, in order. Raises `NotFound` or `Ambiguous`."""
+    """The named items, in order. Raises `NotFound` or `Ambiguous`."""
     yield from memory.items(keys=dict.fromkeys(find_key(memory, name, prefix) for name in names))
 
 
 def find_key(memory: MemoryStore, text: str, prefix: Namespace) -> ItemKey:
-    """The item that is called so under a namespace, or whose namespace and key that text is.
+    """The item with this key under a namespace, or with this NAMESPACE/KEY.
 
-    An item in the namespace itself goes before those below it. Raises `NotFound` or `Ambiguous`.
+    An item in the namespace itself wins over those below it. Raises `NotFound` or `Ambiguous`.
     """
     named = [one.key for one in memory.items(prefix=prefix, key=text)]
     here = [one for one in named if prefix and one.namespace == prefix]
@@ -83,15 +83,14 @@ def find_key(memory: MemoryStore, text: str, prefix: Namespace) -> ItemKey:
     found = list(dict.fromkeys(here or named))
     if not found:
         raise NotFound(
-            f"no item '{text}' in this memory",
-            hint="`ckpt memory list` lists them; an item is named KEY, or NAMESPACE/KEY",
+            f"no item '{text}'", hint="ckpt memory list --all, then use KEY or NAMESPACE/KEY"
         )
     if len(found) > 1:
         shown = ", ".join(f"'{format_key(one)}'" for one in found[:_NAMED])
         more = len(found) - _NAMED
         raise Ambiguous(
-            f"'{text}' fits {len(found)} items",
-            hint=f"say which: {shown}" + (f" and {more} more" if more > 0 else ""),
+            f"'{text}' matches {len(found)} items",
+            hint=f"use one of {shown}" + (f" and {more} more" if more > 0 else ""),
         )
     return found[0]
 
@@ -100,7 +99,7 @@ def stored_item(memory: MemoryStore, key: ItemKey) -> Item:
     """An item with its value as stored. Raises `NotFound`."""
     for one in memory.items(keys=[key], values=True):
         return one
-    raise NotFound(f"item '{format_key(key)}' is gone")
+    raise NotFound(f"item '{format_key(key)}' no longer exists")
 
 
 def read_item(memory: MemoryStore, key: ItemKey, *, redacted: bool) -> Read:
@@ -116,7 +115,7 @@ def search_items(
     *,
     redacted: bool,
 ) -> Iterator[Hit | None]:
-    """Lines of namespaces, keys and values that fit, in order; None for what cannot be read."""
+    """Matching lines of namespaces, keys and values, in order; None for unreadable values."""
     for item in watch(memory.items(prefix=prefix, values=True)):
         value = _read(item, redacted=False).value
         bare = without_values(item) if redacted else replace(item, value=None)
@@ -146,12 +145,12 @@ def _read(item: Item, *, redacted: bool) -> Read:
 
 
 def _with_source(item: Item) -> Item:
-    # Listing memory does without what it takes to judge where an item came from.
+    # Imported here, since plain listings do not need it.
     from ckpt_cli.core.facts import source_of
 
     return replace(item, source=source_of(item), value=None)
 
 
 def without_values(item: Item) -> Item:
-    """What a fact is about is part of what it says."""
+    """An item without what its value says, which its category is part of."""
     return replace(item, value=None, category=None, confidence=None)

@@ -1,4 +1,4 @@
-"""From what is remembered to the thread and the message that caused it, and back."""
+"""From a memory item to the thread and message that it came from, and back."""
 
 from __future__ import annotations
 
@@ -29,42 +29,41 @@ _PEOPLE = frozenset({"human", "user"})
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What is known of where an item came from."""
+    """The origin of an item, as far as it is known."""
 
     thread_id: str
     store: str
-    """The store of its threads, printable; empty where none is known."""
+    """The store of its threads, printable; empty if unknown."""
     checkpoint_id: str | None = None
-    """The root checkpoint that was the newest when the item was made; the head where the item
-    tells no time. None where there is none."""
+    """The newest root checkpoint when the item was created; the head if the item has no time. None
+    if there is none."""
     step: int | None = None
     at: datetime | None = None
     turn: Turn | None = None
-    """The message of a person that the item most likely came from."""
+    """The human message that the item most likely came from."""
     likeness: Likeness | None = None
     people: int = 0
-    """Messages of people that the checkpoint holds."""
+    """Human messages in the checkpoint."""
     remark: str = ""
-    """Why no more is known."""
+    """Why nothing more is known."""
 
 
 def threads_place(memory: StoreUrl, chosen: StoreUrl | None) -> Checkpointer:
     """The store of the threads that a memory came from.
 
-    The one that was chosen; for DeerFlow's files, the one that its config.yaml names; else the
-    same store, which holds both.
+    The chosen one; for DeerFlow's files, the one in its config.yaml; else the same store.
     """
     if chosen is not None:
-        return Checkpointer(chosen, "as it was named")
+        return Checkpointer(chosen, "from --threads or the profile")
     if memory.scheme == "deerflow":
         return checkpointer_of(base_of(memory))
     return Checkpointer(memory, "the same store")
 
 
 def trace(threads: Store, thread_id: str, made_at: datetime | None, text: str) -> Origin:
-    """The thread, the checkpoint and the message of an item that was made then and says this.
+    """The thread, checkpoint and message of an item with this creation time and text.
 
-    Never raises for what the store holds or does not hold: the answer says so.
+    Never raises for what the store holds or lacks; the remark says so.
     """
     store = threads.describe().url
     try:
@@ -73,7 +72,7 @@ def trace(threads: Store, thread_id: str, made_at: datetime | None, text: str) -
     except NotFound as error:
         return Origin(thread_id, store, remark=error.message)
     at = reader.times("")[found]
-    remark = "" if made_at else "the item tells no time, so this is the thread as it stands"
+    remark = "" if made_at else "the item has no creation time; this is the head of the thread"
     try:
         step = reader.stored("", found).number
         turns = conversation(Target(reader, "", found, True), None).turns
@@ -85,13 +84,13 @@ def trace(threads: Store, thread_id: str, made_at: datetime | None, text: str) -
         return origin
     like = likeliest(text, [content_text(turn.message.content) for turn in said])
     if like is None:
-        why = "none of them has a word in common with it; it may have been summarised since"
+        why = "no human message shares a word with it; it may have been summarized since"
         return Origin(thread_id, store, found, step, at, people=len(said), remark=remark or why)
     return Origin(thread_id, store, found, step, at, said[like.index], like, len(said), remark)
 
 
 def named_by(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> dict[str, list[Item]]:
-    """The items that name one of some threads as their source, by thread, with their values."""
+    """The items that came from some threads, by thread, with their values."""
     found: dict[str, list[Item]] = {}
     for thread_id, item in naming(memory, is_wanted):
         found.setdefault(thread_id, []).append(item)
@@ -99,7 +98,7 @@ def named_by(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> dict[str,
 
 
 def naming(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, Item]]:
-    """The same one at a time, each with the thread that it names. Reads every value."""
+    """The same one at a time, each with its thread. Reads every value."""
     for item in memory.items(values=True):
         source = source_of(item)
         thread_id = None if source is None else source.thread_id
@@ -110,10 +109,10 @@ def naming(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> Iterator[tu
 def memories_of(
     place: MemoryPlace, is_wanted: Callable[[str], bool], note: Callable[[str], None]
 ) -> dict[str, list[Item]] | None:
-    """The items that name one of some threads; None where there is no memory after all.
+    """The items that came from some threads; None if there is no memory.
 
-    Raises what `open_memory` raises where the memory was named. One that merely lies beside the
-    threads and cannot be read is noted.
+    Raises what `open_memory` raises if the memory was named. Otherwise an unreadable memory is
+    only noted.
     """
     try:
         with open_memory(place.url) as memory:
@@ -122,15 +121,15 @@ def memories_of(
         if place.named:
             raise
         if not isinstance(error, UnknownLayout):
-            note(f"the memory beside this store was not read: {error.message}")
+            note(f"cannot read the memory next to this store: {error.message}")
         return None
 
 
 def _checkpoint(reader: ThreadReader, moment: datetime | None) -> str:
-    """The newest root checkpoint of a moment, or the head. Raises `NotFound`."""
+    """The newest root checkpoint at a time, or the head. Raises `NotFound`."""
     line = reader.line("")
     if moment is not None:
         return refs.as_of(moment, line)
     if line.head is None:
-        raise NotFound(f"thread '{reader.thread_id}' has no checkpoint of its root")
+        raise NotFound(f"thread '{reader.thread_id}' has no root checkpoint")
     return line.head

@@ -1,4 +1,4 @@
-"""Long-term memory: a tree of namespaces, one item as text, and records."""
+"""Long-term memory: a tree of namespaces, single items as text, and records."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
 from itertools import groupby, islice
 from pathlib import Path
+from shlex import quote
 from types import MappingProxyType
 from typing import Any
 
@@ -26,11 +27,11 @@ from ckpt_cli.render.units import age, iso, size, when
 
 _INDENT = 2
 _ALIGNED = 200
-"""Items of one namespace whose columns are aligned with each other."""
+"""Items of one namespace that are aligned with each other at most."""
 _WIDEST = 40
-"""Cells up to which shorter keys are filled up; keys are never cut."""
+"""Width up to which keys are padded; keys are never cut."""
 _TOLD = frozenset({"id", "category", "confidence", "createdAt", "updatedAt", "source"})
-"""Fields of DeerFlow's facts that are shown as those of any item."""
+"""Fields of DeerFlow's facts that are shown like those of any item."""
 _AGE, _SIZE = 8, 8
 """Cells of `12mo ago` and `1023 KiB`."""
 
@@ -62,7 +63,7 @@ def read_record(read: Read, now: datetime) -> dict[str, Any]:
 
 
 def row_record(item: Item, now: datetime) -> dict[str, Any]:
-    """An item as a row of a table or of TSV: its namespace as `--namespace` takes it."""
+    """An item as a row of a table or TSV, with its namespace in the form of `--namespace`."""
     record = item_record(item, now)
     source = item.source
     return {
@@ -75,10 +76,10 @@ def row_record(item: Item, now: datetime) -> dict[str, Any]:
 
 
 def item_columns(now: datetime, *, marked: bool = False) -> Sequence[Column]:
-    """The columns of `memory list` and `memory delete`; `marked` tells of faults looked for."""
+    """The columns of `memory list` and `memory delete`; with `marked`, those of faults too."""
     faults = [
         Column("SAME AS", "duplicate_of", style="question"),
-        Column("THREAD", "orphan", lambda _: "gone", style="question"),
+        Column("THREAD", "orphan", lambda _: "missing", style="question"),
     ]
     return [
         *(faults if marked else ()),
@@ -101,7 +102,7 @@ def tree_lines(
     now: datetime,
     faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Iterator[Line]:
-    """Items under their namespaces, each label once, with what is wrong with them."""
+    """Items under their namespaces, with their faults."""
     return (found for _, found in tree_rows(items, now, faults))
 
 
@@ -110,7 +111,7 @@ def tree_rows(
     now: datetime,
     faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Iterator[tuple[Item | Namespace, Line]]:
-    """The same, each line with the item, or the namespace, that it stands for."""
+    """The same, each line with its item or namespace."""
     before: Namespace = ()
     for namespace, some in groupby(items, key=lambda one: one.key.namespace):
         yield from _labels(namespace, before)
@@ -121,7 +122,7 @@ def tree_rows(
 
 
 def _labels(namespace: Namespace, before: Namespace) -> Iterator[tuple[Namespace, Line]]:
-    """The labels of a namespace that the one before does not begin with."""
+    """The labels of a namespace that differ from the one before."""
     same = 0
     while same < min(len(namespace), len(before)) and namespace[same] == before[same]:
         same += 1
@@ -148,7 +149,7 @@ def _items(
 
 
 def _marks(item: Item, now: datetime) -> Iterator[Span]:
-    """What else is known of an item, behind it."""
+    """What else is known of an item, at the end of its line."""
     if item.expires_at is not None:
         yield _expiry(item.expires_at, now)
     if item.vectors:
@@ -162,13 +163,13 @@ def _marks(item: Item, now: datetime) -> Iterator[Span]:
 
 def _faults(found: Mapping[str, Any]) -> Iterator[Span]:
     if "duplicate_of" in found:
-        yield f"  says what {safe_text(found['duplicate_of'])} says", "question"
+        yield f"  duplicate of {safe_text(found['duplicate_of'])}", "question"
     if "orphan" in found:
-        yield "  its thread is gone", "question"
+        yield "  thread missing", "question"
 
 
 def fact_words(item: Item) -> Iterator[str]:
-    """What a fact is about, and how sure it is; not made safe to print."""
+    """The category and confidence of a fact; not yet safe to print."""
     if item.category is not None:
         yield item.category
     if item.confidence is not None:
@@ -212,7 +213,7 @@ def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[
 
 
 def _untold(read: Read) -> Value:
-    """The value without what was told of a fact before it, and what it says first."""
+    """The value without the fields already shown for a fact, its text first."""
     item, value = read.item, read.value
     is_fact = item.category is not None and item.source is not None
     if not is_fact or not isinstance(value, dict):
@@ -238,7 +239,7 @@ def hit_record(hit: Hit) -> dict[str, Any]:
 
 
 def hit_row(hit: Hit, *, table: bool) -> dict[str, Any]:
-    """The same as a row; a table shows the surroundings of the match."""
+    """The same as a row; a table shows the text around the match."""
     record = {**hit_record(hit), "namespace": format_namespace(hit.item.key.namespace)}
     if table:
         record["line"] = excerpt(hit.match.line, hit.match.start, hit.match.end)
@@ -261,7 +262,7 @@ def hit_columns() -> Sequence[Column]:
 
 
 def sum_record(items: Iterable[Item]) -> dict[str, int]:
-    """Items, summed up."""
+    """Totals of items."""
     total = {"items": 0, "vectors": 0, "bytes": 0}
     for one in items:
         total["items"] += 1
@@ -278,16 +279,20 @@ def removal_lines(
     done: bool = False,
     bundle: Path | None = None,
 ) -> Iterator[Line]:
-    """What a removal is about to take, or took, and where it was archived."""
+    """The items of a removal, planned or done, and their archive."""
     yield from tree_lines(items, now)
     yield line("")
     total = sum_record(items)
     numbers = [_counted(total[name], name) for name in ("items", "vectors") if total[name]]
     text = ", ".join([*numbers, size(total["bytes"])])
-    rest = "; more fit, for another run" if more else ""
-    yield line((f"{'removed ' if done else ''}{text}{rest}", "bold"))
+    rest = "; more match, for the next run" if more else ""
+    yield line((f"{'removed' if done else 'would remove'} {text}{rest}", "bold"))
     if bundle is not None:
-        yield line(safe_text(f"archived in {bundle}; `ckpt memory import` puts it back"))
+        yield line(
+            safe_text(
+                f"archived in {bundle}; restore with: ckpt memory import {quote(str(bundle))}"
+            )
+        )
 
 
 def _counted(number: int, noun: str) -> str:

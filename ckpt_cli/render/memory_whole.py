@@ -1,4 +1,4 @@
-"""All of a memory on one page: what each item says, under its namespace."""
+"""A whole memory on one page: the text of each item, under its namespace."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.value import summary
 
 _SAYS = ("content", "summary")
-"""The field that a fact, or a section, is kept for."""
+"""The text of a fact, or of a section."""
 _GAP = 2
 _ALIGNED = 200
-"""Items of one namespace whose columns are aligned with each other."""
+"""Items of one namespace that are aligned with each other at most."""
 _SHORT = 1000
-"""Cells of a value that is no words."""
+"""Characters of a value without a text."""
 _STYLES: Sequence[Style] = ("head", "plain", "plain", "id")
 
 
 def whole_lines(items: Iterable[Read], width: int) -> Iterator[Line]:
-    """Items by namespace, in columns of terminal cells; what they say is wrapped under itself.
+    """Items by namespace in columns, their text wrapped.
 
-    What says nothing, as a section of DeerFlow that is not filled yet, is left out.
+    Leaves out empty items, such as sections of DeerFlow that are not filled yet.
     """
     between = False
     for namespace, some in groupby(items, key=lambda one: one.item.key.namespace):
@@ -58,7 +58,7 @@ def _rows(rows: Sequence[tuple[Sequence[str], str]], width: int) -> Iterator[Lin
 
 
 def _cells(one: Read) -> tuple[str, str, str, str]:
-    """Key, category, confidence and source, safe to print; empty where there is none."""
+    """Key, category, confidence and source, safe to print; empty if there is none."""
     item = one.item
     source = item.source
     return (
@@ -70,7 +70,7 @@ def _cells(one: Read) -> tuple[str, str, str, str]:
 
 
 def said_by(value: Value) -> str:
-    """The words that an item is kept for, safe to print; else its value on one line."""
+    """The text of an item, safe to print; else its value on one line."""
     if isinstance(value, dict):
         for name in _SAYS:
             if isinstance(words := value.get(name), str):

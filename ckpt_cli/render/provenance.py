@@ -1,4 +1,4 @@
-"""Where a remembered item came from, and what is remembered of a thread: lines and records."""
+"""The origin of a memory item, and the memory items of a thread: lines and records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def origin_record(found: Origin) -> dict[str, Any]:
-    """Where an item came from; `message` is assumed."""
+    """The origin of an item; `message` is a guess."""
     record: dict[str, Any] = {"thread_id": found.thread_id, "store": found.store}
     record["checkpoint_id"] = found.checkpoint_id
     if found.checkpoint_id is not None:
@@ -49,7 +49,7 @@ def origin_record(found: Origin) -> dict[str, Any]:
 
 
 def origin_lines(found: Origin, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
-    """Where an item came from, as text."""
+    """The origin of an item, as text."""
     yield line("")
     place = f" in {found.store}" if found.store else ""
     yield from field("from", f"thread {found.thread_id}{place}", width, "id")
@@ -61,8 +61,8 @@ def origin_lines(found: Origin, now: datetime, zone: tzinfo, width: int) -> Iter
         yield from field("said", found.likeness.sentence, width, "bold")
         yield from field(
             "",
-            f"message {found.turn.index}, by its words ({found.likeness.shared:.0%} of the item's;"
-            f" assumed), of {found.people} that people wrote",
+            f"message {found.turn.index}, one of {found.people} human messages; assumed, as it has"
+            f" {found.likeness.shared:.0%} of the item's words",
             width,
             "dim",
         )
@@ -76,7 +76,7 @@ def origin_lines(found: Origin, now: datetime, zone: tzinfo, width: int) -> Iter
 def memory_rows(
     memories: Mapping[str, Sequence[Item]], *, redacted: bool = False
 ) -> list[dict[str, Any]]:
-    """Items that name a thread, one row each; without what they say where that is not shown."""
+    """Items that came from threads, one row each; redacted ones without their text."""
     rows = []
     for thread_id, items in memories.items():
         for item in items:
@@ -99,10 +99,10 @@ def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line
     yield from table_lines(
         shown,
         [
-            Column("REMEMBERED FROM IT", "item", style="head"),
+            Column("MEMORY ITEM", "item", style="head"),
             Column("CATEGORY", "category", drop=2),
             Column("CONFIDENCE", "confidence", lambda found: f"{found:.2f}", right=True, drop=1),
-            Column("WHAT", "content", cut=True),
+            Column("CONTENT", "content", cut=True),
         ],
         width,
     )
@@ -111,9 +111,9 @@ def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line
 def from_thread_lines(
     item: Item, now: datetime, zone: tzinfo, width: int, *, redacted: bool
 ) -> Iterator[Line]:
-    """One item that came from a thread: its address, how sure it is, when it was made, its words.
+    """One item that came from a thread, with its value: key, facts, time and text.
 
-    Its value was read. What it says, and is about, is left out where that is not shown.
+    A redacted one is shown without its text and category.
     """
     yield line((safe_text(format_key(item.key)), "head"))
     facts = [] if redacted else list(fact_words(item))
@@ -128,9 +128,9 @@ def from_thread_lines(
 
 
 def going_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line]:
-    """What is remembered of threads that go: it stays, without its source."""
+    """The memory items of threads that are removed; the items stay."""
     for row in rows:
-        text = f"{_name(row)} came from {row['thread_id']}; it stays, without its source"
+        text = f"{_name(row)} came from {row['thread_id']}; it is kept, but its source will be gone"
         yield from field("memory", text, width, "question")
 
 

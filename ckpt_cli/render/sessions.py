@@ -1,4 +1,4 @@
-"""An application's sessions: a table, one of them as text, and as records."""
+"""Sessions of an application: a table, single sessions as text, and records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def session_record(found: Joined) -> dict[str, Any]:
-    """One session; its other fields only where they were read."""
+    """One session; its other fields only if they were read."""
     one = found.session
     record: dict[str, Any] = {
         "session_id": one.session_id,

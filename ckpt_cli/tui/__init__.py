@@ -1,7 +1,6 @@
-"""`ckpt tui`: threads, the tree of one of them, and what stands in a checkpoint, on one screen.
+"""`ckpt tui`: threads, the tree of one thread, and one checkpoint, on one screen.
 
-Data flows one way here too: a `Lane` asks the store in a thread of its own, functions of `reading`
-and `render` make lines of the answer there, and widgets show lines. No widget reads a store, and
-none knows a rule of LangGraph's. What changes a store is in `changes` alone, which is imported
-only for `--write`.
+Data flows one way: a `Lane` queries the store in its own thread, where functions of `reading` and
+`render` turn the answer into lines, and widgets show lines. No widget reads a store or knows a rule
+of LangGraph. Only `writing` can change a store, and it is imported only for `--write`.
 """

@@ -1,4 +1,4 @@
-"""The application, and the screen that it begins with."""
+"""The application and its first screen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ckpt_cli.tui.desk import Desk
 from ckpt_cli.tui.screens.main import MainScreen
 
 Start = Literal["threads", "memory", "memory alone"]
-"""What is seen first. Memory stands alone where nothing is known of its threads."""
+"""The first screen. `memory alone` if the threads of the memory are not known."""
 
 
 class CkptApp(App[None]):
@@ -25,7 +25,7 @@ class CkptApp(App[None]):
 
     def __init__(self, desk: Desk, start: Start = "threads") -> None:
         super().__init__()
-        # Over a slow line, and for whoever dislikes it, nothing moves by itself.
+        # No animation: lines may be slow, and motion distracts.
         self.animation_level = "none"
         self.desk = desk
         self._start = start
@@ -42,7 +42,7 @@ class CkptApp(App[None]):
             self.screen.action_memory()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002
-        """None of Textual's own stand in the palette before those of the screen."""
+        """Keep Textual's own commands out of the palette."""
         return ()
 
     def on_unmount(self) -> None:

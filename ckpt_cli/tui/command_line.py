@@ -1,4 +1,4 @@
-"""The command line that prints what the screen shows, and other texts that are copied from it."""
+"""Texts to copy: command lines for what the screen shows, refs and configs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS: dict[CheckpointTab, tuple[str, ...]] = {
 
 
 def tab_command(store: Sequence[str], tab: CheckpointTab, place: Place, base: Place | None) -> str:
-    """The command that prints a tab of a checkpoint; of a diff, from `base` if there is one."""
+    """The command that prints a tab of a checkpoint; a diff starts at `base`, if given."""
     words = ["ckpt", *store, *_WORDS[tab]]
     if place.checkpoint_ns:
         words += ["--ns", place.checkpoint_ns]
@@ -42,7 +42,7 @@ def tree_command(store: Sequence[str], thread_id: str, ns: str | None) -> str:
 
 
 def list_command(store: Sequence[str], status: Sequence[str], text: str, user: str | None) -> str:
-    """The command that lists the threads that a filter leaves."""
+    """The command that lists the threads of a filter."""
     words = ["ckpt", *store, "threads", "list", "--all"]
     for one in status:
         words += ["--status", one]
@@ -54,17 +54,17 @@ def list_command(store: Sequence[str], status: Sequence[str], text: str, user: s
 
 
 def match_of(text: str) -> str:
-    """The shell pattern of thread ids that a filter's text stands for."""
+    """The shell pattern for the text of a filter."""
     return text if is_pattern(text) else f"*{escape(text)}*"
 
 
 def ref(place: Place) -> str:
-    """A checkpoint as the commands take it."""
+    """A checkpoint as THREAD@REF."""
     return f"{place.thread_id}@{place.checkpoint_id}"
 
 
 def config(place: Place) -> str:
-    """The config dict that a graph is given to read, or to go on from, a checkpoint."""
+    """The config dict with which a graph reads or resumes a checkpoint."""
     configurable = {
         "thread_id": place.thread_id,
         "checkpoint_ns": place.checkpoint_ns,
@@ -74,18 +74,18 @@ def config(place: Place) -> str:
 
 
 def memory_command(memory: Sequence[str], key: ItemKey) -> str:
-    """The command that prints an item of long-term memory."""
+    """The command that prints a memory item."""
     namespace = ["--namespace", format_namespace(key.namespace)]
     words = ["ckpt", *memory, "memory", "show", *namespace, *_guarded(key.key)]
     return " ".join(map(quoted, words))
 
 
 def remembered_command(store: Sequence[str], memory: str, thread_id: str) -> str:
-    """The command that prints what is remembered of a thread."""
+    """The command that prints a thread with its memory items."""
     words = ["ckpt", *store, "threads", "show", "--memory", memory, *_guarded(thread_id)]
     return " ".join(map(quoted, words))
 
 
 def _guarded(word: str) -> list[str]:
-    """A word that is not taken for an option."""
+    """A word, guarded if it looks like an option."""
     return ["--", word] if word.startswith("-") else [word]

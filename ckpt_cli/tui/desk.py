@@ -1,4 +1,4 @@
-"""What the screens have in common: how the store is reached and named, and the time."""
+"""What all screens share: the store, its name, its connections and the time."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from ckpt_cli.reading.opening import Opening
 from ckpt_cli.tui.lane import Lane
 
 _PATIENCE = 1.0
-"""Seconds that leaving takes at most."""
+"""Seconds to wait for connections on exit."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryNamed:
-    """The long-term memory that goes with some threads."""
+    """The long-term memory of some threads."""
 
     url: StoreUrl
     words: Sequence[str]
-    """How a command line names it."""
+    """The options that name it on a command line."""
 
     @property
     def name(self) -> str:
-        """What stands behind `--memory`."""
+        """The value for `--memory`."""
         return self.words[-1] if self.words else str(self.url)
 
 
 class Desk:
-    """One store, with a connection for each kind of question, so that none waits for another.
+    """One store with a connection for each kind of question, so that none waits for another.
 
-    Its long-term memory has one too, which is opened by the first who asks for it.
+    The connection to its long-term memory is opened when it is first needed.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class Desk:
     ) -> None:
         self.opening = opening
         self.store_words = store_words
-        """How a command line names the store."""
+        """The options that name the store on a command line."""
         self.zone = zone
         self.pause = pause
-        """Seconds between two looks at the store; 0 for only when asked to."""
+        """Seconds between two refreshes; 0: only on request."""
         self.now = now
         self.memory_named = memory or MemoryNamed(opening.url, store_words)
         self.threads, self.heads, self.detail, self.searching = lanes = [
@@ -63,7 +63,7 @@ class Desk:
         self.lanes: Sequence[Lane[Any]] = (*lanes, self.memory)
 
     def close(self) -> None:
-        """Close all connections; one that is still being answered is not waited for long."""
+        """Close all connections, without waiting long for a running query."""
         for lane in self.lanes:
             lane.close()
         until = monotonic() + _PATIENCE

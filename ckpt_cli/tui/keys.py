@@ -1,4 +1,4 @@
-"""The keys of the screens in one place: bindings, help and the palette are made of them."""
+"""The keys of the screens: bindings, help, palette and docs are generated from these."""
 
 from __future__ import annotations
 
@@ -12,77 +12,84 @@ from ckpt_cli.tui.reads import TABS
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key, and what it does."""
+    """One key binding."""
 
     keys: str
-    """As Textual names them, separated by commas."""
+    """Textual's names, separated by commas."""
     action: str
     title: str
     help: str
     shown: str
     """How the help writes the key."""
     footer: bool = False
-    """Whether the foot of the screen shows it."""
+    """Whether the footer shows it."""
 
 
 LOOKING: Sequence[Key] = (
-    Key("tab", "pane(1)", "Next pane", "Go to the next pane", "Tab"),
-    Key("shift+tab", "pane(-1)", "Previous pane", "Go to the pane before", "Shift-Tab"),
-    Key("z", "zoom", "Zoom", "This pane alone, or all again", "z"),
+    Key("tab", "pane(1)", "Next pane", "Focus the next pane", "Tab"),
+    Key("shift+tab", "pane(-1)", "Previous pane", "Focus the previous pane", "Shift-Tab"),
+    Key("z", "zoom", "Zoom", "Show this pane alone, or all panes again", "z"),
     *(
         Key(
             str(number),
             f"tab('{name}')",
             name.capitalize(),
-            f"Show the tab {name.capitalize()}",
+            f"Show tab {name.capitalize()}",
             str(number),
         )
         for number, name in enumerate(TABS, 1)
     ),
-    Key("left_square_bracket", "turn(-1)", "Tab before", "Show the tab before", "["),
+    Key("left_square_bracket", "turn(-1)", "Previous tab", "Show the previous tab", "["),
     Key("right_square_bracket", "turn(1)", "Next tab", "Show the next tab", "]"),
-    Key("f", "follow", "Follow", "Keep the cursor on the head, or let it stay", "f"),
-    Key("o", "unfold", "Unfold", "Every step of the tree, or folded", "o"),
-    Key("a", "nest", "All namespaces", "Draw subgraph calls inside the tree", "a"),
-    Key("m", "mark", "Mark", "Mark this checkpoint as one side of a diff", "m", True),
-    Key("d", "compare", "Diff", "Side by side with the marked one, or its parent", "d", True),
-    Key("i", "questions", "Questions", "List the questions that wait, in all threads", "i", True),
-    Key("S", "grep", "Search", "Search the values of this thread, or of all", "S"),
-    Key("M", "memory", "Memory", "What is remembered across threads", "M"),
+    Key("f", "follow", "Follow", "Keep the cursor on the head (toggle)", "f"),
+    Key("o", "unfold", "Unfold", "Unfold or fold long runs of steps", "o"),
+    Key("a", "nest", "Subgraphs", "Show or hide subgraphs inside the tree", "a"),
+    Key("m", "mark", "Mark", "Mark this checkpoint as the base of diffs", "m", True),
+    Key("d", "compare", "Diff", "Diff side by side with the marked one, or the parent", "d", True),
+    Key("i", "questions", "Questions", "List unanswered questions of all threads", "i", True),
+    Key("S", "grep", "Search", "Search values in this thread, or in all", "S"),
+    Key("M", "memory", "Memory", "Browse long-term memory", "M"),
     Key("y", "copy_ref", "Copy ref", "Copy THREAD@CHECKPOINT", "y"),
     Key("Y", "copy_config", "Copy config", "Copy the config dict of this checkpoint", "Y"),
-    Key("c", "command_line", "Command", "The command line that prints what is shown", "c"),
-    Key("r", "again", "Refresh", "Look at the store again now", "r"),
-    Key("colon", "app.command_palette", "Palette", "Any of these by name; THREAD@REF", ":"),
-    Key("question_mark", "help", "Help", "Show all keys", "?", True),
-    Key("q", "app.quit", "Quit", "Leave", "q", True),
+    Key("c", "command_line", "Command", "Show the command line for what is shown", "c"),
+    Key("r", "again", "Refresh", "Read the store again now", "r"),
+    Key("colon", "app.command_palette", "Palette", "Find a key by name, or go to THREAD@REF", ":"),
+    Key("question_mark", "help", "Help", "Show this help", "?", True),
+    Key("q", "app.quit", "Quit", "Quit", "q", True),
 )
 
 REMEMBERING: Sequence[Key] = (
-    Key("tab,shift+tab", "pane", "Next pane", "Go to the other pane", "Tab"),
-    Key("z", "zoom", "Zoom", "This pane alone, or both again", "z"),
-    Key("y", "copy_command", "Copy command", "Copy the command that prints this item", "y", True),
-    Key("r", "again", "Refresh", "Look at the memory again now", "r"),
-    Key("question_mark", "help", "Help", "Show all keys", "?", True),
-    Key("q", "leave", "Close", "Close", "q", True),
+    Key("tab,shift+tab", "pane", "Next pane", "Focus the other pane", "Tab"),
+    Key("z", "zoom", "Zoom", "Show this pane alone, or both again", "z"),
+    Key(
+        "y",
+        "copy_command",
+        "Copy command",
+        "Copy the command line that prints this item",
+        "y",
+        True,
+    ),
+    Key("r", "again", "Refresh", "Read the memory again now", "r"),
+    Key("question_mark", "help", "Help", "Show this help", "?", True),
+    Key("q", "leave", "Close", "Close this screen", "q", True),
 )
-"""The keys of the Memory screen."""
+"""The keys of the memory screen."""
 
 MOVING: Sequence[tuple[str, str]] = (
     ("↑ ↓ j k", "Move by a line"),
     ("PgUp PgDn Space", "Move by a page"),
-    ("g G", "To the first, to the last"),
-    ("Enter", "On a thread: to its tree"),
-    ("Enter", "On a checkpoint: to what stands in it"),
-    ("Enter", "On a subgraph call: into its namespace"),
-    ("Enter", "On a fold: unfold it"),
-    ("Enter", "On a message or value: to the step that wrote it"),
-    ("Enter", "On an item of memory: to what it says, and to its thread"),
-    ("Esc", "Back, out of a namespace, out of a filter"),
-    ("/", "Threads and memory: filter; elsewhere: search, then n and N"),
-    ("s", "Threads: sort by newest, oldest, id, checkpoints"),
+    ("g G", "Go to the first line, to the last line"),
+    ("Enter", "On a thread: go to its tree"),
+    ("Enter", "On a checkpoint: go to its state"),
+    ("Enter", "On a subgraph call: show its tree"),
+    ("Enter", "On folded steps: unfold them"),
+    ("Enter", "On a message or value: go to its writer"),
+    ("Enter", "On a memory item: go to its value, its thread"),
+    ("Esc", "Go back; leave a subgraph; clear a filter"),
+    ("/", "Filter threads or items; elsewhere search: n, N"),
+    ("s", "Sort threads: newest, oldest, id, checkpoints"),
 )
-"""What the panes themselves do with keys."""
+"""The keys of the panes."""
 
 
 def bindings(keys: Sequence[Key]) -> list[BindingType]:

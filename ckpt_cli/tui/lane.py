@@ -1,4 +1,4 @@
-"""Asking a store without making the screen wait."""
+"""Queries in a thread of their own, so that the screen never waits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ckpt_backends.errors import CkptError, StoreUnavailable, Unsupported
 
 
 class _Kept(Protocol):
-    """What a lane opens: a store of threads, or of long-term memory."""
+    """What a lane opens: a store of threads or of long-term memory."""
 
     def refresh(self) -> None: ...
 
@@ -33,11 +33,10 @@ class _Asked:
 
 
 class Lane(Generic[_Store]):
-    """A store that is opened, asked and closed in one thread, one question after the other.
+    """A store that is opened, queried and closed in one thread, one question after the other.
 
-    After each answer the store is refreshed, so that the next one is of then, and no writer waits
-    for a reader that does nothing. A store that could not answer is opened anew for the next
-    question, so that a lost connection comes back by asking again.
+    The store is refreshed after each answer: the next one is current, and no idle reader blocks a
+    writer. After a lost connection, the next question opens the store again.
     """
 
     def __init__(self, open_store: Callable[[], _Store]) -> None:
@@ -45,13 +44,13 @@ class Lane(Generic[_Store]):
         self._store: _Store | None = None
         self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
         self.waiting = 0
-        """Questions that were asked and are not answered yet."""
-        # No question may keep the program from ending, however long its answer takes.
+        """Questions without an answer yet."""
+        # A daemon, so that a long query does not keep the program from ending.
         self._thread = Thread(target=self._run, name="lane", daemon=True)
         self._thread.start()
 
     async def ask(self, question: Callable[[_Store], _Answer]) -> _Answer:
-        """What a question is answered with; it may be cancelled before its turn comes.
+        """The answer to a question, which may be cancelled before its turn.
 
         Raises what the question raises, and what opening the store does.
         """
@@ -65,11 +64,11 @@ class Lane(Generic[_Store]):
             self.waiting -= 1
 
     def close(self) -> None:
-        """Close the store when its last question is answered."""
+        """Close the store after the last question."""
         self._queue.put(None)
 
     def join(self, seconds: float) -> None:
-        """Wait until it is closed, but no longer than this."""
+        """Wait until it is closed, at most this long."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -80,7 +79,7 @@ class Lane(Generic[_Store]):
                 answer, error = self._answer(asked.question), None
             except Exception as caught:
                 answer, error = None, caught
-            # The loop is closed where the program ended meanwhile.
+            # The loop is closed if the program has ended.
             with suppress(RuntimeError):
                 asked.loop.call_soon_threadsafe(_deliver, asked.future, answer, error)
         self._drop()
@@ -90,7 +89,7 @@ class Lane(Generic[_Store]):
             self._store = self._open_store()
         try:
             answer = question(self._store)
-            # A private copy stays as it is.
+            # A private copy (--copy) does not change.
             with suppress(Unsupported):
                 self._store.refresh()
         except StoreUnavailable:

@@ -1,4 +1,4 @@
-"""The threads pane without its screen: which threads, in which order, what of each is known."""
+"""The threads pane without its screen: filter, order, status and lines."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ from ckpt_cli.render.units import age
 
 Sort = Literal["last", "first", "id", "checkpoints"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints")
+SORT_NAMES: Mapping[Sort, str] = {
+    "last": "newest",
+    "first": "oldest",
+    "id": "id",
+    "checkpoints": "checkpoints",
+}
 SIGNS: Mapping[Status | None, str] = {
     Status.INTERRUPTED: "?",
     Status.ERROR: "✗",
@@ -28,23 +34,23 @@ SIGNS: Mapping[Status | None, str] = {
     Status.EMPTY: "∅",
     None: " ",
 }
-"""What stands before a thread; a blank where its head was not read yet."""
+"""The sign before a thread; blank until its head is read."""
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _AGE_CELLS = 4
 _COUNT_CELLS = 6
 _WIDE = 34
-"""Cells from which on the number of checkpoints has a place."""
+"""Width from which the number of checkpoints is shown."""
 _LONGEST = 1000
-"""Characters of a thread id that are looked at to draw it."""
+"""Characters of a thread id that are drawn at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What the threads shown have in common."""
+    """A filter of threads; every condition must hold."""
 
     text: str = ""
-    """Part of the id in any case, or a shell pattern of the whole id."""
+    """Part of the id, in any case, or a shell pattern for the whole id."""
     status: frozenset[Status] = frozenset()
     """One of these; any if empty."""
     user: str | None = None
@@ -52,28 +58,32 @@ class Filter:
 
 @dataclass(slots=True)
 class Listing:
-    """All threads as last listed, and those of them that are shown."""
+    """All threads as last listed, and those that are shown."""
 
     threads: Sequence[Thread] = ()
     """In the store's own order: newest first."""
     shown: Sequence[Thread] = ()
-    statuses: dict[str, tuple[Thread, Status]] = field(default_factory=dict)
-    """By thread id, what its head told when the thread was as given."""
+    conditions: dict[str, tuple[Thread, Sequence[Status]]] = field(default_factory=dict)
+    """By thread id, what its head said, the worst first, when the thread was as given."""
     wanted: Filter = Filter()
     sort: Sort = "last"
 
+    def conditions_of(self, thread: Thread) -> Sequence[Status]:
+        """All that holds of a thread; nothing if its head was not read since it changed."""
+        known = self.conditions.get(thread.thread_id)
+        return known[1] if known is not None and known[0] == thread else ()
+
     def status(self, thread: Thread) -> Status | None:
-        """What a thread waits for; None where its head was not read since it changed."""
-        known = self.statuses.get(thread.thread_id)
-        return known[1] if known is not None and known[0] == thread else None
+        """The worst that holds; None if its head was not read since it changed."""
+        return next(iter(self.conditions_of(thread)), None)
 
     def settle(self) -> None:
-        """Choose and order what is shown anew."""
-        found = choose(self.threads, self.wanted, self.status)
+        """Filter and sort again."""
+        found = choose(self.threads, self.wanted, self.conditions_of)
         self.shown = order(found, self.sort)
 
     def place_of(self, thread_id: str | None) -> int | None:
-        """Where a thread stands among those shown."""
+        """The line of a thread, if it is shown."""
         ids = (at for at, one in enumerate(self.shown) if one.thread_id == thread_id)
         return next(ids, None)
 
@@ -81,7 +91,7 @@ class Listing:
 def parse_filter(text: str) -> Filter:
     """`status:interrupted user:anna trip` as a filter. Raises `UsageError` for an unknown status.
 
-    Words that are not of this form are the text, with their blanks.
+    All other words are the text, with the blanks between them.
     """
     statuses: set[Status] = set()
     user: str | None = None
@@ -97,9 +107,9 @@ def parse_filter(text: str) -> Filter:
 
 
 def choose(
-    threads: Sequence[Thread], wanted: Filter, status: Callable[[Thread], Status | None]
+    threads: Sequence[Thread], wanted: Filter, conditions: Callable[[Thread], Sequence[Status]]
 ) -> Sequence[Thread]:
-    """The threads that fit. Those whose status is wanted and not known yet are left out."""
+    """The threads that fit. With a filter by status, those whose head was not read are left out."""
     if wanted == Filter():
         return threads
     fits = text_filter(wanted.text)
@@ -108,12 +118,12 @@ def choose(
         for one in threads
         if (wanted.user is None or one.user == wanted.user)
         and fits(one.thread_id)
-        and (not wanted.status or status(one) in wanted.status)
+        and (not wanted.status or not wanted.status.isdisjoint(conditions(one)))
     ]
 
 
 def order(threads: Sequence[Thread], sort: Sort) -> Sequence[Thread]:
-    """Threads in an order: newest, oldest or fullest first, ids from a to z."""
+    """Threads sorted: newest, oldest or most checkpoints first, or by id."""
     if sort == "last":
         return threads
     keys: dict[Sort, Callable[[Thread], object]] = {
@@ -124,23 +134,25 @@ def order(threads: Sequence[Thread], sort: Sort) -> Sequence[Thread]:
     return sorted(threads, key=keys[sort])  # type: ignore[arg-type]
 
 
-def unread_near(listing: Listing, around: int, number: int) -> list[Thread]:
-    """Threads near a line whose heads were not read."""
-    near = listing.shown[max(around - number // 2, 0) : around + number]
-    return [one for one in near if listing.status(one) is None][:number]
+def unread_near(listing: Listing, seen: range, number: int) -> list[Thread]:
+    """Threads whose heads were not read: those on the lines seen, then those around them."""
+    above, below = max(seen.start - number, 0), seen.stop + number
+    near = [*seen, *range(seen.stop, below), *range(above, seen.start)]
+    shown = (listing.shown[at] for at in near if at < len(listing.shown))
+    return [one for one in shown if listing.status(one) is None][:number]
 
 
 def unread(listing: Listing) -> list[Thread]:
-    """Threads that a filter by status leaves out only because their heads were not read."""
+    """Threads that a filter by status leaves out because their heads were not read."""
     if not listing.wanted.status:
         return []
     wanted = replace(listing.wanted, status=frozenset())
-    found = choose(listing.threads, wanted, listing.status)
+    found = choose(listing.threads, wanted, listing.conditions_of)
     return [one for one in found if listing.status(one) is None]
 
 
 def thread_line(thread: Thread, status: Status | None, now: datetime, width: int) -> Line:
-    """One thread in so many cells: what it waits for, its id, its age and its checkpoints."""
+    """One thread in `width` cells: sign, id, age and number of checkpoints."""
     sign = f"{SIGNS[status]} "
     old = age(thread.last_at, now) if thread.last_at is not None else ""
     right = f" {old:>{_AGE_CELLS}}"
@@ -153,7 +165,7 @@ def thread_line(thread: Thread, status: Status | None, now: datetime, width: int
 
 
 def text_filter(text: str) -> Callable[[str], bool]:
-    """Whether a name holds a text in any case, or fits it as a shell pattern."""
+    """Whether a name contains a text, in any case, or matches it as a shell pattern."""
     if not text:
         return lambda _: True
     wanted = text.casefold()
@@ -164,5 +176,5 @@ def text_filter(text: str) -> Callable[[str], bool]:
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text is meant as a shell pattern; ids with brackets are found as they are."""
+    """Whether a text is a shell pattern; brackets are taken literally."""
     return "*" in text or "?" in text

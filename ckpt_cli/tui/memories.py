@@ -1,4 +1,4 @@
-"""Long-term memory without its screen: which items, what one says, and where it came from."""
+"""Long-term memory without its screen: listing, one item, and its origin."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from ckpt_cli.tui.listing import text_filter
 from ckpt_cli.tui.reads import Clock, Document, Place, cut
 
 _MOST_ITEMS = 20_000
-"""Items that are listed; a filter finds those after them."""
+"""Items listed at most; a filter finds the rest."""
 _MOST_NAMING = 1_000
-"""Items of one thread that are shown beside it."""
+"""Items of one thread shown at most."""
 _YES_NO = {"yes": True, "no": False}
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFilter:
-    """What the items shown have in common."""
+    """A filter of items; every condition must hold."""
 
     text: str = ""
-    """Part of NAMESPACE/KEY in any case, or a shell pattern of the key or of both."""
+    """Part of NAMESPACE/KEY, in any case, or a shell pattern for the key or for both."""
     wanted: Wanted = field(default_factory=Wanted)
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The items of a memory that fit a filter."""
+    """The items that match a filter."""
 
     info: MemoryInfo
     rows: Sequence[tuple[Item | Namespace, Line]]
     items: int
     more: bool
-    """Whether there are more than are listed."""
+    """Whether more match than are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caused:
-    """What an item tells of the thread that it came from."""
+    """What an item says about the thread it came from."""
 
     thread_id: str
     made_at: datetime | None
@@ -59,28 +59,28 @@ class Caused:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What one item says."""
+    """One item, drawn."""
 
     lines: Sequence[Line]
     caused: Caused | None
-    """None where it names no thread."""
+    """None if it names no thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Where an item came from."""
+    """The origin of an item, drawn."""
 
     lines: Sequence[Line]
     place: Place | None
-    """The checkpoint as of its creation; None where there is none."""
+    """The newest checkpoint when it was created; None if there is none."""
     remark: str
-    """Why no more is known."""
+    """Why nothing more is known."""
 
 
 def parse_memory_filter(text: str) -> MemoryFilter:
-    """`category:goal confidence:0.8 tea` as a filter. Raises `UsageError` for what is no value.
+    """`category:goal confidence:0.8 tea` as a filter. Raises `UsageError`.
 
-    Words that are not of this form are the text, with their blanks.
+    All other words are the text, with the blanks between them.
     """
     wanted, words = Wanted(), []
     for word in text.split(" "):
@@ -91,7 +91,7 @@ def parse_memory_filter(text: str) -> MemoryFilter:
             wanted = replace(wanted, min_confidence=_number(value))
         elif name == "expired" and value:
             if value not in _YES_NO:
-                raise UsageError(f"cannot read '{word}'", hint="expired:yes or expired:no")
+                raise UsageError(f"cannot read '{word}'", hint="use expired:yes or expired:no")
             wanted = replace(wanted, expired=_YES_NO[value])
         else:
             words.append(word)
@@ -101,7 +101,7 @@ def parse_memory_filter(text: str) -> MemoryFilter:
 def read_listing(
     memory: MemoryStore, wanted: MemoryFilter, clock: Clock, *, redacted: bool
 ) -> Listed:
-    """The items that fit, under their namespaces."""
+    """The matching items under their namespaces."""
     fits = text_filter(wanted.text)
     found = (
         one
@@ -130,7 +130,7 @@ def read_remembered(
 
 
 def read_cause(store: Store, caused: Caused, clock: Clock, width: int) -> Cause:
-    """The thread of an item, and its checkpoint as of then."""
+    """The thread and checkpoint that an item came from."""
     found = trace(store, caused.thread_id, caused.made_at, caused.text)
     place = None
     if found.checkpoint_id is not None:
@@ -139,7 +139,7 @@ def read_cause(store: Store, caused: Caused, clock: Clock, width: int) -> Cause:
 
 
 def no_cause(caused: Caused, error: CkptError, clock: Clock, width: int) -> Cause:
-    """The same where the threads cannot be asked."""
+    """The same if the threads cannot be read."""
     remark = error.message + (f"; {error.hint}" if error.hint else "")
     found = Origin(caused.thread_id, "", remark=remark)
     return Cause(_cause_lines(found, clock, width), None, remark)
@@ -148,19 +148,19 @@ def no_cause(caused: Caused, error: CkptError, clock: Clock, width: int) -> Caus
 def read_thread_memory(
     memory: MemoryStore, thread_id: str, clock: Clock, width: int, *, redacted: bool
 ) -> Document:
-    """The items that name a thread as their source. Reads the value of every item."""
+    """The items that came from a thread. Reads the value of every item."""
     lines: list[Line] = []
     items: dict[int, ItemKey] = {}
     for _, item in naming(memory, lambda one: one == thread_id):
         if len(items) == _MOST_NAMING:
-            said = "… more than is shown here; c says the command that prints all"
+            said = "… more; press c for the command that prints all"
             lines.append(line((said, "dim")))
             break
         items[len(lines)] = item.key
         told = from_thread_lines(item, clock.now, clock.zone, width, redacted=redacted)
         lines += cut(chain(told, (line(""),)))
     if not items:
-        lines.append(line(("nothing that is remembered names this thread", "dim")))
+        lines.append(line(("no memory item came from this thread", "dim")))
     return Document(lines, items=items)
 
 
@@ -172,4 +172,6 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise UsageError(f"cannot read '{text}' as a number", hint="confidence:0.8") from None
+        raise UsageError(
+            f"cannot read '{text}' as a number", hint="use a number such as confidence:0.8"
+        ) from None

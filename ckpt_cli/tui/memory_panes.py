@@ -12,7 +12,7 @@ from ckpt_cli.tui.rows import Rows
 
 
 class MemoryRows(Rows):
-    """One line a label of a namespace, and one an item; the cursor stands on items."""
+    """One line per namespace label and per item; the cursor stops at items."""
 
     def __init__(self) -> None:
         super().__init__(id="memory-rows")
@@ -29,14 +29,14 @@ class MemoryRows(Rows):
 
     @property
     def item(self) -> Item | None:
-        """The one under the cursor."""
+        """The item under the cursor."""
         found = self.listed[self.cursor][0] if self.cursor < len(self.listed) else None
         return found if isinstance(found, Item) else None
 
     def show_items(
         self, listed: Sequence[tuple[Item | Namespace, Line]], key: ItemKey | None
     ) -> None:
-        """Show these instead, with the cursor on an item wherever that stands."""
+        """Show these instead, with the cursor on an item."""
         self.listed = listed
         items = enumerate(one for one, _ in listed)
         found = (at for at, one in items if isinstance(one, Item) and one.key == key)
@@ -44,7 +44,7 @@ class MemoryRows(Rows):
 
 
 class MemoryPane(FilterPane):
-    """All items of a long-term memory, or those that fit."""
+    """All items of a long-term memory, or those that match the filter."""
 
     rows: MemoryRows
 

@@ -1,4 +1,4 @@
-"""The command palette: every key by its name, and going to a checkpoint that is typed."""
+"""The command palette: every key by name, and going to a typed checkpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Palette(Provider):
-    """What the main screen can do."""
+    """The commands of the main screen."""
 
     async def discover(self) -> Hits:
         for key in self._keys():
@@ -29,7 +29,7 @@ class Palette(Provider):
             if score > 0:
                 shown = matcher.highlight(key.title)
                 yield Hit(score, shown, partial(self._run, key), help=self._help(key))
-        # Last, as whatever is typed may be the name of a thread.
+        # Last, since any text may be a thread id.
         yield Hit(
             0.01,
             Content(f"Go to {query}"),

@@ -1,8 +1,9 @@
-"""The three panes: threads, the tree of one of them, and what stands in a checkpoint."""
+"""The three panes: threads, the tree of a thread, and the inspector of a checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import ClassVar
 
@@ -23,14 +24,17 @@ from ckpt_cli.tui.reads import TABS, Document, Picture
 from ckpt_cli.tui.reads import Tab as TabName
 from ckpt_cli.tui.rows import Lines, Rows
 
+_SLOW = 0.3
+"""Seconds after which a read is shown as loading."""
+
 
 class Search(Input):
-    """The line at the foot of a pane in which its filter, or what is looked for, is typed."""
+    """The field at the bottom of a pane for its filter or search."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Clear", show=False)]
 
     class Left(Message):
-        """Escape: what was typed is to be forgotten."""
+        """Escape was pressed: clear the field."""
 
         def __init__(self, search: Search) -> None:
             super().__init__()
@@ -45,14 +49,14 @@ class Search(Input):
 
 
 class FilterPane(Vertical):
-    """A pane with lines, and a line to say which of them are shown."""
+    """A pane of lines with a filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "Filter", key_display="/"),
     ]
 
     class Narrowed(Message):
-        """What is shown, or its order, changed."""
+        """The filter or the order changed."""
 
     def __init__(self, rows: Rows, hint: str, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")
@@ -60,7 +64,7 @@ class FilterPane(Vertical):
         self.search = Search(placeholder=hint, id="filter")
 
     def narrow(self, text: str) -> None:
-        """Show what a filter means. Raises `UsageError`."""
+        """Apply a filter. Raises `UsageError`."""
         raise NotImplementedError
 
     def compose(self) -> ComposeResult:
@@ -85,7 +89,7 @@ class FilterPane(Vertical):
         try:
             self.narrow(event.value)
         except UsageError:
-            # A status may be half typed; on Enter it is said.
+            # A status may be half typed; Enter shows the error.
             return
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -105,7 +109,7 @@ class FilterPane(Vertical):
 
 
 class ThreadRows(Rows):
-    """One line a thread."""
+    """One line per thread."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("s", "sort", "Sort", show=False)]
 
@@ -141,7 +145,7 @@ class ThreadRows(Rows):
 
 
 class ThreadsPane(FilterPane):
-    """All threads of the store, or those that fit."""
+    """All threads of the store, or those that match the filter."""
 
     rows: ThreadRows
 
@@ -157,7 +161,7 @@ class ThreadsPane(FilterPane):
 
 
 class Found(Lines):
-    """Lines in which a text can be looked for."""
+    """Lines that can be searched."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "next(1)", "Next", show=False),
@@ -168,10 +172,10 @@ class Found(Lines):
         super().__init__(id=id)
         self.wanted = ""
         self.here = -1
-        """The line on which the last hit was."""
+        """The line of the last match."""
 
     def look_for(self, text: str) -> None:
-        """Mark the lines that hold a text, and go to the first of them from the cursor on."""
+        """Mark the lines that contain a text, and go to the first one from the cursor."""
         self.wanted = text.casefold()
         self.here = self.cursor - 1
         self.refresh()
@@ -189,7 +193,7 @@ class Found(Lines):
         hits = ((self.here + by) % count for by in ways)
         at = next((one for one in hits if self.is_found(one)), None)
         if at is None:
-            self.app.notify(f"'{self.wanted}' is not here", severity="warning", markup=False)
+            self.app.notify(f"no match for '{self.wanted}'", severity="warning", markup=False)
             return
         self.here = at
         if self.is_stop(at):
@@ -199,7 +203,7 @@ class Found(Lines):
 
 
 class SearchPane(Vertical):
-    """A pane with lines, and a line to search them with."""
+    """A pane of lines with a search."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "Search", key_display="/"),
@@ -208,7 +212,7 @@ class SearchPane(Vertical):
     def __init__(self, rows: Found, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")
         self.rows = rows
-        self.search = Search(placeholder="text; n and N go on", id=f"{id}-search")
+        self.search = Search(placeholder="text; then n next, N previous", id=f"{id}-search")
 
     def compose(self) -> ComposeResult:
         yield self.rows
@@ -239,13 +243,13 @@ class SearchPane(Vertical):
 
 
 class TreeRows(Found):
-    """The picture of a tree, with the cursor on its checkpoints."""
+    """A drawn tree, with the cursor on its checkpoints."""
 
     def __init__(self) -> None:
         super().__init__(id="tree-rows")
         self.picture: Picture | None = None
         self.marked: Key | None = None
-        """The checkpoint of this thread that is marked for a comparison."""
+        """The checkpoint of this thread that is marked as the base of diffs."""
 
     def is_stop(self, index: int) -> bool:
         return self.picture is not None and self.picture.keys[index] is not None
@@ -264,14 +268,14 @@ class TreeRows(Found):
         return self.picture.keys[self.cursor]
 
     def show_picture(self, picture: Picture, key: Key | None) -> None:
-        """Show a tree with the cursor on a checkpoint, or else on the head's last line."""
+        """Show a tree with the cursor on a checkpoint, or else on the last line."""
         self.picture = picture
         at = picture.line_of(key) if key is not None else None
         self.show_lines(picture.lines, len(picture.lines) - 1 if at is None else at)
 
 
 class DocumentRows(Found):
-    """What a tab shows."""
+    """The lines of a tab."""
 
     def __init__(self) -> None:
         super().__init__(id="document")
@@ -279,18 +283,18 @@ class DocumentRows(Found):
 
     @property
     def path(self) -> str | None:
-        """The value that the cursor stands in, where the tab has several."""
+        """The path of the value under the cursor, if the tab has any."""
         above = max((at for at in self.document.marks if at <= self.cursor), default=None)
         return None if above is None else self.document.marks[above]
 
     @property
     def item(self) -> ItemKey | None:
-        """The item of long-term memory that the cursor stands in, where the tab has any."""
+        """The memory item under the cursor, if the tab has any."""
         above = max((at for at in self.document.items if at <= self.cursor), default=None)
         return None if above is None else self.document.items[above]
 
     def show_document(self, document: Document, *, keep: bool) -> None:
-        """Show a document from its beginning, or with `keep` from where the last one stood."""
+        """Show a document from its beginning, or with `keep` at the same line as before."""
         self.document = document
         below = round(self.scroll_y)
         self.show_lines(document.lines, self.cursor if keep else 0)
@@ -298,26 +302,53 @@ class DocumentRows(Found):
 
 
 class Inspector(SearchPane):
-    """What stands in a checkpoint, in tabs."""
+    """A checkpoint, in tabs."""
 
     class Turned(Message):
-        """Another tab is wanted."""
+        """Another tab was chosen."""
 
     def __init__(self) -> None:
         self.document = DocumentRows()
         super().__init__(self.document, id="inspector")
         labels = (f"{number} {name.capitalize()}" for number, name in enumerate(TABS, 1))
         self.tabs = Tabs(*(Tab(label, id=name) for label, name in zip(labels, TABS, strict=True)))
-        # A tab is turned by its number; focus goes to what it shows.
+        # Tabs are chosen by number; the focus goes to their content.
         self.tabs.can_focus = False
+        self._heading = ""
 
     def compose(self) -> ComposeResult:
         yield self.tabs
         yield from super().compose()
 
+    def set_heading(self, heading: str) -> None:
+        """Set the title for what is shown from now on."""
+        self._heading = heading
+        title(self, heading)
+
+    @contextmanager
+    def while_loading(self, text: str) -> Iterator[None]:
+        """Show that something is loading, if it takes long, and only until it ends.
+
+        A read that ends without an answer leaves the title of what is still shown.
+        """
+        is_over = False
+
+        def tell() -> None:
+            # A timer that was stopped may still call once.
+            if not is_over:
+                title(self, text)
+
+        slow = self.set_timer(_SLOW, tell)
+        try:
+            yield
+        finally:
+            is_over = True
+            slow.stop()
+            title(self, self._heading)
+
     @property
     def tab(self) -> TabName:
-        """The one that is shown."""
+        """The tab that is shown."""
         active = self.tabs.active
         return next((one for one in TABS if one == active), TABS[0])
 
@@ -331,5 +362,5 @@ class Inspector(SearchPane):
 
 
 def title(pane: Vertical, text: str) -> None:
-    """Name a pane; nothing in the text is parsed."""
+    """Set the title of a pane; no markup is parsed."""
     pane.border_title = Content(text)

@@ -1,20 +1,22 @@
-"""Plans of changes, asked of a store as the panes ask it: nothing is written here."""
+"""Plans of the changes that the screen offers; nothing is written here."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from ckpt_backends.change import Change
-from ckpt_backends.codec import to_json
-from ckpt_backends.errors import NotFound, Refused, UsageError
+from ckpt_backends.codec import Value, from_json, to_json
+from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.changes import ChannelChange, diff_channels
 from ckpt_cli.core.editing import ChannelEdit, parse_edit
+from ckpt_cli.core.objects import StoredObjects, objects_of
 from ckpt_cli.core.plan import Plan
 from ckpt_cli.core.purge import Doomed
 from ckpt_cli.core.retention import Keep
@@ -37,23 +39,23 @@ from ckpt_cli.tui.reads import Place
 Kind: TypeAlias = Literal["replace", "set", "append"]
 KINDS: tuple[Kind, ...] = ("replace", "set", "append")
 _REASONS = 3
-"""Threads that are kept, of which it is said why."""
+"""Kept threads that an error names, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A change that is about to be made, with the text that says so."""
+    """A planned change, and its text."""
 
     lines: Callable[[int], list[Line]]
-    """In so many cells."""
+    """The text, for a width in cells."""
     change: Change
     head: Place | None
-    """Where the thread stands afterwards; None where that stays, or the thread goes."""
+    """The new head; None if the head does not change, or the thread is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removing:
-    """What is about to be removed, in a plan file as the commands make it."""
+    """A planned removal, in a plan file like that of `ckpt purge`."""
 
     plan: PlanFile
     lines: Callable[[int], list[Line]]
@@ -61,62 +63,62 @@ class Removing:
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """What is to be removed, as it was filled in."""
+    """The fields of the purge form."""
 
     match: str = ""
     older_than: str = ""
     keep_last: str = ""
 
     def policy(self, now: datetime, zone: tzinfo) -> Policy:
-        """The policy that `ckpt purge` would make of it. Raises `UsageError`."""
+        """The policy of the same `ckpt purge`. Raises `UsageError`."""
         if self.keep_last and not (self.keep_last.isdecimal() and int(self.keep_last)):
-            raise UsageError(f"'{self.keep_last}' is no number of checkpoints to keep")
+            raise UsageError(f"cannot keep '{self.keep_last}' checkpoints: not a number above 0")
         found = Policy(
             Selection(match=self.match or None),
             parse_time(self.older_than, now, zone) if self.older_than else None,
             keep=Keep(int(self.keep_last) if self.keep_last else None),
         )
         if found.is_empty:
-            raise UsageError("nothing says what is to be removed", hint="fill in one of the lines")
+            raise UsageError("nothing selected", hint="fill in at least one field")
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """How a checkpoint is to be forked."""
+    """The fields of the fork form."""
 
     to: str = ""
-    """The new thread; empty for a branch of the same one."""
-    edit: ChannelEdit | None = None
+    """The new thread; empty for a new branch of the same thread."""
+    edit: Edited | None = None
     as_node: str | None = None
 
 
 class Planner:
-    """Makes plans for one store; `open_rows` opens it by itself, so that copies are byte for byte.
+    """Plans changes of one store; `open_rows` opens it without redaction or decryption.
 
-    Each method is a question for a `Lane`. All raise what the functions of the commands raise.
+    Each method is a question for a `Lane`. All raise what the same command raises.
     """
 
     def __init__(self, open_rows: Callable[[], Store], now: Callable[[], datetime]) -> None:
         self._open_rows, self._now = open_rows, now
 
     def rollback(self, store: Store, place: Place) -> Proposal:
-        """Go back to a checkpoint."""
+        """Roll the thread back to a checkpoint."""
         return self._forked(store, place, Fork(), Wishes())
 
     def fork(self, store: Store, place: Place, how: Fork) -> Proposal:
-        """Go on from a checkpoint elsewhere."""
-        edits = () if how.edit is None else (how.edit,)
+        """Fork a checkpoint: to a new branch, or to a new thread."""
+        edits = () if how.edit is None else (how.edit.edit,)
         return self._forked(store, place, how, Wishes(fork=True, edits=edits, as_node=how.as_node))
 
     def undo(self, store: Store, thread_id: str) -> Proposal:
-        """Take back the last change of a thread."""
+        """Undo the last rollback or fork of a thread."""
         with closing(self._open_rows()) as rows:
             plan = plan_undo(ThreadReader(store, thread_id), rows, self._now(), force=False)
         return _proposal(plan)
 
     def repair(self, store: Store, thread_id: str, told: Mapping[str, str]) -> Proposal:
-        """Put back values that are gone or damaged."""
+        """Restore missing or unreadable values."""
         found = plan_repair(ThreadReader(store, thread_id), told)
         if not found.rebuilt:
             reasons = "; ".join(one.reason for one in found.refused)
@@ -124,25 +126,25 @@ class Planner:
         return Proposal(lambda width: list(repair_lines(found, width)), found.change, head=None)
 
     def delete(self, store: Store, thread_id: str, path: Path) -> Removing:
-        """Remove a thread, whatever it waits for."""
+        """Delete a thread, whatever its status."""
         return self._removing(store, path, plan_named(store, [thread_id]))
 
     def purge(self, store: Store, policy: Policy, path: Path) -> Removing:
-        """Remove threads, or what is old inside them."""
+        """Remove threads, or prune their old checkpoints."""
         return self._removing(store, path, plan_purge(store, policy, self._now()))
 
     def _removing(self, store: Store, path: Path, threads: Iterable[Doomed]) -> Removing:
         plan = write_plan(path, store.describe(), self._now(), threads)
         if not plan.going:
             why = "; ".join(f"{name}: {reason}" for name, reason in plan.kept[:_REASONS])
-            raise Refused("nothing to remove" + (f": {why}" if why else ""))
+            raise Refused("nothing to do" + (f": {why}" if why else ""))
         return Removing(plan, lambda width: list(purge_lines(plan, width)))
 
     def _forked(self, store: Store, place: Place, how: Fork, wishes: Wishes) -> Proposal:
         if place.checkpoint_ns:
             raise UsageError(
                 "this checkpoint belongs to a subgraph",
-                hint="go to the step that called it: Esc leaves the subgraph",
+                hint="press Esc to leave the subgraph, then choose the step that called it",
             )
         reader = ThreadReader(store, place.thread_id)
         with closing(self._open_rows()) as rows:
@@ -150,24 +152,66 @@ class Planner:
                 plan = plan_clone(reader, rows, place.checkpoint_id, how.to, wishes)
             else:
                 plan = plan_rollback(reader, rows, place.checkpoint_id, self._now(), wishes)
+        if how.edit is not None:
+            plan = replace(plan, changes=_with_edited(plan.changes, how.edit))
         return _proposal(plan, values=how.edit is not None)
 
 
-def editable(store: Store, place: Place, channel: str, kind: Kind) -> str:
-    """What an editor is opened with: the channel's value as JSON, where it is to be replaced."""
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """What came back from the editor."""
+
+    edit: ChannelEdit
+    value: Value
+    """As a plan shows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Editable:
+    """A channel's value as JSON for an editor, and the way back."""
+
+    channel: str
+    kind: Kind
+    text: str
+    objects: StoredObjects | None = None
+    """By which objects are written; None where plain JSON is asked for."""
+
+    def read(self, text: str) -> Edited:
+        """What an edited text means. Raises `UsageError`."""
+        if self.objects is None:
+            edit = parse_edit(self.kind, f"{self.channel}={text}")
+            return Edited(edit, edit.value)
+        try:
+            value = from_json(json.loads(text))
+            form = self.objects.encodable(value)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"this is not JSON: {error}") from None
+        return Edited(ChannelEdit(self.kind, self.channel, form), value)
+
+
+def editable(store: Store, place: Place, channel: str, kind: Kind) -> Editable:
+    """What an editor is opened with: the channel's value where it is to be replaced, else null.
+
+    Raises `Unsupported` where the value would not be accepted back as it is.
+    """
     reader = ThreadReader(store, place.thread_id)
     moment = reader.moment(place.checkpoint_ns, place.checkpoint_id, state=[channel])
     moment.check_readable()
     values = reader.state(moment, [channel]).values
     if channel not in values:
         raise NotFound(f"no channel '{channel}' at this checkpoint")
-    found: Any = to_json(values[channel]) if kind == "replace" else None
-    return json.dumps(found, ensure_ascii=False, indent=2) + "\n"
-
-
-def edit_of(channel: str, kind: Kind, text: str) -> ChannelEdit:
-    """What came back from the editor. Raises `UsageError`."""
-    return parse_edit(kind, f"{channel}={text}")
+    if kind != "replace":
+        return Editable(channel, kind, "null\n")
+    text = json.dumps(to_json(values[channel]), ensure_ascii=False, indent=2) + "\n"
+    found = Editable(channel, kind, text, objects_of(moment.checkpoint, moment.body))
+    try:
+        found.read(text)
+    except UsageError as error:
+        raise Unsupported(
+            f"cannot edit '{channel}' as a whole: {error.message}",
+            hint="type 'set' in the form: its JSON is merged by the channel's reducer",
+        ) from None
+    return found
 
 
 def channels_of(store: Store, place: Place) -> list[str]:
@@ -175,6 +219,19 @@ def channels_of(store: Store, place: Place) -> list[str]:
     reader = ThreadReader(store, place.thread_id)
     moment = reader.moment(place.checkpoint_ns, place.checkpoint_id, state=True)
     return list(reader.state(moment).values)
+
+
+def _with_edited(
+    changes: Mapping[str, ChannelChange], edited: Edited
+) -> Mapping[str, ChannelChange]:
+    """The changes of a plan, with a value that replaces another as people read it."""
+    channel = edited.edit.channel
+    if edited.edit.kind != "replace" or channel not in changes:
+        return changes
+    was = changes[channel]
+    before = {} if was.change == "added" else {channel: was.before}
+    rest = {name: one for name, one in changes.items() if name != channel}
+    return rest | diff_channels(before, {channel: edited.value})
 
 
 def _proposal(plan: Plan, *, values: bool = False) -> Proposal:

@@ -1,4 +1,4 @@
-"""What the panes ask a store: functions for a `Lane`, which make lines of the answers there."""
+"""What the panes ask a store: functions for a `Lane` that return lines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Tab = Literal[CheckpointTab, "memory"]
 TABS: tuple[Tab, ...] = ("state", "diff", "writes", "messages", "metadata", "raw", "memory")
 
 _MOST_LINES = 20_000
-"""Lines of one document; a value of more is looked at with `ckpt show`."""
+"""Lines of one document; `ckpt show` prints more."""
 _QUESTION_WIDTH = 200
 _RAW_BYTES = 16 * 1024
 _RAW_ROW = 16
@@ -67,7 +67,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What the times on the screen are told by."""
+    """The time now and the zone of the times shown."""
 
     now: datetime
     zone: tzinfo
@@ -75,21 +75,21 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A thread's tree, or that of one namespace, drawn in some width."""
+    """The tree of a thread or of one namespace, drawn."""
 
     tree: Tree
     lines: Sequence[Line]
     keys: Sequence[Key | None]
-    """For each line the checkpoint that it stands for; None where the cursor does not stand."""
+    """The checkpoint of each line; None where the cursor does not stop."""
     inner: Mapping[int, str]
-    """For the lines that are a subgraph call, its namespace."""
+    """The namespace of each line that is a subgraph call."""
     folds: frozenset[int]
-    """Lines that stand for several steps."""
+    """Lines of folded steps."""
     head: Key | None
     """The head of the first tree."""
 
     def line_of(self, key: Key | None) -> int | None:
-        """The line that stands for a checkpoint; None where it is folded away."""
+        """The line of a checkpoint; None if it is folded away."""
         return next((at for at, one in enumerate(self.keys) if one == key), None)
 
 
@@ -99,13 +99,13 @@ class Document:
 
     lines: Sequence[Line]
     marks: Mapping[int, str] = field(default_factory=dict)
-    """For lines that the cursor may stand on, the path of the value that they show."""
+    """The path of the value that starts at a line; the cursor stops there."""
     items: Mapping[int, ItemKey] = field(default_factory=dict)
-    """For lines with which an item of long-term memory begins, its address."""
+    """The key of the memory item that starts at a line."""
 
 
 def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
-    """All threads, newest first; those that are as they were `before` are the same objects."""
+    """All threads, newest first; unchanged ones are the objects of `before`."""
     known = {one.thread_id: one for one in before}
     found = []
     for one in store.threads():
@@ -114,11 +114,12 @@ def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
     return found
 
 
-def read_statuses(store: Store, threads: Sequence[Thread]) -> list[Status]:
-    """What each of some threads waits for."""
-    found = {one.key.thread_id: one.status for one in read_heads(store, threads, Lessons(store))}
+def read_conditions(store: Store, threads: Sequence[Thread]) -> list[Sequence[Status]]:
+    """The conditions of each thread, the worst first."""
+    heads = read_heads(store, threads, Lessons(store))
+    found = {one.key.thread_id: one.conditions for one in heads}
     return [
-        Status.EMPTY if one.head is None else found.get(one.thread_id, Status.UNKNOWN)
+        (Status.EMPTY,) if one.head is None else found.get(one.thread_id, (Status.UNKNOWN,))
         for one in threads
     ]
 
@@ -167,9 +168,9 @@ def _key(row: TreeRow | None) -> Key | None:
 def read_document(
     store: Store, tab: CheckpointTab, place: Place, base: Place | None, clock: Clock, width: int
 ) -> Document:
-    """A tab of a checkpoint; `base` is what it is compared with, its parent if None.
+    """A tab of a checkpoint, which is compared with `base`, or else with its parent.
 
-    Raises `NotFound`, `Unreadable`, and what else keeps the tab from being shown.
+    Raises `NotFound`, `Unreadable`, and other errors of the same command.
     """
     target = target_of(store, place)
     if tab == "messages":
@@ -186,13 +187,13 @@ def read_document(
 
 
 def target_of(store: Store, place: Place) -> Target:
-    """The checkpoint as the functions of `reading` take it. Raises `NotFound`."""
+    """The checkpoint for the functions of `reading`. Raises `NotFound`."""
     reader = ThreadReader(store, place.thread_id)
     return Target(reader, place.checkpoint_ns, place.checkpoint_id, chosen=True)
 
 
 def read_origin(store: Store, place: Place, path: str) -> tuple[Place, str]:
-    """The checkpoint that first had a value, and who set it there."""
+    """The first checkpoint that had a value, and its writer."""
     found = blame(target_of(store, place), path)
     key = found.moment.key
     who = found.node or found.by
@@ -215,7 +216,7 @@ def _state(target: Target, clock: Clock, width: int) -> Document:
 
 
 def _heading(found: View, clock: Clock, width: int) -> Iterator[Line]:
-    """What is next, what waits, and what is wrong."""
+    """Next nodes, questions and problems."""
     yield from step_lines(found.moment, width, live=found.is_head)
     if found.moment.body.problem is not None:
         reason = f"not readable: {found.moment.body.problem.reason}"
@@ -233,16 +234,16 @@ def _diff(target: Target, base: Target | None, width: int) -> Iterator[Line]:
     yield from compared_lines(found)
     yield from diff_text(found.changes, width=width)
     if not found.changes:
-        yield line(("no difference", "dim"))
+        yield line(("no differences", "dim"))
 
 
 def _writes(target: Target, clock: Clock, width: int) -> Iterator[Line]:
     found = _seen(target, writes=True)
     if found.writes:
-        yield line(("written by its own tasks", "bold"))
+        yield line(("writes stored at this checkpoint", "bold"))
         yield from placed_lines(found.writes, clock.zone, width)
         yield line("")
-    yield line(("how it was made", "bold"))
+    yield line(("writes that produced this checkpoint", "bold"))
     try:
         yield from written_lines(written(target, {}), width)
     except CkptError as error:
@@ -255,7 +256,9 @@ def _messages(target: Target, width: int) -> Document:
     marks: dict[int, str] = {}
     if found.others:
         names = safe_text(", ".join(found.others))
-        lines.append(line((f"of {safe_text(found.channel)}; also in {names}", "dim")))
+        lines.append(
+            line((f"channel {safe_text(found.channel)}; others with messages: {names}", "dim"))
+        )
     turns = [replace(one, message=_clipped(one.message)) for one in found.turns]
     for turn in turns:
         if turn.answers is not None:
@@ -285,7 +288,7 @@ def _metadata(target: Target, clock: Clock, width: int) -> Iterator[Line]:
 
 
 def _raw(target: Target, width: int) -> Iterator[Line]:
-    """Where the checkpoint is stored, and the beginning of its body as bytes."""
+    """Where the checkpoint is stored, and the first bytes of its body."""
     body = raw_bytes(target)
     key = target.reader.moment(target.checkpoint_ns, target.checkpoint_id).key
     for query in target.reader.store.sources(key):
@@ -295,17 +298,17 @@ def _raw(target: Target, width: int) -> Iterator[Line]:
     for start in range(0, min(len(body), _RAW_BYTES), _RAW_ROW):
         part = body[start : start + _RAW_ROW]
         text = "".join(chr(one) if 32 <= one < 127 else "." for one in part)
-        # Where there is no room for both, bytes alone.
+        # Bytes alone if there is no room for both.
         tail = f"  {text}" if width >= 8 + 3 * _RAW_ROW + _RAW_ROW else ""
         yield line((f"{start:06x}  ", "dim"), f"{part.hex(' '):<{3 * _RAW_ROW - 1}}", tail)
     if len(body) > _RAW_BYTES:
-        yield line((f"… {size(len(body) - _RAW_BYTES)} more: ckpt show --raw", "dim"))
+        yield line((f"… {size(len(body) - _RAW_BYTES)} more; `ckpt show --raw` prints all", "dim"))
 
 
 def cut(lines: Iterator[Line]) -> list[Line]:
     found = list(islice(lines, _MOST_LINES + 1))
     if len(found) > _MOST_LINES:
-        found[-1] = line(("… more than is shown here; `ckpt show` prints all", "dim"))
+        found[-1] = line(("… more; `ckpt show` prints all", "dim"))
     return found
 
 
@@ -314,7 +317,7 @@ def _clipped(message: Message) -> Message:
 
 
 def _seen(target: Target, *, writes: bool) -> View:
-    """A checkpoint without its values, where its body can be read."""
+    """A checkpoint without its values, if its body is readable."""
     try:
         return view(target, (), writes=writes)
     except Unreadable:

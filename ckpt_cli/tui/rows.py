@@ -1,4 +1,4 @@
-"""A pane of lines with a cursor: only those on the screen are ever drawn."""
+"""A pane of lines with a cursor; only visible lines are drawn."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ STYLES: dict[Style, RichStyle] = {
 
 
 def as_text(line: Line) -> Text:
-    """A line for a widget that takes a renderable; nothing in it is parsed."""
+    """A line as a renderable; no markup is parsed."""
     return Text.assemble(*((text, STYLES[style]) for text, style in line.spans), no_wrap=True)
 
 
 def as_strip(line: Line, base: RichStyle) -> Strip:
-    """A line for a widget that draws its lines itself."""
+    """A line for a widget that draws its own lines."""
     return Strip([Segment(text, base + STYLES[style]) for text, style in line.spans])
 
 
 class Rows(ScrollView, can_focus=True):
-    """Lines, of which the cursor stands on one.
+    """Lines with a cursor.
 
-    Subclasses tell how many there are (`resize` when that changes), and what each one shows.
+    Subclasses give their number (and call `resize` when it changes) and their text.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--cursor", "rows--found"}
@@ -73,7 +73,7 @@ class Rows(ScrollView, can_focus=True):
     _width = 0
 
     class Moved(Message):
-        """The cursor stands elsewhere, or something else stands under it."""
+        """The cursor moved, or the line under it changed."""
 
         def __init__(self, rows: Rows) -> None:
             super().__init__()
@@ -84,46 +84,47 @@ class Rows(ScrollView, can_focus=True):
             return self.rows
 
     class Chosen(Moved):
-        """What the cursor stands on was chosen."""
+        """The line under the cursor was chosen."""
 
     class Reshaped(Moved):
-        """The pane is of another width."""
+        """The width of the pane changed."""
 
     def count(self) -> int:
         """How many lines there are."""
         raise NotImplementedError
 
     def line_at(self, index: int, width: int) -> Line:
-        """One of the lines, in so many cells at most."""
+        """A line, in at most `width` cells."""
         raise NotImplementedError
 
     @property
     def width(self) -> int:
-        """Cells that a line may take."""
+        """The width of a line in cells."""
         return self.scrollable_content_region.width
 
     @property
-    def middle(self) -> int:
-        """The line in the middle of the pane."""
-        return round(self.scroll_y) + self.size.height // 2
+    def seen(self) -> range:
+        """The lines that the pane has room for now."""
+        top = round(self.scroll_y)
+        return range(top, top + self.size.height)
 
     def is_stop(self, index: int) -> bool:  # noqa: ARG002
-        """Whether the cursor may stand on a line."""
+        """Whether the cursor stops at a line."""
         return True
 
     def is_found(self, index: int) -> bool:  # noqa: ARG002
-        """Whether a search found something on a line."""
+        """Whether a search matches a line."""
         return False
 
     def resize(self, cursor: int) -> None:
-        """There are other lines; the cursor stands on this one, as far down the pane as before."""
+        """Show other lines; the cursor keeps its place on the screen."""
         below = self.cursor - round(self.scroll_y)
         self.virtual_size = Size(self.size.width, self.count())
         self.set_reactive(Rows.cursor, self._near(cursor))
         self.scroll_to(y=max(self.cursor - below, 0), animate=False)
         self._show_cursor()
         self.refresh()
-        # From within this pane, since a message does not rise past the one who sent it.
+        # Later and from this pane: a message does not bubble past its sender.
         self.call_next(self._say_moved)
 
     def validate_cursor(self, cursor: int) -> int:
@@ -150,7 +151,7 @@ class Rows(ScrollView, can_focus=True):
             base += self.get_component_rich_style("rows--found", partial=True)
         strip = as_strip(self.line_at(index, width), base)
         if strip.cell_length > width:
-            # What is cut is seen to be cut.
+            # Show that the line is cut.
             strip = Strip([*strip.crop(0, width - 1), Segment("…", base)])
         return strip.crop_extend(0, width, base).apply_offsets(0, index)
 
@@ -191,11 +192,11 @@ class Rows(ScrollView, can_focus=True):
                 self.action_choose()
 
     def _stands(self) -> bool:
-        """Whether the cursor stands on a line, rather than there being only text to read."""
+        """Whether there is a cursor; a text without stops has none."""
         return self.cursor < self.count() and self.is_stop(self.cursor)
 
     def _near(self, cursor: int, way: int = 1) -> int:
-        """The nearest line that the cursor may stand on, first looked for in one direction."""
+        """The nearest line at which the cursor stops, first in one direction."""
         count = self.count()
         start = min(max(cursor, 0), max(count - 1, 0))
         last = count if way > 0 else -1
@@ -211,7 +212,7 @@ class Rows(ScrollView, can_focus=True):
 
 
 class Lines(Rows):
-    """Lines that are all there."""
+    """Lines held in memory."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)

@@ -1,15 +1,16 @@
 """`ckpt tui --write`: the main screen with keys that change the store.
 
-The one module of this package from which a store can be changed, imported for `--write` alone.
+The only module of this package that can change a store; imported only for `--write`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -26,22 +27,23 @@ from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store, open_writable
 from ckpt_cli.changing.purging import Pace, run_purge
-from ckpt_cli.core.editing import ChannelEdit
 from ckpt_cli.core.purge import Report
 from ckpt_cli.reading.plan_file import PlanFile
 from ckpt_cli.render.lines import Span
 from ckpt_cli.render.purge import report_lines
+from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.command_line import match_of
 from ckpt_cli.tui.keys import LOOKING, Key, bindings
 from ckpt_cli.tui.plans import (
+    Editable,
+    Edited,
     Fork,
     Kind,
     Planner,
     Proposal,
     Removing,
     channels_of,
-    edit_of,
     editable,
 )
 from ckpt_cli.tui.screens.forms import ForkForm, PurgeForm
@@ -49,15 +51,23 @@ from ckpt_cli.tui.screens.main import MainScreen
 from ckpt_cli.tui.screens.plan import PlanScreen
 
 _WIDTH = 200
-"""Cells of what is said of a purge."""
+"""Width of the receipt of a purge, in cells."""
+_COMMENTS = re.compile("^#.*\n?", re.MULTILINE)
+"""Lines of the edited file that are not part of the value: no line of JSON starts with #."""
+_CANCEL = "Save to see the plan; leave it unchanged to cancel. Lines that start with # are ignored."
+_HEADINGS: Mapping[Kind, str] = {
+    "replace": f"The value of '{{}}' as JSON.\n{_CANCEL}",
+    "set": f"JSON to merge into '{{}}' by its reducer.\n{_CANCEL}",
+    "append": f"JSON to append to '{{}}', as one item.\n{_CANCEL}",
+}
 
 CHANGING: Sequence[Key] = (
-    Key("B", "rollback", "Roll back", "Go back to this checkpoint", "B", True),
-    Key("F", "fork", "Fork", "Go on from this checkpoint elsewhere", "F", True),
-    Key("U", "undo", "Undo", "Take back the last change of this thread", "U", True),
-    Key("P", "repair", "Repair", "Put back values that are gone or damaged", "P"),
-    Key("D", "delete", "Delete", "Remove this thread, whatever it waits for", "D"),
-    Key("X", "purge", "Purge", "Remove threads, or what is old inside them", "X"),
+    Key("B", "rollback", "Roll back", "Roll the thread back to this checkpoint", "B", True),
+    Key("F", "fork", "Fork", "Fork this checkpoint to a branch or a new thread", "F", True),
+    Key("U", "undo", "Undo", "Undo the last rollback or fork of this thread", "U", True),
+    Key("P", "repair", "Repair", "Restore missing or unreadable values of this thread", "P"),
+    Key("D", "delete", "Delete", "Delete this thread, whatever its status", "D"),
+    Key("X", "purge", "Purge", "Remove threads, or prune their old checkpoints", "X"),
 )
 
 
@@ -68,7 +78,7 @@ class WritingApp(CkptApp):
         return WritingScreen(self.desk)
 
     def open_rows(self) -> Store:
-        """The store by itself, whose bytes nothing has changed on their way: for copies."""
+        """The store without redaction or decryption, so that copies are byte for byte."""
         return open_store(self.desk.opening.url)
 
     def apply(self, change: Change) -> None:
@@ -104,7 +114,7 @@ class WritingScreen(MainScreen):
     async def action_rollback(self) -> None:
         if (place := self.here()) is not None:
             question = partial(self._planner.rollback, place=place)
-            await self._propose(question, "Roll the thread back?", "rolled back; U takes it back")
+            await self._propose(question, "Roll back this thread?", "rolled back; press U to undo")
 
     @work(exclusive=True, group="change")
     async def action_undo(self) -> None:
@@ -116,7 +126,7 @@ class WritingScreen(MainScreen):
     async def action_repair(self) -> None:
         if self.view.thread_id is not None:
             question = partial(self._planner.repair, thread_id=self.view.thread_id, told={})
-            await self._propose(question, "Put these values back?", "put back")
+            await self._propose(question, "Restore these values?", "restored")
 
     @work(exclusive=True, group="change")
     async def action_fork(self) -> None:
@@ -134,25 +144,25 @@ class WritingScreen(MainScreen):
         if channel:
             value = partial(editable, place=place, channel=channel, kind=kind)
             before = await self.ask(lane, value, self.tell_error)
-            edit = None if before is None else self._edit(channel, kind, before)
+            edit = None if before is None else self._edit(before)
             if edit is None:
                 return
         question = partial(self._planner.fork, place=place, how=Fork(to, edit, node))
-        said = f"forked to '{to}'; U there removes it" if to else "forked; U takes it back"
-        await self._propose(question, "Fork the thread?", said)
+        said = f"forked to '{to}'; press U there to undo" if to else "forked; press U to undo"
+        await self._propose(question, "Fork this checkpoint?", said)
 
-    def _edit(self, channel: str, kind: Kind, text: str) -> ChannelEdit | None:
-        """The value as edited; the editor comes again with what is no JSON."""
-        while (after := self.edited(text)) is not None:
+    def _edit(self, before: Editable) -> Edited | None:
+        """The value as edited; a text that is refused is opened again, with the reason."""
+        text, heading = before.text, _HEADINGS[before.kind].format(safe_text(before.channel))
+        while (after := self.edited(text, heading)) is not None:
             try:
-                return edit_of(channel, kind, after)
+                return before.read(after)
             except UsageError as error:
-                self.tell_error(error)
-                text = after
+                text, heading = after, _refusal(error)
         return None
 
     async def _propose(self, question: Callable[[Store], Proposal], ask: str, said: str) -> None:
-        """Show what a plan says, carry it out if that is wanted, and go to what was made."""
+        """Show a plan, carry it out if the user agrees, and go to the new head."""
         found = await self.ask(self.desk.detail, question, self.tell_error)
         if found is None or not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
             return
@@ -167,9 +177,9 @@ class WritingScreen(MainScreen):
         self.say(said)
 
     async def listed_anew(self) -> None:
-        """List all threads, and wait for it."""
+        """List all threads again, and wait until that is done."""
         while True:
-            # Another look that comes due, or is asked for, takes the place of this one.
+            # A refresh that starts meanwhile replaces this one.
             with suppress(WorkerCancelled):
                 await self.load_threads().wait()
                 return
@@ -179,7 +189,7 @@ class WritingScreen(MainScreen):
         thread = self.rows.thread
         if thread is not None:
             planned = partial(self._planner.delete, thread_id=thread.thread_id)
-            await self._propose_removal(planned, "Remove this thread?")
+            await self._propose_removal(planned, "Delete this thread?")
 
     @work(exclusive=True, group="change")
     async def action_purge(self) -> None:
@@ -187,10 +197,10 @@ class WritingScreen(MainScreen):
         form = PurgeForm(match_of(wanted) if wanted else "", self.desk.now(), self.desk.zone)
         if (policy := await self.app.push_screen_wait(form)) is not None:
             planned = partial(self._planner.purge, policy=policy)
-            await self._propose_removal(planned, "Remove all of this?")
+            await self._propose_removal(planned, "Remove all of these?")
 
     async def _propose_removal(self, planned: Callable[..., Removing], ask: str) -> None:
-        """Show what would go, and remove it if that is wanted."""
+        """Show what would be removed, and remove it if the user agrees."""
         with TemporaryDirectory(prefix="ckpt-") as folder:
             question = partial(planned, path=Path(folder) / "plan.ndjson")
             found = await self.ask(self.desk.detail, question, self.tell_error)
@@ -205,21 +215,34 @@ class WritingScreen(MainScreen):
             self.say("; ".join(lines), is_error=bool(report.stopped))
         self.load_threads()
 
-    def edited(self, text: str) -> str | None:
-        """A text as the user's editor leaves it; None where nothing was changed."""
+    def edited(self, text: str, heading: str) -> str | None:
+        """A text as the user's editor leaves it, below a heading; None if it was not changed."""
         command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
         with TemporaryDirectory(prefix="ckpt-") as folder:
             path = Path(folder) / "value.json"
-            path.write_text(text, "utf-8")
+            path.write_text(f"{_comments(heading)}{text}", "utf-8")
             try:
                 with self.app.suspend():
                     # The user's own choice of editor, as git runs it.
                     code = subprocess.run([*command, str(path)], check=False).returncode  # noqa: S603
-            except (OSError, SuspendNotSupported) as error:
-                self.say(f"cannot run the editor '{command[0]}': {error}", is_error=True)
+                after = path.read_text("utf-8")
+            except (OSError, SuspendNotSupported, UnicodeDecodeError) as error:
+                self.say(f"cannot edit with '{command[0]}': {error}", is_error=True)
                 return None
-            after = path.read_text("utf-8")
+        after = _COMMENTS.sub("", after)
         if code or after == text:
-            self.say("the value was not changed")
+            self.say("the value was not changed; nothing to do")
             return None
         return after
+
+
+def _refusal(error: UsageError) -> str:
+    """Why a text was refused, and what to do."""
+    hint = f"hint: {error.hint}\n" if error.hint else ""
+    return f"{error.message}\n{hint}Correct it and save, or leave it unchanged to cancel."
+
+
+def _comments(heading: str) -> str:
+    """Lines that are not part of the value."""
+    lines = safe_text(heading, newlines=True).splitlines()
+    return "".join(f"# {one}\n" for one in lines)

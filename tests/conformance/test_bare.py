@@ -164,7 +164,7 @@ def test_the_terminal_ui_opens_each_tab(filled: Filled) -> None:
             assert seat.main.inspector.tab == tab
             assert seat.main.inspector.document.lines, tab
         await seat.press("i")
-        assert seat.sees("no question waits")
+        assert seat.sees("no unanswered questions")
         await seat.press("escape", "d", "escape")
 
     sit(filled.bench.url, look)

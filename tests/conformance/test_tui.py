@@ -56,7 +56,7 @@ async def _each_tab_of_a_thread_with_subgraphs(seat: Seat, filled: Filled) -> No
         assert seat.main.inspector.tab == tab
         assert seat.main.inspector.document.lines, tab
     await seat.press("i")
-    assert seat.sees(name if filled.bench.has_writes else "no question waits")
+    assert seat.sees(name if filled.bench.has_writes else "no unanswered questions")
     await seat.press("escape", "d", "escape", "S")
     await seat.type("in")
     await seat.press("enter", "escape")
@@ -67,7 +67,7 @@ async def _a_question_leads_into_the_namespace_that_asked_it(seat: Seat, filled:
     await seat.type("interrupt-nested")
     await seat.press("enter")
     if not filled.bench.has_writes:
-        assert seat.sees("no question waits")
+        assert seat.sees("no unanswered questions")
         return
     await seat.press("enter")
     place = seat.main.place

@@ -134,7 +134,7 @@ def test_the_newer_layout_is_only_read(tmp_path: Path) -> None:
     for words in (["fact_one", "--set", "category=x"], ["topOfMind", "--set", "summary=y"]):
         answer = edit(base, *words, "--write")
         assert answer.code == 4
-        assert "DeerFlow alone writes this layout" in answer.err
+        assert "version 2.0 of DeerFlow's memory is read-only here" in answer.err
     with open_writable_memory(parse_url(str(base))) as writable, pytest.raises(Unsupported):
         writable.remove(items(base))
     assert (found.read_bytes(), manifest.read_bytes()) == before
@@ -377,7 +377,7 @@ def test_facts_are_removed_with_an_archive_and_put_back(path: Path, tmp_path: Pa
     done = ckpt(*line, "--write", "--archive", tmp_path / "kept")
     (bundle,) = (tmp_path / "kept").iterdir()
     assert done.code == 0
-    assert f"archived in {bundle}; `ckpt memory import` puts it back" in done.out
+    assert f"archived in {bundle}; restore with: ckpt memory import {bundle}" in done.out
     assert [one["id"] for one in load(path)["facts"]] == ["fact_e5f6g7h8"]
     (bundle,) = (tmp_path / "kept").iterdir()
     back: list[str | Path] = ["-s", path, "memory", "import", bundle, "--yes"]

@@ -108,7 +108,7 @@ def test_an_item_that_changed_meanwhile_stops_it_all(bench: Bench) -> None:
         settle(store, len(ITEMS) - 1)
     with (
         open_writable_memory(parse_url(bench.url)) as writable,
-        pytest.raises(StoreChanged, match="gone"),
+        pytest.raises(StoreChanged, match="no longer exists"),
     ):
         writable.remove(planned)
     assert len(keys(bench)) == len(ITEMS) - 1

@@ -37,7 +37,7 @@ def test_a_question_that_the_layout_cannot_answer_is_not_asked_again(tmp_path: P
         assert seat.sees("1 thread ")
         await seat.press("6")
         assert seat.sees("this layout stores no body of a checkpoint")
-        assert not seat.sees("trying again")
+        assert not seat.sees("retrying")
 
     sit(store, look)
 
@@ -57,7 +57,7 @@ def test_each_tab_shows_its_part_of_the_checkpoint(sample: Path) -> None:
     says = {
         "1": ["next", "booking", "KYO-HKK-0407"],
         "2": ["--- trip-to-kyoto", "+++ trip-to-kyoto", "itinerary"],
-        "3": ["how it was made", "last_value"],
+        "3": ["writes that produced this checkpoint", "last_value"],
         "4": ["human", "Five nights in Kyoto"],
         "5": ["parent", "channel_versions", "source"],
         "6": ["where", "body", "000000"],
@@ -142,7 +142,7 @@ def test_into_a_subgraph_call_and_back_to_its_step(sample: Path) -> None:
         tree.cursor = call
         outside = tree.key
         await seat.press("enter")
-        assert seat.sees("4 checkpoints", "inside a subgraph", "draft_days", "check_weather")
+        assert seat.sees("4 checkpoints", "in a subgraph", "draft_days", "check_weather")
         assert seat.main.place is not None
         assert seat.main.place.checkpoint_ns.startswith("planner:")
         await seat.press("escape")
@@ -334,7 +334,7 @@ def test_a_search_in_a_pane_goes_from_hit_to_hit(sample: Path) -> None:
         await seat.press("slash")
         await seat.type("zebra")
         await seat.press("enter")
-        assert seat.sees("'zebra' is not here")
+        assert seat.sees("no match for 'zebra'")
 
     sit(sample, look)
 
@@ -342,7 +342,7 @@ def test_a_search_in_a_pane_goes_from_hit_to_hit(sample: Path) -> None:
 def test_the_screen_is_refused_without_a_terminal(sample: Path) -> None:
     answer = ckpt("-s", sample, "tui")
     assert answer.code == 2
-    assert "needs a terminal" in answer.err
+    assert "not a terminal" in answer.err
 
 
 def test_without_textual_it_says_how_to_install_it(sample: Path) -> None:
@@ -362,11 +362,11 @@ def test_nothing_fits_and_what_fits_again(sample: Path) -> None:
         await seat.press("slash")
         await seat.type("zzzz")
         await seat.press("enter")
-        assert seat.sees("no thread fits", "0 of 8 threads")
+        assert seat.sees("no thread matches", "0 of 8 threads")
         assert not seat.sees("branches")
         await seat.press("d", "y")
         assert seat.app.screen is seat.main
-        assert seat.sees("there is no checkpoint here")
+        assert seat.sees("no checkpoint selected")
         await seat.press("escape")
         assert seat.sees("20 checkpoints", "8 threads")
 

@@ -63,7 +63,7 @@ def test_items_are_listed_filtered_opened_and_lead_to_their_thread(sample: Path)
         assert await filtered(seat, "t?a") == ["tea"]
         assert await filtered(seat, "expired:yes") == ["old"]
         assert await filtered(seat, "zzz") == []
-        assert seat.sees("no item fits")
+        assert seat.sees("no item matches")
         await seat.press("escape")
         assert len(keys_of(seat)) == 4
         await filtered(seat, "tea")
@@ -87,7 +87,7 @@ def test_a_tab_shows_what_is_remembered_of_a_thread(sample: Path) -> None:
 
     async def look(seat: Seat) -> None:
         await seat.press("7")
-        assert seat.sees(f"Memory of {KYOTO}", "users/anna/memories/tea", "likes tea", "ago)")
+        assert seat.sees(f"Memory from {KYOTO}", "users/anna/memories/tea", "likes tea", "ago)")
         line = seat.main.command_lines()[0]
         assert "likes tea" in ckpt(*shlex.split(line)[1:], "-o", "table").out
         with SqliteBench(str(sample)).store() as memory:
@@ -98,7 +98,7 @@ def test_a_tab_shows_what_is_remembered_of_a_thread(sample: Path) -> None:
         assert screen_of(seat).pane.rows.item is not None
         assert seat.sees("Item users/anna/late", "text: came later")
         await seat.press("escape", "escape", "escape", "j")
-        assert seat.sees("Memory of refund-4711", "nothing that is remembered names this thread")
+        assert seat.sees("Memory from refund-4711", "no memory item came from this thread")
 
     sit(sample, look)
 
@@ -120,7 +120,7 @@ def test_hostile_items_are_text_and_a_store_without_memory_says_so(
     async def look_at_none(seat: Seat) -> None:
         await seat.press("7")
         assert seat.sees(message)
-        assert not seat.sees("trying again")
+        assert not seat.sees("retrying")
         await seat.press("M")
         assert seat.sees(message)
         await seat.press("enter", "y", "z", "question_mark")

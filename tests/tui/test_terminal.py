@@ -145,7 +145,7 @@ def test_a_fork_with_a_value_edited_in_a_real_editor(
     terminal.press("-l", "destination")
     terminal.until(lambda text: "destination" in text and "booking, budget" not in text)
     terminal.press("Enter")
-    terminal.until(lambda text: "Fork the thread?" in text)
+    terminal.until(lambda text: "Fork this checkpoint?" in text)
     time.sleep(0.5)
     terminal.press("y")
     terminal.until(lambda text: "9 threads" in text)

@@ -1,4 +1,4 @@
-"""DeerFlow's memory: what it keeps of its users across threads, in files of its own folder."""
+"""DeerFlow's memory: facts about its users, in files of its folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ckpt_backends.url import StoreUrl
 
 
 class DeerFlowBackend:
-    """Opens the memory files that DeerFlow writes."""
+    """Opens the memory files of DeerFlow."""
 
     schemes: ClassVar[tuple[str, ...]] = ("deerflow",)
 
@@ -25,7 +25,7 @@ class DeerFlowBackend:
 
     @classmethod
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
-        """Open memory files for changing them. Raises what `open_memory` raises."""
+        """Open memory files for writing. Raises what `open_memory` raises."""
         return cls.open_editable_memory(url)
 
     @classmethod
@@ -37,12 +37,12 @@ class DeerFlowBackend:
 
     @classmethod
     def open(cls, url: StoreUrl) -> Store:
-        """Raises `StoreUnavailable`, or `Unsupported` with a hint at where the checkpoints are."""
+        """Raises `StoreUnavailable`, or `Unsupported` with a hint at the checkpoint store."""
         raise _no_threads(url)
 
     @classmethod
     def open_writable(cls, url: StoreUrl) -> WritableStore:
-        """Raises `Unsupported`, as `open` does."""
+        """Raises `Unsupported`, like `open`."""
         raise _no_threads(url)
 
 
@@ -50,9 +50,13 @@ def _no_threads(url: StoreUrl) -> Unsupported:
     from ckpt_backends.deerflow.checkpointer import checkpointer_of
     from ckpt_backends.deerflow.places import base_of, places
 
-    # What is not there at all is told as such.
+    # A missing file or folder has an error of its own.
     with suppress(UnknownLayout):
         places(url)
     found = checkpointer_of(base_of(url))
-    hint = found.why if found.url is None else f"its threads are in another store: -s '{found.url}'"
-    return Unsupported(f"'{url}' holds the memory of DeerFlow, and no threads", hint=hint)
+    hint = (
+        found.why
+        if found.url is None
+        else f"its threads are in another store: add -s '{found.url}'"
+    )
+    return Unsupported(f"'{url}' holds DeerFlow's memory, not threads", hint=hint)

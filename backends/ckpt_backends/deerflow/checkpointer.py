@@ -1,11 +1,11 @@
-"""Which store DeerFlow keeps its checkpoints in, as its own config.yaml says.
+"""Find the store of DeerFlow's checkpoints, from its config.yaml.
 
     checkpointer: {type: memory | sqlite | postgres, connection_string, postgres_schema}
     database: {backend: memory | sqlite | postgres, sqlite_dir, postgres_url, postgres_schema}
 
-The first section wins. A relative file is meant from DeerFlow's folder in the first, from where
-DeerFlow runs in the second, which is the folder around its own unless it was told another one.
-`$NAME` is a variable of the environment or of the file `.env`.
+The first section wins. A relative path starts at DeerFlow's folder in the first section. In the
+second it starts where DeerFlow runs, by default the parent of its folder. `$NAME` is a variable of
+the environment or of the file `.env`.
 
 Source: `runtime/checkpointer/provider.py`, `config/database_config.py`, `config/app_config.py`.
 """
@@ -26,31 +26,31 @@ from ckpt_backends.url import StoreUrl, parse_url
 _NAME, _ENV = "config.yaml", ".env"
 _DEFAULT_DIR, _SHARED, _SINGLE = f"{FOLDER}/data", "deerflow.db", "store.db"
 _USUAL = ("data/deerflow.db", "checkpoints.db", "store.db")
-"""Files in DeerFlow's folder that are looked for where no config.yaml tells."""
-_TELL = "name their store with -s, or --threads STORE or `threads` in the profile for memory"
+"""Files to look for in DeerFlow's folder if there is no config.yaml."""
+_TELL = "name it with --threads STORE, or with threads in the profile"
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpointer:
-    """Where the checkpoints are."""
+    """The store of the checkpoints."""
 
     url: StoreUrl | None
-    """None where they are not kept, or it cannot be told."""
+    """None if they are not stored, or if it is unknown."""
     why: str
     """How it is known, or why it is not."""
 
 
 class _Unknown(Exception):
-    """That the settings do not tell."""
+    """The settings do not name it."""
 
 
 def checkpointer_of(base: Path) -> Checkpointer:
-    """The store of a DeerFlow whose folder this is. Never raises."""
+    """The store of the DeerFlow with this folder. Never raises."""
     try:
         return _found(base)
     except (_Unknown, CkptError, ValueError) as error:
         hint = getattr(error, "hint", None) or _TELL
-        return Checkpointer(None, f"where its checkpoints are cannot be told: {error}; {hint}")
+        return Checkpointer(None, f"cannot find its checkpoint store: {error}; {hint}")
 
 
 def _found(base: Path) -> Checkpointer:
@@ -58,33 +58,38 @@ def _found(base: Path) -> Checkpointer:
     if path is None:
         for name in _USUAL:
             if (base / name).is_file():
-                return Checkpointer(_file(base / name), f"there is no {_NAME}; it is a usual place")
+                return Checkpointer(
+                    _file(base / name), f"no {_NAME} found; this is the default place"
+                )
         return Checkpointer(
-            None, f"there is no {_NAME} beside '{base}' that tells of its checkpoints; {_TELL}"
+            None, f"cannot find its checkpoint store: no {_NAME} next to '{base}'; {_TELL}"
         )
     from ckpt_backends.deerflow.plainyaml import settings
 
     text = files.read(path).raw.decode()
-    sections = settings(text, ("checkpointer", "database"))
+    try:
+        sections = settings(text, ("checkpointer", "database"))
+    except ValueError as error:
+        raise _Unknown(f"'{path}' is {error}") from None
     values = _Values(sections, _environment(path, base))
     found = _single(values, base) if sections.get("checkpointer") else _shared(values, base, path)
-    return replace(found, why=f"as '{path}' says{found.why}")
+    return replace(found, why=f"from '{path}'{found.why}")
 
 
 def _single(values: _Values, base: Path) -> Checkpointer:
-    """As the section `checkpointer` says."""
+    """From the section `checkpointer`."""
     kind, place = values.of("checkpointer", "type"), values.of("checkpointer", "connection_string")
     if kind == "sqlite":
         place = place or _SINGLE
         if place == ":memory:":
             return _IN_MEMORY
-        # The second is what the name looks like to someone who stands in the project.
+        # The second is the path as seen from the project folder.
         return Checkpointer(_first([base / place, base.parent / place]), "")
     return _server(kind, place, values.of("checkpointer", "postgres_schema"))
 
 
 def _shared(values: _Values, base: Path, path: Path) -> Checkpointer:
-    """As the section `database` says; without one it is a file in the usual folder."""
+    """From the section `database`; without one, a file in the default folder."""
     kind = values.of("database", "backend") or "sqlite"
     if kind == "sqlite":
         folder = values.of("database", "sqlite_dir") or _DEFAULT_DIR
@@ -99,14 +104,14 @@ def _shared(values: _Values, base: Path, path: Path) -> Checkpointer:
     )
 
 
-_IN_MEMORY = Checkpointer(None, ", its checkpoints are kept in memory only, and end with it")
+_IN_MEMORY = Checkpointer(None, ": checkpoints are kept in memory only and are lost on exit")
 
 
 def _server(kind: str | None, place: str | None, schema: str | None) -> Checkpointer:
     if kind == "memory":
         return _IN_MEMORY
     if kind != "postgres" or not place:
-        raise _Unknown(f"checkpoints of type '{kind}'" if place else "no address is given")
+        raise _Unknown(f"unknown type '{kind}'" if place else "no connection string")
     url = parse_url(place.replace("postgresql+asyncpg://", "postgresql://", 1))
     if schema and "schema" not in url.params:
         joined = "&" if "?" in url.raw else "?"
@@ -115,7 +120,7 @@ def _server(kind: str | None, place: str | None, schema: str | None) -> Checkpoi
 
 
 def _first(paths: list[Path]) -> StoreUrl:
-    """The first of some files that is there, else the first."""
+    """The first file that exists, else the first."""
     return _file(next((path for path in paths if path.is_file()), paths[0]))
 
 
@@ -124,7 +129,7 @@ def _file(path: Path) -> StoreUrl:
 
 
 def _config(base: Path) -> Path | None:
-    """The config.yaml: the one that the environment names, beside the folder, or one above."""
+    """The config.yaml: from the environment, next to the folder, or one level up."""
     named = os.environ.get("DEER_FLOW_CONFIG_PATH")
     candidates = [Path(named)] if named else [base.parent / _NAME, base.parent.parent / _NAME]
     return next((path for path in candidates if path.is_file()), None)
@@ -132,7 +137,7 @@ def _config(base: Path) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The values of the settings, with variables replaced."""
+    """Settings with variables replaced."""
 
     sections: Mapping[str, Mapping[str, str | None]]
     environment: Mapping[str, str]
@@ -143,12 +148,12 @@ class _Values:
             return text
         variable = text[1:]
         if variable not in self.environment:
-            raise _Unknown(f"the variable '{variable}' is not set")
+            raise _Unknown(f"environment variable '{variable}' is not set")
         return self.environment[variable]
 
 
 def _environment(path: Path, base: Path) -> dict[str, str]:
-    """The variables of this run, and below them those of the nearest `.env`."""
+    """The environment of this process, else the nearest `.env`."""
     found: dict[str, str] = {}
     for folder in dict.fromkeys((base.parent.parent, base.parent, path.parent)):
         if (folder / _ENV).is_file():
@@ -157,7 +162,7 @@ def _environment(path: Path, base: Path) -> dict[str, str]:
 
 
 def _variables(text: str) -> Iterator[tuple[str, str]]:
-    """The lines `NAME=VALUE` of a `.env`; quotes around a value are not part of it."""
+    """The lines `NAME=VALUE` of a `.env`, without quotes around values."""
     for line in text.splitlines():
         name, equals, value = line.strip().removeprefix("export ").partition("=")
         value = value.strip()

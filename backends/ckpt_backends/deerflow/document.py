@@ -1,11 +1,11 @@
-"""The text of a memory.json, and the items that it holds.
+"""The text of a memory.json and its items.
 
     {"version": "1.0", "lastUpdated": TIME,
      "user": {SECTION: {"summary", "updatedAt"}, ...}, "history": {SECTION: {...}, ...},
      "facts": [{"id", "content", "category", "confidence", "createdAt", "source"}, ...]}
 
-`source` is a thread id, or a word such as `manual`; a map of type and threadId in version 2.0,
-which has no `facts`, since they are Markdown files. Keys that are not known here stay as they are.
+`source` is a thread id or a word such as `manual`. In version 2.0 it is a map of type and threadId,
+and facts are Markdown files instead. Unknown keys are kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ckpt_backends.model import TypedBytes
 
 SECTIONS = ("user", "history")
 _WORDS = frozenset({"manual", "unknown", "consolidation", "import"})
-"""What `source` says where no thread is meant."""
+"""Values of `source` that are not threads."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -40,11 +40,11 @@ class Document:
 
     @property
     def is_newer(self) -> bool:
-        """Whether its facts are, or may be, files of their own."""
+        """Whether its facts are, or may be, separate files."""
         return not self.version.startswith("1.")
 
     def items(self) -> Iterator[Item]:
-        """Its facts and sections, in no order."""
+        """Its facts and sections, unsorted."""
         for key, value in self.named():
             if key.namespace[-1] == FACTS:
                 yield fact_item(key, value)
@@ -54,7 +54,7 @@ class Document:
     def named(self) -> Iterator[tuple[ItemKey, Any]]:
         """The key of each fact and section, with its value.
 
-        A fact without an id is known by its place, one whose id came before by both.
+        A fact without an id gets its index as key, one with a duplicate id gets both.
         """
         owner, seen = self.place.owner, set()
         facts = self.data.get("facts")
@@ -71,7 +71,7 @@ class Document:
                 yield ItemKey((*owner, section), key), value
 
     def add(self, key: ItemKey, value: Any) -> None:
-        """Put a fact at the end of the facts, a section under its name."""
+        """Append a fact, or set a section."""
         kind = key.namespace[-1]
         if kind == FACTS:
             self.data.setdefault(FACTS, []).append(value)
@@ -79,7 +79,7 @@ class Document:
             self.data.setdefault(kind, {})[key.key] = value
 
     def drop(self, keys: Collection[ItemKey]) -> None:
-        """Take facts and sections out."""
+        """Remove facts and sections."""
         left = [(key, value) for key, value in self.named() if key not in keys]
         for kind in (FACTS, *SECTIONS):
             held = [(key.key, value) for key, value in left if key.namespace[-1] == kind]
@@ -90,22 +90,22 @@ class Document:
 
 
 def parse(place: Place, raw: bytes) -> Document:
-    """Raises `ValueError` for what is no memory of DeerFlow."""
+    """Parse a memory.json. Raises `ValueError`."""
     try:
         data = json.loads(raw.decode(), object_pairs_hook=_unique)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("nested too deeply") from None
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
-        what = f"it is no JSON from {where} on" if raw.strip() else "it is empty"
+        what = f"not JSON at {where}" if raw.strip() else "the file is empty"
         raise ValueError(what) from None
     if not isinstance(data, dict) or not {"facts", *SECTIONS} & data.keys():
-        raise ValueError("it has neither facts nor sections")
+        raise ValueError("neither facts nor sections found")
     return Document(place, data)
 
 
 def to_text(data: Mapping[str, Any]) -> bytes:
-    """As DeerFlow writes it: indented by 2, in order, with no character escaped."""
+    """In the form of DeerFlow: indented by 2, keys in order, characters not escaped."""
     return _encoded(json.dumps(data, indent=2, ensure_ascii=False))
 
 
@@ -123,7 +123,7 @@ def fact_item(key: ItemKey, fact: Any) -> Item:
     return Item(
         key,
         created_at=created,
-        # The first generation keeps one time, and writes a fact but once.
+        # Version 1.0 has one time only, and never updates a fact.
         updated_at=moment(fields.get("updatedAt")) or created,
         size=len(value.data),
         value=value,
@@ -140,7 +140,7 @@ def _section_item(key: ItemKey, section: Any) -> Item:
 
 
 def moment(text: Any) -> datetime | None:
-    """A time as DeerFlow writes it; UTC if it names no zone."""
+    """A time in DeerFlow's form; UTC if it has no zone."""
     if not isinstance(text, str):
         return None
     try:
@@ -168,12 +168,12 @@ def _source(value: Any) -> Source | None:
 
 
 def _encoded(text: str) -> bytes:
-    # Half of a pair is in no UTF-8, so it stays the escape that it must have been.
+    # UTF-8 has no lone surrogates, so they are written as escapes.
     return _SURROGATES.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key comes twice in one map")
+        raise ValueError("duplicate key in a map")
     return found

@@ -1,4 +1,4 @@
-"""Reading a file as it is at one moment, and replacing it whole."""
+"""Read a file at one moment, and replace it as a whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unreadable
 
 _MOST = 64 << 20
 _TELLING = 1_000_000
-"""Nanoseconds that also a float of seconds tells apart."""
+"""Nanoseconds that a time in seconds as float can still tell apart."""
 _HERE, _EXCHANGE = -100, 2
 """`AT_FDCWD` and `RENAME_EXCHANGE` of Linux."""
 
@@ -32,27 +32,27 @@ class Snapshot:
 
 
 def read(path: Path) -> Snapshot:
-    """Raises `StoreUnavailable`, and `Unreadable` for what is no plain file or too long."""
+    """Raises `StoreUnavailable`, and `Unreadable` if it is not a regular file or too long."""
     try:
         whole = path.resolve(strict=True)
-        # A pipe is not waited for.
+        # Do not wait for a pipe.
         with open(os.open(whole, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
             facts = os.fstat(file.fileno())
             if not S_ISREG(facts.st_mode):
-                raise Unreadable(f"cannot read '{path}': it is no plain file")
+                raise Unreadable(f"cannot read '{path}': not a regular file")
             raw = file.read(_MOST + 1)
     except (OSError, RuntimeError) as error:
         raise _unavailable("read", path, error) from error
     if len(raw) > _MOST:
-        raise Unreadable(f"cannot read '{path}': it is longer than {_MOST >> 20} MiB")
+        raise Unreadable(f"cannot read '{path}': longer than {_MOST >> 20} MiB")
     return Snapshot(whole, raw, _stamp(facts), S_IMODE(facts.st_mode), (facts.st_uid, facts.st_gid))
 
 
 class Replacement:
-    """New contents of a file, beside it until all is known to be as it was read.
+    """New contents of a file, in a file next to it until the old one is known to be unchanged.
 
-    DeerFlow takes no lock on these files: it writes another file and renames it. Where the system
-    can swap two names at once, what came out is looked at again, so that nothing of it is lost;
+    DeerFlow takes no lock on these files: it writes another file and renames it. If the system can
+    swap two names at once, the file that came out is checked again, so that no change is lost;
     elsewhere the later of two writers within the same microseconds wins.
     """
 
@@ -67,7 +67,7 @@ class Replacement:
             with open(os.open(self._beside, flags, 0o600), "wb") as file:
                 file.write(raw)
                 if hasattr(os, "fchown"):
-                    # Another user's file stays theirs where that is allowed.
+                    # Keep the owner, if permitted.
                     with suppress(PermissionError):
                         os.fchown(file.fileno(), *before.owner)
                 os.chmod(self._beside, before.mode)
@@ -75,21 +75,21 @@ class Replacement:
                 os.fsync(file.fileno())
                 self._inode = os.fstat(file.fileno()).st_ino
             if abs(os.stat(self._beside).st_mtime_ns - before.stamp[2]) < _TELLING:
-                # DeerFlow reads a file anew when its time, a float, has changed.
+                # DeerFlow reloads a file when its time, a float, has changed.
                 os.utime(self._beside, ns=(before.stamp[2], before.stamp[2] + _TELLING))
         except OSError as error:
             self.drop()
             raise _unavailable("write", path, error) from error
 
     def check(self) -> None:
-        """Raise `StoreChanged` where the file is not as it was read."""
+        """Raise `StoreChanged` if the file changed since it was read."""
         if not _is_same(self._before.path, self._before):
             raise changed(self._before.path)
 
     def put(self) -> None:
-        """Check again, and put it in the file's place at once.
+        """Check again, and replace the file atomically.
 
-        Raises `StoreChanged` with the file as another one wrote it, and `StoreUnavailable`.
+        Raises `StoreChanged`, leaving the file of the other writer, and `StoreUnavailable`.
         """
         self.check()
         path = self._before.path
@@ -106,28 +106,28 @@ class Replacement:
             raise _unavailable("write", path, error) from error
 
     def take_back(self) -> None:
-        """Put the old file back, where it is still there and nobody wrote since."""
+        """Restore the old file, unless another writer replaced the new one."""
         if self._is_swapped and os.stat(self._before.path).st_ino == self._inode:
             os.replace(self._beside, self._before.path)
             self._is_swapped = False
 
     def drop(self) -> None:
-        """Leave nothing behind."""
+        """Remove the file next to it."""
         with suppress(OSError):
             self._beside.unlink()
 
 
 def changed(path: Path) -> StoreChanged:
-    """That a file was written to since it was read."""
+    """The error for a file that changed since it was read."""
     return StoreChanged(
-        f"'{path}' was changed meanwhile; nothing was written", hint="run the command again"
+        f"'{path}' changed meanwhile; nothing was written", hint="run the command again"
     )
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Swap the names of two files at once, so that neither is gone for a moment.
+    """Swap the names of two files atomically.
 
-    False where the system or the file system cannot do that; nothing has happened then.
+    False, with nothing done, if the system or the file system cannot do that.
     """
     import ctypes
 
@@ -141,7 +141,7 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def _is_same(path: Path, before: Snapshot) -> bool:
-    """Whether a file is the one that was read, unchanged, by whatever name."""
+    """Whether a file is the one that was read, unchanged, under any name."""
     try:
         now = read(path)
     except StoreUnavailable:
@@ -154,7 +154,7 @@ def _stamp(facts: os.stat_result) -> tuple[int, int, int, int]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """So that the new name is there after a power cut, too."""
+    """Make the new name survive a power failure."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

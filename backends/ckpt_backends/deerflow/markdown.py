@@ -1,4 +1,4 @@
-"""Facts as Markdown, one in a file, as DeerFlow keeps them since its memory has version 2.0.
+"""Facts as Markdown files, the form of version 2.0 of DeerFlow's memory.
 
     ---
     id: FACT
@@ -25,7 +25,7 @@ from ckpt_backends.model import TypedBytes
 
 
 def fact_of(place: Place, raw: bytes) -> Item:
-    """The fact in a file; what is none is given by its bytes, and why."""
+    """The fact in a file; an unreadable one as its bytes and the problem."""
     key = ItemKey((*place.owner, FACTS), place.path.stem)
     try:
         return fact_item(key, _fields(raw.decode()))
@@ -37,10 +37,10 @@ def fact_of(place: Place, raw: bytes) -> Item:
 def _fields(text: str) -> dict[str, Any]:
     """Front matter, title and content as one map. Raises `ValueError`."""
     if not text.startswith("---\n"):
-        raise ValueError("it has no front matter")
+        raise ValueError("no front matter")
     front, end, body = text[4:].partition("\n---\n")
     if not end:
-        raise ValueError("its front matter has no end")
+        raise ValueError("front matter without end")
     fields = front_matter(front)
     body = body.lstrip("\n")
     title = ""

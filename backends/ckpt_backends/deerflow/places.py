@@ -1,10 +1,10 @@
-"""Where DeerFlow keeps its memory, under its folder, which is called `.deer-flow` by default.
+"""The memory files in DeerFlow's folder, by default `.deer-flow`.
 
     memory.json  agents/AGENT/memory.json                                (releases before users)
     users/USER/memory.json  users/USER/agents/AGENT/memory.json
     [users/USER/]agents/AGENT/facts/XX/FACT.md                           (facts as Markdown)
 
-Each file's items are under a namespace of the same labels, such as
+The namespace of a file's items has the same labels, such as
 `("users", "anna", "agents", "coder", "facts")`.
 
 Source: `agents/memory/storage.py` and `config/paths.py` of DeerFlow 2.0, and
@@ -30,7 +30,7 @@ USERS, AGENTS, FACTS = "users", "agents", "facts"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file of memory, and whose it is."""
+    """A memory file and its owner."""
 
     path: Path
     owner: Namespace
@@ -38,19 +38,19 @@ class Place:
 
     @property
     def is_fact(self) -> bool:
-        """Whether it is one fact as Markdown."""
+        """Whether it is a single fact in Markdown."""
         return self.path.suffix == ".md"
 
 
 def places(url: StoreUrl) -> list[Place]:
-    """All files of memory that a URL names; none of them is opened.
+    """All memory files of a URL; opens none of them.
 
-    A file is named by itself, with the Markdown facts beside it; a folder stands for all in it.
+    A file means itself and the Markdown facts next to it; a folder means all files in it.
     Raises `UsageError`, `StoreUnavailable`, and `UnknownLayout` for a folder without any.
     """
-    # A read holds the whole of a file, so that a private copy would be nothing else.
+    # `copy` is accepted: a read takes a file as a whole, like a private copy.
     if unknown := sorted(url.params.keys() - {"copy"}):
-        raise UsageError(f"unknown parameter '{unknown[0]}' of DeerFlow's memory")
+        raise UsageError(f"unknown parameter '{unknown[0]}' in the URL of DeerFlow's memory")
     path = Path(url.path)
     try:
         kind = path.stat().st_mode
@@ -59,7 +59,7 @@ def places(url: StoreUrl) -> list[Place]:
         reason = "no such file" if missing else getattr(error, "strerror", None) or str(error)
         raise StoreUnavailable(
             f"cannot open '{path}': {reason.lower()}",
-            hint=f"name a {FILE}, or the {FOLDER} folder",
+            hint=f"use the path of a {FILE} or of the {FOLDER} folder",
         ) from None
     if not S_ISDIR(kind):
         owner = _owner(path)
@@ -69,14 +69,14 @@ def places(url: StoreUrl) -> list[Place]:
     found = list(_all(folder, owner))
     if not found:
         raise UnknownLayout(
-            f"'{path}' holds no memory of DeerFlow",
-            hint=f"name a {FILE}, or the folder that DeerFlow calls its home",
+            f"no DeerFlow memory in '{path}'",
+            hint=f"use the path of a {FILE} or of the {FOLDER} folder",
         )
     return found
 
 
 def base_of(url: StoreUrl) -> Path:
-    """DeerFlow's folder, from the name of a file or folder in it."""
+    """DeerFlow's folder, from the path of a file or folder in it."""
     path = Path(os.path.abspath(url.path))
     if path.is_dir():
         return path / FOLDER if (path / FOLDER).is_dir() else _above(path)
@@ -84,7 +84,7 @@ def base_of(url: StoreUrl) -> Path:
 
 
 def _above(folder: Path) -> Path:
-    """The folder without the labels of whose it is."""
+    """The folder without the labels of its owner."""
     for label in (AGENTS, USERS):
         if folder.parent.name == label:
             folder = folder.parent.parent
@@ -92,7 +92,7 @@ def _above(folder: Path) -> Path:
 
 
 def _owner(path: Path) -> Namespace:
-    """Whose a memory.json is, from the folders that it is in."""
+    """The owner of a memory.json, from its folders."""
     folder = Path(os.path.abspath(path)).parent
     found: Namespace = ()
     for label in (AGENTS, USERS):
@@ -103,7 +103,7 @@ def _owner(path: Path) -> Namespace:
 
 
 def _all(folder: Path, owner: Namespace) -> Iterator[Place]:
-    """The files of one user, or of all of them."""
+    """The files of one user, or of all users."""
     yield from _one(folder, owner)
     if AGENTS not in owner:
         for agent in _folders(folder / AGENTS):
@@ -120,7 +120,7 @@ def _one(folder: Path, owner: Namespace) -> Iterator[Place]:
 
 
 def _markdown(folder: Path, owner: Namespace) -> Iterator[Place]:
-    """The facts of all agents of a user, or of one of them, by their ids."""
+    """The facts of all agents of a user, or of one agent, sorted."""
     agents = [(folder, owner)]
     if AGENTS not in owner:
         agents = [

@@ -1,7 +1,7 @@
-"""YAML of strangers: values that JSON has, and nothing that can grow.
+"""Read untrusted YAML: JSON values only, and no aliases.
 
-PyYAML's safe loader makes no objects, but it also makes dates, and names that stand for other
-parts, with which a short text becomes an endless value.
+PyYAML's safe loader makes no objects, but it makes dates, and follows aliases, by which a short
+text becomes an endless value.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _MOST = 1 << 20
 
 
 def front_matter(text: str) -> dict[str, Any]:
-    """The fields before a Markdown text. Raises `ValueError` and `MissingDependency`."""
+    """The fields of a front matter. Raises `ValueError` and `MissingDependency`."""
     yaml = _yaml()
 
     class Loader(yaml.SafeLoader):  # type: ignore[name-defined, misc]
-        """Refuses names that stand for other parts."""
+        """A loader that refuses aliases."""
 
-        # A moment stays the text that it is.
+        # Times stay texts.
         yaml_implicit_resolvers = {  # noqa: RUF012
             first: [one for one in found if one[0] != "tag:yaml.org,2002:timestamp"]
             for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -31,19 +31,19 @@ def front_matter(text: str) -> dict[str, Any]:
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
-                raise ValueError("it has a part that stands for another one")
+                raise ValueError("aliases are not allowed")
             return super().compose_node(parent, index)
 
     found = _read(lambda: yaml.load(text, Loader), text)
     if not isinstance(found, dict):
-        raise ValueError("it is no map")
+        raise ValueError("not a map")
     return found
 
 
 def settings(text: str, sections: tuple[str, ...]) -> dict[str, dict[str, str | None]]:
-    """The plain values of some sections of a configuration, as texts; None where it says null.
+    """The plain values of some sections of a configuration, as texts; None for null.
 
-    Nothing else of it becomes a value. Raises `ValueError` and `MissingDependency`.
+    Reads nothing else. Raises `ValueError` and `MissingDependency`.
     """
     yaml = _yaml()
     root = _read(lambda: yaml.compose(text, yaml.SafeLoader), text)
@@ -67,14 +67,15 @@ def _entries(node: Any) -> list[tuple[str, Any]]:
 
 def _read(read: Any, text: str) -> Any:
     if len(text) > _MOST:
-        raise ValueError("it is too long")
+        raise ValueError("too long")
     try:
         return read()
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("nested too deeply") from None
     except _yaml().YAMLError as error:
-        # The first line says what is wrong; the others show where.
-        raise ValueError(str(error).partition("\n")[0]) from None
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f" at line {mark.line + 1}"
+        raise ValueError(f"not YAML{where}: {getattr(error, 'problem', error)}") from None
 
 
 def _yaml() -> ModuleType:
@@ -82,7 +83,7 @@ def _yaml() -> ModuleType:
         import yaml
     except ImportError:
         raise MissingDependency(
-            "reading YAML needs a library that is not installed",
+            "cannot read YAML: package 'pyyaml' is not installed",
             hint="pip install 'langgraph-ckpt[deerflow]'",
         ) from None
     return yaml

@@ -18,9 +18,9 @@ from ckpt_backends.url import StoreUrl
 
 LAYOUT = "deerflow"
 _KNOWN = {"1.0", "2.0"}
-NEWER = "DeerFlow alone writes this layout, by a protocol of its own"
+NEWER = "version 2.0 of DeerFlow's memory is read-only here"
 TABLE = "memory"
-"""Of the rows that archives hold."""
+"""Table of the rows in archives."""
 
 
 class DeerFlowMemory(Closing):
@@ -32,7 +32,7 @@ class DeerFlowMemory(Closing):
         self._kept: list[Item] | None = None
 
     def describe(self) -> MemoryInfo:
-        """What it is; reads the memory.json files, and no Markdown."""
+        """Facts about it; reads the memory.json files, no Markdown."""
         whole = [document(place) for place in self._places if not place.is_fact]
         base = base_of(self._url)
         paths = (one.place.path.absolute() for one in whole)
@@ -47,10 +47,9 @@ class DeerFlowMemory(Closing):
                 for path in paths
             ),
             changes=NEWER if is_newer else "",
-            needs_write="DeerFlow may be about to write over it",
+            needs_write="a running DeerFlow may overwrite the change",
             notes=tuple(
-                f"version {one} of DeerFlow's memory is not known here"
-                for one in sorted(versions - _KNOWN)
+                f"unknown version {one} of DeerFlow's memory" for one in sorted(versions - _KNOWN)
             ),
         )
 
@@ -68,8 +67,8 @@ class DeerFlowMemory(Closing):
         keys: Collection[ItemKey] | None = None,
         values: bool = False,  # noqa: ARG002
     ) -> Iterator[Item]:
-        # The file was read as a whole, and its values tell later whether a fact has changed: of
-        # what a person changes in it, DeerFlow keeps no time.
+        # Values are always kept: DeerFlow stores no time of a person's change, so only the value
+        # tells later whether a fact has changed.
         wanted = None if keys is None else frozenset(keys)
         for item in self._items():
             found = item.key
@@ -116,8 +115,8 @@ def parsed(place: Place, snapshot: files.Snapshot) -> Document:
         return parse(place, snapshot.raw)
     except ValueError as error:
         raise Unreadable(
-            f"'{place.path}' is no memory of DeerFlow: {error}",
-            hint="put a copy that is whole in its place, or name another file, such as one user's",
+            f"cannot read '{place.path}' as DeerFlow's memory: {error}",
+            hint="restore the file from a backup, or use the path of another file",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""DeerFlow's memory, opened for changing: each file is replaced whole, or stays as it is."""
+"""DeerFlow's memory, opened for writing: each file is replaced as a whole, or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
 
 _KINDS = {(kind,) for kind in (FACTS, *SECTIONS)}
-_HINT = "change it in DeerFlow itself, by its settings or its API"
+_HINT = "change it in DeerFlow, in its settings or by its API"
 
 
 class WritableDeerFlowMemory(Closing):
@@ -27,11 +27,13 @@ class WritableDeerFlowMemory(Closing):
 
     def __init__(self, url: StoreUrl) -> None:
         if "copy" in url.params:
-            raise UsageError("a private copy is not what is to be changed", hint="leave out --copy")
+            raise UsageError(
+                "cannot write: a private copy (--copy) is read-only", hint="leave out --copy"
+            )
         self._places = places(url)
 
     def remove(self, items: Sequence[Item]) -> int:
-        """Remove facts and sections. Each file is replaced at once, two one after the other."""
+        """Remove facts and sections. Each file is replaced atomically, one after the other."""
         changed = self._opened(item.key for item in items)
         for item in items:
             _value(changed, item)
@@ -42,18 +44,18 @@ class WritableDeerFlowMemory(Closing):
         return len(gone)
 
     def edit(self, item: Item, fields: Mapping[str, Any]) -> None:
-        """Set fields of a fact or a section; its other fields stay."""
+        """Set fields of a fact or a section; other fields stay."""
         changed = self._opened([item.key])
         value = _value(changed, item)
         if not isinstance(value, dict):
-            raise Unsupported(f"'{item.key.key}' is no map, so it has no fields")
+            raise Unsupported(f"cannot edit '{item.key.key}': it has no fields")
         value.update(fields)
         if item.key.namespace[-1] in SECTIONS:
             value["updatedAt"] = _now()
         _put(changed.values())
 
     def restore(self, rows: Iterable[Row]) -> Restored:
-        """Put back facts and sections, at the end of what is there."""
+        """Restore facts and sections, at the end of the file."""
         named = [(_key(row), _parsed(row)) for row in rows]
         changed = self._opened(key for key, _ in named)
         added = 0
@@ -64,7 +66,7 @@ class WritableDeerFlowMemory(Closing):
                 document.add(key, value)
                 added += 1
             elif there[key] != value:
-                raise StoreChanged(f"'{key.key}' is there with other contents")
+                raise StoreChanged(f"'{key.key}' exists with other contents")
         if added:
             _put(changed.values())
         return Restored(added, len(named) - added)
@@ -73,7 +75,7 @@ class WritableDeerFlowMemory(Closing):
         """Holds no connection."""
 
     def _opened(self, keys: Iterable[ItemKey]) -> dict[Namespace, _File]:
-        """The files that hold some items, by whose they are. Raises `Unsupported`."""
+        """The files of some items, by owner. Raises `Unsupported`."""
         found: dict[Namespace, _File] = {}
         there = {one.owner: one for one in self._places if not one.is_fact}
         for key in keys:
@@ -83,20 +85,20 @@ class WritableDeerFlowMemory(Closing):
             place = there.get(owner)
             file = None if place is None else _File(place)
             if file is None or file.document.is_newer:
-                raise Unsupported(f"'{key.key}' cannot be changed: {NEWER}", hint=_HINT)
+                raise Unsupported(f"cannot change '{key.key}': {NEWER}", hint=_HINT)
             found[owner] = file
         return found
 
 
 class _File:
-    """A memory.json that is about to change."""
+    """A memory.json that is being changed."""
 
     def __init__(self, place: Place) -> None:
         self.before = files.read(place.path)
         self.document: Document = parsed(place, self.before)
 
     def text(self) -> bytes:
-        """The new text, with what follows the old one's end."""
+        """The new text, with the old one's trailing blanks."""
         data = self.document.data
         if "lastUpdated" in data:
             data["lastUpdated"] = _now()
@@ -105,7 +107,7 @@ class _File:
 
 
 def _value(changed: Mapping[Namespace, _File], item: Item) -> Any:
-    """What an item was read from. Raises `StoreChanged` where it is not as it was."""
+    """The value of an item in the file. Raises `StoreChanged` if it changed."""
     document = changed[item.key.namespace[:-1]].document
     now = next((one for one in document.items() if one.key == item.key), None)
     check_unchanged(item, now)
@@ -115,7 +117,7 @@ def _value(changed: Mapping[Namespace, _File], item: Item) -> Any:
 
 
 def _put(changed: Iterable[_File]) -> None:
-    """Write all new files, see that all old ones are as they were, then put them in place."""
+    """Write all new files, check that no old one changed, then replace them."""
     with ExitStack() as stack:
         made = []
         for file in changed:
@@ -136,14 +138,14 @@ def _put(changed: Iterable[_File]) -> None:
 
 
 def _key(row: Row) -> ItemKey:
-    """What a row of an archive is of. Raises `Unsupported`."""
+    """The key of a row of an archive. Raises `Unsupported`."""
     try:
         labels = json.loads(str(row.cells["namespace"]))
         key = ItemKey(tuple(map(str, labels)), str(row.cells["key"]))
     except (ValueError, TypeError, KeyError):
         key = None
     if row.table != TABLE or key is None or key.namespace[-1:] not in _KINDS:
-        raise Unsupported("a row is of another layout than DeerFlow's memory")
+        raise Unsupported("cannot restore: the archive is not of DeerFlow's memory")
     return key
 
 
@@ -152,9 +154,9 @@ def _parsed(row: Row) -> Any:
     try:
         return json.loads(cell if isinstance(cell, bytes | str) else "")
     except ValueError:
-        raise Unsupported("a row holds no value as DeerFlow has them") from None
+        raise Unsupported("cannot restore: a row of the archive has no valid value") from None
 
 
 def _now() -> str:
-    """A time as DeerFlow writes it."""
+    """The time now in DeerFlow's form."""
     return datetime.now(UTC).isoformat().removesuffix("+00:00") + "Z"

@@ -1,4 +1,4 @@
-"""What the main screen reads: it follows the store, and the cursors."""
+"""What the main screen reads: it follows the store and the cursors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ckpt_cli.render.tree_words import count
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.desk import Desk
 from ckpt_cli.tui.lane import Lane
-from ckpt_cli.tui.listing import unread, unread_near
+from ckpt_cli.tui.listing import SORT_NAMES, unread, unread_near
 from ckpt_cli.tui.panes import Inspector, SearchPane, ThreadsPane, TreeRows, title
 from ckpt_cli.tui.reads import (
     Clock,
@@ -33,8 +33,8 @@ from ckpt_cli.tui.reads import (
     Place,
     Tab,
     draw_tree,
+    read_conditions,
     read_document,
-    read_statuses,
     read_thread_tree,
     read_threads,
 )
@@ -44,9 +44,9 @@ from ckpt_cli.tui.screens.asking import SHARE, SOON, Asking, error_lines
 _Answer = TypeVar("_Answer")
 
 _HEADS_NEAR, _HEADS = 50, 500
-"""Heads that are read with one question, on the screen and elsewhere; few, as others may wait."""
+"""Heads read with one question, near the screen and elsewhere; few, as others may wait."""
 _MARK = 16
-"""Cells of a marked checkpoint's name that the status line shows."""
+"""Characters of a marked checkpoint that the status line shows."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class View:
     nest: bool = False
     tree: Tree | None = None
     follows: bool = False
-    """The cursor goes with the head."""
+    """Whether the cursor stays on the head."""
 
 
 class Following(Asking[None]):
@@ -76,17 +76,17 @@ class Following(Asking[None]):
         self._trouble = ""
         self.view = View()
         self.outer: list[tuple[str | None, TreeKey | None]] = []
-        """The namespaces that were gone into, each with the checkpoint that called the next."""
+        """The namespaces entered so far, each with the checkpoint that called the next."""
         self.goal: TreeKey | None = None
-        """The checkpoint that the cursor is to stand on when its tree is there."""
+        """The checkpoint for the cursor once its tree is loaded."""
         self.read: tuple[Place, Tab] | None = None
         """What the inspector shows."""
         self.shown: tuple[Place, Tab] | None = None
-        """The same as long as it is up to date."""
+        """The same while it is up to date."""
         self.is_memory_fresh = False
-        """Whether what is remembered of the thread was read a short while ago."""
+        """Whether the memory of the thread was read a short while ago."""
         self.base: Place | None = None
-        """What is marked as one side of a diff."""
+        """The checkpoint marked as the base of diffs."""
         self._reading_heads = False
 
     # Parts
@@ -109,14 +109,14 @@ class Following(Asking[None]):
     def on_mount(self) -> None:
         title(self.threads_pane, "Threads")
         title(self.tree_pane, "Tree")
-        title(self.inspector, "Checkpoint")
+        self.inspector.set_heading("Checkpoint")
         self.rows.focus()
         self.tell()
         self.load_threads()
 
     @property
     def clock(self) -> Clock:
-        """The time now, as the panes are to tell it."""
+        """The time now and its zone, for the panes."""
         return Clock(self.desk.now(), self.desk.zone)
 
     @property
@@ -131,7 +131,7 @@ class Following(Asking[None]):
 
     @work(exclusive=True, group="threads")
     async def load_threads(self) -> None:
-        """List all threads, and do so again after a while."""
+        """List all threads, and again after a while."""
         began = time.monotonic()
         try:
             if self._info is None:
@@ -139,7 +139,7 @@ class Following(Asking[None]):
             before = self.rows.listing.threads
             threads = await self.desk.threads.ask(partial(read_threads, before=before))
         except CkptError as error:
-            self._trouble = f"trying again: {error.message}"
+            self._trouble = f"{error.message}; retrying"
             self.tell()
             self._again(self.desk.pause)
             return
@@ -157,13 +157,12 @@ class Following(Asking[None]):
         before = self.rows.thread
         if list(listing.threads) != threads:
             if not listing.threads:
-                # They stay, and looking through them again and again for what can be freed
-                # would make pauses that can be seen.
+                # They stay in memory: without this, garbage collection would make visible pauses.
                 gc.freeze()
             listing.threads = threads
             self.rows.settle(before.thread_id if before is not None else None)
         else:
-            # Ages are told anew.
+            # Their ages have changed.
             self.rows.refresh()
         self.read_heads()
         self.tell()
@@ -171,22 +170,22 @@ class Following(Asking[None]):
 
     @work(exclusive=True, group="heads")
     async def read_heads(self) -> None:
-        """Read what waits: of the threads on the screen first, then of all for a filter."""
+        """Read the status of threads: first those on the screen, then all for a filter."""
         listing = self.rows.listing
         self._reading_heads = True
         # Newest last, as they are taken from the end.
         rest = unread(listing)[::-1]
-        while some := unread_near(listing, self.rows.middle, _HEADS_NEAR) or rest[-_HEADS:]:
+        while some := unread_near(listing, self.rows.seen, _HEADS_NEAR) or rest[-_HEADS:]:
             try:
-                found = await self.desk.heads.ask(partial(read_statuses, threads=some))
+                found = await self.desk.heads.ask(partial(read_conditions, threads=some))
             except CkptError as error:
                 self._trouble = error.message
                 break
-            for thread, status in zip(some, found, strict=True):
-                listing.statuses[thread.thread_id] = (thread, status)
+            for thread, conditions in zip(some, found, strict=True):
+                listing.conditions[thread.thread_id] = (thread, conditions)
             while rest and listing.status(rest[-1]) is not None:
                 rest.pop()
-            if listing.wanted.status.intersection(found):
+            if any(not listing.wanted.status.isdisjoint(one) for one in found):
                 kept = self.rows.thread
                 self.rows.settle(kept.thread_id if kept is not None else None)
             else:
@@ -204,7 +203,7 @@ class Following(Asking[None]):
         view = self.view
         if thread is None:
             self.view = View(unfold=view.unfold, nest=view.nest)
-            nothing = "no thread fits" if self.rows.listing.threads else "no threads yet"
+            nothing = "no thread matches" if self.rows.listing.threads else "no threads yet"
             self.clear([line((nothing, "dim"))] if self._info is not None else [])
             return
         if view.thread_id != thread.thread_id:
@@ -216,7 +215,7 @@ class Following(Asking[None]):
             ns=view.ns,
             unfold=view.unfold,
             nest=view.nest,
-            # Neither what was asked for nor what is looked at goes into a fold.
+            # Do not fold away the checkpoint asked for, or the one under the cursor.
             keep=self.goal or (self.tree_rows.key if view.tree is not None else None),
         )
         if view.tree is None:
@@ -236,7 +235,7 @@ class Following(Asking[None]):
             facts += f", {count(tree.plan.branches, 'branch')}"
         if tree.plan.calls:
             facts += f", {count(tree.plan.calls, 'call')}"
-        inside = " inside a subgraph, Esc leaves" if self.outer else ""
+        inside = ", in a subgraph (Esc leaves)" if self.outer else ""
         title(self.tree_pane, f"Tree: {facts}, {tree.status}{inside}")
         key, self.goal = self.goal or self.tree_rows.key, None
         if self.view.follows and not self.outer:
@@ -246,7 +245,7 @@ class Following(Asking[None]):
         self.tree_rows.marked = base.key if base is not None and of_thread else None
         if self.tree_rows.lines == picture.lines and self.tree_rows.key == key:
             self.tree_rows.picture = picture
-            # What could not be read before may be there now.
+            # What could not be read before may be readable now.
             self.later("document", SOON, self.load_document)
             return
         self.shown = None
@@ -257,9 +256,9 @@ class Following(Asking[None]):
         self.clear(error_lines(error, self.tree_rows.width))
 
     def clear(self, said: Sequence[Line]) -> None:
-        """Show no tree and no checkpoint, and say why."""
+        """Show no tree and no checkpoint, but the reason."""
         title(self.tree_pane, "Tree")
-        title(self.inspector, "Checkpoint")
+        self.inspector.set_heading("Checkpoint")
         self.tree_rows.picture = None
         self.tree_rows.show_lines(said)
         self.inspector.document.show_document(Document(()), keep=False)
@@ -282,18 +281,19 @@ class Following(Asking[None]):
         question = partial(
             read_document, tab=tab, place=place, base=self.base, clock=self.clock, width=width
         )
-        slow = self.set_timer(0.3, lambda: title(self.inspector, "Checkpoint: loading"))
-        document = await self.ask(self.desk.detail, question, self._no_document)
-        slow.stop()
-        base = self.base if tab == "diff" else None
-        marked = f", from {safe_text(command_line.ref(base))}" if base is not None else ""
-        title(self.inspector, f"Checkpoint {safe_text(place.checkpoint_id)}{marked}")
+        with self.inspector.while_loading("Checkpoint: loading"):
+            document = await self.ask(self.desk.detail, question, self._no_document)
+            base = self.base if tab == "diff" else None
+            marked = (
+                f", compared with {safe_text(command_line.ref(base))}" if base is not None else ""
+            )
+            self.inspector.set_heading(f"Checkpoint {safe_text(place.checkpoint_id)}{marked}")
         if document is not None:
             self.inspector.document.show_document(document, keep=self.read == (place, tab))
             self.read = self.shown = (place, tab)
 
     async def _load_memory(self, thread_id: str) -> None:
-        """Read what is remembered of a thread, whichever of its checkpoints is looked at."""
+        """Read the memory items that came from a thread."""
         from ckpt_cli.tui.memories import read_thread_memory
 
         whole: tuple[Place, Tab] = (Place(thread_id, "", ""), "memory")
@@ -307,13 +307,12 @@ class Following(Asking[None]):
             width=max(self.inspector.document.width, 1),
             redacted=self.desk.opening.redact,
         )
-        if self.read != whole:
-            title(self.inspector, "Memory: loading")
-        try:
-            document = await self.desk.memory.ask(question)
-        except CkptError as error:
-            document = Document(error_lines(error, self.inspector.document.width))
-        title(self.inspector, f"Memory of {safe_text(thread_id)}")
+        with self.inspector.while_loading("Memory: loading"):
+            try:
+                document = await self.desk.memory.ask(question)
+            except CkptError as error:
+                document = Document(error_lines(error, self.inspector.document.width))
+            self.inspector.set_heading(f"Memory from {safe_text(thread_id)}")
         self.inspector.document.show_document(document, keep=self.read == whole)
         self.read, self.shown, self.is_memory_fresh = whole, None, True
         if self.desk.pause:
@@ -321,7 +320,7 @@ class Following(Asking[None]):
             self.later("memory", pause, self.load_memory_again)
 
     def load_memory_again(self) -> None:
-        """What is remembered may be something else now."""
+        """Read the memory again: it may have changed."""
         self.is_memory_fresh = False
         if self.inspector.tab == "memory":
             self.load_document()
@@ -334,16 +333,16 @@ class Following(Asking[None]):
     # What is said
 
     def mode(self) -> Span:
-        """Whether anything can be changed here."""
+        """The mode in the status line."""
         return "read-only", "dim"
 
     def tell(self) -> None:
-        """Say in the status line what is open, and what is going on."""
+        """Show in the status line what is open, and what is going on."""
         listing = self.rows.listing
         total, shown = len(listing.threads), len(listing.shown)
         number = f"{shown:,} of {total:,}" if shown != total else f"{total:,}"
         spans: list[Span | str] = [("ckpt ", "bold"), self.mode(), "  "]
-        # What may be cut stands last.
+        # The end may be cut.
         if self._trouble:
             spans.append((f"{safe_text(self._trouble)}  ", "error"))
         if self._info is not None:
@@ -355,11 +354,11 @@ class Following(Asking[None]):
             name = safe_text(command_line.ref(self.base)[-_MARK:])
             spans.append((f"marked …{name}  ", "question"))
         if self._reading_heads and listing.wanted.status:
-            spans.append((f"{len(listing.statuses):,} heads read  ", "dim"))
+            spans.append((f"{len(listing.conditions):,} threads checked  ", "dim"))
         if self._info is not None:
             spans += [(f"{safe_text(self._info.layout)}  ", "dim"), safe_text(self._info.url)]
         self.status.update(as_text(line(*spans)))
-        order = "" if listing.sort == "last" else f", by {listing.sort}"
+        order = "" if listing.sort == "last" else f", by {SORT_NAMES[listing.sort]}"
         title(self.threads_pane, f"Threads: {number}{order}")
 
     async def ask(
@@ -368,14 +367,14 @@ class Following(Asking[None]):
         question: Callable[[Store], _Answer],
         otherwise: Callable[[CkptError], None],
     ) -> _Answer | None:
-        """What a lane answers; None where it cannot, which is then told."""
+        """The answer of a lane; None after an error, which is then shown."""
         try:
             return await lane.ask(question)
         except (Unsupported, Unreadable) as error:
             # The store answered: asking it again would not help.
             otherwise(error)
         except StoreUnavailable as error:
-            self._trouble = f"trying again: {error.message}"
+            self._trouble = f"{error.message}; retrying"
             self.tell()
             otherwise(error)
         except CkptError as error:

@@ -22,16 +22,16 @@ _Wish = TypeVar("_Wish")
 
 
 class Form(ModalScreen[_Wish | None], Generic[_Wish]):
-    """Lines to fill in; Enter goes on, Escape leaves."""
+    """Fields to fill in; Enter submits, Escape cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Go on", priority=True),
-        Binding("escape", "dismiss(None)", "Leave it", key_display="Esc"),
+        Binding("enter", "submit", "Show plan", priority=True),
+        Binding("escape", "dismiss(None)", "Cancel", key_display="Esc"),
     ]
     HEADING: ClassVar[str]
 
     def fields(self) -> Sequence[tuple[str, Input]]:
-        """What is asked for, with its lines."""
+        """The labels and fields."""
         raise NotImplementedError
 
     def wish(self) -> _Wish:
@@ -55,14 +55,14 @@ class Form(ModalScreen[_Wish | None], Generic[_Wish]):
 
 
 class ForkForm(Form[tuple[str, str, Kind, str | None]]):
-    """To which thread, with which channel edited and how, as after which node."""
+    """The new thread, the channel to edit and how, and the node to continue after."""
 
     HEADING = "Fork"
 
     def __init__(self, channels: Sequence[str]) -> None:
         super().__init__()
         self._channels = channels
-        self._to = Input(placeholder="none: a branch of this thread", compact=True, id="to")
+        self._to = Input(placeholder="empty: a new branch of this thread", compact=True, id="to")
         self._channel = Input(
             placeholder=", ".join(channels)[:200] or "none",
             suggester=SuggestFromList(channels),
@@ -70,50 +70,56 @@ class ForkForm(Form[tuple[str, str, Kind, str | None]]):
             id="channel",
         )
         self._kind = Input("replace", suggester=SuggestFromList(KINDS), compact=True, id="kind")
-        self._node = Input(placeholder="none: as it was", compact=True, id="node")
+        self._node = Input(
+            placeholder="empty: the checkpoint's own next nodes", compact=True, id="node"
+        )
 
     def fields(self) -> Sequence[tuple[str, Input]]:
         return [
-            ("New thread", self._to),
+            ("New thread id", self._to),
             ("Channel to edit in $EDITOR", self._channel),
-            ("How: replace, set (merged by its reducer) or append", self._kind),
-            ("Go on as after node", self._node),
+            ("How to edit: replace, set (merged by the reducer) or append", self._kind),
+            ("Continue as if this node had just run", self._node),
         ]
 
     def wish(self) -> tuple[str, str, Kind, str | None]:
         kind = next((one for one in KINDS if one == self._kind.value), None)
         if kind is None:
-            raise UsageError(f"no way '{self._kind.value}' to edit", hint=", ".join(KINDS))
+            raise UsageError(
+                f"cannot edit with '{self._kind.value}'", hint=f"use {', '.join(KINDS)}"
+            )
         return self._to.value, self._chosen(), kind, self._node.value or None
 
     def _chosen(self) -> str:
-        """The channel that was typed, or begun and shown to be completed."""
+        """The channel that was typed, or the only one that starts with it."""
         typed = self._channel.value
         found = [one for one in self._channels if one.startswith(typed)]
         if not typed or typed in found:
             return typed
         if len(found) != 1:
-            raise UsageError(f"no channel '{typed}' here", hint=", ".join(self._channels))
+            raise UsageError(
+                f"no channel '{typed}'", hint=f"use one of {', '.join(self._channels)}"
+            )
         return found[0]
 
 
 class PurgeForm(Form[Policy]):
-    """Which threads, how old, and how much of each stays."""
+    """The threads, their age, and how many checkpoints of each to keep."""
 
     HEADING = "Purge"
 
     def __init__(self, match: str, now: datetime, zone: tzinfo) -> None:
         super().__init__()
         self._now, self._zone = now, zone
-        self._match = Input(match, placeholder="none: all threads", compact=True, id="match")
-        self._age = Input(placeholder="30d, 2026-04-07", compact=True, id="age")
-        self._keep = Input(placeholder="none: threads go whole", compact=True, id="keep")
+        self._match = Input(match, placeholder="empty: all threads", compact=True, id="match")
+        self._age = Input(placeholder="30d or 2026-04-07; empty: any age", compact=True, id="age")
+        self._keep = Input(placeholder="empty: remove whole threads", compact=True, id="keep")
 
     def fields(self) -> Sequence[tuple[str, Input]]:
         return [
-            ("Threads whose id fits", self._match),
-            ("Not active since", self._age),
-            ("Prune inside: keep the newest", self._keep),
+            ("Thread ids matching (GLOB)", self._match),
+            ("Last active before", self._age),
+            ("Checkpoints to keep in each thread", self._keep),
         ]
 
     def wish(self) -> Policy:

@@ -1,4 +1,4 @@
-"""The main screen: what keys and cursors do."""
+"""The main screen: keys and cursors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ckpt_cli.tui.screens.asking import SOON
 from ckpt_cli.tui.screens.following import Following
 
 _NARROW = 60
-"""Columns below which there is room for one pane only."""
+"""Columns below which one pane is shown at a time."""
 
 
 class MainScreen(Following):
@@ -37,12 +37,12 @@ class MainScreen(Following):
     is_zoomed = False
 
     def go(self, rows: Rows) -> None:
-        """To a pane, which then stands alone where only one can be seen."""
+        """Focus a pane, and show it where there is room for one only."""
         rows.focus()
         self.show_panes(rows)
 
     def show_panes(self, rows: Rows | None = None) -> None:
-        """Show all panes; only one of them where it is wanted alone, or there is no more room."""
+        """Show all panes, or only one: if zoomed, or if there is no room for more."""
         alone = self.is_zoomed or self.size.width < _NARROW
         focused = rows or self.focused
         panes = (self.threads_pane, self.tree_pane, self.inspector)
@@ -54,6 +54,8 @@ class MainScreen(Following):
 
     def on_resize(self) -> None:
         self.show_panes()
+        # There may be more threads to see.
+        self.later("heads", SOON, self.read_heads)
 
     # What happens
 
@@ -97,7 +99,7 @@ class MainScreen(Following):
             self.later("document", SOON, self.load_document)
 
     def _enter(self) -> None:
-        """Go into a subgraph call, unfold a fold, or look at a checkpoint."""
+        """Enter a subgraph call, unfold steps, or go to the checkpoint's state."""
         picture, at = self.tree_rows.picture, self.tree_rows.cursor
         if picture is None:
             return
@@ -112,7 +114,7 @@ class MainScreen(Following):
 
     @work(exclusive=True, group="origin")
     async def find_origin(self) -> None:
-        """Go to the checkpoint that first had the value under the cursor."""
+        """Go to the first checkpoint that had the value under the cursor."""
         place, path = self.place, self.inspector.document.path
         if place is None or path is None:
             return
@@ -121,18 +123,18 @@ class MainScreen(Following):
         )
         if found is not None:
             origin, who = found
-            self.say(f"{path} is from {who}")
+            self.say(f"{path} was written by {who}")
             self.jump(origin, "writes")
 
     def jump(self, place: Place, tab: Tab | None = None) -> None:
-        """Go to a checkpoint, whatever is shown now."""
+        """Go to a checkpoint, clearing filters that hide it."""
         listing = self.rows.listing
         at = listing.place_of(place.thread_id)
         if at is None and listing.wanted != Filter():
             self.threads_pane.action_clear()
             at = listing.place_of(place.thread_id)
         if at is None:
-            self.say("that thread is not in this store any more", is_error=True)
+            self.say("this thread is no longer in the store", is_error=True)
             return
         # A call's own tree, unless that is what is shown.
         ns = place.checkpoint_ns or None
@@ -186,7 +188,7 @@ class MainScreen(Following):
             self.threads_pane.action_clear()
 
     def action_zoom(self) -> None:
-        """Show one pane alone; the others come back with the same key."""
+        """Show one pane alone, or all panes again."""
         self.is_zoomed = not self.is_zoomed
         self.show_panes()
 
@@ -205,7 +207,7 @@ class MainScreen(Following):
 
     def action_follow(self) -> None:
         self.view.follows = not self.view.follows
-        self.say("the cursor goes with the head" if self.view.follows else "the cursor stays")
+        self.say("following the head" if self.view.follows else "not following the head")
         self.load_tree()
 
     def action_unfold(self) -> None:
@@ -217,9 +219,9 @@ class MainScreen(Following):
         self.load_tree()
 
     def here(self) -> Place | None:
-        """The checkpoint under the cursor; if there is none, that is said."""
+        """The checkpoint under the cursor; says so if there is none."""
         if self.place is None:
-            self.say("there is no checkpoint here", is_error=True)
+            self.say("no checkpoint selected", is_error=True)
         return self.place
 
     def action_mark(self) -> None:
@@ -278,10 +280,10 @@ class MainScreen(Following):
     def action_command_line(self) -> None:
         from ckpt_cli.tui.screens.text import CopyScreen
 
-        self.app.push_screen(CopyScreen("The same on the command line", self.command_lines()))
+        self.app.push_screen(CopyScreen("Command lines for what is shown", self.command_lines()))
 
     def command_lines(self) -> list[str]:
-        """The commands for what has the focus first."""
+        """The commands for what is shown, the focused pane first."""
         store, place = self.desk.store_words, self.place
         wanted = self.rows.listing.wanted
         found = [command_line.list_command(store, sorted(wanted.status), wanted.text, wanted.user)]
@@ -311,5 +313,5 @@ class MainScreen(Following):
 
     @property
     def key_table(self) -> Sequence[Key]:
-        """The keys of this screen, for its help and the palette."""
+        """The keys of this screen, for the help and the palette."""
         return LOOKING

@@ -1,4 +1,4 @@
-"""What is remembered across threads: the items of a long-term memory, and what one of them says."""
+"""The memory screen: the items of a long-term memory, and the value of one."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from ckpt_cli.tui.rows import Rows, as_text
 from ckpt_cli.tui.screens.asking import SHARE, SOON, Asking, error_lines
 
 _TYPED = 0.2
-"""Seconds after the last letter of a filter before the memory is asked."""
+"""Seconds after the last key in a filter before it is applied."""
 
 
 class MemoryScreen(Asking[Place | None]):
-    """Items by namespace above, the one under the cursor below; Enter there goes to its thread."""
+    """Items by namespace above, the value of one below; Enter there goes to its thread."""
 
     READING: ClassVar = frozenset({"memory", "item"})
     AGAIN: ClassVar = frozenset({"memory"})
@@ -54,15 +54,15 @@ class MemoryScreen(Asking[Place | None]):
         super().__init__()
         self._desk = desk
         self._goal = goal
-        """The item that the cursor is to stand on when it is listed."""
+        """The item for the cursor once it is listed."""
         self._alone = alone
-        """Whether there is no screen of threads below this one."""
+        """Whether no threads screen lies below this one."""
         self._listed: Listed | None = None
         self._trouble = ""
         self._read: ItemKey | None = None
         """The item that the lower pane shows."""
         self._shown: Item | None = None
-        """The same, as long as it is up to date."""
+        """The same while it is up to date."""
         self._cause: Cause | None = None
 
     def compose(self) -> ComposeResult:
@@ -90,7 +90,7 @@ class MemoryScreen(Asking[Place | None]):
 
     @work(exclusive=True, group="memory")
     async def load(self) -> None:
-        """List the items that fit, and do so again after a while."""
+        """List the matching items, and again after a while."""
         began = time.monotonic()
         wanted = self.pane.wanted
         redacted = self._desk.opening.redact
@@ -111,7 +111,7 @@ class MemoryScreen(Asking[Place | None]):
         if isinstance(error, UnknownLayout | Unsupported):
             self._listed = None
         else:
-            self._trouble = f"trying again: {error.message}"
+            self._trouble = f"{error.message}; retrying"
         if self._listed is None:
             title(self.pane, "Memory")
             said = error_lines(error, self.pane.rows.width)
@@ -124,17 +124,17 @@ class MemoryScreen(Asking[Place | None]):
         self._goal = None
         before, self._listed = self._listed, listed
         is_all = self.pane.wanted == MemoryFilter()
-        number = f"the first {listed.items:,} items" if listed.more else count(listed.items, "item")
+        number = f"first {listed.items:,} items" if listed.more else count(listed.items, "item")
         title(self.pane, f"Memory: {number}" + ("" if is_all else ", filtered"))
         if not listed.rows:
-            said = line(("no item here" if is_all else "no item fits", "dim"))
+            said = line(("no items" if is_all else "no item matches", "dim"))
             rows.show_items([((), said)], None)
         elif before is None or before.rows != listed.rows:
             rows.show_items(listed.rows, key)
 
     @work(exclusive=True, group="item")
     async def load_item(self) -> None:
-        """Read the item under the cursor, and then what is known of where it came from."""
+        """Read the item under the cursor, then its origin."""
         item = self.pane.rows.item
         if item is None:
             self._read = self._shown = self._cause = None
@@ -159,7 +159,7 @@ class MemoryScreen(Asking[Place | None]):
         if found.caused is None:
             self.document.show_document(Document(found.lines), keep=keep)
         else:
-            looking = line((f"looking for thread {safe_text(found.caused.thread_id)}", "dim"))
+            looking = line((f"searching thread {safe_text(found.caused.thread_id)}", "dim"))
             lines = [*found.lines, line(""), looking]
             self.document.show_document(Document(lines), keep=keep)
             asked = partial(read_cause, caused=found.caused, clock=clock, width=width)
@@ -204,13 +204,13 @@ class MemoryScreen(Asking[Place | None]):
         self._item_pane.display = not alone or rows is self.document
 
     def _to_thread(self) -> None:
-        """To the checkpoint that was the newest when the item was made."""
+        """Go to the newest checkpoint at the time the item was created."""
         if self._cause is None:
             self.say("this item names no thread")
         elif self._cause.place is None:
             self.say(self._cause.remark, is_error=True)
         elif self._alone:
-            self.say("there are threads now; start `ckpt tui` again to go there")
+            self.say("the threads were found only now; restart `ckpt tui` to go there")
         else:
             self.dismiss(self._cause.place)
 
@@ -247,7 +247,7 @@ class MemoryScreen(Asking[Place | None]):
 
     def action_copy_command(self) -> None:
         if (item := self.pane.rows.item) is None:
-            self.say("there is no item here", is_error=True)
+            self.say("no item selected", is_error=True)
         else:
             words = self._desk.memory_named.words
             self.copy(command_line.memory_command(words, item.key))

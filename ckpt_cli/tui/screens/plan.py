@@ -13,19 +13,19 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
 from ckpt_cli.render.lines import Line, line
-from ckpt_cli.tui.panes import Found, title
-from ckpt_cli.tui.rows import as_text
+from ckpt_cli.tui.panes import title
+from ckpt_cli.tui.rows import Lines, as_text
 
 _UNREAD = 0.3
-"""Seconds in which an answer can only be meant for what was on the screen before."""
+"""Seconds in which `y` is ignored, as it was meant for the screen before."""
 
 
 class PlanScreen(ModalScreen[bool]):
-    """The same text as the command prints; only `y` carries it out."""
+    """The same text as the command prints; only `y` carries the plan out."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "agree", "Carry it out"),
-        Binding("n,escape,q", "dismiss(False)", "Leave it", key_display="n Esc"),
+        Binding("y", "agree", "Yes"),
+        Binding("n,escape,q", "dismiss(False)", "No", key_display="n Esc"),
     ]
 
     def __init__(self, question: str, lines: Callable[[int], Sequence[Line]]) -> None:
@@ -34,7 +34,7 @@ class PlanScreen(ModalScreen[bool]):
         self._since = monotonic()
 
     def compose(self) -> ComposeResult:
-        self._rows = Found(id="plan")
+        self._rows = Lines(id="plan")
         self._foot = Static(id="question")
         with Vertical(classes="box") as box:
             title(box, "Plan")
@@ -49,7 +49,7 @@ class PlanScreen(ModalScreen[bool]):
     def on_resize(self) -> None:
         lines = self._lines(self._rows.width)
         self._rows.show_lines(lines)
-        more = "  the plan goes on below" if len(lines) > self._rows.size.height else ""
+        more = "  scroll down for the rest" if len(lines) > self._rows.size.height else ""
         self._foot.update(as_text(line((self._question, "question"), (more, "dim"))))
 
     def action_agree(self) -> None:

@@ -1,4 +1,4 @@
-"""The questions that wait, in all threads."""
+"""Unanswered questions of all threads."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from ckpt_cli.tui.reads import Place, read_threads
 from ckpt_cli.tui.rows import Rows
 
 _AT_ONCE = 200
-"""Threads that are looked into with one question."""
+"""Threads read at once."""
 _WIDEST_NAME = 30
 
 
 class Questions(Screen[Place | None]):
-    """One line a question; Enter goes to where it was asked."""
+    """One line per question; Enter goes to its checkpoint."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "Go there"),
+        Binding("enter", "choose", "Go to checkpoint"),
         Binding("escape,q", "dismiss(None)", "Close", key_display="Esc"),
     ]
 
@@ -52,7 +52,7 @@ class Questions(Screen[Place | None]):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        title(self._pane, "Questions: looking")
+        title(self._pane, "Questions: loading")
         self._rows.focus()
         self._load()
 
@@ -64,17 +64,14 @@ class Questions(Screen[Place | None]):
                 some = threads[start : start + _AT_ONCE]
                 found = await self._lane.ask(partial(_questions, threads=some))
                 self._found += found
-                title(
-                    self._pane,
-                    f"Questions: {len(self._found)} in {start + len(some):,} of {len(threads):,}"
-                    " threads",
-                )
+                read = f"{start + len(some):,} of {len(threads):,} threads read"
+                title(self._pane, f"Questions: {len(self._found):,} ({read})")
                 if found:
                     self._show()
         except CkptError as error:
             self._pane.notify(safe_text(error.message), severity="error", markup=False)
         if not self._found:
-            self._rows.show_lines([line(("no question waits", "dim"))])
+            self._rows.show_lines([line(("no unanswered questions", "dim"))])
 
     def _show(self) -> None:
         now = self._now()

@@ -1,4 +1,4 @@
-"""Searching the values of one thread, or of all."""
+"""Searching the values of one thread, or of all threads."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from ckpt_cli.tui.rows import Rows
 
 _WIDEST_NAME = 24
 _MOST = 2000
-"""Hits after which the search stops."""
+"""Matches after which the search stops."""
 _SHOW_AGAIN = 20
-"""Threads after which the heading says how far the search is."""
+"""Threads between two updates of the progress in the title."""
 
 
 class SearchScreen(Screen[Place | None]):
-    """A line to type a pattern in, and the lines that it was found in; Enter goes there."""
+    """A field for a pattern, and the matches; Enter goes to one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "type", "Type", key_display="/"),
-        Binding("t", "scope", "This thread or all"),
+        Binding("slash", "type", "Edit pattern", key_display="/"),
+        Binding("t", "scope", "This thread / all threads"),
         Binding("escape,q", "leave", "Close", key_display="Esc"),
     ]
 
@@ -106,14 +106,16 @@ class SearchScreen(Screen[Place | None]):
                 if found.hits:
                     self._show()
                 if number % _SHOW_AGAIN == 0:
-                    self._head(f"{number:,} of {len(ids):,} threads")
+                    self._head(f"{number:,} of {len(ids):,} threads searched")
                 if len(self._found) >= _MOST:
                     break
         except CkptError as error:
             self.notify(safe_text(error.message), severity="error", markup=False)
             return
-        rest = "; t searches all" if self._only_this and not self._found else ""
-        self._head(f"{len(self._found)} found{rest}")
+        rest = " (press t to search all threads)" if self._only_this and not self._found else ""
+        first = "first " if len(self._found) >= _MOST else ""
+        noun = "match" if len(self._found) == 1 else "matches"
+        self._head(f"{first}{len(self._found):,} {noun}{rest}")
 
     def _head(self, text: str) -> None:
         where = "this thread" if self._only_this else "all threads"

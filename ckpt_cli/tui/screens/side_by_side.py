@@ -1,4 +1,4 @@
-"""Two checkpoints beside each other, channel by channel."""
+"""Two checkpoints side by side, channel by channel."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NARROWEST = 20
 
 
 class SideBySide(Screen[None]):
-    """What changed from one checkpoint to another; from its parent if only one is given."""
+    """The diff of two checkpoints; of one and its parent if only one is given."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,d", "dismiss(None)", "Close", key_display="Esc"),
@@ -79,12 +79,12 @@ def _read(store: Store, base: Place | None, place: Place, width: int) -> list[Li
         lines.append(line((pad(fit(safe_text(name), width), width), "head")))
         lines += side_by_side(*_sides(change, width // 2 - 4), width)
     if not found.changes:
-        lines.append(line(("no difference", "dim")))
+        lines.append(line(("no differences", "dim")))
     return lines
 
 
 def _sides(change: ChannelChange, width: int) -> tuple[list[str], list[str]]:
-    """The value before and after, as lines; none where there was, or is, no value."""
+    """The value before and after, as lines; none where there is no value."""
     before = [] if change.change == "added" else _lines(change.before, width)
     after = [] if change.change == "removed" else _lines(change.after, width)
     return before, after

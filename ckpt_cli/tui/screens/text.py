@@ -1,4 +1,4 @@
-"""Boxes with lines to read: the help, and command lines to copy."""
+"""Boxes of text: the help, and command lines to copy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TextScreen(ModalScreen[None]):
         self.rows = Found(id="text")
 
     def lines(self, width: int) -> Sequence[Line]:
-        """What stands in it, in so many cells."""
+        """The text, for a width in cells."""
         raise NotImplementedError
 
     def compose(self) -> ComposeResult:
@@ -48,7 +48,7 @@ class TextScreen(ModalScreen[None]):
 
 
 class HelpScreen(TextScreen):
-    """All keys, with what they do."""
+    """All keys."""
 
     def __init__(self, keys: Sequence[Key]) -> None:
         super().__init__("Keys")
@@ -61,7 +61,7 @@ class HelpScreen(TextScreen):
 
 
 class CopyScreen(TextScreen):
-    """Texts, of which the one under the cursor can be copied."""
+    """Texts; `y` copies the one under the cursor."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "copy", "Copy")]
 

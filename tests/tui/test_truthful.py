@@ -1,0 +1,232 @@
+"""What the screen says is so: its colours, titles, signs and keys."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from textual.color import Color
+
+from ckpt_backends.model import Status
+from ckpt_cli.tui.app import CkptApp
+from ckpt_cli.tui.reads import Document, read_document
+from ckpt_cli.tui.screens import following
+from ckpt_cli.tui.screens.plan import PlanScreen
+from ckpt_cli.tui.writing import WritingApp
+from tests.travel.official import config_of, graphs
+from tests.tui.seat import Seat, sit
+
+
+@pytest.mark.parametrize("theme", ["textual-dark", "textual-light"])
+@pytest.mark.parametrize(("kind", "colour"), [(WritingApp, "error"), (CkptApp, "panel")])
+def test_the_header_is_red_with_write_alone(
+    sample: Path, theme: str, kind: type[CkptApp], colour: str
+) -> None:
+    async def look(seat: Seat) -> None:
+        seat.app.theme = theme
+        await seat.rest()
+        wanted = Color.parse(seat.app.get_css_variables()[colour])
+        assert seat.main.status.styles.background == wanted
+        header = seat.app.screen._compositor.render_strips()[0]
+        drawn = {part.style.bgcolor.name for part in header if part.style and part.style.bgcolor}
+        assert drawn == {wanted.rich_color.name}
+
+    sit(sample, look, kind=kind)
+
+
+def test_n_closes_a_plan(sample: Path) -> None:
+    async def work(seat: Seat) -> None:
+        for key in ("n", "escape", "q"):
+            await seat.press("B")
+            assert isinstance(seat.app.screen, PlanScreen)
+            await seat.press(key)
+            assert not isinstance(seat.app.screen, PlanScreen)
+
+    sit(sample, work, kind=WritingApp)
+
+
+class Slow:
+    """A read that waits, from when it is told to until it is let go."""
+
+    def __init__(self, read: Callable[..., Document]) -> None:
+        self._read = read
+        self.go = Event()
+        self.go.set()
+
+    def __call__(self, *asked: Any, **told: Any) -> Document:
+        assert self.go.wait(60)
+        return self._read(*asked, **told)
+
+
+def test_a_title_says_loading_only_while_something_loads(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow(read_document)
+    monkeypatch.setattr(following, "read_document", slow)
+
+    async def look(seat: Seat) -> None:
+        inspector = seat.main.inspector
+        await seat.press("enter")
+        before = str(inspector.border_title)
+        assert before.startswith("Checkpoint ")
+        slow.go.clear()
+        # To another checkpoint, whose reading takes long, and back to what is still shown.
+        await seat.pilot.press("k")
+        await seat.until(lambda: "loading" in str(inspector.border_title))
+        await seat.pilot.press("j")
+        await seat.until(lambda: str(inspector.border_title) == before)
+        # The same with another tab, whose reading ends while its first one is shown.
+        await seat.pilot.press("2")
+        await seat.until(lambda: "loading" in str(inspector.border_title))
+        await seat.pilot.press("1")
+        slow.go.set()
+        await seat.rest()
+        assert str(inspector.border_title) == before
+        await seat.press("2")
+        assert str(inspector.border_title) == before
+
+    sit(sample, look)
+
+
+def copies(path: Path, number: int) -> None:
+    """A store of so many threads that are done, and a newest one in which a question waits."""
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        graphs.linear(saver).invoke({"items": ["in"]}, config_of("done"))
+        graphs.ask_alone(saver).invoke({"items": ["in"]}, config_of("newest"))
+    with closing(sqlite3.connect(path)) as connection:
+        for table in ("checkpoints", "writes"):
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            rest = ", ".join(name for name in columns if name != "thread_id")
+            connection.execute(
+                f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
+                f" INSERT INTO {table} (thread_id, {rest})"
+                f" SELECT printf('user-%05d', i), {rest} FROM {table}, n WHERE thread_id = 'done'",
+                [number],
+            )
+        connection.commit()
+
+
+@pytest.mark.parametrize("height", [24, 60, 120])
+def test_every_thread_on_the_screen_has_its_sign(tmp_path: Path, height: int) -> None:
+    store = tmp_path / "many.db"
+    copies(store, 400)
+
+    def signs(seat: Seat) -> set[Status | None]:
+        listing = seat.main.rows.listing
+        seen = seat.main.rows.seen
+        return {listing.status(one) for one in listing.shown[seen.start : seen.stop]}
+
+    async def look(seat: Seat) -> None:
+        assert signs(seat) == {Status.INTERRUPTED, Status.DONE}
+        await seat.press("G")
+        assert signs(seat) == {Status.DONE}
+
+    sit(store, look, size=(100, height))
+
+
+def test_a_higher_terminal_shows_the_signs_of_all_its_threads(tmp_path: Path) -> None:
+    store = tmp_path / "many.db"
+    copies(store, 400)
+
+    async def look(seat: Seat) -> None:
+        await seat.pilot.resize_terminal(100, 150)
+        await seat.rest()
+        listing = seat.main.rows.listing
+        seen = seat.main.rows.seen
+        assert len(seen) > 140
+        assert None not in {listing.status(one) for one in listing.shown[: seen.stop]}
+
+    sit(store, look, size=(100, 24))
+
+
+def chat(saver: SqliteSaver) -> Any:
+    """A graph whose state is a list of messages."""
+
+    def answer(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"you said {state['messages'][-1].content}", id="a")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", answer)
+    builder.add_edge(START, "answer")
+    builder.add_edge("answer", END)
+    return builder.compile(checkpointer=saver)
+
+
+def test_messages_are_edited_and_a_refused_text_comes_again_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "chat.db"
+    with SqliteSaver.from_conn_string(str(store)) as saver:
+        chat(saver).invoke({"messages": [HumanMessage("hello", id="h")]}, config_of("talk"))
+
+    async def work(seat: Seat) -> None:
+        seen: list[tuple[str, str]] = []
+
+        def edit(text: str, heading: str) -> str:
+            seen.append((text, heading))
+            if len(seen) == 1:
+                return text.replace("hello", "goodbye", 1).replace("HumanMessage", "Nobody", 1)
+            return text.replace("Nobody", "HumanMessage")
+
+        monkeypatch.setattr(seat.main, "edited", edit)
+        await seat.press("enter", "F")
+        await seat.type("edited")
+        await seat.press("tab")
+        await seat.type("messages")
+        await seat.press("enter")
+        await seat.until(lambda: isinstance(seat.app.screen, PlanScreen))
+        assert seat.sees("goodbye")
+        assert [one["content"] for one in json.loads(seen[0][0])] == ["hello", "you said hello"]
+        assert "goodbye" in seen[1][0]
+        assert "cannot write an object of class" in seen[1][1]
+        assert len(seen) == 2
+        await seat.press("y")
+        await seat.until(lambda: seat.main.view.thread_id == "edited")
+
+    sit(store, work, kind=WritingApp)
+    with SqliteSaver.from_conn_string(str(store)) as saver:
+        found = chat(saver).get_state(config_of("edited")).values["messages"]
+    assert found == [HumanMessage("goodbye", id="h"), AIMessage("you said hello", id="a")]
+
+
+_EDITOR = """\
+import sys
+from pathlib import Path
+path = Path(sys.argv[-1])
+log = Path(__file__).with_suffix(".log")
+with log.open("a") as file:
+    print(path.read_text(), file=file)
+path.write_text("[1,")
+"""
+
+
+def test_an_editor_that_always_breaks_the_text_is_not_started_for_ever(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+    from contextlib import nullcontext
+
+    script = tmp_path / "editor.py"
+    script.write_text(_EDITOR)
+    monkeypatch.setenv("VISUAL", f"{sys.executable} {script}")
+
+    async def work(seat: Seat) -> None:
+        monkeypatch.setattr(seat.app, "suspend", nullcontext)
+        await seat.press("enter", "F", "tab")
+        await seat.type("itinerary")
+        await seat.press("enter")
+        await seat.until(lambda: seat.sees("the value was not changed"))
+        log = script.with_suffix(".log").read_text()
+        assert log.startswith("# The value of 'itinerary' as JSON.\n")
+        assert log.count("# this is not JSON: ") == 1
+
+    sit(sample, work, kind=WritingApp)
