@@ -10,7 +10,7 @@ import typer
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.elimination import Verdict
 from ckpt_cli.core.told import told_reducers
-from ckpt_cli.options import ExitCode, Namespace, OptionalThread
+from ckpt_cli.options import Channels, ExitCode, Namespace, OptionalThread
 from ckpt_cli.reading.compare import compare
 from ckpt_cli.reading.target import Words, find_checkpoint, find_two
 from ckpt_cli.reading.written import written
@@ -31,32 +31,41 @@ def diff(
     ctx: typer.Context,
     thread: OptionalThread = None,
     first: Annotated[
-        str | None, typer.Argument(metavar="[REF]", help="Compare with this checkpoint.")
+        str | None,
+        typer.Argument(metavar="[REF]", help="Compare from this checkpoint to the head."),
     ] = None,
     second: Annotated[
-        str | None, typer.Argument(metavar="[REF]", help="The later one of two refs.")
+        str | None,
+        typer.Argument(metavar="[REF]", help="Compare from the first REF to this one."),
     ] = None,
     ns: Namespace = None,
-    channel: Annotated[
-        list[str] | None, typer.Option("--channel", help="Only this channel; may be repeated.")
-    ] = None,
-    stat: Annotated[bool, typer.Option("--stat", help="One line a channel, with sizes.")] = False,
+    channel: Channels = None,
+    stat: Annotated[
+        bool, typer.Option("--stat", help="Show one line per channel, with sizes.")
+    ] = False,
     writes: Annotated[
         bool,
-        typer.Option("--writes", help="How the checkpoint was made: each task's writes, merged."),
+        typer.Option("--writes", help="Show how the tasks' writes made this checkpoint."),
     ] = False,
     reducer: Annotated[
         list[str] | None,
-        typer.Option("--reducer", metavar="CHANNEL=NAME", help="As in `replay`, for --writes."),
+        typer.Option(
+            "--reducer",
+            metavar="CHANNEL=NAME",
+            help="Merge the writes of CHANNEL with this reducer, for --writes; repeatable.",
+        ),
     ] = None,
     exit_code: ExitCode = False,
 ) -> None:
     """Show what changed between two checkpoints.
 
-    A thread alone, or THREAD@REF, is compared with its parent. THREAD REF is compared with the
-    head, THREAD@REF REF and THREAD REF REF with each other. Messages are matched by their id.
-    With --writes: what each task wrote to each channel, in the order in which it was applied, what
-    it added, and whether the stored value follows from it.
+    THREAD alone, or THREAD@REF, is compared with its parent. THREAD REF shows what changed from
+    REF to the head. THREAD REF REF and THREAD@REF REF show what changed from the first to the
+    second, even if the second is older. REF may also be a checkpoint of another thread, as
+    THREAD@REF. Messages are matched by their id.
+
+    With --writes, show what each task wrote to each channel in the order of merging, and whether
+    the stored value agrees.
 
     \b
       ckpt -s agent.db diff user-42
@@ -68,11 +77,14 @@ def diff(
     session: Session = ctx.obj
     if writes:
         if first is not None or stat:
-            raise UsageError("--writes shows one checkpoint", hint="give THREAD@REF alone")
+            raise UsageError(
+                "--writes shows one checkpoint, without --stat",
+                hint="`ckpt diff --writes THREAD@REF`",
+            )
         _writes(session, Words(thread, ns=ns), channel, reducer or [], exit_code=exit_code)
         return
     if reducer:
-        raise UsageError("--reducer goes with --writes")
+        raise UsageError("--reducer needs --writes", hint="add --writes")
     one, other = find_two(
         session.store, Words(thread, ns=ns), first, second, session.now, session.zone, session.note
     )
@@ -86,7 +98,7 @@ def diff(
         columns=change_columns(),
     )
     if not found.changes:
-        session.note("no difference" if found.before else "a first checkpoint, without values")
+        session.note("no changes" if found.before else "the first checkpoint, without values")
     if exit_code and found.changes:
         raise typer.Exit(1)
 

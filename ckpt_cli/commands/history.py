@@ -1,4 +1,4 @@
-"""`ckpt history`: a thread's checkpoints, newest first."""
+"""`ckpt history`: list the checkpoints of a thread."""
 
 from __future__ import annotations
 
@@ -26,20 +26,23 @@ from ckpt_cli.session import Session
 def history(
     ctx: typer.Context,
     thread: Annotated[
-        str | None, typer.Argument(metavar="[THREAD]", help="Thread id; the newest if not given.")
+        str | None, typer.Argument(metavar="[THREAD]", help="Thread id. [default: the newest]")
     ] = None,
     ns: Namespace = None,
-    all_ns: Annotated[bool, typer.Option("--all-ns", help="All namespaces.")] = False,
+    all_ns: Annotated[bool, typer.Option("--all-ns", help="List all namespaces.")] = False,
     limit: Annotated[
-        int | None, typer.Option("-n", "--limit", min=1, help="Show so many; all if not given.")
+        int | None,
+        typer.Option("-n", "--limit", metavar="N", min=1, help="Show at most N. [default: all]"),
     ] = None,
     messages: Annotated[
-        bool, typer.Option("--messages", help="With the conversation at each, in JSON.")
+        bool,
+        typer.Option("--messages", help="Add the conversation at each checkpoint, in JSON."),
     ] = False,
 ) -> None:
     """List a thread's checkpoints, newest first.
 
-    One line each: what ran to make it, what is next, what it waits for.
+    NODE lists the nodes that ran to make the checkpoint, NEXT the nodes that run after it. STATUS
+    is that of the next step; "retried" marks a step that failed, was run again and finished.
 
     \b
       ckpt -s agent.db history user-42
@@ -69,7 +72,7 @@ def history(
 
 
 def _said(reader: ThreadReader, key: CheckpointKey) -> list[dict[str, Any]]:
-    """The messages at a checkpoint; none where it has no conversation."""
+    """The messages at a checkpoint, if it has a conversation."""
     target = Target(reader, key.checkpoint_ns, key.checkpoint_id, chosen=True)
     try:
         return list(message_records(conversation(target, None).turns, 0))

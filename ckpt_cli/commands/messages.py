@@ -1,4 +1,4 @@
-"""`ckpt messages`: the conversation at a checkpoint."""
+"""`ckpt messages`: print the conversation at a checkpoint."""
 
 from __future__ import annotations
 
@@ -28,22 +28,29 @@ def messages(
     at: At = None,
     ns: Namespace = None,
     channel: Annotated[
-        str | None, typer.Option("--channel", help="The one that holds messages, if not given.")
+        str | None,
+        typer.Option(
+            "--channel",
+            metavar="CHANNEL",
+            help="Channel with the messages. [default: messages, else the one with the most]",
+        ),
     ] = None,
     last: Annotated[
-        int | None, typer.Option("--last", metavar="N", min=1, help="Only the last N messages.")
+        int | None,
+        typer.Option("--last", metavar="N", min=1, help="Print the last N messages."),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Every message in its place, with all its fields.")
+        bool, typer.Option("--full", help="Print all fields of each message, uncut.")
     ] = False,
     stat: Annotated[
-        bool, typer.Option("--stat", help="Messages by role, tokens by model, calls by tool.")
+        bool,
+        typer.Option("--stat", help="Count messages, tokens and tool calls."),
     ] = False,
 ) -> None:
     """Print the conversation of a thread.
 
-    What a tool gave back stands under the call that asked for it. On a terminal, long texts
-    are shortened unless --full is given.
+    The result of a tool is printed under its call. On a terminal, long texts are cut; --full
+    prints them whole.
 
     \b
       ckpt -s agent.db messages user-42
@@ -58,7 +65,7 @@ def messages(
     found = conversation(target, channel)
     if found.others and channel is None:
         others = ", ".join(found.others)
-        session.note(f"of channel '{found.channel}'; messages are also in: {others}")
+        session.note(f"showing channel '{found.channel}'; messages are also in: {others}")
     for remark in found.remarks:
         session.note(f"channel '{found.channel}': {remark}")
     if stat:

@@ -1,4 +1,4 @@
-"""`ckpt sessions`: what an application keeps of its sessions, beside the checkpoints."""
+"""`ckpt sessions`: list the sessions that an application stores next to its checkpoints."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ckpt_cli.session import Session
 COMMANDS = {
     "list": CommandRef(
         "ckpt_cli.commands.sessions:list_",
-        "List an application's sessions, the last changed first.",
+        "List the sessions of an application, newest first.",
         "Commands",
     ),
     "show": CommandRef(
         "ckpt_cli.commands.sessions:show",
-        "Show one session of an application, and the thread that it talks in.",
+        "Show one session and the status of its thread.",
         "Commands",
     ),
 }
@@ -29,16 +29,16 @@ COMMANDS = {
 def list_(
     ctx: typer.Context,
     thread: Annotated[
-        str | None, typer.Option("--thread", metavar="THREAD", help="That talk in this thread.")
+        str | None, typer.Option("--thread", metavar="THREAD", help="Only sessions of this thread.")
     ] = None,
     user: Annotated[
-        str | None, typer.Option("--user", metavar="USER", help="Of this user.")
+        str | None, typer.Option("--user", metavar="USER", help="Only sessions of this user.")
     ] = None,
 ) -> None:
-    """List an application's sessions, the last changed first.
+    """List the sessions of an application, newest first.
 
-    Each with the thread that it names, and how that stands. Where the keys of sessions have a form
-    of their own, name it in the URL: ?pattern=app:session:*
+    Each line shows the thread of the session and its status. If the sessions are stored under
+    other keys than usual, give their pattern in the URL: ?pattern=app:session:*
 
     \b
       ckpt -s redis://localhost/0 sessions list
@@ -50,16 +50,16 @@ def list_(
         found = list_sessions(sessions, threads, thread=thread, user=user)
     session.output.records(map(session_record, found), session_columns(session.now))
     if not found:
-        session.note("no session" + (" fits" if thread or user else " in this store"))
+        session.note("no session matches" if thread or user else "this store has no sessions")
 
 
 def show(
     ctx: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="SESSION", help="Its id, USER:ID, or the key in the store.")
+        str, typer.Argument(metavar="SESSION", help="Session id, USER:ID, or the key in the store.")
     ],
 ) -> None:
-    """Show one session of an application, and the thread that it talks in.
+    """Show one session and the status of its thread.
 
     \b
       ckpt -s redis://localhost/0 sessions show 8d1f

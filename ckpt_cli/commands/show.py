@@ -1,4 +1,4 @@
-"""`ckpt show`: what the agent knew at a checkpoint, or the tree of a thread."""
+"""`ckpt show`: the state at a checkpoint, or the tree of a thread."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.options import AsOf, At, Namespace, OptionalThread
-from ckpt_cli.reading.target import Target, Words, find_checkpoint, find_thread
+from ckpt_cli.options import AsOf, At, Channels, Namespace, OptionalThread
+from ckpt_cli.reading.target import (
+    Target,
+    Words,
+    find_checkpoint,
+    find_thread,
+    has_ref,
+    with_ref,
+)
 from ckpt_cli.reading.view import View, picked, raw_bytes, view
 from ckpt_cli.render.history import channel_columns, history_columns, write_columns
 from ckpt_cli.render.lines import Line, line
@@ -20,66 +27,78 @@ from ckpt_cli.render.value import summary
 from ckpt_cli.session import Session
 
 _QUESTION_WIDTH = 200
-"""Cells of a question that are kept; the picture cuts it to what fits."""
+"""Width of a question that is kept; the tree cuts it to what fits."""
 
 
 def show(
     ctx: typer.Context,
     thread: OptionalThread = None,
+    ref: Annotated[
+        str | None,
+        typer.Argument(metavar="[REF]", help="Checkpoint of the thread, in place of @REF."),
+    ] = None,
     at: At = None,
     ns: Namespace = None,
     as_of: AsOf = None,
-    channel: Annotated[
-        list[str] | None, typer.Option("--channel", help="Only this channel; may be repeated.")
-    ] = None,
+    channel: Channels = None,
     path: Annotated[
-        str | None, typer.Option(metavar="PATH", help="A part, such as 'messages[-1].content'.")
+        str | None,
+        typer.Option(
+            metavar="PATH", help="Show one part of the state, such as 'messages[-1].content'."
+        ),
     ] = None,
-    writes: Annotated[bool, typer.Option("--writes", help="Also what its tasks wrote.")] = False,
-    metadata: Annotated[bool, typer.Option("--metadata", help="Also its metadata.")] = False,
+    writes: Annotated[
+        bool, typer.Option("--writes", help="Also show what the tasks of its next step wrote.")
+    ] = False,
+    metadata: Annotated[bool, typer.Option("--metadata", help="Also show its metadata.")] = False,
     raw: Annotated[
-        bool, typer.Option("--raw", help="The stored bytes of the checkpoint, undecoded.")
+        bool, typer.Option("--raw", help="Print the stored bytes of the checkpoint, undecoded.")
     ] = False,
     where: Annotated[
-        bool, typer.Option("--where", help="The queries that find it in the store.")
+        bool, typer.Option("--where", help="Print the queries that find it in the store.")
     ] = False,
-    tree: Annotated[bool, typer.Option("--tree", help="Draw the thread's checkpoints.")] = False,
-    unfold: Annotated[bool, typer.Option("--unfold", help="Every step of the tree.")] = False,
+    tree: Annotated[
+        bool, typer.Option("--tree", help="Draw the checkpoints of the thread as a tree.")
+    ] = False,
+    unfold: Annotated[bool, typer.Option("--unfold", help="Show every step of the tree.")] = False,
     all_ns: Annotated[
-        bool, typer.Option("--all-ns", help="The tree of each subgraph call too.")
+        bool, typer.Option("--all-ns", help="Also draw the tree of each subgraph call.")
     ] = False,
     mermaid: Annotated[
-        bool, typer.Option("--mermaid", help="The tree as a Mermaid flowchart.")
+        bool, typer.Option("--mermaid", help="Print the tree as a Mermaid flowchart.")
     ] = False,
     ascii_only: Annotated[
-        bool, typer.Option("--ascii", help="Draw the tree without box characters.")
+        bool, typer.Option("--ascii", help="Draw the tree with ASCII characters only.")
     ] = False,
 ) -> None:
-    """Show a checkpoint's state, or a thread's tree.
+    """Show the state at a checkpoint, or the tree of a thread.
 
-    Without a ref, the thread's head; without a thread, the newest one.
+    Without REF, show the thread's head. Without THREAD, show the newest thread.
 
     \b
       ckpt -s agent.db show user-42
       ckpt -s agent.db show user-42 --tree
-      ckpt -s agent.db show user-42@head~2 --path 'messages[-1].content'
+      ckpt -s agent.db show user-42 head~2 --path 'messages[-1].content'
       ckpt -s agent.db show alice@example.com --at step:3 --writes
       ckpt -s agent.db show user-42 --as-of yesterday --channel messages -o json
     """
     session: Session = ctx.obj
-    words = Words(thread, at, ns, as_of)
+    words = with_ref(session.store, Words(thread, at, ns, as_of), ref)
     if tree or mermaid:
-        if at or as_of or channel or path or writes or metadata or raw or where:
+        if channel or path or writes or metadata or raw or where:
             raise UsageError(
-                "--tree draws a whole thread",
-                hint="it goes with --ns, --all-ns, --unfold, --ascii and --mermaid only",
+                f"--{'tree' if tree else 'mermaid'} draws a whole thread, without values",
+                hint="use it with --ns, --all-ns, --unfold and --ascii only",
             )
         _show_tree(session, words, unfold, all_ns, mermaid, ascii_only)
         return
     if unfold or all_ns or ascii_only:
-        raise UsageError("--unfold, --all-ns and --ascii go with --tree", hint="add --tree")
+        raise UsageError("--unfold, --all-ns and --ascii need --tree", hint="add --tree")
     if path is not None and channel:
-        raise UsageError("--path and --channel exclude each other", hint="begin the path with it")
+        raise UsageError(
+            "--path and --channel cannot be used together",
+            hint="begin the path with the channel: --path 'CHANNEL[0]'",
+        )
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
     if raw:
         session.output.raw(raw_bytes(target))
@@ -101,8 +120,12 @@ def _show_tree(
     from ckpt_cli.render.tree import tree_lines
     from ckpt_cli.render.tree_words import ASCII, UNICODE
 
-    reader = find_thread(session.store, words.thread, session.note)
-    tree_of = words.ns
+    keep, tree_of = None, words.ns
+    if has_ref(session.store, words):
+        target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
+        reader, keep = target.reader, (target.checkpoint_ns, target.checkpoint_id)
+    else:
+        reader = find_thread(session.store, words.thread, session.note)
 
     def record() -> list[dict[str, Any]]:
         return list(map(entry_record, history_entries(reader, tree_of, all_ns=all_ns, limit=None)))
@@ -116,6 +139,7 @@ def _show_tree(
             lambda value: summary(value, _QUESTION_WIDTH),
             nest=all_ns,
             unfold=unfold,
+            keep=keep,
         )
         if mermaid:
             yield from mermaid_lines(found.plan, found.details, found.refs)
@@ -127,7 +151,7 @@ def _show_tree(
             thread_id=reader.thread_id,
             zone=session.zone,
             now=session.now,
-            status=found.status,
+            status=", ".join(found.conditions),
             width=session.output.width,
             glyphs=UNICODE if session.output.unicode and not ascii_only else ASCII,
         )

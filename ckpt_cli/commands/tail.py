@@ -1,4 +1,4 @@
-"""`ckpt tail`: a thread's checkpoints as they come."""
+"""`ckpt tail`: follow the checkpoints of a thread."""
 
 from __future__ import annotations
 
@@ -22,21 +22,28 @@ _DAY = 86_400.0
 def tail(
     ctx: typer.Context,
     thread: Annotated[
-        str | None, typer.Argument(metavar="[THREAD]", help="Thread id; the newest if not given.")
+        str | None, typer.Argument(metavar="[THREAD]", help="Thread id. [default: the newest]")
     ] = None,
     lines: Annotated[
-        int, typer.Option("-n", "--lines", min=0, metavar="N", help="Begin with the last N.")
+        int,
+        typer.Option("-n", "--lines", min=0, metavar="N", help="Begin with the last N."),
     ] = 5,
     ns: Namespace = None,
-    all_ns: Annotated[bool, typer.Option("--all-ns", help="All namespaces.")] = False,
+    all_ns: Annotated[bool, typer.Option("--all-ns", help="Follow all namespaces.")] = False,
     interval: Annotated[
-        float, typer.Option("--interval", min=0.05, metavar="SECONDS", help="Time between looks.")
+        float,
+        typer.Option(
+            "--interval",
+            min=0.05,
+            metavar="SECONDS",
+            help="Look for new checkpoints every SECONDS.",
+        ),
     ] = 1.0,
 ) -> None:
-    """Print a thread's checkpoints as they come.
+    """Print new checkpoints of a thread as they are saved.
 
-    A checkpoint whose task fails or asks a question afterwards is printed again. Goes on until
-    Ctrl-C, or until the thread is deleted.
+    A checkpoint is printed again when a task of its step fails or asks a question, even if the
+    task was retried meanwhile. Stop with Ctrl-C; deleting the thread stops it too.
 
     \b
       ckpt -s agent.db tail user-42
@@ -44,9 +51,11 @@ def tail(
     """
     session: Session = ctx.obj
     if session.settings.get("output") == "json":
-        raise UsageError("an answer without an end is no JSON document", hint="use -o ndjson")
+        raise UsageError(
+            "cannot print an endless answer as one JSON document", hint="use -o ndjson"
+        )
     if not interval <= _DAY:  # also if it is no number
-        raise UsageError("the time between looks is too long", hint="give --interval in seconds")
+        raise UsageError("--interval is longer than a day", hint="give it in seconds: --interval 2")
     thread_id = find_thread(session.store, thread, session.note).thread_id
     found = Tail(session.store, thread_id, ns, all_ns=all_ns)
 

@@ -1,4 +1,4 @@
-"""`ckpt threads`: which threads there are, and one of them as a whole."""
+"""`ckpt threads`: list threads, and show the status of one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from ckpt_cli.commands.remembering import remembered
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.options import ExitCode, Memory
+from ckpt_cli.options import ExitCode, Match, Memory, Where
+from ckpt_cli.reading.target import find_thread
 from ckpt_cli.reading.threads import (
     SORTS,
     Selection,
@@ -34,15 +35,19 @@ from ckpt_cli.session import Session
 
 COMMANDS = {
     "list": CommandRef(
-        "ckpt_cli.commands.threads:list_", "List threads, the most recent first.", "Commands"
+        "ckpt_cli.commands.threads:list_", "List threads, newest first.", "Commands"
     ),
-    "show": CommandRef("ckpt_cli.commands.threads:show", "Show one thread as a whole.", "Commands"),
+    "show": CommandRef(
+        "ckpt_cli.commands.threads:show",
+        "Show the status of one thread, and how to go on.",
+        "Commands",
+    ),
     "copy": CommandRef(
         "ckpt_cli.commands.copy:copy", "Copy a thread with all its history.", "Commands"
     ),
     "delete": CommandRef(
         "ckpt_cli.commands.delete:delete",
-        "Remove threads by their names, whatever they wait for.",
+        "Remove threads by id, whatever their status.",
         "Commands",
     ),
 }
@@ -50,41 +55,47 @@ COMMANDS = {
 
 def list_(
     ctx: typer.Context,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Show so many.")] = 50,
-    everything: Annotated[bool, typer.Option("--all", help="Show all, from the index.")] = False,
-    long: Annotated[bool, typer.Option("--long", help="Read each head, also with --all.")] = False,
-    sort: Annotated[
-        str, typer.Option(metavar="KEY", help=f"{', '.join(SORTS)}; last means newest first.")
-    ] = "last",
+    limit: Annotated[
+        int, typer.Option("-n", "--limit", metavar="N", min=1, help="Show at most N.")
+    ] = 50,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show all, without reading their heads.")
+    ] = False,
+    long: Annotated[
+        bool, typer.Option("--long", help="Show status, size and error, also with --all.")
+    ] = False,
+    sort: Annotated[str, typer.Option(metavar="KEY", help=f"Sort by {', '.join(SORTS)}.")] = "last",
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Active since then: 2h, 2026-04-07.")
+        str | None,
+        typer.Option(metavar="TIME", help="Only threads active since TIME: 2h, 2026-04-07."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Not active after then.")
+        str | None, typer.Option(metavar="TIME", help="Only threads not active after TIME.")
     ] = None,
     status: Annotated[
         list[str] | None,
-        typer.Option(metavar="STATUS", help=f"{', '.join(Status)}; may be repeated."),
+        typer.Option(
+            metavar="STATUS", help=f"Only threads that are {', '.join(Status)}; repeatable."
+        ),
     ] = None,
-    match: Annotated[
-        str | None, typer.Option(metavar="GLOB", help="Whose whole id fits, such as 'user-*'.")
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(metavar="metadata.KEY=VALUE", help="Whose head says so; may be repeated."),
-    ] = None,
+    match: Match = None,
+    where: Where = None,
     user: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whose it is, where the layout says so.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Only threads of this user, where the layout stores one."
+        ),
     ] = None,
     first_message: Annotated[
-        bool, typer.Option("--first-message", help="With what a person said first.")
+        bool, typer.Option("--first-message", help="Show the first message of a person.")
     ] = False,
-    page: Annotated[int, typer.Option(min=1, metavar="N", help="The Nth so many.")] = 1,
+    page: Annotated[int, typer.Option(min=1, metavar="N", help="Page number.")] = 1,
     exit_code: ExitCode = False,
 ) -> None:
-    """List threads, the most recent first.
+    """List threads, newest first.
 
-    Reads the index alone for what is not shown. --status and --where read every thread's head.
+    A thread can be in several conditions at once: one task failed and another one asks. --status
+    finds it by each of them. --status and --where read the head of every thread.
 
     \b
       ckpt -s agent.db threads list
@@ -95,7 +106,7 @@ def list_(
     """
     session: Session = ctx.obj
     if sort not in SORTS:
-        raise UsageError(f"cannot sort by '{sort}'", hint=f"known: {', '.join(SORTS)}")
+        raise UsageError(f"cannot sort by '{sort}'", hint=f"one of {', '.join(SORTS)}")
     wanted = Selection(
         match=match,
         since=None if since is None else parse_time(since, session.now, session.zone),
@@ -132,17 +143,18 @@ def list_(
     columns = thread_columns(
         session.now,
         details=details,
+        long=long,
         sizes=sizes,
         first_message=first_message,
         expires=details and expiring(session.store) is not None,
     )
     session.output.records(records(), columns)  # type: ignore[arg-type]
     if not counted:
-        session.note("no thread" + (" fits" if wanted != Selection() else " in this store"))
+        session.note("no thread matches" if wanted != Selection() else "this store has no threads")
     elif everything and not details and session.output.terminal:
         session.note("heads were not read; --long shows status and size")
     elif more:
-        session.note(f"the first {limit}; --limit N shows more, --all shows all")
+        session.note(f"showing the first {limit}; -n N or --all for more")
     if exit_code and counted:
         raise typer.Exit(1)
 
@@ -152,9 +164,10 @@ def show(
     thread: Annotated[str, typer.Argument(metavar="THREAD", help="Thread id.")],
     memory: Memory = None,
 ) -> None:
-    """Show one thread as a whole.
+    """Show the status of one thread, and how to go on.
 
-    Its namespaces, its size, what its head waits for, and what long-term memory has from it.
+    Shows what failed, what waits for an answer, and the call that resumes the thread; then its
+    size, its namespaces, and the long-term memory that was made from it.
 
     \b
       ckpt -s agent.db threads show user-42
@@ -162,7 +175,7 @@ def show(
       ckpt -s agent.db threads show user-42 -o json
     """
     session: Session = ctx.obj
-    summary = summarize(session.store, thread)
+    summary = summarize(find_thread(session.store, thread, session.note))
     record = summary_record(summary)
     memories = remembered(session, memory, lambda thread_id: thread_id == thread)
     if memories is not None:
@@ -180,7 +193,7 @@ def show(
 
 
 def _memory_lines(memories: list[dict[str, Any]], width: int) -> Iterator[Line]:
-    """A table of what is remembered of the thread; loaded where there is any."""
+    """A table of the memories of the thread; its module is loaded only if there are some."""
     from ckpt_cli.render.provenance import memory_lines
 
     return memory_lines(memories, width)

@@ -1,4 +1,4 @@
-"""What changed between two values: operations that name the place, and turn one into the other."""
+"""Compute the difference of two values as operations that turn one into the other."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ class Op:
     op: Literal["add", "remove", "replace", "move"]
     path: Path
     before: Value = None
-    """What was there; for `remove` and `replace`."""
+    """The old value, for `remove` and `replace`."""
     after: Value = None
-    """What is there now; for `add` and `replace`."""
+    """The new value, for `add` and `replace`."""
     id: str | None = None
-    """Id of the message that the op is about, or that it is inside of."""
+    """Id of the message that is, or contains, the place."""
     moved_from: int | None = None
     """Index in the list before; for `move`."""
 
 
 def diff_values(before: Value, after: Value, cells: Cells | None = None) -> list[Op]:
-    """What turns one value into the other; empty exactly if they are equal.
+    """The operations that turn one value into the other; empty exactly if they are equal.
 
-    Who compares several pairs for one answer gives all of them the same `cells`.
+    Comparisons of several pairs for one answer share one `cells`.
     """
     return list(_diff(before, after, (), _Numbers(cells or Cells())))
 
 
 class _Numbers(Numbers):
-    """The numbers of the values of one comparison, and what it may still spend on lists."""
+    """A number for each value of one comparison, and the budget left for lists."""
 
     def __init__(self, cells: Cells) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ def _pairs_by_id(
 
 
 def _message_ids(items: list[Value]) -> list[str | None]:
-    """The ids of a list of messages; no ids at all if something else is among them."""
+    """The ids of a list of messages; none if it holds anything else."""
     messages = [message for item in items if (message := as_message(item))]
     if len(messages) < len(items):
         return [None] * len(items)
@@ -163,7 +163,7 @@ def _plain_keys(value: dict[Value, Value]) -> bool:
 
 
 def _take(numbers: Iterable[int], wanted: Counter[int]) -> Iterator[int]:
-    """The positions of the first so many items of each number."""
+    """The positions of the first items of each number, up to a limit."""
     for position, number in enumerate(numbers):
         if wanted[number] > 0:
             wanted[number] -= 1

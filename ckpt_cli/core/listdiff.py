@@ -1,4 +1,4 @@
-"""Which items of two lists belong together, told by a number for each item."""
+"""Pair the items of two lists, given a number for each item."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MAX_CELLS = 400_000
 
 @dataclass(slots=True)
 class Cells:
-    """What all tables of one comparison may take together: a value can hold many lists."""
+    """Largest size of all tables of one comparison together: a value can hold many lists."""
 
     left: int = 5 * MAX_CELLS
 
 
 def common_subsequence(before: Sequence[int], after: Sequence[int], cells: Cells) -> Pairs:
-    """Positions of a longest common subsequence; of common ends only, where lists are too long."""
+    """Positions of a longest common subsequence, or of common ends if the lists are too long."""
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
         start += 1
@@ -42,14 +42,14 @@ def common_subsequence(before: Sequence[int], after: Sequence[int], cells: Cells
 
 
 def by_identity(before: Sequence[str | None], after: Sequence[str | None]) -> Pairs:
-    """Positions of items whose id stands exactly once on either side, in whatever order."""
+    """Positions of items with an id that each side has exactly once, in any order."""
     once = _once(before) & _once(after)
     places = {ident: j for j, ident in enumerate(after) if ident in once}
     return [(i, places[ident]) for i, ident in enumerate(before) if ident in places]
 
 
 def in_order(pairs: Pairs) -> Pairs:
-    """The most pairs that keep their order; those left out have moved."""
+    """The largest set of pairs in the same order; the other pairs have moved."""
     tails: list[int] = []
     ends: list[int] = []
     previous: list[int] = []
@@ -67,7 +67,7 @@ def in_order(pairs: Pairs) -> Pairs:
 
 
 def pair_gaps(pairs: Pairs, rows: int, columns: int) -> Pairs:
-    """The pairs, and those that stand at the same place between two of them."""
+    """The pairs, and further ones at the same place between two of them."""
     filled: Pairs = []
     i = j = 0
     for next_i, next_j in [*pairs, (rows, columns)]:

@@ -1,4 +1,4 @@
-"""Chat messages as stores hold them: LangChain objects of any era, and plain dicts."""
+"""Read chat messages: LangChain objects of any version, and plain dicts."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _ROLES = {
     "ToolMessage": "tool",
 }
 ROLES = {*_ROLES.values(), "assistant", "developer", "user"}
-"""What plain dicts say in `type`; other dicts say their role in `role`."""
+"""Roles that plain dicts have in `type`; other dicts have theirs in `role`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of a tool that a message asks for."""
+    """A tool call that a message asks for."""
 
     name: str
     args: Value
     """A dict of arguments; text where the model's JSON could not be parsed."""
     id: str | None
     invalid: bool = False
-    """The model's arguments were not what the tool takes."""
+    """The arguments are not what the tool takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a message says."""
+    """The parts of a message."""
 
     role: str
     """As stored: human, ai, tool, system, remove, ...; user and assistant in plain dicts."""
@@ -42,7 +42,7 @@ class Message:
     name: str | None
     tool_calls: tuple[ToolCall, ...]
     fields: Mapping[Value, Value]
-    """All of it as stored."""
+    """All fields as stored."""
 
 
 def as_message(value: Value) -> Message | None:

@@ -1,4 +1,4 @@
-"""Ids for new checkpoints where the ids of a thread are an application's own."""
+"""Ids for new checkpoints of a thread whose application numbers its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NUMBERED = re.compile(r"(?P<begin>.*?)(?P<number>\d+)", re.ASCII | re.DOTALL)
 
 
 def next_name(ids: Collection[str]) -> str | None:
-    """The next of ids that count, such as `ckpt_007`; None where they are of another kind."""
+    """The next of numbered ids such as `ckpt_007`; None where the ids are not numbered."""
     if any(ticks_of(one) is not None for one in ids):
         return None
     found = [_NUMBERED.fullmatch(one) for one in ids]

@@ -1,4 +1,4 @@
-"""The `--path` grammar: `messages[-1].content`, `messages[].tool_calls`, `a.b[0]["odd.key"]`."""
+"""Parse and follow paths: `messages[-1].content`, `messages[].tool_calls`, `a.b[0]["odd.key"]`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def parse_path(text: str) -> Path:
         position = match.end()
     if position < len(text) or not text:
         where = f" at '{text[position:]}'" if position else ""
-        raise UsageError(f"cannot read path '{text}'{where}", hint=f"write it as {EXAMPLE}")
+        raise UsageError(f"cannot read path '{text}'{where}", hint=f"use {EXAMPLE}")
     return tuple(steps)
 
 
@@ -88,9 +88,9 @@ def format_path(path: Path) -> str:
 
 
 def select(value: Value, path: Path) -> list[Selected]:
-    """The places that a path leads to; NotFound, naming what is there, if it leads nowhere.
+    """The places that a path leads to. Raises `NotFound` with the known keys if there are none.
 
-    After `[]` the items that lack the rest of the path are passed over, unless all of them do.
+    After `[]`, items without the rest of the path are skipped, unless no item has it.
     """
     return list(_select(Selected((), value), path))
 
@@ -174,6 +174,4 @@ def _step(text: str, match: re.Match[str]) -> Step:
     try:
         return str(json.loads(quoted, strict=False))
     except ValueError:
-        raise UsageError(
-            f"cannot read {quoted} in path '{text}'", hint=f"write it as {EXAMPLE}"
-        ) from None
+        raise UsageError(f"cannot read {quoted} in path '{text}'", hint=f"use {EXAMPLE}") from None

@@ -1,4 +1,4 @@
-"""Refs: which checkpoint of a thread a person means."""
+"""Resolve a ref to a checkpoint of a thread."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from shlex import quote
 
 from ckpt_backends.errors import Ambiguous, NotFound, UsageError
 from ckpt_backends.model import Checkpoint
@@ -18,14 +19,14 @@ _SHOWN_CANDIDATES = 8
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The checkpoints of one namespace, for finding one of them."""
+    """The checkpoints of one namespace, to resolve refs in."""
 
     thread_id: str
     checkpoints: Sequence[Checkpoint]
     """Newest first; bodies and metadata are not needed."""
     head: str | None
     steps: Callable[[], Mapping[str, int | None]]
-    """Step of each checkpoint id; asked for only by `step:N`, since it reads metadata."""
+    """Step of each checkpoint id. Only `step:N` calls it, since it reads metadata."""
     times: Callable[[], Mapping[str, datetime | None]]
     """Time of each checkpoint id, UTC."""
 
@@ -42,12 +43,12 @@ def split_target(text: str, exists: Callable[[str], bool]) -> tuple[str, str | N
 
 
 def is_ref(text: str) -> bool:
-    """Whether a text can only be meant as a ref, even if a thread has that name."""
+    """Whether a text is a ref in any case, even if a thread has this id."""
     return text == "head" or text.startswith(("~", "head~", "step:", "tip:"))
 
 
 def resolve(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
-    """The checkpoint id that a ref means. Raises `NotFound`, `Ambiguous` or `UsageError`."""
+    """The id of the checkpoint that a ref names. Raises `NotFound`, `Ambiguous` or `UsageError`."""
     if any(ref == found.key.checkpoint_id for found in line.checkpoints):
         return ref
     match = _PARENTS.fullmatch(ref)
@@ -78,14 +79,14 @@ def _base(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
 
 
 def as_of(moment: datetime, line: Line) -> str:
-    """The newest checkpoint that was there at a moment. Raises `NotFound`."""
+    """The newest checkpoint at a time. Raises `NotFound`."""
     times = line.times()
     for found in line.checkpoints:
         at = times.get(found.key.checkpoint_id)
         if at is not None and at <= moment:
             return found.key.checkpoint_id
     known = [at for at in times.values() if at is not None]
-    hint = f"its first checkpoint is of {min(known).isoformat()}" if known else None
+    hint = f"its first checkpoint is from {min(known).isoformat()}" if known else None
     raise NotFound(
         f"thread '{line.thread_id}' had no checkpoint at {moment.isoformat()}", hint=hint
     )
@@ -101,7 +102,7 @@ def tips(checkpoints: Sequence[Checkpoint]) -> list[str]:
 def _of_step(ref: str, line: Line) -> list[str]:
     number = ref.removeprefix("step:")
     if re.fullmatch(r"-?\d{1,9}", number, re.ASCII) is None:
-        raise UsageError(f"'{ref}' is not a step", hint="write it as step:3 or step:-1")
+        raise UsageError(f"'{ref}' is not a step", hint="use step:3 or step:-1")
     steps = line.steps()
     ids = [found.key.checkpoint_id for found in line.checkpoints]
     return [one for one in ids if steps.get(one) == int(number)]
@@ -111,12 +112,11 @@ def _tip(ref: str, line: Line) -> str:
     found = tips(line.checkpoints)
     number = ref.removeprefix("tip:")
     if re.fullmatch(r"\d{1,9}", number, re.ASCII) is None:
-        raise UsageError(f"'{ref}' is not a tip", hint="tip:0 is the newest, tip:1 the next")
+        raise UsageError(f"'{ref}' is not a tip", hint="tip:0 is the newest tip, tip:1 the next")
     if int(number) >= len(found):
         last = len(found) - 1
-        raise NotFound(
-            f"no '{ref}' in thread '{line.thread_id}'", hint=f"its tips are tip:0 to tip:{last}"
-        )
+        hint = f"its tips are tip:0 to tip:{last}" if last else "its only tip is tip:0"
+        raise NotFound(f"no '{ref}' in thread '{line.thread_id}'", hint=hint)
     return found[int(number)]
 
 
@@ -143,8 +143,8 @@ def _only(found: list[str], ref: str, line: Line) -> str:
     shown = ", ".join(found[:_SHOWN_CANDIDATES])
     more = len(found) - _SHOWN_CANDIDATES
     raise Ambiguous(
-        f"'{ref}' fits {len(found)} checkpoints of thread '{line.thread_id}'",
-        hint=f"say which: {shown}" + (f" and {more} more" if more > 0 else ""),
+        f"'{ref}' is ambiguous: {len(found)} checkpoints of thread '{line.thread_id}' match",
+        hint=f"use one of {shown}" + (f", or {more} more" if more > 0 else ""),
     )
 
 
@@ -154,4 +154,4 @@ def _nearest(line: Line) -> str:
         return "this namespace has no checkpoints"
     short = short_refs(ids)
     newest = ", ".join(short[one] for one in ids[:_SHOWN_CANDIDATES])
-    return f"newest first: {newest}; `ckpt history THREAD` lists all {len(ids)}"
+    return f"newest first: {newest}; `ckpt history {quote(line.thread_id)}` lists all {len(ids)}"

@@ -1,4 +1,4 @@
-"""Short refs: what people type and read instead of a checkpoint id.
+"""Short refs: the ends of checkpoint ids that people read and type.
 
 Ids of one thread begin alike, since they begin with their time; their ends differ.
 """
@@ -14,9 +14,9 @@ from ckpt_cli.core.times import looks_like_time
 
 SHORTEST = 4
 _COUNTED = re.compile(r"\D{4,8}\d{1,4}", re.ASCII | re.DOTALL)
-"""An id that counts, such as `ckpt_007`: where all do, they are written whole."""
+"""A numbered id such as `ckpt_007`; if all ids are numbered, they are shown whole."""
 _TRIED = 64
-"""So many lengths are tried before an id is left whole, since each takes time of its own."""
+"""Lengths that are tried before an id is shown whole."""
 _OTHER_REF = re.compile(
     r"\d{1,5}"  # a year, a step; a longer number is taken for neither
     r"|head|(?:step|tip):.*"
@@ -27,10 +27,10 @@ _OTHER_REF = re.compile(
 
 
 def short_refs(ids: Sequence[str]) -> dict[str, str]:
-    """The shortest end of each id that names it alone among `ids`, at least four characters.
+    """The shortest end of each id that is unique among `ids`, of at least four characters.
 
-    It is lengthened while it could be read as another kind of ref or begins another id, up to
-    the id itself, which is also what an id gets that another one ends with.
+    It gets longer while it could be read as another kind of ref, or while another id begins with
+    it. An id that another one ends with is left whole.
     """
     ordered = sorted(ids)
     if all(map(_COUNTED.fullmatch, ids)):
@@ -44,7 +44,7 @@ def short_refs(ids: Sequence[str]) -> dict[str, str]:
 
 
 def _common(left: str, right: str) -> int:
-    """How many characters two texts begin alike with."""
+    """The length of the common prefix of two texts."""
     length = min(len(left), len(right))
     for place in range(length):
         if left[place] != right[place]:

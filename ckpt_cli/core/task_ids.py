@@ -1,4 +1,4 @@
-"""Task ids and task paths as LangGraph makes them, so that both can be recognised again.
+"""Make task ids and task paths as LangGraph does, to recognise stored ones.
 
 A task's id is a hash of its checkpoint, namespace, step and node; its path tells what kind of
 task it is. Sources: `langgraph/pregel/_algo.py` (1.2.22, 0.6.11), `langgraph/pregel/algo.py`
@@ -17,11 +17,11 @@ from uuid import UUID, uuid5
 PULL = "__pregel_pull"
 PUSH = "__pregel_push"
 SEARCHED = 8
-"""Of so many unsure channels all subsets are tried as a node's triggers."""
+"""Most unsure channels of which all subsets are tried as triggers of a node."""
 POSITIONS = 12
-"""So many places in the task list are tried, which LangGraph 0.2.14 hashed into the id."""
+"""Places in the task list that are tried; LangGraph 0.2.14 hashed the place into the id."""
 _PLAUSIBLE = 64
-"""No node has more triggers than that; beyond it nothing is searched."""
+"""Most triggers of a node; beyond that nothing is searched."""
 _HANDLER = "node_error_handler"
 _HANDLER_END = f", {_HANDLER}, 0000000000"
 _CALL = re.compile(r"~__pregel_push, ~__pregel_pull, (.+), \d{10}, \d{10}", re.DOTALL)
@@ -35,7 +35,7 @@ class Origin:
     checkpoint_id: UUID
     checkpoint_ns: str
     step: int
-    """Of the tasks: one more than the checkpoint's."""
+    """The step of the tasks, one more than that of the checkpoint."""
     v: int
     """Format of the checkpoint body, which decides the hash."""
     is_numeric: bool

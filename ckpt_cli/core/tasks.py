@@ -1,4 +1,4 @@
-"""The tasks of a checkpoint, what is next, and what it waits for, from the rows alone.
+"""Compute the tasks of a checkpoint, what is next and what it waits for, from its rows alone.
 
 LangGraph computes the tasks of a superstep from the graph and the checkpoint; here the graph is
 not at hand. Sends are stored, ready nodes show in the channels (`triggers`), and which writes
@@ -36,10 +36,10 @@ __all__ = [
 ERROR = "__error__"
 INTERRUPT = "__interrupt__"
 CONTROL = frozenset({INTERRUPT, "__resume__", ERROR, HANDLED, "__scheduled__"})
-"""Channels that say what happened to a task; a write on any other one is its output."""
+"""Channels with the fate of a task; a write on any other channel is its output."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _UNREAD = 100
-"""So many channels that nobody is known to read are looked into; a real body has a few."""
+"""Most channels without a known reader that are looked into; a real body has a few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,14 @@ class Question:
     """One Interrupt that a task raised."""
 
     interrupt_id: str | None
-    """None where neither the id nor the namespace that it is made from is stored."""
+    """None where neither the id nor the namespace that it is hashed from is stored."""
     task_id: str
     node: str | None
     value: Value
     answered: bool
-    """The task finished: so LangGraph 1.2 tells it (`pregel/_task_status.py`)."""
+    """The task finished, which is the rule of LangGraph 1.2 (`pregel/_task_status.py`)."""
+    path: tuple[str, ...] = ()
+    """Nodes down to the one that asked, where that is one of a subgraph; `node` is the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,32 +62,34 @@ class Task:
     """One run in the superstep that starts from a checkpoint."""
 
     id: str | None
-    """None as long as the task stored nothing."""
+    """None if the task has stored nothing."""
     node: str | None
     path: str
-    """Such as `~__pregel_pull, NODE`, whether stored or not; `''` where it is not known."""
+    """For example `~__pregel_pull, NODE`, rebuilt if not stored; `''` if not known."""
     finished: bool
     error: str | None
     handled: bool
-    """An error handler took the error."""
+    """An error handler was called for the error."""
     questions: tuple[Question, ...]
     writes: tuple[Write, ...]
+    failed_in: tuple[str, ...] = ()
+    """Nodes down to the one that failed, where that is one of a subgraph."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What comes after a checkpoint."""
+    """The superstep that comes after a checkpoint."""
 
     tasks: tuple[Task, ...]
-    """Sends in their order, then nodes by name: the graph's own order is not stored."""
+    """Sends in their order, then nodes by name, since the order in the graph is not stored."""
     others: tuple[Task, ...]
-    """Who else stored writes here: error handlers, `@task` calls, `update_state`, unknown ones."""
+    """Other writers: error handlers, `@task` calls, `update_state`, unknown ones."""
     next: tuple[str, ...] | None
     """The nodes of all tasks, as `get_state_history` gives them; None where unknown."""
     waiting: tuple[str, ...] | None
     """The nodes of the tasks without output, as `get_state` of LangGraph 1.2 gives them."""
     assumed: bool
-    """Nothing stored contradicts the answer, and nothing proves it."""
+    """The answer is likely, and nothing stored proves it."""
 
 
 def plan_step(
@@ -101,13 +105,13 @@ def plan_step(
     calls: Callable[[], Mapping[str, str]],
     delta_channels: Collection[str] = (),
 ) -> Step:
-    """What comes after a checkpoint, given the writes that are stored on it.
+    """The step after a checkpoint, given the writes that are stored on it.
 
-    The callables cost reads, so they are asked only where the answer depends on them: the
-    parent's and the checkpoint's own writes on `__pregel_tasks` with their values, what `learn`
-    tells of the thread's bodies and of the store's, and what `subgraph_calls` tells of the
-    checkpoint's namespace. A StateGraph's checkpoint of format 4, with paths or hashes that fit,
-    asks none.
+    The callables read from the store, so they are called only if the answer depends on them. They
+    return the parent's and the checkpoint's own writes on `__pregel_tasks` with their values, the
+    result of `learn` for the thread and for the store, and that of `subgraph_calls` for the
+    namespace. None is called for a StateGraph's checkpoint of format 4 with matching paths or
+    hashes.
     """
     runs = Attribution(
         key,
@@ -131,18 +135,18 @@ def plan_step(
         if runs.has_strangers():
             is_known = False
         elif channel == START:
-            # The input of a StateGraph, of which nothing is stored but this.
+            # The input of a StateGraph of which nothing else is stored.
             runs.plan_nodes({START: {START}})
             is_assumed = True
         elif _all_finished(runs) or (
             (source != "update" or channel in learned_thread()) and not learned_store().get(channel)
         ):
-            # A last node, it seems: what ran after it, or what anyone reads, is something else.
+            # Probably a last node: nobody is known to read what it wrote.
             is_assumed = True
         else:
             is_known = False
     if source == "input" and body.versions and not (runs.sends or runs.nodes):
-        # An input makes something run: here a node of a graph that is not known.
+        # An input makes a node run, here of an unknown graph.
         is_known = False
     return _step(runs, is_known=is_known, is_assumed=is_assumed)
 
@@ -176,7 +180,7 @@ def status_of(step: Step | None) -> Status:
 
 
 def owners(step: Step) -> dict[str, Task]:
-    """The task that stored each write, by the write's task id; the null task's are left out."""
+    """The task of each write, by its task id; the null task is left out."""
     return {write.task_id: run for run in (*step.tasks, *step.others) for write in run.writes}
 
 
@@ -215,7 +219,7 @@ def _all_finished(runs: Attribution) -> bool:
 
 
 def _is_finished(run: Run) -> bool:
-    # A write that is stored with the checkpoint that it went into names its node.
+    # A write that is stored with the checkpoint that it made names its node.
     return any(write.channel not in CONTROL or write.node is not None for write in run.writes)
 
 
@@ -263,7 +267,7 @@ def _questions(
 
 
 def _interrupt_id(fields: Mapping[Value, Value]) -> str | None:
-    """LangGraph before 0.6 stored `ns`, of which the newest library makes the id."""
+    """The id of an Interrupt. LangGraph before 0.6 stored `ns`, from which newer ones hash it."""
     identity = fields.get("id", fields.get("interrupt_id"))
     if isinstance(identity, str) and identity != "placeholder-id":
         return identity
@@ -283,7 +287,7 @@ def _error_text(value: Value) -> str:
 
 
 def _chosen(body: Body, writes: Iterable[Write]) -> set[str]:
-    """The channels to which the caller wrote, which LangGraph.js counts in what is next.
+    """The channels that the caller wrote to, which LangGraph.js counts in what is next.
 
     Python's libraries do so only with the checkpoint that holds what was written. Source:
     `_prepareStateSnapshot` in `@langchain/langgraph/dist/pregel/index.js`, 0.2.74 and 1.7.3.
@@ -298,7 +302,7 @@ def _sent_nodes(
     parent_sends: Callable[[], Sequence[Write]],
     own_sends: Callable[[], Sequence[Write]] | None,
 ) -> list[str | None] | None:
-    """The node of each pending Send, None for one that is not readable; None if they all are.
+    """The node of each pending Send, None for an unreadable one; None if all are unreadable.
 
     Bodies before format 4 hold them apart or, where the layout does not store them, leave them
     among the parent's writes. `own_sends` is given where the caller's Sends count too.

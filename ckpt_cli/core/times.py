@@ -1,4 +1,4 @@
-"""The grammar of moments: `2h`, `1w2d`, `yesterday`, `2026-04-07`, `2026-04-07T10:00`."""
+"""Parse times: `2h`, `1w2d`, `yesterday`, `2026-04-07`, `2026-04-07T10:00`."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _UNITS = {
     "y": timedelta(days=365),
 }
 _DURATION = re.compile(r"(?:\d{1,4}d|\d{1,9}(?:mo|[smhwy]))+", re.ASCII)
-"""Days have few digits, since the end of a checkpoint id may look like them."""
+"""Days have few digits, since the end of a checkpoint id may look like a number of days."""
 _PART = re.compile(r"(\d+)(mo|[smhdwy])", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ].*)?", re.ASCII | re.DOTALL)
 _WORDS = ("now", "today", "yesterday")
 
 
 def looks_like_time(text: str) -> bool:
-    """Whether a text is meant as a moment, well-formed or not."""
+    """Whether a text is meant as a time, well-formed or not."""
     return text in _WORDS or any(form.fullmatch(text) for form in (_DURATION, _DATE))
 
 
 def parse_time(text: str, now: datetime, zone: tzinfo) -> datetime:
-    """A moment: so long ago, a word, or ISO 8601; without a zone it is in `zone`.
+    """A time: an age such as `2h`, a word, or ISO 8601, which is in `zone` if it names none.
 
-    A day stands for its beginning. A month has 30 days and a year 365. Raises `UsageError`.
+    A day means its beginning. A month has 30 days and a year 365. Raises `UsageError`.
     """
     if _DURATION.fullmatch(text):
         return ago(text, now)
@@ -48,17 +48,17 @@ def parse_time(text: str, now: datetime, zone: tzinfo) -> datetime:
 
 
 def parse_duration(text: str) -> timedelta:
-    """A length of time such as `90m` or `1d12h`. Raises `UsageError`."""
+    """A duration such as `90m` or `1d12h`. Raises `UsageError`."""
     if _DURATION.fullmatch(text) is None:
-        raise UsageError(f"'{text}' is not a length of time", hint="write it as 30s, 90m, 2h or 7d")
+        raise UsageError(f"'{text}' is not a duration", hint="use 30s, 90m, 2h or 7d")
     try:
         return sum((_UNITS[unit] * int(n) for n, unit in _PART.findall(text)), timedelta())
     except OverflowError:
-        raise UsageError(f"'{text}' is too long ago", hint="write it as 30s, 90m or 7d") from None
+        raise UsageError(f"'{text}' is too long", hint="use 30s, 90m or 7d") from None
 
 
 def ago(text: str, now: datetime) -> datetime:
-    """The moment so long ago. Raises `UsageError`."""
+    """The time that lies this duration before `now`. Raises `UsageError`."""
     try:
         return now - parse_duration(text)
     except OverflowError:
@@ -66,5 +66,5 @@ def ago(text: str, now: datetime) -> datetime:
 
 
 def _not_a_time(text: str) -> UsageError:
-    hint = "write it as 2h, 7d, yesterday, 2026-04-07 or 2026-04-07T10:00"
+    hint = "use 2h, 7d, yesterday, 2026-04-07 or 2026-04-07T10:00"
     return UsageError(f"'{text}' is not a time", hint=hint)

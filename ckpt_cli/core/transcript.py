@@ -1,4 +1,4 @@
-"""Messages as a conversation: who spoke, what each tool call came back with, what it cost."""
+"""Turn messages into a conversation: roles, tool calls with their results, tokens."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _FORMS = (
     ("prompt_tokens", "completion_tokens", "total_tokens"),
     ("promptTokens", "completionTokens", "totalTokens"),
 )
-"""How libraries call the tokens of a prompt, of an answer, and of both."""
+"""Names that libraries use for the tokens of a prompt, of an answer, and of both."""
 _MODELS = ("model_name", "model", "model_id", "modelId")
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens that a message took."""
+    """Tokens used by a message."""
 
     input: int
     output: int
@@ -30,11 +30,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call, and the place of the message that answers it."""
+    """A tool call, and the index of the message with its result."""
 
     call: ToolCall
     result: int | None
-    """Index in the conversation; None where nothing answers it."""
+    """Index in the conversation; None where there is no result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class ModelTokens:
-    """What one model was asked for."""
+    """The messages and tokens of one model."""
 
     model: str | None
     messages: int
@@ -64,7 +64,7 @@ class ModelTokens:
 
 @dataclass(frozen=True, slots=True)
 class ToolCount:
-    """How often one tool was called."""
+    """The calls of one tool."""
 
     name: str
     calls: int
@@ -74,7 +74,7 @@ class ToolCount:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """A conversation in numbers; the most frequent first."""
+    """Counts of a conversation, the largest first."""
 
     roles: Mapping[str, int]
     models: Sequence[ModelTokens]
@@ -154,12 +154,12 @@ def answered_id(message: Message) -> str | None:
 
 
 def is_error(message: Message) -> bool:
-    """Whether a tool's message says that the tool failed."""
+    """Whether a tool's message reports a failure."""
     return message.fields.get("status") == "error"
 
 
 def usage_of(message: Message) -> Usage | None:
-    """The tokens of a message, from `usage_metadata` or what its provider said."""
+    """The tokens of a message, from `usage_metadata` or from its provider's metadata."""
     said = _dict(message.fields.get("response_metadata"))
     for found in (
         message.fields.get("usage_metadata"),

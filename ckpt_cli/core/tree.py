@@ -1,4 +1,4 @@
-"""The shape of a thread as rows to draw: branches, forks, tips, folded runs, subgraph calls.
+"""Arrange a thread as rows to draw: branches, forks, tips, folded steps, subgraph calls.
 
 `plan_tree` works on `Skeleton`s, which a store's key index can fill; `Plan.shown` then names
 the few checkpoints whose details (`Node`) the picture needs. The oldest comes first and time
@@ -16,39 +16,39 @@ from typing import Literal
 Key = tuple[str, str]
 """Namespace and id of a checkpoint."""
 Trouble = Literal["parent gone", "loop"]
-"""Why a first row is no beginning: its parent is not stored, or its parents led back to it."""
+"""Why a row without a drawn parent is not a first checkpoint."""
 
 SHORTEST_RUN = 3
-"""Fewer plain steps are not worth a fold."""
+"""Fewest plain steps that are folded."""
 FEWEST_ALIKE = 4
-"""So many quiet calls of one node under one step become one row."""
+"""Fewest calls of one node under one step that are drawn as one row."""
 DEEPEST = 50
-"""The caller of a call nested deeper is not looked for."""
+"""Deepest call that is drawn under its caller."""
 LANES = 12
-"""Rows keep so many of their innermost lanes; deeper nesting than this never fits a screen."""
+"""Most lanes that a row keeps, the innermost ones; more never fit a screen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """What the structure needs of one checkpoint. Empty defaults stand for *not read*."""
+    """The facts about a checkpoint that decide its place. Empty defaults mean *not read*."""
 
     checkpoint_ns: str
     checkpoint_id: str
     parent_checkpoint_id: str | None
     step: int | None = None
     source: str | None = None
-    """None is drawn as `loop` would be; `undecided` tells where that may be wrong."""
+    """None is drawn as `loop`; `undecided` lists where that may be wrong."""
     ran: tuple[str, ...] | None = None
     """Nodes that ran to make it; counted where it is folded."""
     tasks: tuple[str, ...] = ()
-    """Ids of the tasks of its next step, as far as known: the calls of `node:task` hang here."""
+    """Known ids of the tasks of its next step; calls `node:task` are drawn under it."""
     marked: bool = False
     """It holds a question, an answer, an error or anything else that must not be folded."""
     forked_from: str | None = None
     place: int = 0
-    """Its place among the others of its namespace, where their ids do not tell it."""
+    """Its place in its namespace, where ids do not tell the order."""
     parents: Mapping[str, str] = field(default_factory=dict)
-    """`metadata.parents`: of each outer namespace, the checkpoint that called this one."""
+    """`metadata.parents`: the calling checkpoint of each outer namespace."""
 
     @property
     def key(self) -> Key:
@@ -56,13 +56,13 @@ class Skeleton:
 
     @property
     def order(self) -> tuple[int, str]:
-        """The oldest has the least."""
+        """The oldest sorts first."""
         return self.place, self.checkpoint_id
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a row says of one checkpoint; asked for the checkpoints in `Plan.shown` only."""
+    """The details of one checkpoint, read for those in `Plan.shown` only."""
 
     at: datetime | None = None
     step: int | None = None
@@ -91,9 +91,9 @@ class StepRow:
     lanes: str
     """`|` or blank for each column left of the row's own; only the innermost `LANES`."""
     depth: int
-    """How many lanes there are in truth."""
+    """Number of lanes, also those that are not kept."""
     branch: bool = False
-    """It begins a side branch: its last lane is the fork's, and it springs from there."""
+    """It begins a side branch at the fork in its last lane."""
     first: bool = False
     """It has no parent in the picture."""
     last: bool = False
@@ -101,7 +101,7 @@ class StepRow:
     head: bool = False
     trouble: Trouble | None = None
     parent: str | None = None
-    """The checkpoint that it is drawn under, or its parent that is not there."""
+    """The checkpoint that it is drawn under, or its missing parent."""
 
     @property
     def key(self) -> Key:
@@ -157,11 +157,11 @@ Row = StepRow | FoldRow | CallRow | SectionRow
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything the picture shows, in order."""
+    """Everything that is drawn, in order."""
 
     rows: tuple[Row, ...]
     shown: tuple[Key, ...]
-    """The checkpoints whose details the picture needs."""
+    """The checkpoints that need details."""
     checkpoints: int
     branches: int
     """Tips of the first tree."""
@@ -169,11 +169,11 @@ class Plan:
     folded: int
     """Steps in folds."""
     ns: str = ""
-    """The namespace of the first tree: the root, unless there is but one and it is another."""
+    """The namespace of the first tree: the root, or the only one that there is."""
 
 
 def undecided(skeletons: Iterable[Skeleton]) -> list[Key]:
-    """The checkpoints whose `source` and `forked_from` may change the structure.
+    """The checkpoints with a `source` or `forked_from` that may change the structure.
 
     First ones, those after a fork, after a question or an error, after a step that stored
     nothing, and those whose step does not follow their parent's: at all others a run went on.

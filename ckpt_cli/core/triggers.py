@@ -1,4 +1,4 @@
-"""Which nodes a checkpoint body makes ready to run, from its channels alone.
+"""Find the nodes that are ready to run at a checkpoint, from its channels alone.
 
 A channel that holds something, in a version that a subscribed node has not seen, makes that node
 run next. Who subscribes to what is the graph's own knowledge; it shows in channel names
@@ -17,7 +17,7 @@ from ckpt_cli.core.state import Body, Version
 SENDS = "__pregel_tasks"
 START = "__start__"
 NOT_NODES = frozenset({"__input__", "__interrupt__", "__snapshot_bumps__"})
-"""Keys of `versions_seen` that are no nodes."""
+"""Keys of `versions_seen` that are not nodes."""
 
 Readers = Mapping[str, Collection[str]]
 """Channel to the nodes that subscribe to it."""
@@ -25,7 +25,7 @@ Readers = Mapping[str, Collection[str]]
 
 @dataclass(slots=True)
 class Ready:
-    """The nodes that are ready, and the channels that hold something nobody is known to read."""
+    """The nodes that are ready, and the filled channels without a known reader."""
 
     fired: dict[str, set[str]] = field(default_factory=dict)
     """Node to the channels that made it ready."""
@@ -58,7 +58,7 @@ def find_ready(
     delta_channels: Iterable[str],
     chosen: Collection[str] = (),
 ) -> Ready:
-    """The nodes that are ready; `own` is what the body itself tells of its readers.
+    """The nodes that are ready; `own` are the readers that the body itself names.
 
     `chosen` are channels that hold something though the body does not have it.
     """
@@ -97,7 +97,7 @@ def find_ready(
 
 
 def named_node(channel: str) -> str | None:
-    """The node that a channel's name says it triggers."""
+    """The node that the name of a channel says it triggers."""
     kind, _, rest = channel.partition(":")
     if kind == "start":
         return rest or None
@@ -109,7 +109,7 @@ def named_node(channel: str) -> str | None:
 
 
 def is_available(channel: str, value: Value) -> bool:
-    """Whether a stored channel value is one that can trigger a node."""
+    """Whether a stored channel value can trigger a node."""
     items = items_of(value)
     if items is not None and len(items) == 2:
         if channel.startswith(("branch:", "join:")) and isinstance(items[1], bool):
@@ -124,7 +124,7 @@ def is_available(channel: str, value: Value) -> bool:
 
 
 def is_new(body: Body, channel: str, node: str) -> bool:
-    """Whether a node has not seen the version of a channel that holds something."""
+    """Whether a filled channel has a version that the node has not seen."""
     seen = body.seen.get(node)
     version = body.versions.get(channel)
     if version is None:

@@ -1,4 +1,4 @@
-"""Two checkpoints side by side."""
+"""Compare the states of two checkpoints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Comparison:
     """What differs between two checkpoints."""
 
     before: Moment | None
-    """None where the later one has no stored parent to compare with."""
+    """None where a first checkpoint, or one whose parent is not stored, is compared alone."""
     after: Moment
     changes: Mapping[str, ChannelChange]
 

@@ -1,4 +1,4 @@
-"""The heads of many threads, some hundred of them with one look into the store."""
+"""Read the heads of many threads, a few hundred with one query."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _AT_ONCE = 200
 
 
 def some_at_once(threads: Iterable[Thread]) -> Iterator[list[Thread]]:
-    """Threads in such groups as are worth one look."""
+    """Threads in groups for one query each."""
     remaining = iter(threads)
     while some := list(islice(remaining, _AT_ONCE)):
         yield some
 
 
 def head_keys(threads: Sequence[Thread]) -> list[CheckpointKey]:
-    """The root heads of those of some threads that have one."""
+    """The root heads of the threads that have one."""
     return [CheckpointKey(one.thread_id, "", one.head) for one in threads if one.head is not None]
 
 
 def read_heads(store: Store, threads: Sequence[Thread], lessons: Lessons) -> Iterator[Moment]:
-    """The root heads of some threads, in no order; what is not there is left out.
+    """The root heads of some threads, in any order; missing ones are left out.
 
-    The values of writes are read only for LangGraph's control channels, those of channels not at
-    all where the layout keeps them apart.
+    Values of writes are read for LangGraph's control channels only. Values of channels are not
+    read where the layout stores them apart.
     """
     keys = head_keys(threads)
     if not keys:

@@ -1,4 +1,4 @@
-"""A thread's checkpoints as a list."""
+"""List the checkpoints of a thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from ckpt_backends.model import Checkpoint
+from ckpt_backends.model import NULL_TASK_ID, Checkpoint
+from ckpt_cli.core.step_nodes import ran, ran_here
+from ckpt_cli.core.task_ids import pulled_node
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
@@ -17,8 +19,10 @@ class Entry:
 
     moment: Moment
     depth: int
-    """Branches that it is away from the one that leads to the head; 0 is the head's own."""
+    """Number of branches between it and the one that leads to the head, whose own depth is 0."""
     children: Sequence[str]
+    nodes: tuple[str, ...] | None
+    """The nodes that ran to make it, one entry per task; None where its parent is not stored."""
     plaintext: bool = False
     """Stored unencrypted, in a thread with encrypted checkpoints."""
 
@@ -40,17 +44,50 @@ def _entries(reader: ThreadReader, checkpoint_ns: str) -> Iterator[Entry]:
     for one in reversed(index):
         if one.parent_checkpoint_id is not None:
             children.setdefault(one.parent_checkpoint_id, []).append(one.key.checkpoint_id)
-    for moment in reader.moments(checkpoint_ns):
+    stream = reader.moments(checkpoint_ns)
+    moment = next(stream, None)
+    while moment is not None:
+        older = next(stream, None)
         checkpoint_id = moment.key.checkpoint_id
-        plaintext = reader.is_plaintext(moment)
-        shown = redacted.moment(moment) if redacted.is_redacted(reader.store) else moment
-        yield Entry(shown, depths[checkpoint_id], children.get(checkpoint_id, []), plaintext)
+        yield Entry(
+            redacted.moment(moment) if redacted.is_redacted(reader.store) else moment,
+            depths[checkpoint_id],
+            children.get(checkpoint_id, []),
+            made_by(reader, moment, older),
+            reader.is_plaintext(moment),
+        )
+        moment = older
+
+
+def made_by(
+    reader: ThreadReader, moment: Moment, older: Moment | None = None
+) -> tuple[str, ...] | None:
+    """The nodes that ran to make a checkpoint, one entry per task.
+
+    None where that is not known, since its parent is not stored. `older` is a checkpoint that was
+    read already and may be the parent; otherwise the parent is read.
+    """
+    if reader.is_bare:
+        tasks = {write.task_id: write for write in moment.writes if write.task_id != NULL_TASK_ID}
+        nodes = (write.node or pulled_node(write.task_path) for write in tasks.values())
+        return tuple(node for node in nodes if node is not None)
+    if not ran_here(moment.source):
+        return ()
+    parent_id = moment.checkpoint.parent_checkpoint_id
+    if parent_id is None:
+        return None
+    parent = older
+    if parent is None or parent.key.checkpoint_id != parent_id:
+        parent = next(reader.moments(moment.key.checkpoint_ns, [parent_id]), None)
+    if parent is None:
+        return None
+    return ran(parent.step, parent.body.seen, moment.body.seen)
 
 
 def branch_depths(index: Sequence[Checkpoint], head: str | None) -> dict[str, int]:
-    """How many branches each checkpoint is away from the one that leads to the head.
+    """The number of branches between each checkpoint and the one that leads to the head.
 
-    Of the children of a fork, the one that the newest tip comes from goes on with its branch.
+    Of the children of a fork, the ancestor of the newest tip continues the branch.
     """
     parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in index}
     depths: dict[str, int] = {}

@@ -1,8 +1,8 @@
-"""Questions that wait, over all threads."""
+"""List the questions that wait for an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -12,13 +12,14 @@ from ckpt_cli.core.redact import redact
 from ckpt_cli.core.tasks import INTERRUPT, Question
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.heads import head_keys, some_at_once
+from ckpt_cli.reading.leaves import called
 from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One open question, where it was asked."""
+    """An open question, at the checkpoint whose step asked it."""
 
     key: CheckpointKey
     question: Question
@@ -27,32 +28,22 @@ class Waiting:
 
 
 def open_questions(
-    store: Store,
-    thread_id: str | None,
-    before: datetime | None,
-    watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
+    store: Store, threads: Iterable[Thread], before: datetime | None
 ) -> Iterator[Waiting]:
-    """The open questions of one thread, or of all, those of the newest thread first.
+    """The open questions of some threads, in their order.
 
     With `before`, only those that were asked by then. A thread's head is read only if an
     Interrupt is stored on it.
     """
-    if thread_id is not None:
-        found = of_thread(ThreadReader(store, thread_id))
-    else:
-        lessons = Lessons(store)
-        found = (
-            waiting
-            for some in some_at_once(watch(store.threads()))
-            for waiting in _of_threads(store, some, lessons)
-        )
-    for waiting in found:
-        if before is None or (waiting.since is not None and waiting.since <= before):
-            yield _shown(store, waiting)
+    lessons = Lessons(store)
+    for some in some_at_once(threads):
+        for waiting in _of_threads(store, some, lessons):
+            if before is None or (waiting.since is not None and waiting.since <= before):
+                yield _shown(store, waiting)
 
 
 def of_threads(store: Store, threads: Sequence[Thread]) -> Iterator[Waiting]:
-    """The open questions of some hundred threads, in their order."""
+    """The open questions of a few hundred threads, in their order."""
     lessons = Lessons(store)
     return (_shown(store, waiting) for waiting in _of_threads(store, threads, lessons))
 
@@ -106,11 +97,7 @@ def _inside(
     reader: ThreadReader, key: CheckpointKey, task_id: str | None, node: str | None
 ) -> Iterator[Waiting]:
     """Open questions of the subgraphs that a task called, or of the stateful one it is."""
-    outer = f"{key.checkpoint_ns}|" if key.checkpoint_ns else ""
-    stateful, call = f"{outer}{node}", f"{outer}{node}:{task_id}"
-    for ns in reader.namespaces:
-        again = ns.removeprefix(f"{call}|")  # the second call in one task is `node:task|1`
-        if ns in {stateful, call} or (again != ns and again.isdigit()):
-            head = reader.head(ns)
-            if head is not None:
-                yield from _leaves(reader, reader.moment(ns, head))
+    for ns in called(reader, key, task_id, node):
+        head = reader.head(ns)
+        if head is not None:
+            yield from _leaves(reader, reader.moment(ns, head))

@@ -1,4 +1,4 @@
-"""The conversation at a checkpoint: which channel holds it, and what it says."""
+"""Read the conversation at a checkpoint, from the channel that holds it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Conversation:
     others: Sequence[str]
     """Further channels that hold messages."""
     remarks: Sequence[str]
-    """What a reader should know of the value."""
+    """Notes on the value: rebuilt, or cut."""
 
 
 def conversation(target: Target, channel: str | None) -> Conversation:

@@ -1,4 +1,4 @@
-"""An application's sessions, with the threads that they talk in."""
+"""Read the sessions of an application, with the status of their threads."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import ThreadReader
 
 FACTS = frozenset({"session_id", "user_id", "thread_id", "created_at", "updated_at"})
-"""Fields that are told apart from the rest."""
+"""Fields that every session has, if stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A session, and its thread as it stands."""
+    """A session and its thread."""
 
     session: AppSession
     thread: Thread | None
@@ -31,7 +31,7 @@ class Joined:
 def list_sessions(
     sessions: SessionStore, threads: Store | None, *, thread: str | None, user: str | None
 ) -> list[Joined]:
-    """The sessions wanted, that changed last first."""
+    """The sessions wanted, the last changed first."""
     found = [
         replace(one, fields={})
         for one in sessions.sessions()
@@ -55,7 +55,7 @@ def find_session(
         raise NotFound(f"no session '{name}'", hint="`ckpt sessions list` lists them")
     if len(fits) > 1:
         keys = ", ".join(sorted(one.key for one in fits))
-        raise Ambiguous(f"'{name}' fits {len(fits)} sessions", hint=f"name the key: {keys}")
+        raise Ambiguous(f"'{name}' is the name of {len(fits)} sessions", hint=f"use a key: {keys}")
     (one,) = fits
     if redacted:
         one = replace(one, fields=_redacted(one.fields))
@@ -79,7 +79,7 @@ def _joined(session: AppSession, threads: Store | None, lessons: Lessons | None)
 
 
 def threads_beside(opened: Callable[[], Store]) -> Store | None:
-    """The checkpoints in the same place; None where there are none."""
+    """The checkpoints in the same store; None where it has none."""
     try:
         return opened()
     except UnknownLayout:

@@ -1,4 +1,4 @@
-"""A thread's checkpoints as they come."""
+"""Follow the checkpoints of a thread as they are stored."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ckpt_backends.errors import NotFound, StoreChanged
-from ckpt_backends.model import Status
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.step_nodes import failures
 from ckpt_cli.reading import redacted
-from ckpt_cli.reading.history import Entry, branch_depths
-from ckpt_cli.reading.thread import ThreadReader
-
-_TOLD_AGAIN = {Status.INTERRUPTED, Status.ERROR}
+from ckpt_cli.reading.history import Entry, branch_depths, made_by
+from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _Place: TypeAlias = tuple[str, str]
 """Checkpoint id and namespace, so that places sort by time."""
 
 
 class Tail:
-    """What was told of a thread so far."""
+    """The checkpoints of a thread that were not shown yet."""
 
     def __init__(
         self, store: Store, thread_id: str, checkpoint_ns: str | None, *, all_ns: bool
@@ -29,8 +27,8 @@ class Tail:
         self._thread_id = thread_id
         self._ns = None if all_ns else checkpoint_ns or ""
         self._seen: set[_Place] = set()
-        self._told: dict[_Place, tuple[int, Status]] = {}
-        """Of each head, how many writes it had and its status."""
+        self._heads: dict[_Place, tuple[int, frozenset[str]]] = {}
+        """The newest checkpoint seen of each namespace: its number of writes, and its events."""
 
     def last(self, number: int) -> list[Entry]:
         """The newest checkpoints, oldest first. Raises `NotFound`."""
@@ -38,16 +36,17 @@ class Tail:
         if self._ns:
             self._ns = reader.namespace(self._ns)
         self._seen = self._places(reader)
-        # The newest is looked at even if it is not wanted, to see later what becomes of it.
+        # The newest is read even if it is not wanted, to see later what is written to it.
         found = list(self._entries(reader, sorted(self._seen)[-max(number, 1) :]))
         self._store.refresh()
         return list(map(self._shown, found)) if number else []
 
     def new(self) -> list[Entry]:
-        """What was added since, oldest first.
+        """The checkpoints that were added since, oldest first.
 
-        A head comes again when it asks a question or has failed, since that is written later
-        than the checkpoint. Raises `StoreChanged` where the thread is gone.
+        One that was newest before comes again when its step asked a question or failed since,
+        even if the failure was retried and other checkpoints follow already. Raises
+        `StoreChanged` where the thread is gone.
         """
         try:
             reader = ThreadReader(self._store, self._thread_id)
@@ -56,7 +55,7 @@ class Tail:
         places = self._places(reader)
         fresh = places - self._seen
         self._seen = places
-        before = dict(self._told)
+        before = dict(self._heads)
         touched = {
             place
             for place, (writes, _) in before.items()
@@ -65,7 +64,7 @@ class Tail:
         found = [
             entry
             for entry in self._entries(reader, sorted(fresh | touched))
-            if _place(entry) in fresh or _turned(entry.moment.status, before[_place(entry)][1])
+            if _place(entry) in fresh or _events(entry.moment) - before[_place(entry)][1]
         ]
         self._store.refresh()
         return list(map(self._shown, found))
@@ -93,15 +92,23 @@ class Tail:
             if ns not in depths:
                 depths[ns] = branch_depths(reader.index(ns), reader.head(ns))
             for moment in reader.moments(ns, [checkpoint_id]):
-                self._told = {told: what for told, what in self._told.items() if told[1] != ns} | {
-                    place: (len(moment.writes), moment.status)
+                self._heads = {one: what for one, what in self._heads.items() if one[1] != ns} | {
+                    place: (len(moment.writes), _events(moment))
                 }
-                depth, children = depths[ns][checkpoint_id], reader.children(moment.key)
-                yield Entry(moment, depth, children, reader.is_plaintext(moment))
+                yield Entry(
+                    moment,
+                    depths[ns][checkpoint_id],
+                    reader.children(moment.key),
+                    made_by(reader, moment),
+                    reader.is_plaintext(moment),
+                )
 
 
-def _turned(status: Status, before: Status) -> bool:
-    return status in _TOLD_AGAIN and status != before
+def _events(moment: Moment) -> frozenset[str]:
+    """The questions and failures of a checkpoint's step."""
+    runs = (*moment.step.tasks, *moment.step.others)
+    asked = {f"{one.task_id} asked {one.interrupt_id}" for run in runs for one in run.questions}
+    return frozenset(asked | {f"{run.id} failed: {run.error}" for run in failures(moment.step)})
 
 
 def _place(entry: Entry) -> _Place:

@@ -1,11 +1,12 @@
-"""Which thread and which checkpoint a command line means."""
+"""Find the thread and the checkpoint that a command line names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from difflib import get_close_matches
+from shlex import quote
 
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.protocol import Store
@@ -14,7 +15,7 @@ from ckpt_cli.core.times import parse_time
 from ckpt_cli.reading.thread import ThreadReader
 
 _SEARCHED = 1000
-"""So many of the newest threads are searched for what a mistyped id may mean."""
+"""Number of newest threads that are searched for an id like a mistyped one."""
 _NAMED = 3
 
 
@@ -26,12 +27,12 @@ class Target:
     checkpoint_ns: str
     checkpoint_id: str
     chosen: bool
-    """Whether the user named a checkpoint, rather than the thread."""
+    """Whether the user named a checkpoint; if not, this is the head of the thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What the user said."""
+    """What the user typed."""
 
     thread: str | None
     at: str | None = None
@@ -40,14 +41,14 @@ class Words:
 
 
 def find_thread(store: Store, thread_id: str | None, note: Callable[[str], None]) -> ThreadReader:
-    """The thread of that id, or the newest one, which is then said. Raises `NotFound`."""
+    """The thread with this id, or the newest one, which a note then names. Raises `NotFound`."""
     if thread_id is not None:
         try:
             return ThreadReader(store, thread_id)
         except NotFound:
             raise _no_thread(store, thread_id) from None
     for newest in store.threads(limit=1):
-        note(f"the newest thread, '{newest.thread_id}'")
+        note(f"using the newest thread, '{newest.thread_id}'")
         return ThreadReader(store, newest.thread_id)
     raise NotFound("this store has no threads")
 
@@ -55,15 +56,18 @@ def find_thread(store: Store, thread_id: str | None, note: Callable[[str], None]
 def find_checkpoint(
     store: Store, words: Words, now: datetime, zone: tzinfo, note: Callable[[str], None]
 ) -> Target:
-    """The checkpoint that the words mean; a thread alone means its head.
+    """The checkpoint that the words name; a thread alone names its head.
 
     Raises `NotFound`, `Ambiguous` or `UsageError`.
     """
     thread_id, ref = words.thread, words.at
     if thread_id is not None and ref is None:
-        thread_id, ref = refs.split_target(thread_id, lambda whole: store.thread(whole) is not None)
+        thread_id, ref = _split(store, thread_id)
     if ref is not None and words.as_of is not None:
-        raise UsageError("a checkpoint and --as-of exclude each other", hint="give one of them")
+        raise UsageError(
+            "a checkpoint and --as-of cannot be used together",
+            hint="give the time alone: `ckpt show THREAD --as-of TIME`",
+        )
     reader = find_thread(store, thread_id, note)
     ns = reader.namespace(words.ns or "") if words.ns else ""
     line = reader.line(ns)
@@ -72,6 +76,29 @@ def find_checkpoint(
     else:
         found = refs.resolve(ref or "head", line, now, zone)
     return Target(reader, ns, found, ref is not None or words.as_of is not None)
+
+
+def has_ref(store: Store, words: Words) -> bool:
+    """Whether the words name a checkpoint, not only a thread."""
+    if words.at is not None or words.as_of is not None:
+        return True
+    return words.thread is not None and _split(store, words.thread)[1] is not None
+
+
+def with_ref(store: Store, words: Words, ref: str | None) -> Words:
+    """The words of `THREAD REF`, where the checkpoint may be given once only.
+
+    Raises `UsageError`.
+    """
+    if ref is None or words.thread is None:
+        return words
+    if has_ref(store, words):
+        other = words.at or words.as_of or words.thread
+        raise UsageError(
+            f"cannot show two checkpoints, '{other}' and '{ref}'",
+            hint="to compare two checkpoints: `ckpt diff THREAD REF REF`",
+        )
+    return replace(words, at=ref)
 
 
 def find_two(
@@ -83,35 +110,57 @@ def find_two(
     zone: tzinfo,
     note: Callable[[str], None],
 ) -> tuple[Target, Target | None]:
-    """The two checkpoints to compare, older words first; None for the first's own parent."""
+    """The checkpoints to compare: from the one named first to the one named second.
+
+    A thread with one ref means from that ref to the head. The second is None where one checkpoint
+    alone is named, which is then compared with its parent.
+    """
     one = find_checkpoint(store, words, now, zone, note)
     if first is None:
         return one, None
 
-    def other(text: str) -> Target:
-        if refs.is_ref(text):
-            return find_checkpoint(
-                store, Words(one.reader.thread_id, text, words.ns), now, zone, note
-            )
-        whole, ref = refs.split_target(text, lambda known: store.thread(known) is not None)
-        if ref is None and store.thread(whole) is None:
-            whole, ref = one.reader.thread_id, text
-        return find_checkpoint(store, Words(whole, ref or "head", words.ns), now, zone, note)
+    def find(text: str) -> tuple[Target, bool]:
+        """The checkpoint, and whether the text names a thread with it."""
+        thread_id, ref = one.reader.thread_id, text
+        if not refs.is_ref(text):
+            whole, part = _split(store, text)
+            if part is not None or store.thread(whole) is not None:
+                thread_id, ref = whole, part or "head"
+                found = find_checkpoint(store, Words(thread_id, ref, words.ns), now, zone, note)
+                return found, True
+        found = find_checkpoint(store, Words(thread_id, ref, words.ns), now, zone, note)
+        return found, False
 
+    other, is_thread = find(first)
     if second is not None:
-        return other(first), other(second)
-    # A thread alone stands for its head, which is the newer side, as in `git diff REF`.
-    return (one, other(first)) if one.chosen else (other(first), one)
+        if one.chosen:
+            raise UsageError(
+                f"cannot compare three checkpoints: '{words.thread}' names one already",
+                hint="`ckpt diff THREAD@REF REF` or `ckpt diff THREAD REF REF` compares two",
+            )
+        return other, find(second)[0]
+    # `THREAD REF` leaves out the head, as `git diff REF` leaves out the working tree.
+    return (one, other) if one.chosen or is_thread else (other, one)
+
+
+def _split(store: Store, text: str) -> tuple[str, str | None]:
+    """`THREAD` or `THREAD@REF` as (thread id, ref)."""
+    return refs.split_target(text, lambda whole: store.thread(whole) is not None)
 
 
 def _no_thread(store: Store, thread_id: str) -> NotFound:
     """An error that names what may have been meant, from the newest threads."""
+    alone, _, ref = thread_id.rpartition("@")
+    if ref and alone and store.thread(alone) is not None:
+        return NotFound(
+            f"'{thread_id}' names a checkpoint, and this command takes a whole thread",
+            hint=f"give {quote(alone)} alone, or see the checkpoint among the others:"
+            f" `ckpt show {quote(thread_id)} --tree`",
+        )
     newest = [thread.thread_id for thread in store.threads(limit=_SEARCHED)]
     close = [one for one in newest if one.startswith(thread_id)][:_NAMED]
     close = close or get_close_matches(thread_id, newest, n=_NAMED)
-    hint = "`ckpt threads list --all` lists them; add --match 'PART*' to search"
+    hint = "`ckpt threads list --all` lists all; `--match 'PART*'` searches"
     if close:
         hint = f"did you mean {' or '.join(repr(one) for one in close)}?"
-    elif thread_id.rpartition("@")[0] in newest:
-        hint = "this command takes a thread without @REF"
     return NotFound(f"no thread '{thread_id}' in this store", hint=hint)

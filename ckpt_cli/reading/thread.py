@@ -1,4 +1,4 @@
-"""One thread of a store: its checkpoints, what each knows, and what runs after it."""
+"""Read one thread of a store: its checkpoints, their states, and the tasks that come next."""
 
 from __future__ import annotations
 
@@ -38,18 +38,19 @@ from ckpt_cli.core.state import (
 )
 from ckpt_cli.core.tasks import CONTROL, Step, conditions_of, learn, plan_step, status_of
 from ckpt_cli.core.triggers import SENDS
+from ckpt_cli.reading.leaves import locate
 from ckpt_cli.reading.lessons import Lessons
 
 _FIRST_YEAR, _LAST_YEAR = 1, 9999
 NOT_STORED = "not stored: "
-"""How the reason begins where a layout does not keep the state of a checkpoint."""
+"""Beginning of the reason where a layout does not store the state of a checkpoint."""
 _AT_ONCE = 200
 """Checkpoints whose writes are fetched with one query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A checkpoint, decoded."""
+    """A decoded checkpoint."""
 
     checkpoint: Checkpoint
     body: Body
@@ -98,11 +99,11 @@ class Moment(Stored):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The values of a checkpoint's channels as the agent would see them."""
+    """The values of a checkpoint's channels as the agent sees them."""
 
     values: Mapping[str, Value]
     rebuilt: Mapping[str, str]
-    """Channels whose value is not stored as such: how it was made."""
+    """Channels with a value that is not stored, and how it was rebuilt."""
 
     @property
     def unstored(self) -> list[str]:
@@ -111,10 +112,10 @@ class State:
 
 
 class ThreadReader:
-    """Reads one thread: as it was listed, or by its id.
+    """Reads one thread, given by its id or as it was listed.
 
-    Raises `NotFound` where the store has none of that id. Who reads several threads gives all of
-    them the same `lessons`.
+    Raises `NotFound` where the store has no such thread. Readers of several threads of one store
+    should share `lessons`.
     """
 
     def __init__(self, store: Store, thread: Thread | str, lessons: Lessons | None = None) -> None:
@@ -124,7 +125,7 @@ class ThreadReader:
         if found is None:
             raise NotFound(
                 f"no thread '{thread}' in this store",
-                hint="`ckpt threads list --all` lists them; add --match 'PART*' to search",
+                hint="`ckpt threads list --all` lists all; `--match 'PART*'` searches",
             )
         self.thread = found
         self.thread_id = found.thread_id
@@ -133,14 +134,19 @@ class ThreadReader:
 
     @property
     def is_bare(self) -> bool:
-        """Whether the layout stores nothing of a checkpoint but its values, and with it the writes
-        that it was made of."""
+        """Whether the layout stores only the values of a checkpoint, with the writes that made
+        it."""
         return self._lessons.is_bare
 
     @cached_property
     def namespaces(self) -> list[str]:
         """Names of the thread's namespaces; the root is `''`."""
         return self.store.namespaces(self.thread_id)
+
+    @cached_property
+    def known_namespaces(self) -> frozenset[str]:
+        """The same, to look names up in."""
+        return frozenset(self.namespaces)
 
     def index(self, checkpoint_ns: str) -> list[Checkpoint]:
         """The checkpoints of a namespace without bodies, newest first."""
@@ -150,7 +156,7 @@ class ThreadReader:
         return self._indexes[checkpoint_ns]
 
     def head(self, checkpoint_ns: str) -> str | None:
-        """The checkpoint that a saver would load in a namespace."""
+        """The checkpoint that a saver loads in a namespace."""
         index = self.index(checkpoint_ns)
         return index[0].key.checkpoint_id if index else None
 
@@ -183,7 +189,7 @@ class ThreadReader:
         return self._delta[checkpoint_ns]
 
     def namespace(self, text: str) -> str:
-        """The namespace that a text names: whole, by its beginning, or by a shell pattern.
+        """The namespace that a text names: by its name, its beginning, or a shell pattern.
 
         Raises `NotFound` or `Ambiguous`.
         """
@@ -195,12 +201,13 @@ class ThreadReader:
             return found[0]
         if found:
             raise Ambiguous(
-                f"'{text}' fits {len(found)} namespaces of thread '{self.thread_id}'",
-                hint=f"say which: {', '.join(found)}",
+                f"'{text}' is ambiguous: {len(found)} namespaces match",
+                hint=f"use one of {', '.join(found)}",
             )
-        there = ", ".join(f"'{ns}'" for ns in self.namespaces if ns) or "only the root"
+        known = ", ".join(f"'{ns}'" for ns in self.namespaces if ns)
         raise NotFound(
-            f"no namespace '{text}' in thread '{self.thread_id}'", hint=f"there is {there}"
+            f"no namespace '{text}' in thread '{self.thread_id}'",
+            hint=f"its namespaces: {known}" if known else "it has the root namespace only",
         )
 
     def line(self, checkpoint_ns: str) -> refs.Line:
@@ -221,7 +228,7 @@ class ThreadReader:
         }
 
     def times(self, checkpoint_ns: str) -> dict[str, datetime | None]:
-        """When each checkpoint of a namespace was made, from its id, else from its body."""
+        """The time of each checkpoint of a namespace, from its id, else from its body."""
         times = {
             one.key.checkpoint_id: one.at or time_of(one.key.checkpoint_id)
             for one in self.index(checkpoint_ns)
@@ -250,9 +257,9 @@ class ThreadReader:
     def stored(
         self, checkpoint_ns: str, checkpoint_id: str, *, state: bool | Collection[str] = False
     ) -> Stored:
-        """One checkpoint, its tasks not told and its writes without values.
+        """One checkpoint without its tasks, and with writes that have no values.
 
-        `state` as in `moments`. Raises `NotFound`.
+        `state` is as in `moments`. Raises `NotFound`.
         """
         for checkpoint in self.store.checkpoints(
             self.thread_id,
@@ -276,9 +283,9 @@ class ThreadReader:
     ) -> Iterator[Moment]:
         """Checkpoints of a namespace, newest first, a few in memory at a time.
 
-        The values of writes are read only for LangGraph's control channels, unless `values`.
-        Likewise, where the layout keeps them apart, the values of channels, unless `state`, which
-        may name some.
+        Values of writes are read for LangGraph's control channels only, or all with `values`. Where
+        the layout stores the values of channels apart, they are read only with `state`, which may
+        name the channels wanted. Questions and errors name the node in a subgraph they are from.
         """
         stream = self.store.checkpoints(
             self.thread_id,
@@ -298,7 +305,7 @@ class ThreadReader:
             if checkpoint_id not in writes:
                 ids = [checkpoint_id, *islice(pending, _AT_ONCE)]
                 writes = self._writes_of(checkpoint_ns, ids, True if values else CONTROL)
-            yield self.with_step(checkpoint, writes.get(checkpoint_id, []))
+            yield locate(self, self.with_step(checkpoint, writes.get(checkpoint_id, [])))
 
     def _writes_of(
         self, checkpoint_ns: str, ids: Iterable[str], values: bool | Collection[str]
@@ -341,11 +348,11 @@ class ThreadReader:
 
     @cached_property
     def _learned_thread(self) -> Mapping[str, Collection[str]]:
-        """Which nodes each channel triggers, as all bodies of this thread tell."""
+        """The nodes that each channel triggers, by all bodies of this thread."""
         return learn(map(read_body, self.store.checkpoints(self.thread_id, body=True)))
 
     def state(self, moment: Stored, channels: Collection[str] | None = None) -> State:
-        """The values at a checkpoint: stored ones, DeltaChannels rebuilt, null task applied.
+        """The values at a checkpoint: DeltaChannels are rebuilt, the caller's writes applied.
 
         With `channels`, only those are rebuilt. The moment was read with its
         state, or with these channels of it.
@@ -375,7 +382,7 @@ class ThreadReader:
         return State(dict(sorted(values.items())), rebuilt)
 
     def _null_writes(self, moment: Stored) -> dict[str, list[Value]]:
-        """What the caller wrote to state channels with `Command(update=...)`, by channel."""
+        """The caller's writes to state channels with `Command(update=...)`, by channel."""
         names = {
             write.channel
             for write in moment.writes
@@ -481,9 +488,9 @@ class ThreadReader:
 
 
 def unreadable(what: str, problem: Opaque) -> Unreadable:
-    """The error for something whose bytes tell nothing.
+    """The error for something that cannot be decoded.
 
-    Its reason may quote them, so that only `show` gives it, which knows of `--redact`.
+    The reason may quote its bytes, so only `show` prints it, which obeys `--redact`.
     """
     if problem == LOST_DELTA:
         return Unreadable(f"{what} is {problem.reason}")
@@ -498,7 +505,7 @@ def unreadable(what: str, problem: Opaque) -> Unreadable:
 
 
 def moment_time(checkpoint_id: str, body: Body) -> datetime | None:
-    """When a checkpoint was made: from its id, else from the body's `ts`."""
+    """The time of a checkpoint, from its id, else from the body's `ts`."""
     at = time_of(checkpoint_id)
     if at is not None or body.ts is None:
         return at

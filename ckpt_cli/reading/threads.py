@@ -1,4 +1,4 @@
-"""Listing threads: which ones, in which order, with what their heads tell."""
+"""List threads: filter, sort and page them, and read their heads."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, UsageError
 from ckpt_backends.model import Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.redact import redact_metadata
+from ckpt_cli.core.redact import redact_metadata, redact_text
 from ckpt_cli.core.refs import tips
+from ckpt_cli.core.step_nodes import failures
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.expiry import Lifetime, expires_at, lifetime
 from ckpt_cli.reading.heads import read_heads, some_at_once
@@ -32,7 +33,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is kept of a thread's head; its values are not."""
+    """A thread's head without its values."""
 
     step: int | None
     source: str | None
@@ -42,7 +43,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What reading a thread's head tells beyond the index."""
+    """The facts of a thread that are read from its head."""
 
     conditions: tuple[Status, ...]
     """All that holds of the thread, the worst first: there is at least one."""
@@ -51,6 +52,10 @@ class Details:
     """None where it was not asked for."""
     expires_at: datetime | None = None
     """When the head expires; None where it stays."""
+    next: tuple[str, ...] | None = None
+    """The nodes that are next; None where that is not known."""
+    error: str | None = None
+    """The error of the first task that failed and left none of its work."""
 
     @property
     def status(self) -> Status:
@@ -64,12 +69,12 @@ class Row:
     thread: Thread
     details: Details | None = None
     first_message: str | None = None
-    """What a person first said, where that was asked for."""
+    """The first message of a person, where that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which threads are wanted. Every condition that is given must hold."""
+    """Which threads are wanted: those that meet every condition given."""
 
     match: str | None = None
     """Shell pattern that the whole thread id fits."""
@@ -79,9 +84,9 @@ class Selection:
     status: frozenset[Status] = frozenset()
     """A condition that the thread is in; any if empty."""
     user: str | None = None
-    """Whose it is, in layouts that say so."""
+    """Its owner, in layouts that store one."""
     where: tuple[tuple[tuple[str, ...], str], ...] = ()
-    """(path in the head's metadata, wanted value as text)."""
+    """Paths in the head's metadata, each with the wanted value as text."""
 
     @property
     def needs_heads(self) -> bool:
@@ -94,7 +99,10 @@ def parse_where(text: str) -> tuple[tuple[str, ...], str]:
     name, equals, wanted = text.partition("=")
     path = tuple(name.removeprefix("metadata.").split("."))
     if not equals or not all(path):
-        raise UsageError(f"'{text}' is not a condition", hint="write it as metadata.KEY=VALUE")
+        raise UsageError(
+            f"cannot filter by '{text}': no KEY=VALUE",
+            hint="write it as metadata.KEY=VALUE, such as metadata.user_id=42",
+        )
     return path, wanted
 
 
@@ -103,7 +111,7 @@ def parse_status(text: str) -> Status:
     try:
         return Status(text)
     except ValueError:
-        raise UsageError(f"no status '{text}'", hint=f"known: {', '.join(Status)}") from None
+        raise UsageError(f"no status '{text}'", hint=f"one of {', '.join(Status)}") from None
 
 
 def list_threads(
@@ -118,15 +126,15 @@ def list_threads(
     limit: int | None = None,
     watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
 ) -> Iterator[Row]:
-    """The threads wanted, in the order asked for; a stream where that order is the store's own.
+    """The threads wanted, in the order asked for, streamed where that is the store's order.
 
-    After the first `skip` of them; with `limit`, no more than one beyond it. Details come with
-    the thread's size unless `sizes` is false. `watch` sees each thread whose head is about to be
-    read, to show progress.
+    The first `skip` are left out. With `limit`, one more than that comes at most, to show that
+    there are more. Details include the thread's size unless `sizes` is false. `watch` gets each
+    thread before its head is read, to show progress.
     """
     as_stored = wanted == Selection() and sort == "last"
     most = skip + limit + 1 if as_stored and limit is not None else None
-    threads = filter(_index_filter(wanted), store.threads(limit=most))
+    threads = matching(store.threads(limit=most), wanted)
     lessons = Lessons(store)
     rows: Iterator[Row]
     heads_decide = wanted.needs_heads or sort in {"step", "bytes"}
@@ -148,7 +156,7 @@ def list_threads(
 
 
 def first_message(store: Store, thread: Thread) -> str | None:
-    """The first thing that a person said in a thread; None where its head has no messages."""
+    """The first message of a person in a thread; None where its head has no messages."""
     from ckpt_cli.reading.messages import conversation
     from ckpt_cli.reading.target import Target
 
@@ -166,16 +174,18 @@ def _shown(store: Store, row: Row) -> Row:
     if not redacted.is_redacted(store) or row.details is None or row.details.head is None:
         return row
     head = replace(row.details.head, metadata=redact_metadata(row.details.head.metadata))
-    return replace(row, details=replace(row.details, head=head))
+    error = None if row.details.error is None else redact_text(row.details.error)
+    return replace(row, details=replace(row.details, head=head, error=error))
 
 
 def first(rows: Iterator[Row], limit: int) -> tuple[list[Row], bool]:
-    """The first so many rows, and whether there are more."""
+    """The first rows up to a limit, and whether there are more."""
     found = list(islice(rows, limit + 1))
     return found[:limit], len(found) > limit
 
 
-def _index_filter(wanted: Selection) -> Callable[[Thread], bool]:
+def matching(threads: Iterable[Thread], wanted: Selection) -> Iterator[Thread]:
+    """The threads that a selection admits by what the index tells of them."""
     pattern = None if wanted.match is None else re.compile(translate(wanted.match))
 
     def fits(thread: Thread) -> bool:
@@ -189,13 +199,13 @@ def _index_filter(wanted: Selection) -> Callable[[Thread], bool]:
             thread.last_at is not None and thread.last_at <= wanted.until
         )
 
-    return fits
+    return filter(fits, threads)
 
 
 def _detailed(
     store: Store, threads: Iterable[Thread], lessons: Lessons, *, sizes: bool
 ) -> Iterator[Row]:
-    """The same threads with what their heads tell."""
+    """The same threads with the details from their heads."""
     for some in some_at_once(threads):
         found = {
             head.key.thread_id: _details(store, head) for head in read_heads(store, some, lessons)
@@ -214,9 +224,17 @@ def _detailed(
 
 
 def _details(store: Store, head: Moment) -> Details:
-    """What a head tells, but for the size of its thread."""
+    """The details from a head, without the size of its thread."""
     facts = Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata)
-    return Details(head.conditions, facts, None, expires_at(store, head.key))
+    failed = [run for run in failures(head.step) if not (run.finished or run.handled)]
+    return Details(
+        head.conditions,
+        facts,
+        None,
+        expires_at(store, head.key),
+        head.step.next,
+        next((f"{run.node or '?'}: {run.error}" for run in failed), None),
+    )
 
 
 def _fits(details: Details, wanted: Selection) -> bool:
@@ -287,15 +305,15 @@ class NamespaceSummary:
     head: str | None
 
 
-def summarize(store: Store, thread_id: str) -> Summary:
-    """Everything that the index and the head tell of a thread. Raises `NotFound`."""
-    reader = ThreadReader(store, thread_id)
+def summarize(reader: ThreadReader) -> Summary:
+    """Everything that the index and the head tell of a thread."""
+    store = reader.store
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
     (row,) = _detailed(store, [reader.thread], Lessons(store), sizes=True)
     return Summary(
         row=_shown(store, row),
         head=redacted.moment(head) if head and redacted.is_redacted(store) else head,
-        size=store.size(thread_id),
+        size=store.size(reader.thread_id),
         in_namespaces=tuple(_namespace(reader, ns) for ns in reader.namespaces),
         lifetime=None if head is None else lifetime(reader, head.key),
         plaintext=head is not None and reader.is_plaintext(head),

@@ -1,4 +1,4 @@
-"""A namespace's states from the oldest to the newest, each value made once."""
+"""The states of a namespace from the oldest to the newest, each value decoded once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ckpt_cli.reading.thread import ThreadReader
 
 _AT_ONCE = 200
 _BYTES = 8 << 20
-"""So many checkpoints, and about so many bytes, are fetched with one query."""
+"""Most checkpoints, and about the most bytes, that one query fetches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Point:
     checkpoint: Checkpoint
     body: Body
     values: Mapping[str, Value]
-    """Stored values, and DeltaChannels rebuilt; the caller's writes are not applied."""
+    """Stored values and rebuilt DeltaChannels; the caller's writes are not applied."""
     parent: str | None
     """Id of its parent; None where that is not stored or comes later."""
     changed: Collection[str]
@@ -46,7 +46,7 @@ class Timeline:
         ids: Collection[str] | None = None,
         channels: Collection[str] | None = None,
     ) -> None:
-        """With `channels`, only these are sure to be read."""
+        """With `channels`, others may be left out."""
         index = reader.index(checkpoint_ns)
         chosen = [one for one in index if ids is None or one.key.checkpoint_id in ids]
         self._reader = reader
@@ -97,7 +97,7 @@ class Timeline:
     def _rebuilt(
         self, checkpoint: Checkpoint, body: Body, stored: Mapping[str, Value]
     ) -> dict[str, Value]:
-        """Values of DeltaChannels: the parent's, with what the parent's tasks wrote merged in."""
+        """Values of DeltaChannels: the parent's, with its tasks' writes merged in."""
         unset = {name for name in body.versions if name not in stored and is_state(name, body)}
         parent = checkpoint.parent_checkpoint_id
         missing = unset & self._reader.delta_channels(self._ns) if unset else unset
@@ -124,7 +124,7 @@ class Timeline:
             self._values[checkpoint_id] = values
 
     def _let_go(self, parent: str | None) -> None:
-        """Forget a checkpoint all of whose children were seen."""
+        """Forget a checkpoint once all its children were seen."""
         self._children[parent] -= 1
         if parent is not None and not self._children[parent]:
             self._versions.pop(parent, None)

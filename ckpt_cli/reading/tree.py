@@ -1,4 +1,4 @@
-"""A thread's tree: its shape from the keys and writes, details for what is shown only."""
+"""Read the tree of a thread: the shape from keys and writes, details for the rows shown."""
 
 from __future__ import annotations
 
@@ -9,37 +9,59 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.ids import step_of
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, Status
 from ckpt_cli.core.shortrefs import short_refs
-from ckpt_cli.core.state import read_metadata, source_from, step_from
+from ckpt_cli.core.state import Version, read_metadata, source_from, step_from
+from ckpt_cli.core.step_nodes import (
+    RETRIED,
+    asked_by,
+    failed_at,
+    node_path,
+    path_text,
+    ran,
+    ran_here,
+)
 from ckpt_cli.core.task_ids import pulled_node
-from ckpt_cli.core.tasks import ERROR, INTERRUPT
+from ckpt_cli.core.tasks import ERROR, INTERRUPT, Step
 from ckpt_cli.core.tree import Key, Node, Plan, Skeleton, plan_tree, undecided
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _SMALL = 300
-"""Checkpoints of a thread that is read whole, so that folded steps name their nodes too."""
+"""Most checkpoints of a thread that is read whole, so that folded steps name their nodes."""
 _UPDATE = "~__interrupt__"
 """Task path of what `update_state` wrote; the checkpoint that it made is a child of this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Everything that a picture of a thread needs."""
+    """Everything needed to draw a thread."""
 
     plan: Plan
     details: Mapping[Key, Node]
     refs: Mapping[str, str]
     """Checkpoint id to short ref."""
-    status: Status
+    conditions: Sequence[Status]
+    """What holds of the thread, the worst first."""
+
+    @property
+    def status(self) -> Status:
+        return self.conditions[0]
 
 
 @dataclass(slots=True)
 class _Stored:
-    """What the keys of a checkpoint's writes tell."""
+    """The tasks of a checkpoint, from the keys of its writes."""
 
     tasks: dict[str, str | None]
-    """Task id to node, None where the path does not say it."""
+    """Task id to node, None where the path does not name it."""
     marked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """The parts of a checkpoint that tell which nodes ran after it."""
+
+    step: Step
+    seen: Mapping[str, Mapping[str, Version]]
 
 
 def read_tree(
@@ -71,11 +93,12 @@ def read_tree(
     head = reader.head("")
     root = reader.moment("", head) if head is not None else None
     ids = {checkpoint_id for _, checkpoint_id in index}
-    return Tree(plan, details, short_refs(sorted(ids)), root.status if root else Status.EMPTY)
+    conditions = root.conditions if root is not None else (Status.EMPTY,)
+    return Tree(plan, details, short_refs(sorted(ids)), conditions)
 
 
 def _filled(skeleton: Skeleton, node: Node) -> Skeleton:
-    """What the keys alone do not always tell: the source, and which nodes ran."""
+    """Add the source and the nodes that ran, which the keys do not always tell."""
     return replace(skeleton, source=node.source, ran=node.ran or skeleton.ran)
 
 
@@ -155,24 +178,26 @@ def _details(
     shown: Sequence[Key],
     say: Callable[[Value], str],
 ) -> dict[Key, Node]:
-    """Details of the checkpoints shown. What ran is told by their parents, which are read too."""
+    """Details of the checkpoints shown; their parents are read for the nodes that ran."""
     nodes: dict[Key, Node] = {}
-    ran: dict[Key, tuple[str, ...]] = {}
+    moments: dict[Key, _Facts] = {}
     is_redacted = redacted.is_redacted(reader.store)
     for key, moment in _moments(reader, shown):
         nodes[key] = _node(redacted.moment(moment) if is_redacted else moment, say)
-        ran[key] = _finished(moment)
-    for key in set(shown) - nodes.keys():  # Such an id is not text: it is listed, not looked up.
+        moments[key] = _Facts(moment.step, moment.body.seen)
+    for key in set(shown) - nodes.keys():  # Not text: listed, but not found.
         nodes[key] = Node(problem="its id is not text")
     parents = {
         key: (key[0], index[key].parent_checkpoint_id or "")
         for key, node in nodes.items()
-        if node.source == "loop"
+        if key in moments and ran_here(node.source) and not reader.is_bare
     }
-    for key, moment in _moments(reader, set(parents.values()) - ran.keys()):
-        ran[key] = _finished(moment)
+    for key, moment in _moments(reader, set(parents.values()) - moments.keys()):
+        moments[key] = _Facts(moment.step, moment.body.seen)
     for key, parent in parents.items():
-        nodes[key] = replace(nodes[key], ran=ran.get(parent, ()))
+        if (before := moments.get(parent)) is not None:
+            made = ran(before.step, before.seen, moments[key].seen)
+            nodes[key] = replace(nodes[key], ran=made)
     return nodes
 
 
@@ -182,13 +207,11 @@ def _moments(reader: ThreadReader, keys: Iterable[Key]) -> Iterator[tuple[Key, M
             yield (ns, moment.key.checkpoint_id), moment
 
 
-def _finished(moment: Moment) -> tuple[str, ...]:
-    return tuple(task.node for task in moment.step.tasks if task.finished and task.node)
-
-
 def _node(moment: Moment, say: Callable[[Value], str]) -> Node:
-    runs = (*moment.step.tasks, *moment.step.others)
+    step, ns = moment.step, moment.key.checkpoint_ns
+    runs = (*step.tasks, *step.others)
     questions = [question for run in runs for question in run.questions]
+    failed = [run for run in runs if run.error is not None and not run.handled]
     forked_from = moment.metadata.get("forked_from")
     problem = moment.body.problem
     return Node(
@@ -196,10 +219,18 @@ def _node(moment: Moment, say: Callable[[Value], str]) -> Node:
         step=moment.number,
         source=moment.source,
         writes=len(moment.writes),
-        next=moment.step.next,
-        questions=tuple(say(one.value) for one in questions if not one.answered),
+        next=step.next,
+        questions=tuple(
+            f"{path_text(node_path(ns, asked_by(one)))}: {say(one.value)}"
+            for one in questions
+            if not one.answered
+        ),
         answered=sum(question.answered for question in questions),
-        errors=tuple(run.error for run in runs if run.error is not None and not run.handled),
+        errors=tuple(
+            f"{path_text(node_path(ns, failed_at(run)))}: {run.error}"
+            + (f"  ({RETRIED})" if run.finished else "")
+            for run in failed
+        ),
         forked_from=forked_from if isinstance(forked_from, str) else None,
         problem=None if problem is None else problem.reason,
     )

@@ -1,4 +1,4 @@
-"""One checkpoint as a whole, as `show` and `diff` look at it."""
+"""Read one checkpoint as a whole, for `show`."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ class View:
     children: Sequence[str]
     is_head: bool
     lifetime: Lifetime | None = None
-    """How long it stays; None where nothing of it expires."""
+    """When it expires; None where nothing of it does."""
     plaintext: bool = False
     """Stored unencrypted, in a thread with encrypted checkpoints."""
     unstored: Sequence[str] = ()
-    """Channels with a value that the store does not hold: DeltaChannels of a shallow saver, and in
-    layouts whose writes belong to the checkpoint that they made, what was written and has no
-    value."""
+    """Channels that were written and whose value is not stored.
+
+    DeltaChannels of a shallow saver; and, in layouts that store writes with the checkpoint that
+    they made, channels without a value there.
+    """
 
 
 def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> View:
@@ -108,7 +110,7 @@ def picked(target: Target, path: str) -> list[Selected]:
     try:
         return [redacted.selected(one, parsed) for one in select(values, parsed)]
     except NotFound:
-        # The usual words name the keys that are there.
+        # The usual error names the keys of the state.
         raise NotFound(f"nothing at '{path}' in this state") from None
 
 
@@ -117,8 +119,8 @@ def raw_bytes(target: Target) -> bytes:
     redacted.refuse_raw(target.reader.store)
     if target.reader.is_bare:
         raise Unsupported(
-            "this layout stores no body of a checkpoint",
-            hint="`ckpt show --where` prints the queries for what it stores",
+            "cannot print the stored bytes: this layout stores no checkpoint body",
+            hint="`ckpt show --where` prints queries for the rows it stores",
         )
     stored = target.reader.store.checkpoints(
         target.reader.thread_id,

@@ -1,4 +1,4 @@
-"""Which two checkpoints a diff is of."""
+"""The names of the two checkpoints that a diff compares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ckpt_cli.render.units import step_number
 
 
 def compared_lines(found: Comparison) -> Iterator[Line]:
-    """The older side and the newer side, as git names two files."""
+    """The checkpoint that the diff goes from, and the one it goes to, as git names two files."""
     before: tuple[Span, ...] = (("nothing", "dim"),)
     if found.before is not None:
         before = _named(found.before)

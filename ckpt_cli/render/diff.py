@@ -1,4 +1,4 @@
-"""Differences between states, in the manner of git."""
+"""Print differences between states, as git does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ckpt_cli.render.value import counted, noun_for, summary
 
 MAX_BAR = 40
 MAX_COMPARED = 4_000_000
-"""Lines before times lines after of two texts that are still compared line by line."""
+"""Largest product of the line counts of two texts that are compared line by line."""
 
 _MARKS: dict[str, tuple[str, Style]] = {
     "add": ("+", "add"),
@@ -33,7 +33,7 @@ _MARKS: dict[str, tuple[str, Style]] = {
 def diff_text(
     changes: Mapping[str, ChannelChange], *, stat: bool = False, width: int = 100
 ) -> Iterator[Line]:
-    """The changes for people, one block a channel; with `stat`, one line a channel and a sum."""
+    """The changes as one block per channel; with `stat`, one line per channel and a sum."""
     if stat:
         yield from _stat(changes)
         return
@@ -57,7 +57,7 @@ def _heading(name: str, change: ChannelChange) -> Line:
 
 
 def _held(change: ChannelChange) -> str:
-    """How many items a list, set or dict had and has: ` (4 → 6 messages)`."""
+    """The number of items of a list, set or dict before and after: ` (4 → 6 messages)`."""
     sides = [change.before] if change.change == "removed" else [change.after]
     if change.change == "changed":
         sides = [change.before, change.after]
@@ -77,7 +77,7 @@ def _held(change: ChannelChange) -> str:
 
 
 def _whole(change: ChannelChange, width: int) -> Iterator[Line]:
-    """The lines of a channel that is new or gone: one an item, or one in all."""
+    """The lines of an added or removed channel: one per item of a list, else one."""
     mark, style = _MARKS["add" if change.change == "added" else "remove"]
     value = change.after if change.change == "added" else change.before
     for item in value if isinstance(value, list) else [value]:
@@ -133,7 +133,7 @@ def _line_diff(before: list[str], after: list[str], width: int) -> Iterator[Line
 
 
 def _apart(before: Value, after: Value, width: int) -> tuple[Value, Value]:
-    """Two long strings without most of what they begin with in common."""
+    """Two long strings without most of their common beginning."""
     if not (isinstance(before, str) and isinstance(after, str)):
         return before, after
     pairs = enumerate(zip(before, after, strict=False))

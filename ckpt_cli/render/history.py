@@ -1,4 +1,4 @@
-"""Columns of the listings of checkpoints, writes and questions."""
+"""Columns of the lists of checkpoints, writes, changes and questions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Any
 
 from ckpt_backends.codec import from_json
 from ckpt_backends.model import Status
+from ckpt_cli.core.step_nodes import path_text
 from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.thread import STATUS_STYLES, ago, names
+from ckpt_cli.render.thread import ago, counted_names, marks_style, names, next_names
 from ckpt_cli.render.units import size, step_number, when
 from ckpt_cli.render.value import summary
 
 _TASK_ID = re.compile(r":([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_TOLD = (Status.INTERRUPTED, Status.ERROR, Status.DONE)
+_QUIET = {Status.PENDING, Status.UNKNOWN, Status.EMPTY}
+"""Conditions that `tail` does not print: a run goes on, it seems."""
 _SHOWN = 200
-"""Cells of a value that a table may show."""
+"""Width of a value in a table."""
 
 
 def history_columns(
@@ -38,35 +40,40 @@ def history_columns(
         Column("NAMESPACE", "checkpoint_ns", short_ns, table=all_ns),
         Column("STEP", "step", right=True),
         Column("SOURCE", "source", drop=2),
-        Column("PARENT", "parent_checkpoint_id", short, style="dim", drop=3),
-        Column("NEXT", "next", names, cut=True, style="node"),
-        Column("STATUS", "state", style=lambda text: STATUS_STYLES[Status(text)]),
+        Column("PARENT", "parent_checkpoint_id", short, style="dim", drop=4),
+        Column("NODE", "nodes", counted_names, cut=True, style="node"),
+        Column("NEXT", "next", names, table=False),
+        Column("NEXT", "next_paths", next_names, cut=True, style="node"),
+        Column("STATUS", "state", table=False),
+        Column("STATUS", "marks", ", ".join, style=marks_style),
         Column("WRITES", "write_count", right=True, drop=1),
-        Column("TIME", "ts", at, style="time"),
+        Column("TIME", "ts", at, style="time", drop=3),
     ]
 
 
 def short_ns(checkpoint_ns: str) -> str:
-    """A namespace whose task ids are cut to what tells them apart: `planner:fe0c6028…`."""
+    """A namespace whose task ids are cut to eight digits: `planner:fe0c6028…`."""
     return _TASK_ID.sub(r":\1…", checkpoint_ns)
 
 
 def history_line(record: Mapping[str, Any], zone: tzinfo, *, all_ns: bool) -> Line:
-    """One checkpoint as a line of `tail`, which knows no later ones to align it with."""
+    """One checkpoint as a line of `tail`, which cannot align it with later ones."""
     ts, ns = record["ts"], record["checkpoint_ns"]
     at = "" if ts is None else f"{datetime.fromisoformat(ts).astimezone(zone):%H:%M:%S}"
     asked = [one for one in record["interrupts"] if not one["answered"]]
     failed = [task for task in record["tasks"] if task["error"] is not None]
-    said = [f"{one['node'] or '?'}: {value_text(one['value'])}" for one in asked]
-    said += [f"{task['node'] or '?'}: {task['error']}" for task in failed]
-    status = record["status"]
+    said = [f"{path_text(task['failed_in'])}: {task['error']}" for task in failed]
+    said += [f"{path_text(one['path'])}: {value_text(one['value'])}" for one in asked]
+    marks = [mark for mark in record["marks"] if mark not in _QUIET]
+    nodes = record["nodes"]
     return line(
         (f"{at:8}", "time"),
         (f"  {safe_text(record['checkpoint_id'])}", "id"),
         (f"  {step_number(record['step']):>3} {safe_text(record['source'] or '?'):6}", "plain"),
-        (f"  next: {names(record['next'])}", "node"),
-        (f"  {status}" if status in _TOLD else "", "question"),
-        (f"  {safe_text('; '.join(said))}" if said else "", "question"),
+        (f"  {counted_names(nodes)}" if nodes else "", "node"),
+        (f"  next: {next_names(record['next_paths'])}", "node"),
+        (f"  {', '.join(marks)}" if marks else "", marks_style(marks)),
+        (f"  {safe_text('; '.join(said))}" if said else "", marks_style(marks)),
         (f"  in {safe_text(ns)}" if all_ns and ns else "", "dim"),
     )
 
@@ -90,7 +97,7 @@ def channel_columns() -> Sequence[Column]:
 
 
 def change_columns() -> Sequence[Column]:
-    """The columns of `diff` as TSV, one row an operation."""
+    """The columns of `diff` as TSV, one row per operation."""
     names = ("channel", "change", "op", "path", "before", "after")
     return [Column(name.upper(), name) for name in names]
 
@@ -99,7 +106,8 @@ def interrupt_columns(now: datetime) -> Sequence[Column]:
     """The columns of `interrupts`."""
     return [
         Column("THREAD", "thread_id", style="head"),
-        Column("NODE", "node", style="node"),
+        Column("NODE", "path", path_text, style="node"),
+        Column("NODE", "node", table=False),
         Column("WAITING", "since", lambda text: ago(now)(text).removesuffix(" ago"), right=True),
         Column("QUESTION", "value", value_text, cut=True, style="question"),
         Column("INTERRUPT", "interrupt_id", style="id", drop=1),
@@ -110,5 +118,5 @@ def interrupt_columns(now: datetime) -> Sequence[Column]:
 
 
 def value_text(record: Any) -> str:
-    """One line of a value that a record holds in JSON form."""
+    """A value of a record, which is in JSON form, on one line."""
     return summary(from_json(record), _SHOWN)

@@ -1,4 +1,4 @@
-"""The tree of a thread as a Mermaid flowchart, for issues and documents.
+"""Print the tree of a thread as a Mermaid flowchart, for issues and documents.
 
 Labels are quoted, and everything in them that is neither a letter, a digit nor one of a few
 harmless signs is written as a character code, so that no data can end its label, open a
@@ -26,7 +26,7 @@ _CLASSES = {
 def mermaid_lines(
     plan: Plan, details: Mapping[Key, Node], refs: Mapping[str, str]
 ) -> Iterator[Line]:
-    """The rows of a plan as `flowchart TD`: the same boxes that `tree_lines` has lines for."""
+    """The rows of a plan as `flowchart TD`, with a box for each line of `tree_lines`."""
     chart = _Chart(Words(plan, details, refs, UNICODE))
     for row in plan.rows:
         if isinstance(row, StepRow):

@@ -1,4 +1,4 @@
-"""A conversation as text, as records, and in numbers."""
+"""Print a conversation as text, as records, and as counts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STAT_COLUMNS = [
 def transcript_lines(
     turns: Sequence[Turn], first: int, width: int, *, full: bool, cut: bool
 ) -> Iterator[Line]:
-    """The conversation from one message on; tool results stand under the calls they answer.
+    """The conversation from one message on, with tool results under their calls.
 
     With `full`, every message in its place with all its fields; with `cut`, long texts are
     shortened.
@@ -58,7 +58,7 @@ def transcript_lines(
 
 
 def turn_lines(turn: Turn, turns: Sequence[Turn], width: int, *, cut: bool) -> Iterator[Line]:
-    """One message, and under its tool calls what they came back with."""
+    """One message, with the results of its tool calls under them."""
     yield _header(turn)
     yield from _text(turn.message.content, 2, width, _MESSAGE_LINES if cut else None)
     for call in turn.calls:
@@ -66,7 +66,7 @@ def turn_lines(turn: Turn, turns: Sequence[Turn], width: int, *, cut: bool) -> I
 
 
 def message_records(turns: Sequence[Turn], first: int) -> Iterator[dict[str, Any]]:
-    """One record a message; a tool call holds the answer that its tool gave."""
+    """One record per message; a tool call holds its result."""
     for turn in turns[first:]:
         message, usage = turn.message, turn.usage
         record: dict[str, Any] = {
@@ -119,7 +119,7 @@ def statistics_record(found: Statistics) -> dict[str, Any]:
 
 
 def statistics_rows(record: dict[str, Any]) -> Iterator[Record]:
-    """The same, one row a role, model or tool."""
+    """The same, one row per role, model or tool."""
     for role, number in record["messages"].items():
         yield {"kind": "role", "name": role, "count": number}
     for one in record["tokens"]:
@@ -175,7 +175,7 @@ def _header(turn: Turn) -> Line:
 
 
 def _text(content: Value, indent: int, width: int, most: int | None) -> Iterator[Line]:
-    """A content in lines; past `most` of them, how many more there are."""
+    """A content in lines; if there are more than `most`, the number left out."""
     text = content_text(content) if isinstance(content, str | list) else ""
     if text:
         lines = [
@@ -200,7 +200,7 @@ def _call(call: Call, turns: Sequence[Turn], width: int, *, cut: bool) -> Iterat
     for more in lines[1:]:
         yield line("    ", (more, "bold"))
     if call.result is None:
-        yield line(("    no answer", "dim"))
+        yield line(("    no result", "dim"))
         return
     answer = turns[call.result].message
     if is_error(answer):

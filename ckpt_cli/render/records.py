@@ -1,7 +1,7 @@
 """Answers as records: the JSON shapes that scripts rely on. Keys may be added, never renamed.
 
-Times are UTC ISO 8601, sizes bytes, values in the codec's JSON form. An absent key means that
-the answer was made without reading it.
+Times are UTC ISO 8601, sizes are bytes, values are in the codec's JSON form. An absent key was not
+read.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.ids import step_of
 from ckpt_backends.model import Status, Thread, Write
+from ckpt_cli.core.step_nodes import asked_by, failed_at, marks, next_paths, node_path
 from ckpt_cli.render.units import iso
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ def thread_record(row: Row) -> dict[str, Any]:
     head = row.details.head
     record["status"] = row.details.status
     record["conditions"] = list(row.details.conditions)
+    record["next"] = _names(row.details.next)
+    if row.details.error is not None:
+        record["error"] = row.details.error
     if row.details.bytes is not None:
         record["bytes"] = row.details.bytes
     if row.details.expires_at is not None:
@@ -117,6 +121,7 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
         "step": moment.number,
         "source": moment.source,
         "next": _names(step.next),
+        "next_paths": _paths(next_paths(step)),
         "waiting": _names(step.waiting),
         "status": moment.status,
         "conditions": list(moment.conditions),
@@ -140,9 +145,14 @@ def entry_record(entry: Entry) -> dict[str, Any]:
     """One checkpoint of `history`, and of `show --tree`."""
     moment = entry.moment
     record = moment_record(moment, entry.children)
-    # A step that others followed is past: nothing of it is pending any more.
-    passed = moment.status is Status.PENDING and entry.children
-    record |= {"depth": entry.depth, "state": None if passed else moment.status}
+    # Nothing is pending any more in a step that others followed.
+    passed = bool(entry.children)
+    record |= {
+        "depth": entry.depth,
+        "nodes": _names(entry.nodes),
+        "state": None if passed and moment.status is Status.PENDING else moment.status,
+        "marks": marks(moment.step, passed=passed),
+    }
     return record | _plaintext(entry.plaintext)
 
 
@@ -159,7 +169,7 @@ def show_record(found: View) -> dict[str, Any]:
 
 
 def _lifetime(found: Lifetime | None) -> dict[str, Any]:
-    """When it expires, and what does before it; nothing where all of it stays."""
+    """When it expires, and what expires before it; empty if nothing does."""
     if found is None:
         return {}
     times = {
@@ -171,7 +181,7 @@ def _lifetime(found: Lifetime | None) -> dict[str, Any]:
 
 
 def channel_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """The values of a `show` record, one row a channel."""
+    """The values of a `show` record, one row per channel."""
     rebuilt = record["rebuilt"]
     return [
         {"channel": name, "value": value, "rebuilt": rebuilt.get(name)}
@@ -180,7 +190,7 @@ def channel_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def picked_rows(found: Sequence[Selected]) -> list[dict[str, Any]]:
-    """What `show --path` found, one row a place."""
+    """The places that `show --path` found, one row each."""
     from ckpt_cli.core.paths import format_path
 
     return [{"path": format_path(one.path), "value": to_json(one.value)} for one in found]
@@ -193,7 +203,7 @@ def summary_record(found: Summary) -> dict[str, Any]:
         record |= {
             key: value
             for key, value in moment_record(found.head, []).items()
-            if key in {"next", "waiting", "interrupts", "tasks"}
+            if key in {"next", "next_paths", "waiting", "interrupts", "tasks"}
         }
     record["writes"] = found.size.writes
     record["in_namespaces"] = [asdict(ns) for ns in found.in_namespaces]
@@ -210,8 +220,9 @@ def interrupt_record(found: Waiting) -> dict[str, Any]:
         **{
             name: value
             for name, value in question_record(found.question).items()
-            if name != "answered"
+            if name not in {"answered", "path"}
         },
+        "path": list(node_path(key.checkpoint_ns, asked_by(found.question))),
         "since": _time(found.since),
     }
 
@@ -230,7 +241,7 @@ def diff_record(
 
 
 def change_rows(changes: Mapping[str, ChannelChange]) -> Iterator[dict[str, Any]]:
-    """The answer of `diff`, one row an operation; a channel that came or went is one too."""
+    """The answer of `diff`, one row per operation, or per added or removed channel."""
     from ckpt_cli.core.changes import change_record
 
     for name, change in changes.items():
@@ -264,6 +275,7 @@ def task_record(task: Task) -> dict[str, Any]:
         "path": task.path,
         "finished": task.finished,
         "error": task.error,
+        **({"failed_in": list(failed_at(task))} if task.error is not None else {}),
         "interrupts": [question_record(question) for question in task.questions],
     }
 
@@ -273,6 +285,7 @@ def question_record(question: Question) -> dict[str, Any]:
     return {
         "task_id": question.task_id,
         "node": question.node,
+        "path": list(asked_by(question)),
         "interrupt_id": question.interrupt_id,
         "value": to_json(question.value),
         "answered": question.answered,
@@ -305,6 +318,10 @@ def _plaintext(found: bool) -> dict[str, Any]:
 
 def _names(names: Sequence[str] | None) -> list[str] | None:
     return None if names is None else list(names)
+
+
+def _paths(paths: Sequence[Sequence[str]] | None) -> list[list[str]] | None:
+    return None if paths is None else [list(path) for path in paths]
 
 
 def _time(at: datetime | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Two texts beside each other, with what they have in common at the same height."""
+"""Print two texts side by side, with equal lines at the same height."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from ckpt_cli.render.cells import fit, pad
 from ckpt_cli.render.lines import Line, Style, line
 
 MOST = 3000
-"""Lines a side that are aligned; longer texts stand beside each other as they come."""
+"""Most lines of a text that are aligned; longer texts are printed line by line."""
 _BETWEEN = " │ "
 
 
 _AROUND = 3
-"""Lines that are the same on both sides and are shown around those that are not."""
+"""Equal lines that are shown around different ones."""
 
 Pair = tuple[str | None, str | None, bool]
-"""A line of each side, None where it has none at that height, and whether they are the same."""
+"""A line of each side, None for a gap, and whether they are equal."""
 
 
 def side_by_side(before: Sequence[str], after: Sequence[str], width: int) -> Iterator[Line]:
-    """Two texts in two columns; what only one of them has is marked, long likeness left out."""
+    """Two texts in two columns; different lines are marked, long equal parts left out."""
     room = max((width - len(_BETWEEN)) // 2, 1)
     for is_same, group in groupby(aligned(before, after), key=lambda pair: pair[2]):
         pairs = list(group)
         if is_same and len(pairs) > 2 * _AROUND + 1:
             yield from (_line(pair, room) for pair in pairs[:_AROUND])
-            likeness = f"… {len(pairs) - 2 * _AROUND} lines that are the same"
-            yield line((fit(likeness, width), "dim"))
+            skipped = f"… {len(pairs) - 2 * _AROUND} equal lines"
+            yield line((fit(skipped, width), "dim"))
             pairs = pairs[-_AROUND:]
         yield from (_line(pair, room) for pair in pairs)
 

@@ -1,4 +1,4 @@
-"""A checkpoint as text: where it stands, what the agent knew, what its tasks wrote."""
+"""Print a checkpoint: its place in the thread, its state, and the writes of its tasks."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from ckpt_cli.render.block import block
 from ckpt_cli.render.cells import cell_len, pad
 from ckpt_cli.render.lines import Line, Span, Style, line
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.thread import PLAINTEXT, STATUS_STYLES, field, lifetime_lines, step_lines
+from ckpt_cli.render.thread import PLAINTEXT, field, lifetime_lines, status_lines, step_lines
 from ckpt_cli.render.units import age, size, step_words, when
 from ckpt_cli.render.value import summary
 
 _INDENT = 2
 _SIZE_CELLS = 16
-"""Cells of a write's line that the size and the gaps take."""
+"""Width of the size and the gaps in the line of a write."""
 _TIME_CELLS = 14
-"""Cells of `  10:00:30.100`."""
+"""Width of `  10:00:30.100`."""
 _WORTH = 20
-"""A value gets so many cells before a time is shown."""
+"""Least width of a value if a time is shown, too."""
 _WIDEST = 30
-"""Cells up to which nodes and channels of writes are filled up; they are never cut."""
+"""Widest column of the nodes and channels of writes; longer names are not cut."""
 
 
 def show_lines(
     found: View, now: datetime, zone: tzinfo, width: int, *, writes: bool, metadata: bool
 ) -> Iterator[Line]:
-    """A checkpoint, its values in full, and on request its writes and metadata."""
+    """A checkpoint with its values in full, and its writes and metadata if asked for."""
     yield from standing_lines(found, now, zone, width)
     if found.moment.body.problem is not None:
         reason = found.moment.body.problem.reason
@@ -42,7 +42,7 @@ def show_lines(
         yield from field("problem", reason, width, "error")
     if found.unstored:
         names = ", ".join(found.unstored)
-        yield from field("lacks", f"{names}: not stored", width, "warn")
+        yield from field("missing", f"{names}: written, but the value is not stored", width, "warn")
     yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
         yield from field("warning", PLAINTEXT, width, "error")
@@ -58,7 +58,7 @@ def show_lines(
 
 
 def picked_lines(found: Sequence[Selected], width: int) -> Iterator[Line]:
-    """Parts of a state in full; several are named."""
+    """Parts of a state in full, under their paths if there are several."""
     for one in found:
         if len(found) > 1:
             yield line((safe_text(format_path(one.path)), "head"))
@@ -69,7 +69,7 @@ def picked_lines(found: Sequence[Selected], width: int) -> Iterator[Line]:
 
 
 def standing_lines(found: View, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
-    """Which checkpoint it is, where it stands in its thread, and what comes after it."""
+    """The ids of a checkpoint, its place in the thread, and what comes after it."""
     moment = found.moment
     key = moment.key
     step = step_words(moment.number, moment.source)
@@ -82,16 +82,17 @@ def standing_lines(found: View, now: datetime, zone: tzinfo, width: int) -> Iter
         ("parent", "none" if parent is None else parent, "plain"),
         ("children", ", ".join(found.children) if len(found.children) > 1 else None, "plain"),
         ("step", f"{step}{at}", "plain"),
-        ("status", moment.status if found.is_head else None, STATUS_STYLES[moment.status]),
     ]
     for name, text, style in facts:
         if text is not None:
             yield from field(name, text, width, style)
+    if found.is_head:
+        yield from status_lines(moment.conditions, width)
     yield from step_lines(moment, width, live=found.is_head)
 
 
 def value_lines(name: str, value: Value, width: int, remark: str | None) -> Iterator[Line]:
-    """A named value in full, with what a reader should know of it."""
+    """A named value in full, with a remark."""
     title = safe_text(name)
     note: Span = (f"  {remark}" if remark else "", "dim")
     if not _long(value):
@@ -105,14 +106,14 @@ def value_lines(name: str, value: Value, width: int, remark: str | None) -> Iter
 
 
 def _long(value: Value) -> bool:
-    """Whether a value deserves lines of its own."""
+    """Whether a value is printed below its name."""
     if isinstance(value, str):
         return "\n" in value
     return isinstance(value, list | dict) and bool(value)
 
 
 def placed_lines(writes: Sequence[Placed], zone: tzinfo, width: int) -> Iterator[Line]:
-    """What the tasks of a checkpoint stored on it, a line a write; its time if known."""
+    """The writes of a checkpoint's tasks, one per line, with times if known."""
     yield line((f"writes  {len(writes)}", "head"))
     whose = [
         "(caller)" if one.write.task_id == NULL_TASK_ID else safe_text(one.node or "?")

@@ -1,12 +1,15 @@
-"""Threads as a table, and one thread as text."""
+"""Threads as a table, and one thread as text with what is wrong and how to go on."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from ckpt_backends.model import Status
+from ckpt_cli.core.step_nodes import HANDLED, RETRIED, asked_by, failed_at, next_paths, path_text
 from ckpt_cli.render.cells import longest_part, wrap
 from ckpt_cli.render.lines import Line, Style, line
 from ckpt_cli.render.table import Column, table_lines
@@ -15,19 +18,22 @@ from ckpt_cli.render.units import age, size, step_number, when
 from ckpt_cli.render.value import counted, summary
 
 if TYPE_CHECKING:
+    from ckpt_cli.core.tasks import Question, Task
     from ckpt_cli.reading.expiry import Lifetime
     from ckpt_cli.reading.thread import Moment
     from ckpt_cli.reading.threads import Summary
 
 _LABEL = 9
-"""Cells of a fact's name."""
+"""Width of a fact's name."""
 _BELOW = 2
 _QUESTION = 1000
-"""Cells of a question that are shown."""
+"""Width of a question that is shown."""
+
+_LINE_END = re.compile(r"\n|(?<!\\)\\n")
 
 STATUS_STYLES: dict[Status, Style] = {
-    Status.INTERRUPTED: "question",
     Status.ERROR: "error",
+    Status.INTERRUPTED: "question",
     Status.PENDING: "change",
     Status.DONE: "plain",
     Status.UNKNOWN: "dim",
@@ -39,12 +45,12 @@ PLAINTEXT = "stored unencrypted, in a thread with encrypted checkpoints"
 
 
 def ago(now: datetime) -> Callable[[str], str]:
-    """How long ago the time of a record was, as `3h ago`."""
+    """A function that shows the time of a record as `3h ago`."""
     return lambda text: f"{age(datetime.fromisoformat(text), now)} ago"
 
 
 def left(now: datetime) -> Callable[[str], str]:
-    """How soon the time of a record is, as `in 3h`."""
+    """A function that shows the time of a record as `in 3h`."""
     return lambda text: age(datetime.fromisoformat(text), now)
 
 
@@ -52,31 +58,37 @@ def thread_columns(
     now: datetime,
     *,
     details: bool,
+    long: bool = False,
     sizes: bool = True,
     first_message: bool = False,
     expires: bool = False,
 ) -> Sequence[Column]:
-    """The columns of `threads list`; those of the head only where heads are read.
+    """The columns of `threads list`; those of the head only where `details` were read.
 
-    `sizes` tells that the details come with the thread's size.
-    `expires` tells that threads of the store may.
+    `long` adds the error of each thread, `sizes` its size, and `expires` when it expires.
     """
     columns = [
         Column("THREAD", "thread_id", style="head"),
-        Column("ACTIVE", "last_at", ago(now), style="time", right=True),
-        Column("STEP", "step", right=True, drop=2),
-        Column("CHECKPOINTS", "checkpoints", right=True, drop=3),
-        Column("NAMESPACES", "namespaces", right=True, drop=4),
+        Column("ACTIVE", "last_at", ago(now), style="time", right=True, drop=1),
+        Column("STEP", "step", right=True, drop=4),
+        Column("CHECKPOINTS", "checkpoints", right=True, drop=5),
+        Column("NAMESPACES", "namespaces", right=True, drop=6),
         Column("FIRST", "first_at", table=False),
         Column("HEAD", "head", table=False),
     ]
     if expires:
         columns += [Column("EXPIRES", "expires_at", left(now), style="time", right=True)]
     if details:
-        columns[1:1] = [Column("STATUS", "status", style=lambda text: STATUS_STYLES[Status(text)])]
+        columns[1:1] = [
+            Column("STATUS", "status", table=False),
+            Column("STATUS", "conditions", ", ".join, style=marks_style, cut=True),
+            Column("NEXT", "next", counted_names, style="node", cut=True, drop=2),
+        ]
         if sizes:
-            columns += [Column("SIZE", "bytes", size, right=True, drop=1)]
+            columns += [Column("SIZE", "bytes", size, right=True, drop=3)]
         columns += [Column("SOURCE", "source", table=False)]
+    if long:
+        columns += [Column("ERROR", "error", first_line, style="error", cut=True, drop=1)]
     if first_message:
         columns += [Column("FIRST MESSAGE", "first_message", cut=True)]
     return columns
@@ -96,15 +108,15 @@ def namespace_columns() -> Sequence[Column]:
 def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
     """One thread as text."""
     thread, details = found.row.thread, found.row.details
-    yield line(("thread ", "dim"), (safe_text(thread.thread_id), "head"))
+    yield from field("thread", thread.thread_id, width, "head")
     if details is not None:
-        yield from field("status", details.status, width, STATUS_STYLES[details.status])
+        yield from status_lines(details.conditions, width)
     if found.head is not None:
         yield from head_lines(found.head, width)
     yield from lifetime_lines(found.lifetime, now, zone, width)
     if found.plaintext:
         yield from field("warning", f"the head is {PLAINTEXT}", width, "error")
-    for name, moment in (("first", thread.first_at), ("last", thread.last_at)):
+    for name, moment in (("created", thread.first_at), ("active", thread.last_at)):
         if moment is not None:
             yield from field(name, f"{when(moment, now, zone)}  ({age(moment, now)} ago)", width)
     yield from field(
@@ -127,10 +139,15 @@ def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> It
     yield from table_lines(rows, namespace_columns(), width)
 
 
+def status_lines(conditions: Sequence[Status], width: int) -> Iterator[Line]:
+    """All that holds of a thread, the worst first."""
+    yield from field("status", ", ".join(conditions), width, STATUS_STYLES[conditions[0]])
+
+
 def lifetime_lines(
     found: Lifetime | None, now: datetime, zone: tzinfo, width: int
 ) -> Iterator[Line]:
-    """When a checkpoint expires, and what does before it."""
+    """When a checkpoint expires, and what expires before it."""
     if found is None:
         return
     text = "never"
@@ -142,39 +159,109 @@ def lifetime_lines(
 
 
 def head_lines(head: Moment, width: int) -> Iterator[Line]:
-    """What a checkpoint leads to: what is next, what waits, questions and errors."""
+    """What comes after a head: what is next, failed or waits, and how to go on."""
     text = f"{head.key.checkpoint_id}  step {step_number(head.number)}"
     yield from field("head", text, width, "id")
     yield from step_lines(head, width, live=True)
 
 
 def step_lines(moment: Moment, width: int, *, live: bool) -> Iterator[Line]:
-    """What is next after a checkpoint, with questions and errors of its tasks.
+    """What is next after a checkpoint, with the errors and questions of its tasks.
 
-    `live` tells that the thread stands there, so that tasks may still wait.
+    `live` tells that it is the head, so that tasks may still wait.
     """
     step = moment.step
-    yield from field("next", names(step.next) + ("  (assumed)" if step.assumed else ""), width)
+    text = next_names(next_paths(step)) + ("  (assumed)" if step.assumed else "")
+    yield from field("next", text, width)
     if live and step.waiting != step.next:
         yield from field("waiting", names(step.waiting), width)
-    for task in (*step.tasks, *step.others):
-        node = safe_text(task.node or "?")
+    runs = (*step.tasks, *step.others)
+    for task in runs:
+        if task.error is not None:
+            became = RETRIED if task.finished else HANDLED if task.handled else ""
+            text = f"{path_text(failed_at(task))}: {first_line(task.error)}"
+            yield from field("error", text + (f"  ({became})" if became else ""), width, "error")
+    for task in runs:
         for question in task.questions:
             mark = "answered" if question.answered else "question"
             style: Style = "dim" if question.answered else "question"
-            yield from field(mark, f"{node}: {summary(question.value, _QUESTION)}", width, style)
-            if live and not question.answered and question.interrupt_id is not None:
-                answer = f'Command(resume={{"{question.interrupt_id}": ...}})'
-                yield from field("answer", answer, width, "dim")
-        if task.error is not None:
-            yield from field("error", f"{node}: {task.error}", width, "error")
+            asked = f"{path_text(asked_by(question))}: {summary(question.value, _QUESTION)}"
+            yield from field(mark, asked, width, style)
+    if live:
+        yield from resume_lines(moment, width)
+
+
+def resume_lines(head: Moment, width: int) -> Iterator[Line]:
+    """The call that resumes a thread from its head, and what it does."""
+    step = head.step
+    is_javascript = head.body.is_javascript
+    runs = (*step.tasks, *step.others)
+    asked = [one for run in runs for one in run.questions if not one.answered]
+    failed = counted_names([run.node or "?" for run in runs if _is_retried(run)])
+    given = "null" if is_javascript else "None"
+    if Status.INTERRUPTED in head.conditions:
+        given = _resume(asked, is_javascript=is_javascript)
+        does = "answers " + ("the question" if len(asked) == 1 else f"the {len(asked)} questions")
+        does += f" and runs {failed} again" if failed else ""
+    elif Status.ERROR in head.conditions:
+        does = f"runs {failed} again"
+    elif step.next == ():
+        given, does = "{...}", "starts a new run with a new input; nothing is next"
+    elif step.next is None:
+        return
+    else:
+        nodes = counted_names(step.waiting or step.next)
+        does = f"runs {nodes}, unless a run is in progress"
+    call = f"graph.invoke({given}, config)"
+    yield from field("resume", f"await {call}" if is_javascript else call, width)
+    yield from field("", does, width, "dim")
+
+
+def _resume(asked: Sequence[Question], *, is_javascript: bool) -> str:
+    """The command that answers questions, with `...` for each answer."""
+    ids = [one.interrupt_id for one in asked]
+    answers = ", ".join(f'"{one}": ...' for one in ids)
+    answer = "..." if None in ids else f"{{{answers}}}"
+    return f"new Command({{resume: {answer}}})" if is_javascript else f"Command(resume={answer})"
+
+
+def _is_retried(run: Task) -> bool:
+    """Whether a resume runs a failed task again."""
+    return run.error is not None and not run.finished and not run.handled
+
+
+def first_line(text: str) -> str:
+    """The first line of an error, which may be a `repr` with escaped line ends."""
+    first = _LINE_END.split(text.strip(), maxsplit=1)[0]
+    return first if first == text.strip() else f"{first} …"
 
 
 def names(nodes: Sequence[str] | None) -> str:
-    """Node names as text; `?` where they cannot be known."""
+    """The nodes that are next; `?` where they cannot be known."""
     if nodes is None:
         return "?"
-    return ", ".join(map(safe_text, nodes)) or "nothing"
+    return counted_names(nodes) or "nothing"
+
+
+def next_names(paths: Sequence[Sequence[str]] | None) -> str:
+    """The same, of paths into subgraphs."""
+    return names(None if paths is None else [path_text(tuple(path)) for path in paths])
+
+
+def counted_names(nodes: Sequence[str]) -> str:
+    """Nodes, each once: `agent, search ×3`."""
+    return ", ".join(
+        f"{safe_text(node)} ×{n}" if n > 1 else safe_text(node)
+        for node, n in Counter(nodes).items()
+    )
+
+
+def marks_style(marks: Sequence[str]) -> Style:
+    """The style of a status, or of several together: that of the worst."""
+    known = [Status(mark) for mark in marks if mark in set(Status)]
+    if known:
+        return STATUS_STYLES[known[0]]
+    return "warn" if marks else "plain"
 
 
 def field(name: str, text: str, width: int, style: Style = "plain") -> Iterator[Line]:

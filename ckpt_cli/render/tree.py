@@ -25,7 +25,7 @@ from ckpt_cli.render.tree_words import UNICODE, Glyphs, Words, count, cut, statu
 NARROWEST = 80
 _SHOWN_LANES = 10
 _WIDEST_REF_COLUMN = 8
-"""Refs are longer only by accident; those push their own row aside and no other."""
+"""Longer refs are rare; they shift their own row only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class _Draft:
     remark: bool = False
     """It stands outside the columns and may use the whole width."""
     row: Row | None = None
-    """What it is the line of; None for remarks, days and gaps."""
+    """The row that the line belongs to; None for remarks, days and gaps."""
 
 
 def tree_lines(
@@ -59,7 +59,7 @@ def tree_lines(
     width: int = NARROWEST,
     glyphs: Glyphs = UNICODE,
 ) -> Iterator[Line]:
-    """The picture, in `width` columns but no fewer than `NARROWEST`, and no wider than it must.
+    """The tree, in `width` columns but at least `NARROWEST`, and no wider than needed.
 
     `refs` has the short ref of each checkpoint id. Days are named where they change, starting
     from today. Only a ref that is itself too long makes a line longer than `width`.
@@ -85,7 +85,7 @@ def drawn_rows(
     width: int,
     glyphs: Glyphs = UNICODE,
 ) -> Iterator[tuple[Row | None, Line]]:
-    """The rows of the picture without its header, each line with the row that it is of.
+    """The rows of the tree without its header, each line with its row.
 
     In `width` columns, however few; remarks, days and gaps between trees are lines of no row.
     """
@@ -97,7 +97,7 @@ def drawn_rows(
 def tree_header(
     plan: Plan, words: Words, thread_id: str, status: str | None, width: int
 ) -> Iterator[Line]:
-    """Which thread it is, how much of it there is, and what it waits for."""
+    """The thread id, the number of checkpoints and branches, and the status."""
     dot = words.glyphs.dot
     counts = [count(plan.checkpoints, "checkpoint")]
     if plan.branches > 1:
@@ -146,7 +146,7 @@ class _Drafter:
             day = times[-1].date() if times else day
 
     def _is_another_tree(self, row: Row, before: Row | None) -> bool:
-        """Whether a row must be kept apart from the tip before it, which is not its parent."""
+        """Whether a row needs a gap before it, since the tip above is not its parent."""
         begins = isinstance(before, SectionRow) or (isinstance(before, CallRow) and before.nested)
         return before is not None and not begins and isinstance(row, StepRow) and row.first
 
@@ -188,9 +188,9 @@ class _Drafter:
 
     def _trouble(self, row: StepRow) -> _Draft:
         if row.trouble == "loop":
-            text = "its parents lead back to it"
+            text = "its parents form a loop"
         else:
-            text = f"its parent {self.words.ref(row.parent or '')} is gone"
+            text = f"its parent {self.words.ref(row.parent or '')} is not stored"
         sign: Span = (self.glyphs.gone, "dim")
         return _Draft((*self._above(row), sign), ((text, "dim"),), remark=True)
 
@@ -222,7 +222,9 @@ class _Drafter:
         )
 
     def _section_row(self, row: SectionRow) -> _Draft:
-        kind = "subgraph call, its step is gone" if row.call else "keeps its state over calls"
+        kind = (
+            "subgraph call, its step is not stored" if row.call else "keeps its state between calls"
+        )
         facts = self.glyphs.dot.join((count(row.checkpoints, "checkpoint"), kind))
         name: Span = (self.words.short_ns(row.ns), "bold")
         return _Draft((), (name,), ((f"   {facts}", "plain"),), remark=True, row=row)
@@ -246,7 +248,7 @@ class _Drafter:
         return (*self._graph(row.lanes, row.depth), ("" if begins else self.glyphs.lane, "dim"))
 
     def _times(self, row: Row) -> list[datetime]:
-        """When the row begins and ends; empty where that cannot be told."""
+        """When the row begins and ends; empty if not known."""
         if isinstance(row, SectionRow):
             return []
         if isinstance(row, StepRow):
@@ -269,7 +271,7 @@ def _has_zones(at: datetime) -> bool:
 
 
 def _in_columns(drafts: Sequence[_Draft], width: int, dots: str) -> Iterator[Line]:
-    """Times end where the longest line does, so that short pictures stay together."""
+    """Times are aligned with the end of the longest line, so that short trees stay narrow."""
     time_width = max((len(draft.time) for draft in drafts if draft.writes), default=0)
     rights = [_right(draft, time_width) for draft in drafts]
     sizes = [_cells((*draft.left, *draft.text, *draft.marks)) for draft in drafts]
@@ -299,7 +301,7 @@ def _set(draft: _Draft, size: int, right: str, width: int, dots: str) -> Line:
         size = fixed + _cells(text)
     spans = (*draft.left, *text, *draft.marks)
     space = width - size - len(right)
-    # Where a ref leaves no room, what is right of it goes.
+    # If a long ref leaves no room, writes and time are left out.
     if not right or space < 2:
         return _trimmed(spans)
     writes = right[: len(right) - len(draft.time)]
@@ -307,7 +309,7 @@ def _set(draft: _Draft, size: int, right: str, width: int, dots: str) -> Line:
 
 
 def _fit(spans: Sequence[Span], room: int, dots: str) -> tuple[Span, ...]:
-    """One text or two, of which each gets half of the room if both are long."""
+    """One or two texts; if both are long, each gets half of the room."""
     first = cell_len(spans[0][0]) if spans else 0
     later = _cells(spans[1:])
     for_later = min(later, max(room - first, room // 2))

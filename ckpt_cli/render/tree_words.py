@@ -1,4 +1,4 @@
-"""The words and signs of a thread's tree, for every form that it is drawn in."""
+"""Words and signs for the tree of a thread, in every form that it is drawn in."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _UNKNOWN = Node()
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """The signs of the picture; each lane and each sign before a ref is two columns wide."""
+    """The signs of the tree; each lane and each sign before a ref is two columns wide."""
 
     step: str = "○ "
     input: str = "◆ "
     hand: str = "◇ "
-    """Written by a person or a tool: an update or a fork."""
+    """An update or a fork, written by a person or a tool."""
     head: str = "● "
     fold: str = "┊ "
     call: str = "╰ "
@@ -74,7 +74,7 @@ ASCII = Glyphs(
 
 
 class Words:
-    """What each row says; data is made safe to print here, and only here."""
+    """The text of each row. Only this class makes data safe to print."""
 
     def __init__(
         self, plan: Plan, details: Mapping[Key, Node], refs: Mapping[str, str], glyphs: Glyphs
@@ -130,7 +130,7 @@ class Words:
         return nodes, "node"
 
     def next(self, row: StepRow) -> str:
-        """What runs after a tip; nothing for other rows, where the picture shows it."""
+        """The nodes that run after a tip; empty for other rows, since the next row shows them."""
         if not row.last or row.key not in self._details:
             return ""
         found = self.node(row.key).next
@@ -151,7 +151,7 @@ class Words:
         return marks
 
     def remarks(self, row: StepRow) -> list[Span]:
-        """Questions, errors and problems, a line each, but for those that a call below shows.
+        """Questions, errors and problems, a line each, except those that a call below shows.
 
         LangGraph writes a question and an error of a subgraph at every level.
         """
@@ -187,14 +187,14 @@ class Words:
         return self.glyphs.dot.join(facts)
 
     def call_status(self, row: CallRow) -> str:
-        """How the call ended; empty where its own tree shows that or it cannot be told."""
+        """The status of the call; empty if its own tree shows it, or if it is not known."""
         if row.nested:
             return ""
         nodes = [self._details[key] for key in row.heads if key in self._details]
-        if any(node.questions for node in nodes):
-            return "interrupted"
-        if any(node.errors for node in nodes):
-            return "error"
+        failed = ["error"] if any(node.errors for node in nodes) else []
+        asking = ["interrupted"] if any(node.questions for node in nodes) else []
+        if failed or asking:
+            return ", ".join([*failed, *asking])
         if any(node.next for node in nodes):
             return "pending"
         done = len(nodes) == len(row.heads) and all(node.next == () for node in nodes)
@@ -207,7 +207,7 @@ class Words:
         )
 
     def short_ns(self, ns: str) -> str:
-        """A call's namespace without the outer ones, its task id cut: `research:9c1e2b07…`."""
+        """A call's namespace without the outer ones, with a short task id: `research:9c1e2b07…`."""
         node, task, number = parts_of(ns)
         if task is None:
             return safe_text(ns)
@@ -225,8 +225,9 @@ def _signed(node: Node, glyphs: Glyphs) -> list[tuple[str, Sequence[str], Style]
 
 
 def status_style(status: str) -> Style:
+    """The style of the worst of some conditions, as in `error, interrupted`."""
     styles: dict[str, Style] = {"interrupted": "question", "error": "error", "pending": "warn"}
-    return styles.get(status, "plain")
+    return styles.get(status.partition(",")[0], "plain")
 
 
 def count(number: int, noun: str) -> str:
@@ -236,7 +237,7 @@ def count(number: int, noun: str) -> str:
 
 
 def cut(text: str, room: int, dots: str) -> str:
-    """A text of at most so many cells, with dots where something is missing."""
+    """A text of at most `room` columns, with dots where it was cut."""
     if cell_len(text) <= room:
         return text
     if room < len(dots):

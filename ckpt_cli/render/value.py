@@ -1,4 +1,4 @@
-"""Values on one line, as people want to read them."""
+"""Print values on one line."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _KINDS = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
 
 
 def summary(value: Value, width: int, *, quote: bool = False) -> str:
-    """One line of at most `width` cells that tells what a value is.
+    """A value on one line of at most `width` columns.
 
-    Strings are in quotes where they would be misread without, or always with `quote`.
+    Strings are quoted where they would be misread otherwise, or always with `quote`.
     """
     return fit(_inline(value, width, nested=False, quote=quote), width)
 
 
 def message_label(message: Message) -> str:
-    """Who speaks: the role, and the name of a tool or an agent."""
+    """The role of a message, and the name of its tool or agent."""
     return safe_text(f"{message.role} {message.name}" if message.name else message.role)
 
 
 def call_text(call: ToolCall, width: int) -> str:
-    """A tool call as a function call, in about so many cells."""
+    """A tool call as a function call, at most `width` columns wide."""
     return fit(_call(call, width), width)
 
 
@@ -42,17 +42,17 @@ def key_text(key: Value, *, width: int = 1000) -> str:
 
 
 def counted(n: int, noun: str) -> str:
-    """A number and its noun, which takes an s: `1 item`, `2 items`."""
+    """A number and its noun: `1 item`, `2 items`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def noun_for(items: Iterable[Value]) -> str:
-    """What the items of a list are called: message or item."""
+    """The noun for the items of a list: message or item."""
     return "message" if all(as_message(item) for item in items) else "item"
 
 
 def _inline(value: Value, width: int, *, nested: bool = True, quote: bool = False) -> str:
-    """A value in about so many cells; the caller cuts what is still too long."""
+    """A value of about `width` columns; the caller cuts what is too long."""
     if isinstance(value, str):
         return string(value, width, nested=nested, quote=quote)
     text = leaf(value, max(width, 0))

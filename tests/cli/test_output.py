@@ -19,13 +19,13 @@ from tests.support import ckpt
 SHOW = {
     *("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "ts", "step"),
     *("source", "next", "waiting", "status", "tasks", "values", "rebuilt", "metadata"),
-    *("versions", "writes", "interrupts", "children"),
+    *("versions", "writes", "interrupts", "children", "conditions", "next_paths"),
 }
 THREAD = {"thread_id", "head", "step", "first_at", "last_at", "checkpoints", "namespaces"}
-DETAILS = {"status", "source", "parent", "metadata", "bytes"}
+DETAILS = {"status", "conditions", "next", "source", "parent", "metadata", "bytes"}
 INTERRUPT = {
     *("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "node", "interrupt_id"),
-    *("value", "since"),
+    *("path", "value", "since"),
 }
 
 
@@ -84,7 +84,7 @@ def test_color_is_for_terminals_unless_asked_for(sample: Path) -> None:
 
 def test_notes_go_to_stderr_and_can_be_silenced(sample: Path) -> None:
     noted = ckpt("-s", sample, "show")
-    assert noted.err == "note: the newest thread, 'trip-to-kyoto'\n"
+    assert noted.err == "note: using the newest thread, 'trip-to-kyoto'\n"
     assert ckpt("-s", sample, "show", "-q").err == ""
 
 

@@ -33,7 +33,7 @@ def test_what_one_side_has_alone_is_marked_and_likeness_left_out() -> None:
         "  0                 │   0",
         "  1                 │   1",
         "  2                 │   2",
-        "… 14 lines that are the same",
+        "… 14 equal lines",
         "  17                │   17",
         "  18                │   18",
         "  19                │   19",

@@ -330,7 +330,7 @@ thread trip   5 checkpoints
 ○ aa02  0  __start__      1 write  10:42:02
 ● aa03  1  memory → END  ● head    10:42:08
 
-memory   2 checkpoints · keeps its state over calls
+memory   2 checkpoints · keeps its state between calls
 ◆ dd01 -1  input          1 write  10:42:04
 ● dd02  0  remember → END  ● head  10:42:06
 """,
@@ -418,7 +418,7 @@ def test_a_pruned_parent_is_named() -> None:
         """
 thread trip   2 checkpoints
 
-┆ its parent deadbeef is gone
+┆ its parent deadbeef is not stored
 ○ aa07 4  agent       1 write  10:42:00
 ● aa08 5  tools → END  ● head  10:42:02
 """,
@@ -433,7 +433,7 @@ def test_a_loop_of_parents_is_drawn_once_and_marked() -> None:
         """
 thread trip   2 checkpoints
 
-┆ its parents lead back to it
+┆ its parents form a loop
 ◆ aa01 -1  input                  1 write  10:42:00
 ● aa02  0  __start__ → ?  ● head  1 write  10:42:02
 """,
