@@ -12,6 +12,10 @@ ROOT = "__root__"
 """The only channel of a graph whose state is one bare value."""
 END = "__end__"
 """What a functional `@entrypoint` returned."""
+PREVIOUS = "__previous__"
+"""What a functional `@entrypoint` saved for its next run: the memory of its thread."""
+MEANINGS = {END: "returned by the @entrypoint", PREVIOUS: "saved for the next run"}
+"""What a person is told of a channel that LangGraph names itself."""
 
 _EDGES = ("branch:", "join:", "start:")
 
@@ -22,7 +26,7 @@ def is_state(channel: str, body: Body) -> bool:
     Bodies with `v` < 4 also have a channel for each node, which holds the node's own name.
     """
     if channel.startswith("__"):
-        return channel in {ROOT, END}
+        return channel in {ROOT, END, PREVIOUS}
     if channel.startswith(_EDGES):
         return False
     if body.names_edges:

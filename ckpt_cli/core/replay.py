@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ckpt_cli.core.channels import PREVIOUS
 from ckpt_cli.core.elimination import (
     Check,
     Judgement,
@@ -20,6 +21,10 @@ from ckpt_cli.core.sizes import namespace_kind
 
 Place = tuple[str, str]
 """(graph, channel): the graph as `namespace_kind` of its namespaces, `''` for the root."""
+
+
+_BUILT_IN: Mapping[str, str] = {PREVIOUS: "last_value"}
+"""The reducers of channels that LangGraph itself makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,7 @@ def judged(found: Replayed, pool: Pool, told: Mapping[str, str]) -> dict[Place, 
         place: judge_thread(
             tally.masks,
             pool.known(place[1], tally.masks),
-            told.get(label(place), told.get(place[1])),
+            told.get(label(place), told.get(place[1], _BUILT_IN.get(place[1]))),
         )
         for place, tally in sorted(found.tallies.items())
     }
