@@ -9,9 +9,10 @@ import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.elimination import Verdict
-from ckpt_cli.core.told import told_reducers
+from ckpt_cli.core.told import named_reducers, told_reducers
 from ckpt_cli.options import ExitCode, Namespace, OptionalThread
 from ckpt_cli.reading.compare import compare
+from ckpt_cli.reading.replay_all import check_channels
 from ckpt_cli.reading.target import Words, find_checkpoint, find_two
 from ckpt_cli.reading.written import written
 from ckpt_cli.render.compared import compared_lines
@@ -43,11 +44,15 @@ def diff(
     stat: Annotated[bool, typer.Option("--stat", help="One line a channel, with sizes.")] = False,
     writes: Annotated[
         bool,
-        typer.Option("--writes", help="How the checkpoint was made: each task's writes, merged."),
+        typer.Option("--writes", help="Show what each task wrote to make this checkpoint."),
     ] = False,
     reducer: Annotated[
         list[str] | None,
-        typer.Option("--reducer", metavar="CHANNEL=NAME", help="As in `replay`, for --writes."),
+        typer.Option(
+            "--reducer",
+            metavar="CHANNEL=NAME",
+            help="With --writes: reducer of a channel, instead of inferring it; repeatable.",
+        ),
     ] = None,
     exit_code: ExitCode = False,
 ) -> None:
@@ -55,8 +60,8 @@ def diff(
 
     A thread alone, or THREAD@REF, is compared with its parent. THREAD REF is compared with the
     head, THREAD@REF REF and THREAD REF REF with each other. Messages are matched by their id.
-    With --writes: what each task wrote to each channel, in the order in which it was applied, what
-    it added, and whether the stored value follows from it.
+    --writes shows what each task wrote to each channel, in order, what it added, and whether the
+    stored value follows from it; if not, where it differs.
 
     \b
       ckpt -s agent.db diff user-42
@@ -68,11 +73,11 @@ def diff(
     session: Session = ctx.obj
     if writes:
         if first is not None or stat:
-            raise UsageError("--writes shows one checkpoint", hint="give THREAD@REF alone")
+            raise UsageError("--writes takes one checkpoint", hint="ckpt diff --writes THREAD@REF")
         _writes(session, Words(thread, ns=ns), channel, reducer or [], exit_code=exit_code)
         return
     if reducer:
-        raise UsageError("--reducer goes with --writes")
+        raise UsageError("--reducer requires --writes")
     one, other = find_two(
         session.store, Words(thread, ns=ns), first, second, session.now, session.zone, session.note
     )
@@ -101,6 +106,9 @@ def _writes(
 ) -> None:
     told = told_reducers(session.reducers, reducers)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
+    thread_id = target.reader.thread_id
+    named = named_reducers(reducers)
+    check_channels(session.store, [thread_id], named, f"thread '{thread_id}'")
     found = written(target, told, channels)
     session.output.document(
         lambda: written_record(found),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ckpt_cli.core.channels import PREVIOUS
+from ckpt_cli.core.differences import Differences
 from ckpt_cli.core.elimination import (
     Check,
     Judgement,
@@ -68,6 +69,8 @@ class Finding:
     channel: str
     verdict: Verdict
     reason: str
+    differences: Differences | None = None
+    """Where the stored value differs, for a mismatch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +161,9 @@ def report(found: Replayed, judgements: Mapping[Place, Judgement]) -> Report:
             if verdict is Verdict.MATCH:
                 assumed += bool(check.assumed & judgements[graph, check.channel].mask)
                 continue
-            findings.append(Finding(transition, check.channel, verdict, reason))
+            mask = judgements[graph, check.channel].mask
+            differs = check.differs_from(mask) if verdict is Verdict.MISMATCH else None
+            findings.append(Finding(transition, check.channel, verdict, reason, differs))
             worst = verdict if worst is not Verdict.MISMATCH else worst
         totals[worst] += 1
     channels = {

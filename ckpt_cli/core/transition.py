@@ -8,12 +8,14 @@ checkpoint took of them is told by its `source`. Sources: `_first` and `after_ti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby, islice, permutations, product
 from uuid import UUID, uuid5
 
+from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.state import Body
 from ckpt_cli.core.task_ids import PUSH
@@ -207,6 +209,17 @@ def orders(made: Made, channel: str) -> Iterator[Way]:
 def written(made: Made) -> set[str]:
     """The channels that a child's writes go to."""
     return {one.write.channel for way in made.ways for batch in way.batches for one in batch}
+
+
+def writes_in_metadata(metadata: Mapping[str, Value]) -> Counter[str]:
+    """How many writes to each channel a checkpoint's metadata names; before LangGraph 0.5 only."""
+    wrote = metadata.get("writes")
+    found: Counter[str] = Counter()
+    for outputs in wrote.values() if isinstance(wrote, dict) else ():
+        for output in outputs if isinstance(outputs, list) else [outputs]:
+            names = output if isinstance(output, dict) else ()
+            found.update(name for name in names if isinstance(name, str))
+    return found
 
 
 def _ways(*found: Batches) -> tuple[Way, ...]:

@@ -11,7 +11,8 @@ from ckpt_cli.core.contribution import Contribution, Effect, is_not_stored
 from ckpt_cli.core.elimination import Verdict
 from ckpt_cli.reading.thread import Moment
 from ckpt_cli.reading.written import Channel, Stored, Written
-from ckpt_cli.render.cells import cell_len
+from ckpt_cli.render.cells import cell_len, fit
+from ckpt_cli.render.differences import difference_records, difference_texts
 from ckpt_cli.render.lines import Line, Span, Style, line
 from ckpt_cli.render.records import write_record
 from ckpt_cli.render.table import Column
@@ -146,6 +147,8 @@ def _block(name: str, one: Channel, width: int) -> Iterator[Line]:
         yield _side("stored", one.stored, "remove", width)
     else:
         yield _side("became", one.stored, "plain", width)
+    for text in () if one.differences is None else difference_texts(one.differences):
+        yield line(("  differs ", "dim"), (fit(text, max(width - 10, 20)), "error"))
     sizes = one.sizes
     yield line(
         (
@@ -198,6 +201,7 @@ def _channel(one: Channel) -> dict[str, Any]:
         "stored": to_json(one.stored),
         "verdict": one.verdict,
         "reason": one.reason or None,
+        **({} if one.differences is None else {"differences": difference_records(one.differences)}),
         "assumed": one.assumed,
         "bytes": {
             "before": one.sizes.before,
