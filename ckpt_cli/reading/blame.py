@@ -65,7 +65,7 @@ def blame(target: Target, path: str) -> Blame:
     steps = parse_path(path)
     if not steps or not isinstance(steps[0], str) or any(isinstance(one, All) for one in steps):
         raise UsageError(
-            f"'{path}' names no single value", hint="write it as messages[-1].content or plan"
+            f"'{path}' is not the path of one value", hint="for example: messages[-1].content, plan"
         )
     if not redacted.is_redacted(target.reader.store):
         return _blame(target, steps[0], steps)
@@ -118,7 +118,7 @@ def _blame(target: Target, channel: str, steps: Path) -> Blame:
             and setter.source != "loop"  # its parent was pruned
             and Capability.HISTORY in reader.store.describe().capabilities
         )
-        remark = None if is_first else "its parent is not stored: set here, or before"
+        remark = None if is_first else "set here or earlier: the parent checkpoint is not stored"
         return _without_parent(where, value, setter, remark)
     before = reader.moment(target.checkpoint_ns, parent, values=True)
     by = _written(where, value, setter, before)
@@ -267,9 +267,9 @@ def _written(where: Place, value: Value, setter: Moment, parent: Moment) -> Blam
     elif writes and all(map(origin.is_caller, writes)):
         by = "caller"
     elif len(writes) > 1:
-        remark = f"{len(writes)} writes of this step went into it"
+        remark = f"merged from {len(writes)} writes of this step"
     elif not writes and source == "fork":
         return _edited(where, value, setter)
     elif not writes and node is None:
-        by, remark = "unknown", "no write of this step to the channel is stored"
+        by, remark = "unknown", "no write to this channel is stored for this step"
     return Blame(where, value, setter, by, writes, node, remark)

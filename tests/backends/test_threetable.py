@@ -262,7 +262,7 @@ def test_what_was_written_stands_beside_what_it_became(empty: Told) -> None:
 
 def test_the_statistics_are_by_node_with_a_filter_and_a_time(empty: Told) -> None:
     empty.fill()
-    found = empty.json("stats", "--threads", "thread_*", "--since", "2026-04-01")
+    found = empty.json("stats", "--match", "thread_*", "--since", "2026-04-01")
     assert [(one["node"], one["writes"], one["bytes"], one["average"]) for one in found["nodes"]][
         1:4
     ] == [
@@ -273,7 +273,7 @@ def test_the_statistics_are_by_node_with_a_filter_and_a_time(empty: Told) -> Non
     assert found["nodes"][0]["node"] == "generate_response"
     later = empty.json("stats", "--since", "2026-04-07T10:00:31+00:00")
     assert later["writes"] == 4
-    assert empty.json("stats", "--threads", "other_*")["writes"] == 0
+    assert empty.json("stats", "--match", "other_*")["writes"] == 0
     assert empty.json("stats", "--since", "2026-05-01")["writes"] == 0
 
 
