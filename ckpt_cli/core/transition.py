@@ -1,7 +1,7 @@
-"""Which writes a checkpoint was made from, and in which order they were applied.
+"""Which writes were applied to make a checkpoint, and in which order.
 
-The writes that a checkpoint's tasks stored stay on it whatever becomes of them; what the next
-checkpoint took of them is told by its `source`. Sources: `_first` and `after_tick` in
+A checkpoint keeps its tasks' writes even if they were never applied. The `source` of the next
+checkpoint tells which of them it applied. Sources: `_first` and `after_tick` in
 `langgraph/pregel/_loop.py`, `perform_superstep` in `langgraph/pregel/main.py` and `apply_writes` in
 `langgraph/pregel/_algo.py` (1.2.22), and the same places of 0.2.14 to 1.0.10.
 """
@@ -120,7 +120,7 @@ def how_made(
     match source:
         case "input":
             ways = _ways((writes.null, writes.inputs), (writes.inputs,), ())
-            lacking = "" if takes_input else "what an input writes to other channels is not stored"
+            lacking = "" if takes_input else "an input's writes to other channels are not stored"
             return Made(ways, is_ordered, lacking, bumps=False)
         case "fork":
             ways = _ways((writes.null,), ())
@@ -135,7 +135,7 @@ def how_made(
                 )
             else:
                 ways = _ways((finished,), (writes.null, finished), ())
-            lacking = "" if writes.updates else "what update_state wrote is not stored"
+            lacking = "" if writes.updates else "the writes of update_state are not stored"
             return Made(ways, is_ordered, lacking or (_AGAIN if again else ""))
     lacking = _AGAIN if again else _loop_lacks(writes, step, body, child, skipped=skipped)
     return Made(_ways((writes.null, writes.tasks)), is_ordered, lacking)
@@ -152,7 +152,7 @@ def how_told(writes: Sorted) -> Made:
     return Made(
         _ways((writes.null, *tasks)),
         ordered=len(times) == len(tasks),
-        lacking="" if tasks else "nothing that its tasks wrote is stored",
+        lacking="" if tasks else "none of the writes of its tasks are stored",
         bumps=False,
     )
 
@@ -172,11 +172,11 @@ def _loop_lacks(writes: Sorted, step: Step, body: Body, child: Body, *, skipped:
         and (run.path.startswith(f"~{PUSH}") or _seen(child, run.node) != _seen(body, run.node))
     ]
     if silent and len(silent) == len(step.tasks) and not writes.tasks:
-        return "nothing that its tasks wrote is stored"
+        return "none of the writes of its tasks are stored"
     if silent:
-        return f"what {silent[0]} wrote is not stored, as after a hit in the node cache"
+        return f"the writes of {silent[0]} are not stored, as after a node cache hit"
     if not step.tasks and not writes.tasks:
-        return "nothing that its tasks wrote is stored"
+        return "none of the writes of its tasks are stored"
     return ""
 
 

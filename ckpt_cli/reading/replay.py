@@ -42,10 +42,10 @@ _BYTES = 8 << 20
 _NO_PARENT = "its parent is not stored"
 _NO_BODY = "the checkpoint cannot be read"
 _FIRST = {
-    "input": "what an input writes to other channels is not stored",
-    "update": "what update_state wrote is not stored",
+    "input": "an input's writes to other channels are not stored",
+    "update": "the writes of update_state are not stored",
 }
-"""Why a first checkpoint proves nothing of the values that it has already."""
+"""Why the values of a first checkpoint cannot be verified."""
 
 
 @dataclass(slots=True)
@@ -373,10 +373,10 @@ class _Namespace:
         found = explain(base, carried, list(_with_steps(ways, bumps=made.bumps)), stored)
         lacking = made.lacking
         if self._is_bare and not wrote:
-            lacking = lacking or "nothing that was written to it is stored"
+            lacking = lacking or "none of the writes to it are stored"
         is_gone = False
         if is_delta:
-            lacking = "a DeltaChannel stores no value between its snapshots"
+            lacking = "a DeltaChannel stores no value between snapshots"
         else:
             written_values = [value for batches, _ in ways for b in batches for value in b]
             is_gone = base is ABSENT and _is_apart(name, parent.moment)
@@ -485,18 +485,18 @@ def _unread(
     *,
     is_gone: bool,
 ) -> str:
-    """What of a transition is not there to be compared; `''` if nothing."""
+    """Which part of a transition is missing or unreadable; `''` if none."""
     if stored is NOT_STORED:
         return "its value is not stored"
     if is_unreadable(stored):
         return "its value cannot be read"
     if base is NOT_STORED and not carried:
-        return "its value before it is not stored"
+        return "the value before it is not stored"
     if is_unreadable(base) and not carried:
-        return "its value before it cannot be read"
+        return "the value before it cannot be read"
     if is_gone:
-        return "its value before it is not stored"
-    return "what was written to it cannot be read" if any(map(is_unreadable, wrote)) else ""
+        return "the value before it is not stored"
+    return "a write to it cannot be read" if any(map(is_unreadable, wrote)) else ""
 
 
 def _is_kept(base: Held, stored: Held) -> bool:

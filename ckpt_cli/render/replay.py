@@ -32,7 +32,7 @@ _STYLES: Mapping[str, Style] = {
     Verdict.UNVERIFIABLE: "change",
 }
 _SHOWN = 20
-"""Findings with one reason that a person is shown one by one."""
+"""Findings with the same reason that are shown one by one."""
 
 
 def transition_rows(
@@ -139,7 +139,9 @@ def report_lines(found: Report, refs: Mapping[str, str], width: int) -> Iterator
         *((f" {n} {name}", _STYLES[name] if n else "dim") for name, n in counts.items()),
     )
     if found.assumed:
-        yield line((f"  {counted(found.assumed, 'value')} in an order that is not stored", "dim"))
+        yield line(
+            (f"  {counted(found.assumed, 'value')} matched in an assumed order of tasks", "dim")
+        )
     rows = [{"channel": label(place), **_channel(one)} for place, one in found.channels.items()]
     if rows:
         yield line("")

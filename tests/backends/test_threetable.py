@@ -127,7 +127,7 @@ def test_the_trace_of_a_checkpoint_is_that_of_its_nodes_in_time(empty: Told) -> 
 def test_the_trace_is_read_in_columns_with_its_times(file: Told) -> None:
     file.fill()
     first = file.ckpt("diff", "--writes", f"{THREAD}@ckpt_001", "-o", "table").out
-    assert "the first checkpoint, made from nothing" in first
+    assert "first checkpoint, no parent" in first
     out = file.ckpt("--utc", "show", f"{THREAD}@ckpt_003", "--writes", "-o", "table").out
     trace = out[out.index("writes  5") :].splitlines()[1:]
     assert [one.split("  [")[0].split("  {")[0] for one in trace] == [

@@ -23,10 +23,10 @@ UNVERIFIABLE = {
     "lg-0.2.14-json": {"update_state"},
     "lg-0.2.14": {"update_state"},
     "lg-0.2.70": {"update_state", "share the rows", "before it is not stored"},
-    "lg-0.4.10": {"update_state", "fork was given", "share the rows", "its tasks wrote"},
-    "lg-0.6.11": {"update_state", "durability", "its tasks wrote"},
-    "lg-1.0.3": {"update_state", "durability", "its tasks wrote", "share the rows"},
-    "lg-1.0.10": {"update_state", "durability", "its tasks wrote", "share the rows"},
+    "lg-0.4.10": {"update_state", "fork was given", "share the rows", "writes of its tasks"},
+    "lg-0.6.11": {"update_state", "durability", "writes of its tasks"},
+    "lg-1.0.3": {"update_state", "durability", "writes of its tasks", "share the rows"},
+    "lg-1.0.10": {"update_state", "durability", "writes of its tasks", "share the rows"},
     "lg-1.2.22": {"update_state", "durability"},
     "js-0.2.74": {"update_state", "share the rows"},
     "js-1.7.3": {"update_state", "share the rows", "durability", "fork was given"},
@@ -74,7 +74,7 @@ def check(
     known = UNVERIFIABLE.get(era, set()) | ALWAYS
     for name, one in findings:
         if one.verdict is Verdict.UNVERIFIABLE:
-            allowed = known | {"its tasks wrote"} if name in refused else known
+            allowed = known | {"writes of its tasks"} if name in refused else known
             assert any(words in one.reason for words in allowed), (name, one)
     total = sum(one.transitions for one in reports.values())
     unverifiable = sum(one.verdicts.get(Verdict.UNVERIFIABLE, 0) for one in reports.values())
@@ -128,7 +128,7 @@ def test_what_an_official_saver_wrote_now_is_explained(filled: Filled) -> None:
         era = "redis-plain" if filled.bench.damaged else "lg-1.2.22"
         check(reports, era, filled.bench.damaged, refused=filled.bench.refused)
         return
-    known = UNVERIFIABLE["lg-1.2.22"] | ALWAYS | {"its tasks wrote", "wrote is not stored"}
+    known = UNVERIFIABLE["lg-1.2.22"] | ALWAYS | {"writes of its tasks", "are not stored, as after"}
     for one in (finding for about in reports.values() for finding in about.findings):
         assert one.verdict is Verdict.UNVERIFIABLE, one
         assert any(words in one.reason for words in known), one
