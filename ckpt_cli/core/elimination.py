@@ -271,15 +271,15 @@ def verdict_of(check: Check, judgement: Judgement) -> tuple[Verdict, str]:
         return Verdict.MISMATCH, "no value is stored for this version"
     if not check.wrote:
         return Verdict.MISMATCH, "changed although nothing was written to it"
-    other = f"stored value differs from what {judgement.survivors[0]} produces"
+    name = judgement.survivors[0] if judgement.survivors else "any known reducer"
+    other = f"stored value differs from what {name} produces"
     if judgement.told or check.confirmed & judgement.mask:
         return Verdict.MISMATCH, other
     if judgement.doubted or judgement.evidence <= judgement.against:
         return Verdict.UNVERIFIABLE, "no known reducer explains the stored value"
     makes = any(REDUCERS[name].makes for name in judgement.survivors)
     if not makes and check.mask & _SELECTORS:
-        first = judgement.survivors[0]
-        return Verdict.UNVERIFIABLE, f"{first} explains other steps, but not this one"
+        return Verdict.UNVERIFIABLE, f"{name} explains other steps, but not this one"
     return Verdict.MISMATCH, other
 
 

@@ -139,9 +139,7 @@ def report_lines(found: Report, refs: Mapping[str, str], width: int) -> Iterator
         *((f" {n} {name}", _STYLES[name] if n else "dim") for name, n in counts.items()),
     )
     if found.assumed:
-        yield line(
-            (f"  {counted(found.assumed, 'value')} matched in an assumed order of tasks", "dim")
-        )
+        yield line((f"  {counted(found.assumed, 'value')} matched in an assumed order", "dim"))
     rows = [{"channel": label(place), **_channel(one)} for place, one in found.channels.items()]
     if rows:
         yield line("")
