@@ -14,9 +14,14 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import servers
 from tests.support import FIXTURES, SAMPLE, copy_store
+
+# How long an example takes tells of the machine's load, and nothing of the code.
+settings.register_profile("ckpt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ckpt")
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""`ckpt blame`: which step and task set a value."""
+"""`ckpt blame`: which step, task or edit set a value."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def blame(
     ctx: typer.Context,
     thread: Thread,
     path: Annotated[
-        str, typer.Argument(metavar="CHANNEL[.PATH]", help="Such as 'messages[-1].content'.")
+        str, typer.Argument(metavar="CHANNEL[.PATH]", help="A value, as 'messages[-1].content'.")
     ],
     at: At = None,
     ns: Namespace = None,
 ) -> None:
     """Show which step and task set a value.
 
-    Goes back from the checkpoint for as long as the value is the same. A message is followed
-    by its id, wherever it stands in the list.
+    Finds the first checkpoint that has the value, and the task that wrote it. For a value that
+    was edited with `ckpt fork`, names the fork and its reason. Messages are followed by their id.
 
     \b
       ckpt -s agent.db blame user-42 plan

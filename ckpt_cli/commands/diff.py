@@ -9,9 +9,10 @@ import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.elimination import Verdict
-from ckpt_cli.core.told import told_reducers
+from ckpt_cli.core.told import named_reducers, told_reducers
 from ckpt_cli.options import Channels, ExitCode, Namespace, OptionalThread
 from ckpt_cli.reading.compare import compare
+from ckpt_cli.reading.replay_all import check_channels
 from ckpt_cli.reading.target import Words, find_checkpoint, find_two
 from ckpt_cli.reading.written import written
 from ckpt_cli.render.compared import compared_lines
@@ -45,14 +46,14 @@ def diff(
     ] = False,
     writes: Annotated[
         bool,
-        typer.Option("--writes", help="Show how the tasks' writes made this checkpoint."),
+        typer.Option("--writes", help="Show what each task wrote to make this checkpoint."),
     ] = False,
     reducer: Annotated[
         list[str] | None,
         typer.Option(
             "--reducer",
             metavar="CHANNEL=NAME",
-            help="Merge the writes of CHANNEL with this reducer, for --writes; repeatable.",
+            help="Reducer of a channel, with --writes, instead of inferring it; repeatable.",
         ),
     ] = None,
     exit_code: ExitCode = False,
@@ -64,8 +65,8 @@ def diff(
     second, even if the second is older. REF may also be a checkpoint of another thread, as
     THREAD@REF. Messages are matched by their id.
 
-    With --writes, show what each task wrote to each channel in the order of merging, and whether
-    the stored value agrees.
+    With --writes, show what each task wrote to each channel, in order, and whether the stored
+    value follows from it; if not, where it differs.
 
     \b
       ckpt -s agent.db diff user-42
@@ -113,6 +114,9 @@ def _writes(
 ) -> None:
     told = told_reducers(session.reducers, reducers)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
+    thread_id = target.reader.thread_id
+    named = named_reducers(reducers)
+    check_channels(session.store, [thread_id], named, f"thread '{thread_id}'")
     found = written(target, told, channels)
     session.output.document(
         lambda: written_record(found),

@@ -1,4 +1,4 @@
-"""`ckpt grep`: search the values of all threads."""
+"""`ckpt grep`: search threads for a text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import typer
 from ckpt_backends.errors import PartlyDone
 from ckpt_cli.core.search import compile_pattern
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.options import Channels, Jobs, Match, Where
+from ckpt_cli.reading.choosing import chosen_threads
 from ckpt_cli.reading.grep import Hit, Wanted, grep_threads
-from ckpt_cli.reading.threads import Selection, list_threads
 from ckpt_cli.render.grep import hit_columns, hit_record, table_record
 from ckpt_cli.session import Session
 
@@ -20,53 +21,52 @@ from ckpt_cli.session import Session
 def grep(
     ctx: typer.Context,
     pattern: Annotated[
-        str, typer.Argument(metavar="PATTERN", help="Regular expression, as Python has them.")
+        str, typer.Argument(metavar="PATTERN", help="Regular expression in Python's syntax.")
     ],
+    threads: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[THREAD]...", help="Threads to search. [default: all]"),
+    ] = None,
     ignore_case: Annotated[
-        bool, typer.Option("-i", "--ignore-case", help="Upper and lower case are the same.")
+        bool, typer.Option("-i", "--ignore-case", help="Ignore upper and lower case.")
     ] = False,
     fixed: Annotated[
-        bool, typer.Option("-F", "--fixed-strings", help="Search for the text as it is.")
+        bool, typer.Option("-F", "--fixed-strings", help="PATTERN is plain text.")
     ] = False,
-    threads: Annotated[
-        str | None,
-        typer.Option("--threads", metavar="GLOB", help="Only in these, such as 'user-*'."),
-    ] = None,
-    channel: Annotated[
-        list[str] | None, typer.Option("--channel", help="Only this channel; may be repeated.")
-    ] = None,
+    match: Match = None,
+    where: Where = None,
+    channel: Channels = None,
     ns: Annotated[
         str | None,
-        typer.Option("--ns", metavar="NAMESPACE", help="Only this one, '' for the root."),
+        typer.Option("--ns", metavar="NAMESPACE", help="Only this namespace; '' is the root."),
     ] = None,
     head_only: Annotated[
-        bool, typer.Option("--head-only", help="Only what is known now, not what was.")
+        bool, typer.Option("--head-only", help="Search only the newest checkpoints.")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option("-n", "--limit", min=1, help="Stop after so many lines.")
+        int | None, typer.Option("-n", "--limit", min=1, metavar="N", help="Show at most N.")
     ] = None,
-    jobs: Annotated[
-        int, typer.Option("--jobs", min=1, max=64, help="Search with so many processes.")
-    ] = 1,
+    jobs: Jobs = 1,
 ) -> None:
-    """Search the values of all threads.
+    """Search threads for a text.
 
-    A line is printed once, at the oldest checkpoint that holds it: a message that stays in the
-    list is not found again at each step. Text and numbers are searched, names of fields are
-    not. As grep does, exits with 1 if nothing was found; with 7 if a value that
-    could not be read may hold it.
+    Searches values, questions, errors and what tasks wrote. IN says where a text was found:
+    value, question, error, or write, which no later state contains. Each line is printed once,
+    at the oldest checkpoint that has it. Text and numbers are searched; names of fields are not.
+
+    Exits with 1 if nothing was found, and with 7 if a value that cannot be read may contain it.
 
     \b
       ckpt -s agent.db grep -i 'refund|chargeback'
-      ckpt -s agent.db grep -F 'order 4711' --threads 'user-*' --channel messages
-      ckpt -s agent.db grep 'Traceback' --head-only -o json | jq -r '.[].thread_id'
+      ckpt -s agent.db grep -F 'order 4711' --match 'user-*' --channel messages
+      ckpt -s agent.db grep 'Traceback' user-42 --head-only
     """
     session: Session = ctx.obj
     wanted = Wanted(pattern, fixed, ignore_case, tuple(channel or ()), ns, head_only)
     compile_pattern(pattern, fixed=fixed, ignore_case=ignore_case)
     store = session.store
-    listed = (row.thread for row in list_threads(store, Selection(match=threads)))
-    watched = progress(listed, total=None, label="searching threads")
+    chosen = chosen_threads(store, threads or (), match, where or ())
+    watched = progress(chosen, total=None, label="searching threads")
     counted = unread = 0
 
     def hits() -> Iterator[Hit]:
@@ -84,7 +84,7 @@ def grep(
     as_record = table_record if session.output.table else hit_record
     session.output.records(records(), hit_columns())
     if unread:
-        said = f"{unread} values could not be read, or not to their end"
+        said = f"{unread} values could not be read completely"
         if not counted:
             raise PartlyDone(f"nothing found, but {said}")
         session.note(said)

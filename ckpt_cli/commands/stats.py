@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import Annotated
 
 import typer
@@ -11,6 +10,8 @@ from ckpt_backends.errors import UsageError
 from ckpt_cli.core.stats import Stats
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
+from ckpt_cli.options import Jobs, Match, Where
+from ckpt_cli.reading.choosing import chosen_threads
 from ckpt_cli.reading.stats import Range, thread_stats, threads_stats
 from ckpt_cli.reading.target import find_thread
 from ckpt_cli.render.stats import STATS_COLUMNS, pair_records, stats_lines, stats_record
@@ -22,36 +23,36 @@ _TOP = 20
 def stats(
     ctx: typer.Context,
     thread: Annotated[
-        str | None, typer.Argument(metavar="[THREAD]", help="Only this thread; all if not given.")
+        str | None, typer.Argument(metavar="[THREAD]", help="Thread id. [default: all threads]")
     ] = None,
-    threads: Annotated[
-        str | None, typer.Option("--threads", metavar="GLOB", help="Only these, such as 'user-*'.")
-    ] = None,
+    match: Match = None,
+    where: Where = None,
     ns: Annotated[
         str | None,
-        typer.Option("--ns", metavar="NAMESPACE", help="With THREAD, only this, '' for the root."),
+        typer.Option(
+            "--ns", metavar="NAMESPACE", help="With THREAD: only this namespace; '' is the root."
+        ),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Checkpoints since then: 2h, 2026-04-07.")
+        str | None,
+        typer.Option(metavar="TIME", help="Only checkpoints from TIME on: 2h, 2026-04-07."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Checkpoints until then.")
+        str | None, typer.Option(metavar="TIME", help="Only checkpoints up to TIME.")
     ] = None,
     top: Annotated[
         int, typer.Option("--top", min=1, metavar="N", help="Show the N largest.")
     ] = _TOP,
-    jobs: Annotated[
-        int, typer.Option("--jobs", min=1, max=64, help="Count with so many processes.")
-    ] = 1,
+    jobs: Jobs = 1,
 ) -> None:
     """Show how much each node writes to each channel.
 
-    Sizes are stored lengths; no value is read. Beside what was written to a channel stands what
-    its values take: all copies, where each checkpoint has one.
+    Sizes are the lengths of what is stored; no value is decoded. The second table compares what
+    was written to each channel with the size of its stored values, all copies included.
 
     \b
       ckpt -s agent.db stats user-42
-      ckpt -s agent.db stats --threads 'user-*' --since 7d
+      ckpt -s agent.db stats --match 'user-*' --since 7d
       ckpt -s agent.db stats -o json | jq '.by[:5]'
     """
     session: Session = ctx.obj
@@ -61,19 +62,18 @@ def stats(
     )
     found = Stats()
     if thread is not None:
-        if threads is not None:
-            raise UsageError("a thread and --threads exclude each other", hint="give one of them")
+        if match is not None or where:
+            raise UsageError(
+                "THREAD cannot be combined with --match or --where", hint="use one of them"
+            )
         reader = find_thread(session.store, thread, session.note)
         namespace = None if ns is None else reader.namespace(ns)
         found = thread_stats(reader, within, namespace)
     else:
         if ns is not None:
-            raise UsageError("--ns goes with a thread")
-        ids = (
-            one.thread_id
-            for one in session.store.threads()
-            if threads is None or fnmatchcase(one.thread_id, threads)
-        )
+            raise UsageError("--ns requires THREAD")
+        chosen = chosen_threads(session.store, (), match, where or ())
+        ids = (one.thread_id for one in chosen)
         watched = progress(ids, total=None, label="counting threads")
         for one in threads_stats(session.store, session.opening, watched, within, jobs):
             found.add(one)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice, product
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
@@ -24,6 +25,9 @@ _LONGEST = 1000
 """No node has a longer name."""
 _DEEPEST = 50
 """So many segments of a namespace are looked at."""
+
+_UNFINISHED = 8
+"""Calls of one task that may have stored nothing."""
 
 Nodes = Mapping[str, Collection[str]]
 """Node to the channels that made it ready."""
@@ -54,6 +58,24 @@ def subgraph_calls(namespaces: Iterable[str]) -> dict[str, dict[str, str]]:
     return calls
 
 
+def function_names(namespaces: Iterable[str], metadata: Iterable[Mapping[str, Value]]) -> list[str]:
+    """What may be the name of a `@task` function: names in namespaces and in metadata.
+
+    Metadata of LangGraph before 0.5 names each task that wrote; a function that called a subgraph
+    has a namespace, and is named in the metadata there.
+    """
+    names: dict[str, None] = {}
+    for namespace in namespaces:
+        for segment in namespace.split("|", _DEEPEST)[:_DEEPEST]:
+            names[segment.rpartition(":")[0] or segment] = None
+    for fields in metadata:
+        wrote, node = fields.get("writes"), fields.get("langgraph_node")
+        for name in [*(wrote if isinstance(wrote, dict) else ()), node]:
+            if isinstance(name, str):
+                names[name] = None
+    return [name for name in names if 0 < len(name) <= _LONGEST]
+
+
 class Attribution:
     """The planned runs of one checkpoint, and the writes that no run has claimed yet."""
 
@@ -67,6 +89,7 @@ class Attribution:
         learned_thread: Callable[[], Readers],
         learned_store: Callable[[], Readers],
         calls: Callable[[], Mapping[str, str]],
+        functions: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         step = step_from(metadata)
         self.sends: list[Run] = []
@@ -76,6 +99,7 @@ class Attribution:
         self._learned_thread = learned_thread
         self._learned_store = learned_store
         self._ask_calls = calls
+        self._functions = functions
         self._origin = task_ids.origin_of(
             key.checkpoint_id,
             key.checkpoint_ns,
@@ -148,6 +172,7 @@ class Attribution:
         if self._homeless() - traced.keys():
             traced |= {task_id: (node, "") for task_id, node in self._called_here().items()}
             traced |= self._unplanned()
+        traced |= self._named_calls(traced)
         for task_id, writes in self._unclaimed.items():
             node, path = traced.get(task_id, (None, ""))
             path = _path_of(writes) or path or self._updates.get(task_id, "")
@@ -275,6 +300,43 @@ class Attribution:
     def _handler_ids(self, failed: Run, handler: str, task_id: str) -> Iterator[str]:
         if self._origin is not None and failed.node is not None:
             yield from task_ids.handler_ids(self._origin, handler, failed.node, task_id)
+
+    def _named_calls(self, traced: Collection[str]) -> dict[str, tuple[str, str]]:
+        """Task id to name and path of the `@task` functions whose id a known name hashes to."""
+        paths = {task_id: _path_of(writes) for task_id, writes in self._unclaimed.items()}
+        calls = {one: call for one, path in paths.items() if (call := task_ids.call_of(path))}
+        unknown = {*calls, *(self._homeless() - set(traced))}
+        if self._origin is None or not unknown:
+            return {}
+        found: dict[str, tuple[str, str]] = {}
+        names = list(dict.fromkeys([*self._functions(), *self.nodes]))
+        places = set(calls.values())
+        # Without stored paths, any task may have called, and any number of times.
+        most = 0 if len(calls) == len(unknown) else len(unknown) + _UNFINISHED
+        callers = list(self._callers())
+        for caller in callers:
+            known = {index for path, index in places if path == caller.path}
+            for index, name in product(sorted(known | set(range(most))), names):
+                self._budget -= _OVERHEAD + 2 * (len(name) + len(caller.checkpoint_ns))
+                if self._budget <= 0:
+                    return found
+                for task_id in task_ids.call_ids(self._origin, name, caller, index):
+                    if task_id in unknown and task_id not in found:
+                        path = task_ids.call_path(caller.path, index)
+                        found[task_id] = (name, path)
+                        inside = replace(self._origin, checkpoint_ns=caller.checkpoint_ns)
+                        callers.append(task_ids.caller_of(inside, name, task_id, path))
+        return found
+
+    def _callers(self) -> Iterator[task_ids.Caller]:
+        """The planned tasks; one that stored nothing yet under each id that it may have."""
+        for run in (*self.sends, *self.nodes.values()):
+            ids: Iterable[str] = [run.writes[0].task_id] if run.writes else self._send_ids(run)
+            if not run.writes and run.index is None:
+                ids = islice(self._node_ids(run, _inverted(self.own)), _UNFINISHED)
+            if self._origin is not None and run.node is not None:
+                for task_id in ids:
+                    yield task_ids.caller_of(self._origin, run.node, task_id, run.path)
 
     def _unplanned(self) -> dict[str, tuple[str, str]]:
         """Task id to node and path of nodes that ran though they are not next by the state.

@@ -19,6 +19,10 @@ LOST_DELTA = Opaque(
     "not stored: it is rebuilt from earlier checkpoints, and the shallow saver keeps none",
 )
 """Stands for a DeltaChannel between two snapshots where only the newest checkpoint is kept."""
+PREVIOUS = "__previous__"
+"""What a functional `@entrypoint` saved for its next run: the memory of its thread."""
+MEANINGS = {END: "returned by the @entrypoint", PREVIOUS: "saved for the next run"}
+"""What a person is told of a channel that LangGraph names itself."""
 
 _EDGES = ("branch:", "join:", "start:")
 
@@ -29,7 +33,7 @@ def is_state(channel: str, body: Body) -> bool:
     Bodies with `v` < 4 also have a channel for each node, which holds the node's own name.
     """
     if channel.startswith("__"):
-        return channel in {ROOT, END}
+        return channel in {ROOT, END, PREVIOUS}
     if channel.startswith(_EDGES):
         return False
     if body.names_edges:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ckpt_backends.codec.values import Cut, Opaque, Value
+from ckpt_cli.core.differences import Differences
 from ckpt_cli.core.merging import ABSENT, CUSTOM, REDUCERS, Held, Reducer, fits, same_objects
 from ckpt_cli.core.messages import as_message
 
@@ -86,6 +87,15 @@ class Check:
     """Why it proves nothing where no reducer explains it."""
     lost: bool = False
     """The layout keeps values apart, and has none for the version that the checkpoint names."""
+    missing: int = 0
+    """Writes to it that are not stored, though the checkpoint's versions or metadata name them."""
+    differing: Mapping[int, Differences] | None = None
+    """By candidate that does not explain it, where the stored value differs from what it makes."""
+
+    def differs_from(self, mask: int) -> Differences | None:
+        """How it differs from what the first of some reducers makes, where that is known."""
+        places = self.differing or {}
+        return next((found for place, found in places.items() if mask & 1 << place), None)
 
 
 @dataclass(slots=True)
@@ -250,24 +260,33 @@ def judge_thread(masks: Masks, known: Masks, told: str | None = None) -> Judgeme
 def verdict_of(check: Check, judgement: Judgement) -> tuple[Verdict, str]:
     """What a transition of a channel proves, and why, where it is no match."""
     if judgement.survivors == (CUSTOM,):
-        return Verdict.UNVERIFIABLE, "its reducer is the application's own"
+        return Verdict.UNVERIFIABLE, "the channel has a custom reducer"
+    if check.missing:
+        return Verdict.MISMATCH, _missing(check)
     if check.mask & judgement.mask:
         return Verdict.MATCH, ""
     if check.lacking:
         return Verdict.UNVERIFIABLE, check.lacking
     if check.lost and judgement.survivors:
-        return Verdict.MISMATCH, "no value is stored for its version"
+        return Verdict.MISMATCH, "no value is stored for this version"
     if not check.wrote:
-        return Verdict.MISMATCH, "it changed, and nothing was written to it"
-    other = f"{judgement.reducer or 'a reducer'} makes something else of what was written"
+        return Verdict.MISMATCH, "changed although nothing was written to it"
+    name = judgement.survivors[0] if judgement.survivors else "any known reducer"
+    other = f"stored value differs from what {name} produces"
     if judgement.told or check.confirmed & judgement.mask:
         return Verdict.MISMATCH, other
     if judgement.doubted or judgement.evidence <= judgement.against:
-        return Verdict.UNVERIFIABLE, "no reducer that is known here explains it"
+        return Verdict.UNVERIFIABLE, "no known reducer explains the stored value"
     makes = any(REDUCERS[name].makes for name in judgement.survivors)
     if not makes and check.mask & _SELECTORS:
-        return Verdict.UNVERIFIABLE, "the reducer of the other steps does not explain it"
+        return Verdict.UNVERIFIABLE, f"{name} explains other steps, but not this one"
     return Verdict.MISMATCH, other
+
+
+def _missing(check: Check) -> str:
+    if check.missing == 1:
+        return "a write to it is missing"
+    return f"{check.missing} writes to it are missing"
 
 
 def is_contradictory(masks: Masks) -> bool:

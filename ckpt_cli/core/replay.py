@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ckpt_cli.core.channels import PREVIOUS
+from ckpt_cli.core.differences import Differences
 from ckpt_cli.core.elimination import (
     Check,
     Judgement,
@@ -20,6 +22,10 @@ from ckpt_cli.core.sizes import namespace_kind
 
 Place = tuple[str, str]
 """(graph, channel): the graph as `namespace_kind` of its namespaces, `''` for the root."""
+
+
+_BUILT_IN: Mapping[str, str] = {PREVIOUS: "last_value"}
+"""The reducers of channels that LangGraph itself makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,8 @@ class Finding:
     channel: str
     verdict: Verdict
     reason: str
+    differences: Differences | None = None
+    """Where the stored value differs, for a mismatch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,7 @@ def judged(found: Replayed, pool: Pool, told: Mapping[str, str]) -> dict[Place, 
         place: judge_thread(
             tally.masks,
             pool.known(place[1], tally.masks),
-            told.get(label(place), told.get(place[1])),
+            told.get(label(place), told.get(place[1], _BUILT_IN.get(place[1]))),
         )
         for place, tally in sorted(found.tallies.items())
     }
@@ -153,7 +161,9 @@ def report(found: Replayed, judgements: Mapping[Place, Judgement]) -> Report:
             if verdict is Verdict.MATCH:
                 assumed += bool(check.assumed & judgements[graph, check.channel].mask)
                 continue
-            findings.append(Finding(transition, check.channel, verdict, reason))
+            mask = judgements[graph, check.channel].mask
+            differs = check.differs_from(mask) if verdict is Verdict.MISMATCH else None
+            findings.append(Finding(transition, check.channel, verdict, reason, differs))
             worst = verdict if worst is not Verdict.MISMATCH else worst
         totals[worst] += 1
     channels = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
 from ckpt_backends.errors import UsageError
 from ckpt_cli.core.messages import as_message
 from ckpt_cli.core.paths import Path
@@ -40,10 +40,17 @@ class Known:
     """How many such were told of."""
     here: dict[str, Counter[int]] = field(default_factory=dict)
     """By channel, how many such its last value has."""
+    lines: set[int] = field(default_factory=set)
+    """Every line that matched, as the hash of its channel and text, and of its text alone."""
 
     def copy(self) -> Known:
         """The same for another branch."""
-        return Known(self.told.copy(), {name: one.copy() for name, one in self.here.items()})
+        here = {name: one.copy() for name, one in self.here.items()}
+        return Known(self.told.copy(), here, self.lines.copy())
+
+    def has(self, channel: str | None, line: str) -> bool:
+        """Whether a value of the channel, or of any one, had such a line."""
+        return hash((channel, line)) in self.lines
 
 
 def compile_pattern(pattern: str, *, fixed: bool, ignore_case: bool) -> Find:
@@ -94,6 +101,22 @@ def search(value: Value, find: Find, first: int = 0) -> Iterator[Match | None]:
                 todo.append(((*path, name), (*place, name), part))
 
 
+def search_questions(value: Value, find: Find) -> Iterator[Match | None]:
+    """The matching lines of what an `__interrupt__` write asks, without ids and namespaces."""
+    raised = value.kept if isinstance(value, Cut) else value
+    items = items_of(raised)
+    for number, item in enumerate([raised] if items is None else items):
+        payload = item.payload if isinstance(item, Tagged) else item
+        path: Path = () if items is None else (number,)
+        asked: Value = item
+        if isinstance(payload, dict) and "value" in payload:
+            path, asked = (*path, "value"), payload["value"]
+        for match in search(asked, find):
+            yield None if match is None else replace(match, path=(*path, *match.path))
+    if isinstance(value, Cut):
+        yield None
+
+
 def appended_from(before: Value, after: Value) -> int:
     """How many items of a list were there before, if nothing but more items changed; else 0."""
     if not isinstance(before, list) or not isinstance(after, list) or len(before) > len(after):
@@ -114,6 +137,7 @@ def unseen(channel: str, matches: Iterable[Match], known: Known, *, added: bool)
     for match in matches:
         key = hash((channel, match.place, match.line))
         here[key] += 1
+        known.lines |= {hash((channel, match.line)), hash((None, match.line))}
         if here[key] > known.told.get(key, 0):
             known.told[key] = here[key]
             fresh.append(match)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from uuid import UUID, uuid5
@@ -24,7 +24,7 @@ _PLAUSIBLE = 64
 """Most triggers of a node; beyond that nothing is searched."""
 _HANDLER = "node_error_handler"
 _HANDLER_END = f", {_HANDLER}, 0000000000"
-_CALL = re.compile(r"~__pregel_push, ~__pregel_pull, (.+), \d{10}, \d{10}", re.DOTALL)
+_CALL = re.compile(r"~__pregel_push, (~.+), (\d{10}), \d{10}", re.DOTALL)
 _INT64 = 2**63
 
 
@@ -40,6 +40,15 @@ class Origin:
     """Format of the checkpoint body, which decides the hash."""
     is_numeric: bool
     """The channel versions are numbers, so that LangGraph.js may have made the ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A task that may have called `@task` functions."""
+
+    path: str
+    checkpoint_ns: str
+    """The namespace in which its calls run: `NODE:TASK_ID`, after that of the checkpoint."""
 
 
 def origin_of(
@@ -78,6 +87,19 @@ def send_ids(origin: Origin, node: str, index: int) -> Iterator[str]:
         yield _oldest(origin, node, ["__pregel_tasks"], index)
     if origin.is_numeric:
         yield _javascript(origin, node, PUSH, str(index))
+
+
+def call_ids(origin: Origin, name: str, caller: Caller, index: int) -> Iterator[str]:
+    """The ids of the task of a `@task` function; `index` counts the calls of one caller."""
+    inside = replace(origin, checkpoint_ns=caller.checkpoint_ns)
+    yield from _hashes(inside, name, PUSH, caller.path, str(index))
+    if origin.is_numeric:
+        yield _javascript(inside, name, PUSH, _path_parts(caller.path), index)
+
+
+def caller_of(origin: Origin, name: str, task_id: str, path: str) -> Caller:
+    """A task as what calls `@task` functions."""
+    return Caller(path, f"{_namespace(origin, name)}:{task_id}")
 
 
 def handler_ids(origin: Origin, handler: str, failed_node: str, failed_id: str) -> Iterator[str]:
@@ -139,11 +161,19 @@ def _oldest(origin: Origin, node: str, triggers: list[str], position: int) -> st
     return str(uuid5(origin.checkpoint_id, json.dumps((_namespace(origin, node), task))))
 
 
-def _javascript(origin: Origin, node: str, *parts: str | list[str]) -> str:
+def _javascript(origin: Origin, node: str, *parts: str | int | Sequence[object]) -> str:
     hashed = [_namespace(origin, node), str(origin.step), node, *parts]
     text = json.dumps(hashed, separators=(",", ":"), ensure_ascii=False)
     data = _sha1(origin.checkpoint_id.bytes + _utf8(text))
     return str(UUID(bytes=data[:16], version=5))
+
+
+def _path_parts(path: str) -> list[object]:
+    """A task path as LangGraph.js has it: nested lists."""
+    if (call := call_of(path)) is not None:
+        return [PUSH, _path_parts(call[0]), call[1], True]
+    index = sent_index(path)
+    return [PULL, pulled_node(path)] if index is None else [PUSH, index]
 
 
 def _namespace(origin: Origin, node: str) -> str:
@@ -200,8 +230,8 @@ def pulled_node(path: str) -> str | None:
 
 def running_node(path: str) -> str | None:
     """The node whose task has this path, or called the `@task` function that has it."""
-    if (call := _CALL.fullmatch(path)) is not None:
-        return call[1]
+    if (call := call_of(path)) is not None:
+        return running_node(call[0])
     node = pulled_node(path)
     return node if node is not None and path == pull_path(node) else None
 
@@ -217,6 +247,17 @@ def sent_index(path: str) -> int | None:
 def is_handler(path: str) -> bool:
     """Whether the path is an error handler's."""
     return path.endswith(_HANDLER_END)
+
+
+def call_path(caller: str, index: int) -> str:
+    """The path of a `@task` function's task."""
+    return f"~{PUSH}, {caller}, {index:010d}, 0000000001"
+
+
+def call_of(path: str) -> tuple[str, int] | None:
+    """The caller's path and the number of the call, from the path of a `@task` function's task."""
+    found = _CALL.fullmatch(path)
+    return None if found is None else (found[1], int(found[2]))
 
 
 def is_call(path: str) -> bool:

@@ -104,6 +104,7 @@ def plan_step(
     learned_store: Callable[[], Readers],
     calls: Callable[[], Mapping[str, str]],
     delta_channels: Collection[str] = (),
+    functions: Callable[[], Iterable[str]] = tuple,
 ) -> Step:
     """The step after a checkpoint, given the writes that are stored on it.
 
@@ -121,6 +122,7 @@ def plan_step(
         learned_thread=learned_thread,
         learned_store=learned_store,
         calls=calls,
+        functions=functions,
     )
     chosen = _chosen(body, writes)
     sends = _sent_nodes(body, parent_sends, own_sends if SENDS in chosen else None)

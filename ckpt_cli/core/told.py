@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
 
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import NotFound, UsageError
 from ckpt_cli.core.merging import CUSTOM, REDUCERS
+
+_KNOWN = [*REDUCERS, CUSTOM]
+
+
+def named_reducers(options: Iterable[str]) -> dict[str, str]:
+    """Channel to reducer, from `--reducer CHANNEL=NAME`. Raises `UsageError`."""
+    named: dict[str, str] = {}
+    for option in options:
+        channel, equals, name = option.rpartition("=")
+        if not equals or not channel:
+            raise UsageError(f"cannot read '{option}'", hint="write it as CHANNEL=NAME")
+        named[channel] = name
+    return named
 
 
 def told_reducers(profile: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:
     """Channel to reducer, from the profile and from `--reducer`. Raises `UsageError`."""
-    told = dict(profile)
-    for option in options:
-        channel, equals, name = option.rpartition("=")
-        if not equals or not channel:
-            raise UsageError(
-                f"'{option}' is not CHANNEL=NAME", hint="for instance --reducer messages=append"
-            )
-        told[channel] = name
+    told = {**profile, **named_reducers(options)}
     for channel, name in told.items():
-        if name not in {*REDUCERS, CUSTOM}:
-            known = ", ".join([*REDUCERS, CUSTOM])
-            raise UsageError(f"no reducer '{name}' for channel '{channel}'", hint=f"known: {known}")
+        if name not in _KNOWN:
+            raise UsageError(
+                f"no reducer '{name}' for channel '{channel}'",
+                hint=did_you_mean(name, _KNOWN) or f"reducers: {', '.join(_KNOWN)}",
+            )
     return told
+
+
+def no_channel(name: str, known: Collection[str], where: str) -> NotFound:
+    """The error for a channel that does not exist."""
+    there = f"channels: {', '.join(sorted(known))}" if known else None
+    return NotFound(
+        f"no channel '{name}' in {where}", hint=did_you_mean(name, sorted(known)) or there
+    )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint that names the known names like one that is unknown."""
+    close = get_close_matches(name, list(known), n=3)
+    return f"did you mean {' or '.join(repr(one) for one in close)}?" if close else None

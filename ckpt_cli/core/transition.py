@@ -1,19 +1,21 @@
-"""Which writes a checkpoint was made from, and in which order they were applied.
+"""Which writes were applied to make a checkpoint, and in which order.
 
-The writes that a checkpoint's tasks stored stay on it whatever becomes of them; what the next
-checkpoint took of them is told by its `source`. Sources: `_first` and `after_tick` in
+A checkpoint keeps its tasks' writes even if they were never applied. The `source` of the next
+checkpoint tells which of them it applied. Sources: `_first` and `after_tick` in
 `langgraph/pregel/_loop.py`, `perform_superstep` in `langgraph/pregel/main.py` and `apply_writes` in
 `langgraph/pregel/_algo.py` (1.2.22), and the same places of 0.2.14 to 1.0.10.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby, islice, permutations, product
 from uuid import UUID, uuid5
 
+from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.state import Body
 from ckpt_cli.core.task_ids import PUSH
@@ -118,7 +120,7 @@ def how_made(
     match source:
         case "input":
             ways = _ways((writes.null, writes.inputs), (writes.inputs,), ())
-            lacking = "" if takes_input else "what an input writes to other channels is not stored"
+            lacking = "" if takes_input else "an input's writes to other channels are not stored"
             return Made(ways, is_ordered, lacking, bumps=False)
         case "fork":
             ways = _ways((writes.null,), ())
@@ -133,7 +135,7 @@ def how_made(
                 )
             else:
                 ways = _ways((finished,), (writes.null, finished), ())
-            lacking = "" if writes.updates else "what update_state wrote is not stored"
+            lacking = "" if writes.updates else "the writes of update_state are not stored"
             return Made(ways, is_ordered, lacking or (_AGAIN if again else ""))
     lacking = _AGAIN if again else _loop_lacks(writes, step, body, child, skipped=skipped)
     return Made(_ways((writes.null, writes.tasks)), is_ordered, lacking)
@@ -150,7 +152,7 @@ def how_told(writes: Sorted) -> Made:
     return Made(
         _ways((writes.null, *tasks)),
         ordered=len(times) == len(tasks),
-        lacking="" if tasks else "nothing that its tasks wrote is stored",
+        lacking="" if tasks else "none of the writes of its tasks are stored",
         bumps=False,
     )
 
@@ -170,11 +172,11 @@ def _loop_lacks(writes: Sorted, step: Step, body: Body, child: Body, *, skipped:
         and (run.path.startswith(f"~{PUSH}") or _seen(child, run.node) != _seen(body, run.node))
     ]
     if silent and len(silent) == len(step.tasks) and not writes.tasks:
-        return "nothing that its tasks wrote is stored"
+        return "none of the writes of its tasks are stored"
     if silent:
-        return f"what {silent[0]} wrote is not stored, as after a hit in the node cache"
+        return f"the writes of {silent[0]} are not stored, as after a node cache hit"
     if not step.tasks and not writes.tasks:
-        return "nothing that its tasks wrote is stored"
+        return "none of the writes of its tasks are stored"
     return ""
 
 
@@ -207,6 +209,17 @@ def orders(made: Made, channel: str) -> Iterator[Way]:
 def written(made: Made) -> set[str]:
     """The channels that a child's writes go to."""
     return {one.write.channel for way in made.ways for batch in way.batches for one in batch}
+
+
+def writes_in_metadata(metadata: Mapping[str, Value]) -> Counter[str]:
+    """How many writes to each channel a checkpoint's metadata names; before LangGraph 0.5 only."""
+    wrote = metadata.get("writes")
+    found: Counter[str] = Counter()
+    for outputs in wrote.values() if isinstance(wrote, dict) else ():
+        for output in outputs if isinstance(outputs, list) else [outputs]:
+            names = output if isinstance(output, dict) else ()
+            found.update(name for name in names if isinstance(name, str))
+    return found
 
 
 def _ways(*found: Batches) -> tuple[Way, ...]:

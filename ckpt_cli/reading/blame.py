@@ -12,9 +12,10 @@ from ckpt_backends.model import Capability, Checkpoint
 from ckpt_cli.core import origin
 from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.equality import same
+from ckpt_cli.core.forking import BY, FROM, NAME, REASON
 from ckpt_cli.core.origin import Place
 from ckpt_cli.core.paths import All, Path, parse_path, select
-from ckpt_cli.core.redact import redact
+from ckpt_cli.core.redact import redact, redact_text
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.triggers import START
 from ckpt_cli.core.write_view import Placed, place
@@ -23,7 +24,17 @@ from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment
 from ckpt_cli.reading.timeline import Timeline
 
-By: TypeAlias = Literal["task", "input", "caller", "update", "unknown"]
+By: TypeAlias = Literal["task", "input", "caller", "update", "fork", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What the metadata of a fork says of the edit that was made with it."""
+
+    forked_from: str | None
+    """The checkpoint that was copied; None where that is not recorded."""
+    forked_by: str | None
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +46,15 @@ class Blame:
     moment: Moment
     """The first checkpoint that has it."""
     by: By
-    """A task; the graph's input; the caller's `Command(update=...)`; `update_state`; or unknown."""
+    """A task; the graph's input; the caller's `Command(update=...)`; `update_state`; an edit made
+    with a fork; or unknown."""
     writes: Sequence[Placed] = ()
     """The write that set it; several where it cannot be told which one."""
     node: str | None = None
     remark: str | None = None
     """What a reader should know of the answer."""
+    edit: Edit | None = None
+    """For an edit made with a fork."""
 
 
 def blame(target: Target, path: str) -> Blame:
@@ -51,7 +65,7 @@ def blame(target: Target, path: str) -> Blame:
     steps = parse_path(path)
     if not steps or not isinstance(steps[0], str) or any(isinstance(one, All) for one in steps):
         raise UsageError(
-            f"'{path}' names no single value", hint="write it as messages[-1].content or plan"
+            f"'{path}' is not the path of one value", hint="for example: messages[-1].content, plan"
         )
     if not redacted.is_redacted(target.reader.store):
         return _blame(target, steps[0], steps)
@@ -65,6 +79,17 @@ def blame(target: Target, path: str) -> Blame:
         value=redact(found.value),
         moment=redacted.moment(found.moment),
         writes=list(map(redacted.placed, found.writes)),
+        edit=None if found.edit is None else _redacted(target, found.edit),
+    )
+
+
+def _redacted(target: Target, edit: Edit) -> Edit:
+    """Without the reason, and without what may be an application's own text."""
+    ids = {one.key.checkpoint_id for one in target.reader.index(target.checkpoint_ns)}
+    return Edit(
+        edit.forked_from if edit.forked_from in ids else None,
+        edit.forked_by if edit.forked_by == NAME else None,
+        None if edit.reason is None else redact_text(edit.reason),
     )
 
 
@@ -77,10 +102,12 @@ def _blame(target: Target, channel: str, steps: Path) -> Blame:
     where, value = origin.place_of(values, found.path), found.value
     own = [] if reader.is_bare else _by_caller(moment, where, value)
     if own:
-        return Blame(where, value, moment, "caller", own)
+        return _given(target, where, value, moment, own)
     first, is_complete = _first(target, where, value)
     setter = reader.moment(target.checkpoint_ns, first)
     parent = setter.checkpoint.parent_checkpoint_id
+    if setter.source == "fork" and not _is_copied(target, where, value, setter):
+        return _edited(where, value, setter)
     if reader.is_bare and setter.writes:
         return _written(
             where, value, setter, reader.moment(target.checkpoint_ns, first, values=True)
@@ -91,9 +118,60 @@ def _blame(target: Target, channel: str, steps: Path) -> Blame:
             and setter.source != "loop"  # its parent was pruned
             and Capability.HISTORY in reader.store.describe().capabilities
         )
-        remark = None if is_first else "its parent is not stored: set here, or before"
+        remark = None if is_first else "set here or earlier: the parent checkpoint is not stored"
         return _without_parent(where, value, setter, remark)
-    return _written(where, value, setter, reader.moment(target.checkpoint_ns, parent))
+    before = reader.moment(target.checkpoint_ns, parent, values=True)
+    by = _written(where, value, setter, before)
+    return by if by.by != "caller" else _given(target, where, value, before, by.writes, by)
+
+
+def _given(
+    target: Target,
+    where: Place,
+    value: Value,
+    moment: Moment,
+    own: Sequence[Placed],
+    found: Blame | None = None,
+) -> Blame:
+    """By the caller's writes on a checkpoint; on a fork they are an edit, unless it copied them."""
+    if moment.source == "fork" and moment.metadata.get(BY) == NAME:
+        copied = _original(target, moment)
+        stored = () if copied is None else place(copied.writes, copied.step)
+        theirs = [one.value for one in stored if origin.is_caller(one)]
+        if not any(same(one.value, other) for one in own for other in theirs):
+            return _edited(where, value, moment, own)
+    return found or Blame(where, value, moment, "caller", own)
+
+
+def _edited(where: Place, value: Value, fork: Moment, writes: Sequence[Placed] = ()) -> Blame:
+    def text(key: str) -> str | None:
+        found = fork.metadata.get(key)
+        return found if isinstance(found, str) else None
+
+    edit = Edit(text(FROM), text(BY), text(REASON))
+    return Blame(where, value, fork, "fork", writes, edit=edit)
+
+
+def _original(target: Target, fork: Moment, channel: str | None = None) -> Moment | None:
+    """The checkpoint that a fork is a copy of, if that is recorded and stored."""
+    copied = fork.metadata.get(FROM)
+    if not isinstance(copied, str):
+        return None
+    try:
+        state = False if channel is None else [channel]
+        return target.reader.moment(target.checkpoint_ns, copied, values=True, state=state)
+    except NotFound:
+        return None
+
+
+def _is_copied(target: Target, where: Place, value: Value, fork: Moment) -> bool:
+    """Whether a fork has a value from what it copied, or from before; not by an edit."""
+    original = _original(target, fork, where.channel)
+    if original is None:
+        return FROM not in fork.metadata and fork.metadata.get(BY) != NAME
+    values = target.reader.state(original, [where.channel]).values
+    found, stored = origin.find_again(values, where)
+    return found and same(stored, value)
 
 
 def _by_caller(moment: Moment, where: Place, value: Value) -> list[Placed]:
@@ -189,7 +267,9 @@ def _written(where: Place, value: Value, setter: Moment, parent: Moment) -> Blam
     elif writes and all(map(origin.is_caller, writes)):
         by = "caller"
     elif len(writes) > 1:
-        remark = f"{len(writes)} writes of this step went into it"
+        remark = f"merged from {len(writes)} writes of this step"
+    elif not writes and source == "fork":
+        return _edited(where, value, setter)
     elif not writes and node is None:
-        by, remark = "unknown", "no write of this step to the channel is stored"
+        by, remark = "unknown", "no write to this channel is stored for this step"
     return Blame(where, value, setter, by, writes, node, remark)

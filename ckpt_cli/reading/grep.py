@@ -1,21 +1,35 @@
-"""Searching the values of threads, each value once, where it first stood."""
+"""Searching threads: values, what tasks wrote, questions and errors, each text once."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
-from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread
+from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
+from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.redact import redact_match
-from ckpt_cli.core.search import Find, Known, Match, appended_from, compile_pattern, search, unseen
+from ckpt_cli.core.search import (
+    Find,
+    Known,
+    Match,
+    appended_from,
+    compile_pattern,
+    search,
+    search_questions,
+    unseen,
+)
 from ckpt_cli.core.shortrefs import short_refs
+from ckpt_cli.core.state import Body
+from ckpt_cli.core.tasks import ERROR, INTERRUPT, owners
+from ckpt_cli.core.triggers import SENDS
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.parallel import of_threads
 from ckpt_cli.reading.thread import ThreadReader, moment_time
@@ -23,6 +37,13 @@ from ckpt_cli.reading.timeline import Point, Timeline
 
 if TYPE_CHECKING:
     from ckpt_cli.reading.opening import Opening
+
+Kind = Literal["value", "write", "question", "error"]
+"""Where a text stands. A `write` is one that no later state has."""
+
+_KINDS: Mapping[str, Kind] = {INTERRUPT: "question", ERROR: "error"}
+_UNMERGED = frozenset({"__resume__", "__return__", SENDS})
+"""Channels of LangGraph's own in which tasks store what people wrote or read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +70,16 @@ class Hit:
     at: datetime | None
     channel: str
     match: Match
+    kind: Kind = "value"
+    task_id: str | None = None
+    """The task that stored it; None for a value."""
+    node: str | None = None
+    """The node of the task, where it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What one thread gave."""
+    """The hits in one thread."""
 
     hits: tuple[Hit, ...]
     unread: int
@@ -91,15 +117,18 @@ def grep_thread(store: Store, thread_id: str, wanted: Wanted) -> Searched:
     hits: list[Hit] = []
     unread = 0
     for ns in namespaces:
-        for found, number in _namespace(reader, ns, wanted, find):
-            hits += found
+        places = {one.key.checkpoint_id: -n for n, one in enumerate(reader.index(ns))}
+        found: list[Hit] = []
+        for some, number in _namespace(reader, ns, wanted, find):
+            found += some
             unread += number
+        hits += sorted(found, key=lambda hit: places[hit.key.checkpoint_id])
     if not hits:
         return Searched((), unread)
     refs = short_refs(
         [one.key.checkpoint_id for ns in reader.namespaces for one in reader.index(ns)]
     )
-    found = [_named(hit, refs) for hit in hits]
+    found = [_named(reader, hit, refs) for hit in hits]
     if redacted.is_redacted(store):
         found = [replace(hit, match=redact_match(hit.match)) for hit in found]
     return Searched(tuple(found), unread)
@@ -111,18 +140,12 @@ def _namespace(
     """New hits and unread values of each checkpoint."""
     head = reader.head(ns)
     if wanted.head_only and head is not None:
-        try:
-            stored = reader.stored(ns, head, state=wanted.channels or True)
-        except NotFound:  # Such an id is not text: it is listed, and not looked up.
-            yield [], 1
-            return
-        values = reader.state(stored, wanted.channels or None).values
-        chosen = {name: values[name] for name in _chosen(values, wanted)}
-        found, unread = _hits(stored.key, stored.at, chosen, find, Known(), {})
-        yield found, unread + (stored.body.problem is not None)
+        yield from _head(reader, ns, head, wanted, find)
         return
     children = Counter(one.parent_checkpoint_id for one in reader.index(ns))
     by_caller = _with_callers_writes(reader, ns, children)
+    writes, unread = _search_writes(reader, ns, wanted, find)
+    yield [], unread
     known_at: dict[str, Known] = {}
     for point in Timeline(reader, ns, channels=wanted.channels or None):
         chosen = {name: point.values[name] for name in _chosen(point.changed, wanted)}
@@ -137,8 +160,108 @@ def _namespace(
             values = reader.state(stored, wanted.channels or None).values
             chosen = {name: values[name] for name in _chosen(values, wanted)}
             yield _hits(key, stored.at, chosen, find, known, point.values)
+        yield writes.merged_into(parent, known, is_last=children[parent] <= 0), 0
+        is_final = reader.is_bare or not children[key.checkpoint_id]
+        yield writes.stored_on(key, _time(point), point.body, known, is_final=is_final), 0
         if children[key.checkpoint_id] > 0:
             known_at[key.checkpoint_id] = known
+    yield writes.left(), 0
+
+
+def _head(
+    reader: ThreadReader, ns: str, head: str, wanted: Wanted, find: Find
+) -> Iterator[tuple[list[Hit], int]]:
+    try:
+        stored = reader.stored(ns, head, state=wanted.channels or True)
+    except NotFound:  # Such an id is not text: it is listed, and not looked up.
+        yield [], 1
+        return
+    values = reader.state(stored, wanted.channels or None).values
+    chosen = {name: values[name] for name in _chosen(values, wanted)}
+    known = Known()
+    found, unread = _hits(stored.key, stored.at, chosen, find, known, {})
+    yield found, unread + (stored.body.problem is not None)
+    writes, unread = _search_writes(reader, ns, wanted, find, [head])
+    yield writes.stored_on(stored.key, stored.at, stored.body, known, is_final=True), unread
+
+
+@dataclass(slots=True)
+class _Writes:
+    """The matching lines of a namespace's writes, until it is known whether a state has them."""
+
+    found: dict[str, list[tuple[Write, Match]]] = field(default_factory=dict)
+    """By checkpoint."""
+    waiting: dict[str, list[Hit]] = field(default_factory=dict)
+    """By checkpoint: what none of the children seen so far has."""
+    told: set[tuple[Kind, str]] = field(default_factory=set)
+
+    def stored_on(
+        self, key: CheckpointKey, at: datetime | None, body: Body, known: Known, *, is_final: bool
+    ) -> list[Hit]:
+        """The new hits on a checkpoint; without `is_final`, its writes wait for its children."""
+        hits = [
+            Hit(key, key.checkpoint_id, at, write.channel, match, kind, write.task_id)
+            for write, match in self.found.pop(key.checkpoint_id, ())
+            if (kind := _KINDS.get(write.channel, "write")) != "write"
+            or write.channel in _UNMERGED
+            or is_state(write.channel, body)
+        ]
+        open_writes = [hit for hit in hits if hit.kind == "write" and not _is_known(hit, known)]
+        if not is_final:
+            self.waiting[key.checkpoint_id] = open_writes
+            open_writes = []
+        return self._fresh([hit for hit in hits if hit.kind != "write"] + open_writes)
+
+    def merged_into(self, parent: str, known: Known, *, is_last: bool) -> list[Hit]:
+        """The hits on a checkpoint of which, after its last child, no child has the text."""
+        hits = [hit for hit in self.waiting.pop(parent, []) if not _is_known(hit, known)]
+        if not is_last:
+            self.waiting[parent] = hits
+            return []
+        return self._fresh(hits)
+
+    def left(self) -> list[Hit]:
+        """The hits on checkpoints with a child that came before them."""
+        return self._fresh([hit for hits in self.waiting.values() for hit in hits])
+
+    def _fresh(self, hits: Iterable[Hit]) -> list[Hit]:
+        fresh = []
+        for hit in hits:
+            if (text := (hit.kind, hit.match.line)) not in self.told:
+                self.told.add(text)
+                fresh.append(hit)
+        return fresh
+
+
+def _is_known(hit: Hit, known: Known) -> bool:
+    return known.has(None if hit.channel in _UNMERGED else hit.channel, hit.match.line)
+
+
+def _search_writes(
+    reader: ThreadReader,
+    ns: str,
+    wanted: Wanted,
+    find: Find,
+    checkpoint_ids: Collection[str] | None = None,
+) -> tuple[_Writes, int]:
+    """The writes that match, and how many parts of questions and errors could not be read."""
+    found, unread = _Writes(), 0
+    for write in reader.store.writes(
+        reader.thread_id,
+        checkpoint_ns=ns,
+        checkpoint_ids=checkpoint_ids,
+        channels=wanted.channels or None,
+        values=True,
+    ):
+        if write.value is None:
+            continue
+        look = search_questions if write.channel == INTERRUPT else search
+        for match in look(decode(write.value), find):
+            if match is not None:
+                found.found.setdefault(write.key.checkpoint_id, []).append((write, match))
+            elif write.channel in _KINDS:  # Of other writes, the values that they became tell it.
+                unread += 1
+    return found, unread
 
 
 def _with_callers_writes(
@@ -179,5 +302,11 @@ def _time(point: Point) -> datetime | None:
     return moment_time(point.checkpoint.key.checkpoint_id, point.body)
 
 
-def _named(hit: Hit, refs: Mapping[str, str]) -> Hit:
-    return replace(hit, ref=refs.get(hit.key.checkpoint_id, hit.key.checkpoint_id))
+def _named(reader: ThreadReader, hit: Hit, refs: Mapping[str, str]) -> Hit:
+    """The hit with its checkpoint's short id and, for one in a write, the node."""
+    key = hit.key
+    found = replace(hit, ref=refs.get(key.checkpoint_id, key.checkpoint_id))
+    if hit.task_id is None or hit.task_id == NULL_TASK_ID:
+        return found
+    owner = owners(reader.moment(key.checkpoint_ns, key.checkpoint_id).step).get(hit.task_id)
+    return found if owner is None else replace(found, node=owner.node)

@@ -11,7 +11,8 @@ from functools import cached_property
 
 from ckpt_backends.model import Capability
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.state import Body, read_body
+from ckpt_cli.core.attribution import function_names
+from ckpt_cli.core.state import Body, read_body, read_metadata
 from ckpt_cli.core.tasks import learn
 
 _THREADS = 200
@@ -36,18 +37,33 @@ class Lessons:
         """Channel to nodes."""
         return learn(self._heads())
 
+    @cached_property
+    def functions(self) -> list[str]:
+        """What may be the name of a `@task` function."""
+        return function_names(
+            (),
+            (
+                read_metadata(found)
+                for thread_id in self._small_threads()
+                for found in self._store.checkpoints(thread_id, metadata=True)
+            ),
+        )
+
     def _heads(self) -> Iterator[Body]:
         """The newest body of each namespace: it knows every node that ran before."""
-        for thread in self._store.threads(limit=_THREADS):
-            if self._store.size(thread.thread_id).bytes > _SMALL:
-                continue
+        for thread_id in self._small_threads():
             heads: dict[str, str] = {}
-            for found in self._store.checkpoints(thread.thread_id):
+            for found in self._store.checkpoints(thread_id):
                 heads.setdefault(found.key.checkpoint_ns, found.key.checkpoint_id)
             for ns, head in heads.items():
                 yield from map(
                     read_body,
                     self._store.checkpoints(
-                        thread.thread_id, checkpoint_ns=ns, checkpoint_ids=[head], body=True
+                        thread_id, checkpoint_ns=ns, checkpoint_ids=[head], body=True
                     ),
                 )
+
+    def _small_threads(self) -> Iterator[str]:
+        for thread in self._store.threads(limit=_THREADS):
+            if self._store.size(thread.thread_id).bytes <= _SMALL:
+                yield thread.thread_id

@@ -43,8 +43,8 @@ def plan_repair(reader: ThreadReader, told: Mapping[str, str]) -> Repair:
     capabilities = reader.store.describe().capabilities
     if Capability.INLINE_VALUES in capabilities or Capability.ADDING not in capabilities:
         raise Unsupported(
-            "this layout has no place of its own for a lost value",
-            hint="--repair is for stores that keep values apart: PostgreSQL, MySQL, three tables",
+            "cannot repair: this layout stores values inside checkpoints",
+            hint="--repair works on PostgreSQL, MySQL and three-table stores",
         )
     found, lost = replay_with_lost(reader)
     ((_, judgements),) = judge_all([found], told)
@@ -95,16 +95,16 @@ def _rebuild(
 ) -> tuple[Value, TypedBytes]:
     """The value, and its bytes. Raises `_Refused` or `Unbuildable`."""
     if not judgement.survivors:
-        raise _Refused("no reducer is known for its channel; name it with --reducer")
+        raise _Refused("the reducer of the channel is unknown; name it with --reducer")
     if one.made_lacks:
         raise _Refused(one.made_lacks)
     if not one.check.wrote:
         raise _Refused("what was written to it is not stored")
     if judgement.against and not judgement.told and judgement.is_doubtful:
-        raise _Refused("its reducer is not certain; name it with --reducer")
+        raise _Refused("the reducer of the channel is uncertain; name it with --reducer")
     reducers = [REDUCERS[name] for name in judgement.survivors if name in REDUCERS]
     if not reducers:
-        raise _Refused("its reducer is the application's own")
+        raise _Refused("the channel has a custom reducer")
     pieces = Pieces()
     base = _base(one, known, pieces)
     results: list[tuple[Held, str]] = []
@@ -114,21 +114,21 @@ def _rebuild(
             results += [(held, reducer.name) for held in reducer.results(base, batches or [[]])]
     held, name = results[0] if results else (ABSENT, "")
     if held is ABSENT:
-        raise _Refused("what was written makes no value")
+        raise _Refused("the recorded writes produce no value")
     for other, other_name in results[1:]:
         if other is ABSENT or not same(held, other):
             raise _Refused(
-                f"{name} and {other_name} explain the channel and would make different values;"
-                " name its reducer with --reducer"
+                f"ambiguous: {name} and {other_name} both fit and produce different values;"
+                " name the reducer with --reducer"
                 if name != other_name
-                else "the order of what was written is not stored"
+                else "the order of the writes is not stored"
             )
     value = _completed(reader, one, held, pieces)
     typed = pieces.write(value, _tag(one))
     if not same(decode(typed), value):
-        raise _Refused("its bytes would not read as the value")
+        raise _Refused("the rebuilt bytes do not decode to the value")
     if one.check.denied & judgement.mask and not one.check.confirmed & judgement.mask:
-        raise _Refused("the steps after it do not follow from the rebuilt value")
+        raise _Refused("later steps do not follow from the rebuilt value")
     return value, typed
 
 
@@ -145,7 +145,7 @@ def _base(one: Lost, known: Mapping[_Key, TypedBytes], pieces: Pieces) -> Held:
     if name in parent.body.values:
         return parent.body.values[name]  # a small one, which stands in the body
     if name in parent.body.versions:
-        raise _Refused("its value before it is missing too")
+        raise _Refused("the previous value is missing too")
     return ABSENT
 
 
@@ -168,7 +168,7 @@ def _completed(reader: ThreadReader, one: Lost, held: Held, pieces: Pieces) -> V
             ]
             if is_complete(filled):
                 return filled
-    raise _Refused("a message in it was given its id when it was merged, which is stored nowhere")
+    raise _Refused("it has a message whose generated id is not stored anywhere else")
 
 
 def _later_values(reader: ThreadReader, one: Lost, pieces: Pieces) -> Iterator[list[Value]]:

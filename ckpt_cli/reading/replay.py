@@ -13,7 +13,8 @@ from ckpt_backends.errors import NotFound
 from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.contribution import NOT_STORED
-from ckpt_cli.core.elimination import Check, Tally, bits_at, explain, is_unreadable
+from ckpt_cli.core.differences import Differences, differences, without_values
+from ckpt_cli.core.elimination import Check, Explained, Tally, bits_at, explain, is_unreadable
 from ckpt_cli.core.equality import same
 from ckpt_cli.core.merging import ABSENT, Held, is_empty
 from ckpt_cli.core.replay import Replayed, Transition
@@ -27,10 +28,12 @@ from ckpt_cli.core.transition import (
     how_told,
     orders,
     sort_writes,
+    writes_in_metadata,
     written,
 )
 from ckpt_cli.core.triggers import START
 from ckpt_cli.core.write_view import Placed, place
+from ckpt_cli.reading import redacted
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _AT_ONCE = 200
@@ -39,10 +42,10 @@ _BYTES = 8 << 20
 _NO_PARENT = "its parent is not stored"
 _NO_BODY = "the checkpoint cannot be read"
 _FIRST = {
-    "input": "what an input writes to other channels is not stored",
-    "update": "what update_state wrote is not stored",
+    "input": "an input's writes to other channels are not stored",
+    "update": "the writes of update_state are not stored",
 }
-"""Why a first checkpoint proves nothing of the values that it has already."""
+"""Why the values of a first checkpoint cannot be verified."""
 
 
 @dataclass(slots=True)
@@ -294,6 +297,7 @@ class _Namespace:
     def _checks(self, moment: Moment, here: _Kept, parent: _Kept, made: Made) -> Iterator[Check]:
         names = {*here.values, *parent.values, *parent.carried}
         changed = written(made)
+        named = writes_in_metadata(moment.metadata)
         for name in sorted(names | changed):
             if not (is_state(name, moment.body) and is_state(name, parent.moment.body)):
                 continue
@@ -301,11 +305,42 @@ class _Namespace:
             stored: Held = here.values.get(name, ABSENT)
             carried = parent.carried.get(name, {})
             if name not in changed and not carried and _is_kept(base, stored):
-                self._tally(name).keep(bumps=made.bumps)
+                if self._lacks_write(name, moment, parent, made):
+                    yield Check(name, moment.key.checkpoint_id, 0, 0, 0, missing=1)
+                else:
+                    self._tally(name).keep(bumps=made.bumps)
                 continue
             check = self._check(name, moment, here, parent, made)
             if check is not None:
+                if check.wrote and _is_complete_step(moment, made):
+                    check.missing = max(0, named[name] - check.wrote)
                 yield check
+        for name in sorted(moment.body.values.keys() - changed - here.values.keys()):
+            if self._is_unwritten(name, moment, parent, made):
+                yield Check(name, moment.key.checkpoint_id, 0, 0, 0, missing=1)
+
+    def _lacks_write(self, name: str, moment: Moment, parent: _Kept, made: Made) -> bool:
+        """Whether a channel to which nothing was written has a new version all the same."""
+        return (
+            _is_complete_step(moment, made)
+            and not self._is_delta(name, moment)  # a snapshot has a new version, too
+            and name in parent.moment.body.versions
+            and not _same_version(name, moment, parent.moment)
+        )
+
+    def _is_unwritten(self, name: str, moment: Moment, parent: _Kept, made: Made) -> bool:
+        """Whether an edge or a None, of formats 1 and 2, is stored, and no write of it.
+
+        Later formats have edges to deferred nodes, which are taken without a write.
+        """
+        body = moment.body
+        if body.names_edges or body.v > 2 or name.startswith("__"):
+            return False
+        return (
+            _is_complete_step(moment, made)
+            and (is_state(name, body) or not is_empty(body.values[name]))
+            and not _same_version(name, moment, parent.moment)
+        )
 
     def _check(
         self, name: str, moment: Moment, here: _Kept, parent: _Kept, made: Made
@@ -343,16 +378,18 @@ class _Namespace:
         found = explain(base, carried, list(_with_steps(ways, bumps=made.bumps)), stored)
         lacking = made.lacking
         if self._is_bare and not wrote:
-            lacking = lacking or "nothing that was written to it is stored"
+            lacking = lacking or "none of the writes to it are stored"
         is_gone = False
         if is_delta:
-            lacking = "a DeltaChannel stores no value between its snapshots"
+            lacking = "a DeltaChannel stores no value between snapshots"
         else:
             written_values = [value for batches, _ in ways for b in batches for value in b]
             is_gone = base is ABSENT and _is_apart(name, parent.moment)
             lacking = _unread(base, stored, carried, written_values, is_gone=is_gone) or lacking
         check = Check(name, moment.key.checkpoint_id, found.mask, found.applicable, wrote)
         check.assumed, check.lacking, check.lost = found.assumed, lacking, is_lost
+        if not lacking:
+            check.differing = self._differing(name, found, stored)
         if self._lost is not None and (is_lost or is_unreadable(stored)):
             self._note_lost(moment, parent, possible, made, check)
         look = self.looked
@@ -374,6 +411,20 @@ class _Namespace:
             if here.carried[name] and not is_delta:
                 here.open[name] = [*parent.open.get(name, ()), check]
         return None if is_delta else check
+
+    def _differing(
+        self, name: str, found: Explained, stored: Held
+    ) -> dict[int, Differences] | None:
+        """Where a value differs from what the likeliest reducers make of the writes."""
+        leaders = self._tally(name).leaders
+        if found.mask & leaders:
+            return None
+        differing = {}
+        for n, value in found.rebuilt.items():
+            if leaders & 1 << n and (one := differences(value, stored)) is not None:
+                hidden = redacted.is_redacted(self._reader.store)
+                differing[n] = without_values(one) if hidden else one
+        return differing
 
     def _note_lost(
         self,
@@ -439,24 +490,29 @@ def _unread(
     *,
     is_gone: bool,
 ) -> str:
-    """What of a transition is not there to be compared; `''` if nothing."""
+    """Which part of a transition is missing or unreadable; `''` if none."""
     if stored is NOT_STORED:
         return "its value is not stored"
     if is_unreadable(stored):
         return "its value cannot be read"
     if base is NOT_STORED and not carried:
-        return "its value before it is not stored"
+        return "the value before it is not stored"
     if is_unreadable(base) and not carried:
-        return "its value before it cannot be read"
+        return "the value before it cannot be read"
     if is_gone:
-        return "its value before it is not stored"
-    return "what was written to it cannot be read" if any(map(is_unreadable, wrote)) else ""
+        return "the value before it is not stored"
+    return "a write to it cannot be read" if any(map(is_unreadable, wrote)) else ""
 
 
 def _is_kept(base: Held, stored: Held) -> bool:
     if base is ABSENT or stored is ABSENT or is_unreadable(base):
         return False
     return same(base, stored)
+
+
+def _is_complete_step(moment: Moment, made: Made) -> bool:
+    """Whether all that made a checkpoint should be stored: the writes of one step's tasks."""
+    return moment.source == "loop" and made.bumps and not made.lacking
 
 
 def _is_apart(name: str, moment: Moment) -> bool:

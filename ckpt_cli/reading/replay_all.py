@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import NotFound
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.replay import Replayed
+from ckpt_cli.core.channels import is_state
+from ckpt_cli.core.replay import Replayed, label
+from ckpt_cli.core.sizes import namespace_kind
+from ckpt_cli.core.state import read_body
+from ckpt_cli.core.told import no_channel
 from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.parallel import of_threads
 from ckpt_cli.reading.replay import replay_thread
@@ -16,6 +21,37 @@ from ckpt_cli.reading.thread import ThreadReader
 
 if TYPE_CHECKING:
     from ckpt_cli.reading.opening import Opening
+
+
+def check_channels(
+    store: Store, thread_ids: Iterable[str], names: Collection[str], where: str
+) -> None:
+    """Raise `NotFound` for a channel that none of the threads has; `where` says which they are.
+
+    A name is a channel's, or that of a subgraph's channel: `NODE/CHANNEL`. Stops at the first
+    threads that have all of them.
+    """
+    missing, known = set(names), set[str]()
+    for thread_id in thread_ids if missing else ():
+        for ns in store.namespaces(thread_id):
+            found = _channels(store, thread_id, ns)
+            known |= {label((namespace_kind(ns), channel)) for channel in found}
+            missing -= found | known
+        if not missing:
+            return
+    for name in sorted(missing):
+        raise no_channel(name, known, where)
+
+
+def _channels(store: Store, thread_id: str, ns: str) -> set[str]:
+    """The state channels at the newest checkpoint of a namespace."""
+    newest = islice(store.checkpoints(thread_id, checkpoint_ns=ns), 1)
+    ids = [one.key.checkpoint_id for one in newest]
+    stored = store.checkpoints(thread_id, checkpoint_ns=ns, checkpoint_ids=ids, body=True)
+    bodies = map(read_body, stored)
+    return {
+        name for body in bodies for name in {*body.versions, *body.values} if is_state(name, body)
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
-from ckpt_cli.core.attribution import subgraph_calls
+from ckpt_cli.core.attribution import function_names, subgraph_calls
 from ckpt_cli.core.channels import LOST_DELTA, delta_channels, is_state, state_values, unwrap
 from ckpt_cli.core.reducers import fold
 from ckpt_cli.core.state import (
@@ -339,12 +339,24 @@ class ThreadReader:
             learned_store=lambda: self._lessons.readers,
             calls=lambda: self._calls.get(checkpoint.key.checkpoint_ns, {}),
             delta_channels=delta_channels(metadata),
+            functions=lambda: self._functions(body),
         )
         return Moment(checkpoint, body, metadata, writes, step)
 
     @cached_property
     def _calls(self) -> Mapping[str, Mapping[str, str]]:
         return subgraph_calls(self.namespaces)
+
+    def _functions(self, body: Body) -> Sequence[str]:
+        """What may be the name of a `@task` function; before format 4, metadata tells the names."""
+        if body.v >= 4:
+            return self._own_functions
+        return [*self._own_functions, *self._lessons.functions]
+
+    @cached_property
+    def _own_functions(self) -> list[str]:
+        found = self.store.checkpoints(self.thread_id, metadata=True)
+        return function_names(self.namespaces, map(read_metadata, found))
 
     @cached_property
     def _learned_thread(self) -> Mapping[str, Collection[str]]:

@@ -16,6 +16,7 @@ from ckpt_cli.core.contribution import (
     is_not_stored,
     plain,
 )
+from ckpt_cli.core.differences import Differences, differences, without_values
 from ckpt_cli.core.elimination import CANDIDATES, Judgement, Verdict, verdict_of
 from ckpt_cli.core.merging import ABSENT, Held, fits
 from ckpt_cli.core.redact import redact
@@ -66,6 +67,8 @@ class Channel:
     """None where no reducer is known."""
     stored: Value
     sizes: Sizes
+    differences: Differences | None = None
+    """Where the stored value differs from what was written, for a mismatch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,15 @@ def _channel(one: Looked, look: Look, judgement: Judgement) -> Channel:
         plain(rebuilt),
         stored,
         sizes,
+        None if verdict is not Verdict.MISMATCH else _differing(one, rebuilt, judgement),
     )
+
+
+def _differing(one: Looked, rebuilt: Held, judgement: Judgement) -> Differences | None:
+    expected = rebuilt if judgement.reducer is not None and one.check.wrote else one.base
+    if is_not_stored(expected) or is_not_stored(one.stored):
+        return None
+    return differences(expected, one.stored)
 
 
 def _is_nothing(value: Held) -> bool:
@@ -214,6 +225,7 @@ def _redacted(found: Written) -> Written:
                 writes=tuple(map(hidden, one.writes)),
                 rebuilt=redact(one.rebuilt),
                 stored=redact(one.stored),
+                differences=None if one.differences is None else without_values(one.differences),
             )
             for name, one in found.channels.items()
         },

@@ -7,6 +7,7 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from ckpt_backends.codec import to_json
+from ckpt_cli.core.forking import NAME
 from ckpt_cli.core.paths import format_path
 from ckpt_cli.core.write_view import Placed
 from ckpt_cli.reading.blame import Blame, By
@@ -22,6 +23,7 @@ _WORDS: dict[By, str] = {
     "input": "the graph's input",
     "caller": "the caller, with Command(update=...)",
     "update": "update_state",
+    "fork": "an edit made with a fork",
     "unknown": "unknown",
 }
 
@@ -30,6 +32,7 @@ def blame_record(found: Blame) -> dict[str, Any]:
     """The answer of `blame`."""
     moment, key = found.moment, found.moment.key
     one = found.writes[0].write if len(found.writes) == 1 else None
+    edit = found.edit
     return {
         "thread_id": key.thread_id,
         "checkpoint_ns": key.checkpoint_ns,
@@ -47,13 +50,19 @@ def blame_record(found: Blame) -> dict[str, Any]:
         "write_idx": None if one is None else one.idx,
         "candidates": [_candidate(placed) for placed in found.writes] if one is None else [],
         "remark": found.remark,
+        "forked_from": None if edit is None else edit.forked_from,
+        "forked_by": None if edit is None else edit.forked_by,
+        "reason": None if edit is None else edit.reason,
     }
 
 
 def blame_columns() -> Sequence[Column]:
     """The columns of `blame` as TSV."""
     names = ("path", "value", "checkpoint_id", "step", "ts", "source", "by", "node", "task_id")
-    return [Column(name.upper(), name) for name in (*names, "write_idx", "remark")]
+    return [
+        Column(name.upper(), name)
+        for name in (*names, "write_idx", "remark", "forked_from", "reason")
+    ]
 
 
 def blame_lines(found: Blame, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
@@ -66,12 +75,18 @@ def blame_lines(found: Blame, now: datetime, zone: tzinfo, width: int) -> Iterat
     yield from field("set at", moment.key.checkpoint_id, width, "id")
     yield from field("step", f"{step}{at}", width)
     who = _WORDS[found.by]
+    if found.edit is not None and found.edit.forked_by == NAME:
+        who = "an edit made with `ckpt fork`"
     if found.by == "task" and found.node is not None:
         yield from field("by", found.node, width, "node")
     else:
         yield from field(
             "by", who if found.node is None else f"{who} ({found.node})", width, "node"
         )
+    if found.edit is not None:
+        yield from field("reason", found.edit.reason or "none given", width)
+        if found.edit.forked_from is not None:
+            yield from field("fork of", found.edit.forked_from, width, "id")
     for placed in found.writes:
         which = "" if len(found.writes) == 1 else f"{placed.node or '?'}  "
         yield from field(

@@ -1,4 +1,4 @@
-"""What is put back into a thread, as text, as a record and as rows."""
+"""What is restored in a thread, as text, as a record and as rows."""
 
 from __future__ import annotations
 
@@ -57,9 +57,11 @@ def repair_lines(found: Repair, width: int) -> Iterator[Line]:
     """What is about to happen."""
     yield line(("thread   ", "dim"), (safe_text(found.thread_id), "head"))
     for one in found.rebuilt:
-        yield line(("put back ", "add"), *_named(one.place))
-        what = "in place of what cannot be read" if one.replaces else "where nothing is stored"
-        yield line(f"         {size(one.bytes)} {what}; {one.reducers[0]}, evidence {one.evidence}")
+        yield line(("restore  ", "add"), *_named(one.place))
+        what = "replaces an unreadable value" if one.replaces else "fills in a missing value"
+        yield line(
+            f"         {size(one.bytes)}, {what}; {one.reducers[0]}, evidence {one.evidence}"
+        )
         yield line(f"         {summary(one.value, max(width - 9, 20), quote=True)}")
     for refusal in found.refused:
         yield line(("refused  ", "error"), *_named(refusal.place))

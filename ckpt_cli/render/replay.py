@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ckpt_cli.core.differences import Differences
 from ckpt_cli.core.elimination import Judgement, Verdict
 from ckpt_cli.core.replay import (
     ChannelReport,
@@ -18,6 +19,7 @@ from ckpt_cli.core.replay import (
     verdicts,
 )
 from ckpt_cli.core.sizes import namespace_kind
+from ckpt_cli.render.differences import difference_records, difference_texts
 from ckpt_cli.render.lines import Line, Style, line
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
@@ -30,7 +32,7 @@ _STYLES: Mapping[str, Style] = {
     Verdict.UNVERIFIABLE: "change",
 }
 _SHOWN = 20
-"""Findings with one reason that a person is shown one by one."""
+"""Findings with the same reason that are shown one by one."""
 
 
 def transition_rows(
@@ -41,13 +43,17 @@ def transition_rows(
         kind = namespace_kind(transition.checkpoint_ns)
         for check, verdict, reason in verdicts(transition, judgements):
             judgement = judgements[kind, check.channel]
+            differs = None
+            if verdict is Verdict.MISMATCH:
+                differs = check.differs_from(judgement.mask)
             yield {
                 "thread_id": found.thread_id,
                 **_transition(transition),
                 "channel": check.channel,
                 "writes": check.wrote,
                 "verdict": verdict,
-                "reason": reason or None,
+                "reason": _with_differences(reason, differs) or None,
+                **_differences(differs),
                 "assumed": verdict is Verdict.MATCH and bool(check.assumed & judgement.mask),
                 **_reducer(judgement),
             }
@@ -74,6 +80,7 @@ def transition_columns(refs: Mapping[str, str]) -> Sequence[Column]:
         Column("ASSUMED", "assumed", table=False),
         Column("CANDIDATES", "candidates", table=False),
         Column("REASON", "reason", cut=True, drop=7),
+        Column("DIFFERENCES", "differences", table=False),
     ]
 
 
@@ -132,7 +139,7 @@ def report_lines(found: Report, refs: Mapping[str, str], width: int) -> Iterator
         *((f" {n} {name}", _STYLES[name] if n else "dim") for name, n in counts.items()),
     )
     if found.assumed:
-        yield line((f"  {counted(found.assumed, 'value')} in an order that is not stored", "dim"))
+        yield line((f"  {counted(found.assumed, 'value')} matched in an assumed order", "dim"))
     rows = [{"channel": label(place), **_channel(one)} for place, one in found.channels.items()]
     if rows:
         yield line("")
@@ -173,7 +180,16 @@ def _said(one: Finding) -> str:
     transition = one.transition
     where = f" in {transition.checkpoint_ns}" if transition.checkpoint_ns else ""
     channel = f" {one.channel}" if one.channel else ""
-    return safe_text(f"step {step_number(transition.step)}{where}{channel}: {one.reason}")
+    said = safe_text(f"step {step_number(transition.step)}{where}{channel}: {one.reason}")
+    return _with_differences(said, one.differences)
+
+
+def _with_differences(text: str, found: Differences | None) -> str:
+    return text if found is None else f"{text}: {', '.join(difference_texts(found))}"
+
+
+def _differences(found: Differences | None) -> dict[str, Any]:
+    return {} if found is None else {"differences": difference_records(found)}
 
 
 def _transition(one: Transition) -> dict[str, Any]:
@@ -191,7 +207,8 @@ def _finding(one: Finding) -> dict[str, Any]:
         **_transition(one.transition),
         "channel": one.channel or None,
         "verdict": one.verdict,
-        "reason": one.reason,
+        "reason": _with_differences(one.reason, one.differences),
+        **_differences(one.differences),
     }
 
 

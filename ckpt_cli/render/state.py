@@ -8,6 +8,7 @@ from typing import cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID
+from ckpt_cli.core.channels import MEANINGS
 from ckpt_cli.core.paths import Selected, format_path
 from ckpt_cli.core.write_view import Placed
 from ckpt_cli.reading.thread import NOT_STORED
@@ -48,7 +49,8 @@ def show_lines(
         yield from field("warning", PLAINTEXT, width, "error")
     for name, value in found.state.values.items():
         yield line("")
-        yield from value_lines(name, value, width, found.state.rebuilt.get(name))
+        remark = found.state.rebuilt.get(name) or MEANINGS.get(name)
+        yield from value_lines(name, value, width, remark)
     if writes:
         yield line("")
         yield from placed_lines(found.writes, zone, width)

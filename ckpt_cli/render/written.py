@@ -1,4 +1,4 @@
-"""How a checkpoint was made of writes, as text, as a record and as rows."""
+"""The writes that made a checkpoint, as text, as a record and as rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_cli.core.contribution import Contribution, Effect, is_not_stored
-from ckpt_cli.core.elimination import Verdict
+from ckpt_cli.core.elimination import Judgement, Verdict
 from ckpt_cli.reading.thread import Moment
 from ckpt_cli.reading.written import Channel, Stored, Written
-from ckpt_cli.render.cells import cell_len
+from ckpt_cli.render.cells import cell_len, fit
+from ckpt_cli.render.differences import difference_records, difference_texts
 from ckpt_cli.render.lines import Line, Span, Style, line
 from ckpt_cli.render.records import write_record
 from ckpt_cli.render.table import Column
@@ -27,9 +28,9 @@ _VERDICTS: dict[Verdict, Style] = {
 _EFFECTS: dict[Effect, tuple[str, Style]] = {
     "applied": ("", "plain"),
     "duplicate": ("changes nothing", "dim"),
-    "overwritten": ("lost: an Overwrite of the same step replaced it", "remove"),
-    "dropped": ("dropped: this checkpoint was not made of it", "remove"),
-    "ignored": ("ignored: the graph has no such channel", "remove"),
+    "overwritten": ("lost: replaced by an Overwrite in the same step", "remove"),
+    "dropped": ("dropped: not applied to this checkpoint", "remove"),
+    "ignored": ("ignored: no such channel in the graph", "remove"),
     "special": ("", "dim"),
     "unknown": ("", "plain"),
 }
@@ -103,18 +104,18 @@ def written_lines(found: Written, width: int) -> Iterator[Line]:
         yield line((_stored_words(found.stored, is_whole=is_whole), "dim"))
     if found.others:
         yield line("")
-        yield line(("not in a channel", "head"))
+        yield line(("writes outside the state", "head"))
         for write in found.others:
             yield from _write_lines(write, width, channel=True)
 
 
 def _origin(child: Moment, parent: Moment | None) -> Iterator[Span]:
     if parent is not None:
-        yield from (("  made from ", "dim"), (safe_text(parent.key.checkpoint_id), "id"))
+        yield from (("  parent ", "dim"), (safe_text(parent.key.checkpoint_id), "id"))
     elif child.checkpoint.parent_checkpoint_id is None:
-        yield "  the first checkpoint, made from nothing", "dim"
+        yield "  first checkpoint, no parent", "dim"
     else:
-        yield from (("  made from ", "dim"), ("a checkpoint that is not stored", "id"))
+        yield from (("  parent ", "dim"), ("not stored", "id"))
 
 
 def _stored_words(found: Stored, *, is_whole: bool) -> str:
@@ -129,8 +130,8 @@ def _stored_words(found: Stored, *, is_whole: bool) -> str:
 
 def _block(name: str, one: Channel, width: int) -> Iterator[Line]:
     judgement = one.judgement
-    by = judgement.reducer or "reducer not known"
-    evidence = "as told" if judgement.told else f"evidence {judgement.evidence}"
+    by = judgement.reducer or _ambiguous(judgement)
+    evidence = "given" if judgement.told else f"evidence {judgement.evidence}"
     yield line(
         (safe_text(name), "head"),
         (f"  {by}, {evidence}  ", "dim"),
@@ -142,10 +143,12 @@ def _block(name: str, one: Channel, width: int) -> Iterator[Line]:
     for write in one.writes:
         yield from _write_lines(write, width)
     if one.verdict is Verdict.MISMATCH and judgement.reducer is not None:
-        yield _side("makes", one.rebuilt, "add", width)
+        yield _side("expect", one.rebuilt, "add", width)
         yield _side("stored", one.stored, "remove", width)
     else:
         yield _side("became", one.stored, "plain", width)
+    for text in () if one.differences is None else difference_texts(one.differences):
+        yield line(("  differs ", "dim"), (fit(text, max(width - 10, 20)), "error"))
     sizes = one.sizes
     yield line(
         (
@@ -154,6 +157,15 @@ def _block(name: str, one: Channel, width: int) -> Iterator[Line]:
             "dim",
         )
     )
+
+
+def _ambiguous(judgement: Judgement) -> str:
+    fitting = judgement.survivors[:3]
+    if len(fitting) < 2:
+        return "reducer unknown"
+    more = len(judgement.survivors) - len(fitting)
+    names = f"{', '.join(fitting)} and {more} more" if more else " and ".join(fitting)
+    return f"ambiguous: {names} {'all' if more or len(fitting) > 2 else 'both'} fit"
 
 
 def _size(value: Value, number: int) -> str:
@@ -198,6 +210,7 @@ def _channel(one: Channel) -> dict[str, Any]:
         "stored": to_json(one.stored),
         "verdict": one.verdict,
         "reason": one.reason or None,
+        **({} if one.differences is None else {"differences": difference_records(one.differences)}),
         "assumed": one.assumed,
         "bytes": {
             "before": one.sizes.before,

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from operator import add
 from typing import Annotated, Any, TypedDict
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import psycopg
-
-from tests.servers import free_port
 
 READERS_RIGHTS = """
     CREATE ROLE {role} LOGIN;
@@ -59,7 +58,7 @@ def fill(url: str, *threads: str) -> None:
 @contextmanager
 def role(url: str, statements: str = READERS_RIGHTS, settings: str = "") -> Iterator[str]:
     """The URL of a new role with these rights."""
-    name = f"reader_{free_port()}"
+    name = f"reader_{uuid4().hex[:12]}"
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute((statements + settings).format(role=name).encode())
     try:

@@ -127,7 +127,7 @@ def test_the_trace_of_a_checkpoint_is_that_of_its_nodes_in_time(empty: Told) -> 
 def test_the_trace_is_read_in_columns_with_its_times(file: Told) -> None:
     file.fill()
     first = file.ckpt("diff", "--writes", f"{THREAD}@ckpt_001", "-o", "table").out
-    assert "the first checkpoint, made from nothing" in first
+    assert "first checkpoint, no parent" in first
     out = file.ckpt("--utc", "show", f"{THREAD}@ckpt_003", "--writes", "-o", "table").out
     trace = out[out.index("writes  5") :].splitlines()[1:]
     assert [one.split("  [")[0].split("  {")[0] for one in trace] == [
@@ -262,7 +262,7 @@ def test_what_was_written_stands_beside_what_it_became(empty: Told) -> None:
 
 def test_the_statistics_are_by_node_with_a_filter_and_a_time(empty: Told) -> None:
     empty.fill()
-    found = empty.json("stats", "--threads", "thread_*", "--since", "2026-04-01")
+    found = empty.json("stats", "--match", "thread_*", "--since", "2026-04-01")
     assert [(one["node"], one["writes"], one["bytes"], one["average"]) for one in found["nodes"]][
         1:4
     ] == [
@@ -273,7 +273,7 @@ def test_the_statistics_are_by_node_with_a_filter_and_a_time(empty: Told) -> Non
     assert found["nodes"][0]["node"] == "generate_response"
     later = empty.json("stats", "--since", "2026-04-07T10:00:31+00:00")
     assert later["writes"] == 4
-    assert empty.json("stats", "--threads", "other_*")["writes"] == 0
+    assert empty.json("stats", "--match", "other_*")["writes"] == 0
     assert empty.json("stats", "--since", "2026-05-01")["writes"] == 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -133,8 +132,8 @@ def hostile(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_is_quick_enough_for_tab(sample: Path) -> None:
-    """No parser, no table library; and a time that is far from it on a busy machine."""
+def test_it_loads_nothing_that_is_slow(sample: Path) -> None:
+    """No parser, no table library."""
     import sys
 
     program = (
@@ -143,10 +142,5 @@ def test_it_is_quick_enough_for_tab(sample: Path) -> None:
         "print(*sys.modules, sep='\\n', file=sys.stderr)"
     )
     words = [sys.executable, "-c", program, str(sample)]
-    taken = []
-    for _ in range(3):
-        begun = time.perf_counter()
-        done = subprocess.run(words, capture_output=True, text=True, check=True)
-        taken.append(time.perf_counter() - begun)
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert not {"typer", "rich", "ormsgpack", "ckpt_cli.diagnostics"} & set(done.stderr.split())
-    assert min(taken) < 1.0

@@ -37,7 +37,7 @@ def test_several_processes_find_the_same(store: Path) -> None:
     two = ckpt("-s", store, "replay", "--all", "--verify", "--jobs", "2", "-o", "ndjson")
     assert one.code == two.code == 0
     assert sorted(one.out.splitlines()) == sorted(two.out.splitlines())
-    some = ckpt("-s", store, "replay", "--all", "--threads", "zoo-*", "-o", "json").json
+    some = ckpt("-s", store, "replay", "--all", "--match", "zoo-*", "-o", "json").json
     assert some
     assert all(row["thread_id"].startswith("zoo-") for row in some)
     alone = ckpt("-s", store, "stats", "-o", "json").json
@@ -55,7 +55,7 @@ def test_several_processes_find_the_same(store: Path) -> None:
         ["replay", "--all", "--repair"],
         ["diff", "chat", "--reducer", "messages=append"],
         ["diff", "chat", "head~1", "--writes"],
-        ["stats", "chat", "--threads", "c*"],
+        ["stats", "chat", "--match", "c*"],
     ],
     ids=" ".join,
 )

@@ -297,7 +297,7 @@ def test_grep_finds_each_message_once_on_each_branch_where_it_first_stood(
         known[one["checkpoint_id"]] = before | here
         want += [(one["checkpoint_id"], content) for _, content in here - before]
     assert want or not filled.bench.has_history
-    words = ("grep", ".", "--threads", thread_id, "--channel", "messages", "-o", "json")
+    words = ("grep", ".", "--match", thread_id, "--channel", "messages", "-o", "json")
     contents = [one for one in run(filled, *words).json if one["path"].endswith("].content")]
     assert sorted((one["checkpoint_id"], one["line"]) for one in contents) == sorted(want)
 

@@ -8,7 +8,9 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypedDict
+from unittest.mock import patch
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -16,6 +18,7 @@ from langgraph.graph import StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 
+from ckpt_cli.session import Session
 from tests.conformance.benches import BENCHES, Bench
 from tests.conformance.conftest import own_server
 from tests.support import ckpt
@@ -80,9 +83,13 @@ def urls(
         yield found
 
 
+LATER = datetime.now(UTC) + timedelta(hours=1)
+
+
 def told(url: str, *words: str) -> str:
     """An answer in JSON, in which ids are numbered in their order, and times left out."""
-    answer = json.dumps(_common(ckpt("-s", url, *words).json), sort_keys=True)
+    with patch.object(Session, "now", LATER):  # Whether a thread is busy depends on its age.
+        answer = json.dumps(_common(ckpt("-s", url, *words).json), sort_keys=True)
     numbers: dict[str, str] = {}
     text = _TIME.sub("<time>", answer)
     return _ID.sub(lambda match: numbers.setdefault(match[0], f"<id {len(numbers)}>"), text)

@@ -177,4 +177,4 @@ def test_ids_that_were_given_at_merge_are_taken_from_later_values(postgres_url: 
 def test_a_layout_without_a_place_for_it_is_refused(sample: Any) -> None:
     answer = ckpt("-s", sample, "replay", "--repair", "--yes")
     assert answer.code == 4
-    assert "no place of its own" in answer.err
+    assert "stores values inside checkpoints" in answer.err

@@ -138,18 +138,18 @@ def test_a_signal_ends_it_between_two_batches(tmp_path: Path) -> None:
         for number in range(20):
             config = {"configurable": {"thread_id": f"t{number}"}}
             graph_of(SqliteSaver(connection)).invoke({"items": ["in"]}, config)
-    words = ["purge", "--match", "*", "--batch", "1", "--sleep", "0.2", "--yes", "-o", "json"]
+    words = ["purge", "--match", "*", "--batch", "1", "--sleep", "2", "--yes", "-o", "json"]
     process = subprocess.Popen(
         [sys.executable, "-m", "ckpt_cli", "-s", str(store), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(ids(store)) == 20 and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 7, err
     assert "SIGTERM" in err
     report = json.loads(out)

@@ -171,7 +171,7 @@ def test_what_needs_a_value_says_that_the_key_is_missing(store: Path, words: lis
 def test_a_search_that_could_not_read_all_does_not_say_that_nothing_is_there(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["grep", "Deutsch", "--threads", "aes-chat"]
+    words = ["grep", "Deutsch", "--match", "aes-chat"]
     for more in ([], ["--head-only"], ["--jobs", "2"]):
         answer = ckpt("-s", store, *words, *more)
         assert answer.code == 7

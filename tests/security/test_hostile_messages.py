@@ -60,7 +60,7 @@ def test_no_raw_control_character_comes_out(store: Path, number: int, form: str)
         ["messages", thread, "--full"],
         ["messages", thread, "--stat"],
         ["blame", thread, "files"],
-        ["grep", ".", "--threads", thread],
+        ["grep", ".", "--match", thread],
         ["du", thread],
         ["du", thread, "--by", "channel"],
     ):

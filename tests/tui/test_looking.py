@@ -201,7 +201,7 @@ def test_a_search_in_a_thread_and_in_all(sample: Path) -> None:
         await seat.press("S")
         await seat.type("booked")
         await seat.press("enter")
-        found = ckpt("-s", sample, "grep", "-i", "booked", "--threads", KYOTO, "-o", "json").json
+        found = ckpt("-s", sample, "grep", "-i", "booked", "--match", KYOTO, "-o", "json").json
         assert seat.sees("Search in this thread", f"{len(found)} found", "is booked from 7 April")
         await seat.press("t")
         everywhere = ckpt("-s", sample, "grep", "-i", "booked", "-o", "json").json

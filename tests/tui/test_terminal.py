@@ -160,7 +160,7 @@ def test_no_writer_waits_for_an_open_screen(terminal: Terminal, sample: Path) ->
     with closing(sqlite3.connect(sample)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
     start(terminal, sample)
-    with closing(sqlite3.connect(sample, timeout=2)) as connection:
+    with closing(sqlite3.connect(sample, timeout=60)) as connection:
         connection.execute("DELETE FROM writes WHERE thread_id = 'weekly-digest'")
         connection.commit()
     terminal.press("q")

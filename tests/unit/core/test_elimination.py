@@ -63,7 +63,7 @@ WRITES: dict[str, st.SearchStrategy[Value]] = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), st.sampled_from(sorted(WRITES)))
 def test_the_own_reducer_always_survives(data: st.DataObject, name: str) -> None:
     steps = st.lists(st.lists(WRITES[name], min_size=1, max_size=3), min_size=1, max_size=6)

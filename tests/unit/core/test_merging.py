@@ -90,7 +90,7 @@ def held(channel: Any) -> Held:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_the_channel_of_the_library_holds_the_same(name: str, data: st.DataObject) -> None:
     make, strategy = MAKERS[name]
@@ -108,7 +108,7 @@ def test_the_channel_of_the_library_holds_the_same(name: str, data: st.DataObjec
     assert possible
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(words, max_size=2), min_size=1), st.lists(words, max_size=2), words)
 def test_an_overwrite_replaces_what_its_step_wrote(
     writes: list[list[str]], value: list[str], form: str
@@ -139,7 +139,7 @@ message_likes = st.one_of(
 removals = st.sampled_from(["1", "2", "3", "__remove_all__"]).map(lambda one: RemoveMessage(id=one))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.lists(st.lists(message_likes | removals, max_size=3), max_size=2), max_size=4))
 def test_messages_merge_as_add_messages_does(turns: list[list[list[Any]]]) -> None:
     merged: Any = add_messages
@@ -171,7 +171,7 @@ def test_quick_equality_is_that_of_the_numbers(one: Value, other: Value) -> None
 
 
 @given(any_values, st.lists(any_values, max_size=3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_reducer_fails_on_any_value(base: Value, writes: list[Value]) -> None:
     for reducer in REDUCERS.values():
         for result in reducer.results(base, [writes]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,11 +70,9 @@ def test_every_ref_is_an_end_of_its_id_and_of_no_other(ids: list[str]) -> None:
         )
 
 
-def test_ten_thousand_ids_take_a_moment() -> None:
+def test_ten_thousand_ids_are_short() -> None:
     ids = [f"1f1e5fa1-9b4d-6402-8000-{(n * 2654435761) % 2**48:012x}" for n in range(1, 10_000)]
-    start = time.perf_counter()
     refs = short_refs(ids)
-    assert time.perf_counter() - start < 5
     assert max(map(len, refs.values())) < 13
 
 

@@ -1,0 +1,33 @@
+"""Which threads a command is about: those that are named, or those that match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ckpt_backends.errors import UsageError
+from ckpt_backends.model import Thread
+from ckpt_backends.protocol import Store
+from ckpt_cli.reading.target import find_thread
+from ckpt_cli.reading.threads import Selection, list_threads, parse_where
+
+
+def chosen_threads(
+    store: Store, names: Sequence[str], match: str | None, where: Sequence[str]
+) -> Iterator[Thread]:
+    """The threads of these names; without names, all that match.
+
+    Raises `NotFound`, and `UsageError` where there are both names and conditions.
+    """
+    if names:
+        if match is not None or where:
+            raise UsageError(
+                "THREAD cannot be combined with --match or --where", hint="use one of them"
+            )
+        named = [find_thread(store, name, _ignore).thread for name in dict.fromkeys(names)]
+        return iter(named)
+    wanted = Selection(match=match, where=tuple(map(parse_where, where)))
+    return (row.thread for row in list_threads(store, wanted, sizes=False))
+
+
+def _ignore(_: str) -> None:
+    """No thread is chosen for the caller, so there is nothing to note."""

@@ -1,0 +1,61 @@
+"""`ckpt blame` of a value that a person changed names the fork and its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import ckpt
+
+TRIP = "trip-to-kyoto"
+
+
+def fork(store: Path, *words: str) -> str:
+    answer = ckpt("-s", store, "fork", TRIP, "step:8", *words, "--yes", "-o", "json")
+    return str(answer.json["checkpoint_id"])
+
+
+def blame(store: Path, path: str, *words: str) -> Any:
+    return ckpt("-s", store, "blame", TRIP, path, *words, "-o", "json").json
+
+
+@pytest.mark.parametrize("option", ["--replace", "--set"])
+def test_an_edit_names_its_fork_and_reason(option: str, sample: Path) -> None:
+    added = fork(sample, option, 'destination="Nara"', "--reason", "wrong city")
+    found = blame(sample, "destination")
+    assert (found["value"], found["by"], found["node"]) == ("Nara", "fork", None)
+    assert (found["checkpoint_id"], found["source"]) == (added, "fork")
+    assert (found["reason"], found["forked_by"]) == ("wrong city", "ckpt")
+    target = ckpt("-s", sample, "show", TRIP, "--at", found["forked_from"], "-o", "json").json
+    assert target["step"] == 8
+    shown = ckpt("-s", sample, "blame", TRIP, "destination", "-o", "table").out
+    assert "an edit made with `ckpt fork`" in shown
+    assert "wrong city" in shown
+
+
+def test_an_item_that_was_appended_is_the_edits_and_the_others_are_not(sample: Path) -> None:
+    before = blame(sample, "itinerary[0]")
+    fork(sample, "--append", 'itinerary="A tea ceremony"', "--reason", "asked for")
+    assert blame(sample, "itinerary[-1]")["reason"] == "asked for"
+    assert blame(sample, "itinerary[0]")["by"] == before["by"] == "task"
+
+
+def test_what_a_fork_copied_is_its_writers(sample: Path) -> None:
+    before = blame(sample, "hotel")
+    fork(sample, "--replace", 'destination="Nara"')
+    after = blame(sample, "hotel")
+    assert (
+        (after["by"], after["node"]) == (before["by"], before["node"]) == ("task", "choose_hotel")
+    )
+    assert (after["reason"], after["forked_from"]) == (None, None)
+    assert blame(sample, "destination")["reason"] is None
+
+
+def test_no_reason_is_told_when_values_are_redacted(sample: Path) -> None:
+    fork(sample, "--replace", 'destination="Nara"', "--reason", "wrong city")
+    answer = ckpt("-s", sample, "--redact", "blame", TRIP, "destination", "-o", "json")
+    assert answer.json["by"] == "fork"
+    assert "wrong city" not in answer.out
+    assert "Nara" not in answer.out

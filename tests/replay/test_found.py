@@ -1,0 +1,170 @@
+"""What `replay` and `diff --writes` say of a mismatch, and which writes they miss."""
+
+from __future__ import annotations
+
+import sqlite3
+from operator import add
+from pathlib import Path
+from typing import Annotated, Any
+
+import ormsgpack
+import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+from tests.support import FIXTURES, ckpt, copy_store
+
+
+class Ticks(TypedDict):
+    log: Annotated[list[dict[str, Any]], add]
+
+
+def tick(state: Ticks) -> Any:
+    number = len(state["log"])
+    return {"log": [{"note": f"tick {n}"} for n in range(number, number + 50)]}
+
+
+@pytest.fixture
+def forged(tmp_path: Path) -> tuple[Path, str]:
+    """A long list in which one text was changed in the newest checkpoint, and that one's id."""
+    path = tmp_path / "store.db"
+    connection = sqlite3.connect(path, check_same_thread=False)
+    graph = StateGraph(Ticks)
+    graph.add_node("tick", tick)
+    graph.add_edge(START, "tick")
+    agent: Any = graph.compile(checkpointer=SqliteSaver(connection))
+    for _ in range(3):
+        agent.invoke({"log": []}, {"configurable": {"thread_id": "t"}})
+    ((head, stored),) = connection.execute(
+        "SELECT checkpoint_id, checkpoint FROM checkpoints ORDER BY checkpoint_id DESC LIMIT 1"
+    )
+    body = ormsgpack.unpackb(stored)
+    assert body["channel_values"]["log"][149]["note"] == "tick 149"
+    body["channel_values"]["log"][149]["note"] = "tick 999"
+    connection.execute(
+        "UPDATE checkpoints SET checkpoint = ? WHERE checkpoint_id = ?",
+        (ormsgpack.packb(body), head),
+    )
+    connection.commit()
+    connection.close()
+    return path, head
+
+
+WHERE = '[149].note: "tick 149" ≠ "tick 999"'
+
+
+def test_diff_writes_says_where_a_value_differs(forged: tuple[Path, str]) -> None:
+    path, head = forged
+    shown = ckpt("-s", path, "diff", "--writes", f"t@{head}", "-o", "table")
+    assert f"differs {WHERE}" in shown.out
+    told = ckpt("-s", path, "diff", "--writes", f"t@{head}", "-o", "json").json["channels"]["log"]
+    assert told["verdict"] == "mismatch"
+    assert told["differences"] == {
+        "places": [
+            {"op": "replace", "path": "[149].note", "rebuilt": "tick 149", "stored": "tick 999"}
+        ],
+        "more": 0,
+    }
+
+
+def test_replay_says_where_a_value_differs(forged: tuple[Path, str]) -> None:
+    path, head = forged
+    shown = ckpt("-s", path, "replay", "t", "--verify", "-o", "table")
+    assert shown.code == 1
+    assert f"stored value differs from what append produces: {WHERE}" in shown.out
+    (row,) = [
+        one
+        for one in ckpt("-s", path, "replay", "t", "-o", "json").json
+        if one["verdict"] == "mismatch"
+    ]
+    assert (row["child"], row["differences"]["places"][0]["stored"]) == (head, "tick 999")
+
+
+def test_no_value_is_told_where_values_are_redacted(forged: tuple[Path, str]) -> None:
+    path, head = forged
+    for words in (["replay", "t"], ["replay", "t", "--verify"], ["diff", "--writes", f"t@{head}"]):
+        answer = ckpt("-s", path, "--redact", *words, "-o", "json")
+        assert "mismatch" in answer.out
+        assert "tick 999" not in answer.out
+        assert "tick 149" not in answer.out
+
+
+def test_more_places_are_counted(forged: tuple[Path, str]) -> None:
+    path, head = forged
+    with sqlite3.connect(path) as connection:
+        ((stored,),) = connection.execute(
+            "SELECT checkpoint FROM checkpoints WHERE checkpoint_id = ?", (head,)
+        )
+        body = ormsgpack.unpackb(stored)
+        for item in body["channel_values"]["log"][100:110]:
+            item["note"] += "!"
+        connection.execute(
+            "UPDATE checkpoints SET checkpoint = ? WHERE checkpoint_id = ?",
+            (ormsgpack.packb(body), head),
+        )
+    shown = ckpt("-s", path, "diff", "--writes", f"t@{head}", "-o", "table").out
+    assert "and 8 more" in shown
+    assert shown.count("differs ") == 4 + 1  # The reason of the verdict says it, too.
+
+
+def test_strict_fails_on_what_cannot_be_verified(sample: Path) -> None:
+    with sqlite3.connect(sample) as connection:
+        connection.execute("DELETE FROM writes WHERE thread_id = 'refund-4711'")
+    assert ckpt("-s", sample, "replay", "refund-4711", "--verify").code == 0
+    report = ckpt("-s", sample, "replay", "refund-4711", "--strict", "-o", "json")
+    assert report.code == 1
+    assert (report.json["mismatch"], report.json["unverifiable"] > 0) == (0, True)
+    for words in (["--all"], ["--match", "refund*"]):
+        assert ckpt("-s", sample, "replay", *words, "--verify").code == 0
+        assert ckpt("-s", sample, "replay", *words, "--strict").code == 1
+    assert ckpt("-s", sample, "replay", "trip-to-kyoto", "--strict").code == 0
+
+
+FORMAT_1 = FIXTURES / "lg-0.2.14" / "store.db"
+LATER = """FROM writes AS w WHERE thread_id = ? AND channel NOT LIKE '\\_\\_%' ESCAPE '\\'
+    AND EXISTS (SELECT 1 FROM checkpoints AS c WHERE c.parent_checkpoint_id = w.checkpoint_id
+        AND c.thread_id = w.thread_id AND c.checkpoint_ns = w.checkpoint_ns)"""
+
+
+@pytest.mark.parametrize("thread", ["subgraph", "reducers", "alice@example.com", "async-join"])
+def test_a_write_taken_out_of_a_step_of_format_1_is_found(thread: str, tmp_path: Path) -> None:
+    path = copy_store(FORMAT_1, tmp_path)
+    assert ckpt("-s", path, "replay", thread, "--verify").code == 0
+    connection = sqlite3.connect(path)
+    rows = connection.execute(f"SELECT rowid, channel {LATER}", (thread,)).fetchall()
+    assert len(rows) > 3
+    silent = []
+    for rowid, channel in rows:
+        connection.execute(
+            "CREATE TEMP TABLE gone AS SELECT * FROM writes WHERE rowid = ?", (rowid,)
+        )
+        connection.execute("DELETE FROM writes WHERE rowid = ?", (rowid,))
+        connection.commit()
+        report = ckpt("-s", path, "replay", thread, "--strict", "-o", "json").json
+        if not report["findings"]:
+            silent.append(channel)
+        connection.execute("INSERT INTO writes SELECT * FROM gone")
+        connection.execute("DROP TABLE gone")
+        connection.commit()
+    connection.close()
+    assert silent == []
+
+
+@pytest.mark.parametrize("words", [["replay", "trip-to-kyoto"], ["replay", "--all"]])
+def test_a_reducer_of_an_unknown_channel_is_refused(words: list[str], sample: Path) -> None:
+    answer = ckpt("-s", sample, *words, "--reducer", "mesages=append")
+    assert (answer.code, answer.out) == (3, "")
+    assert "no channel 'mesages'" in answer.err
+    assert "did you mean 'messages'" in answer.err
+    assert ckpt("-s", sample, *words, "--reducer", "messages=add_messages").code == 0
+
+
+def test_an_unknown_reducer_is_refused(sample: Path) -> None:
+    for words in (["replay"], ["diff", "--writes"]):
+        answer = ckpt("-s", sample, *words, "trip-to-kyoto", "--reducer", "messages=apend")
+        assert answer.code == 2
+        assert "no reducer 'apend' for channel 'messages'" in answer.err
+        assert "did you mean 'append'" in answer.err
+    missing = ckpt("-s", sample, "diff", "--writes", "trip-to-kyoto", "--reducer", "nosuch=append")
+    assert missing.code == 3
