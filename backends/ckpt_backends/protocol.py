@@ -60,6 +60,14 @@ class Store(Protocol):
         """The same of some hundred threads at once, in the order given."""
         ...
 
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        """What each checkpoint of a thread takes with its writes, counted as in `size`.
+
+        In no order, and one may come in several parts. Writes come also where their checkpoint is
+        missing. With the sizes of `blobs` they add up to `size`.
+        """
+        ...
+
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         """What each thread, or one of them, takes: in the order of the thread ids.
 
@@ -138,9 +146,10 @@ class Store(Protocol):
         ...
 
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
-        """The values of a thread that are kept apart from bodies, with their sizes.
+        """The values of a thread that are kept apart from bodies, with their sizes as stored.
 
-        Whether a checkpoint names them or not; none where values stand in the bodies.
+        Whether a checkpoint names them or not; none where values stand in the bodies, or have no
+        version, as in shallow layouts. A value that is stored in several rows comes once for each.
         """
         ...
 

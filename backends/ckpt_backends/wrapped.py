@@ -43,6 +43,9 @@ class WrappedStore(Closing):
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         return self.inner.sizes(thread_ids)
 
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        return self.inner.checkpoint_sizes(thread_id)
+
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         return self.inner.usage(thread_id)
 

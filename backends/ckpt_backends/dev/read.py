@@ -126,6 +126,14 @@ class DevStore(Closing):
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         return list(map(self.size, thread_ids))
 
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        for ns, in_ns in self._tables.checkpoints.get(thread_id, {}).items():
+            for name, row in in_ns.items():
+                size = row.body.size + row.metadata.size
+                yield CheckpointKey(thread_id, ns, name), ThreadSize(1, 0, size)
+        for place, _, write in self._writes_of(thread_id):
+            yield CheckpointKey(*place), ThreadSize(0, 1, write.value.size)
+
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         tables = self._tables
         asked = {*tables.checkpoints, *tables.writes_of, *tables.blobs_of}

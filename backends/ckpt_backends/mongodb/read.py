@@ -130,6 +130,19 @@ class MongoBase(Closing):
         rows = self._rows(collection, pipelines.totals(threads, *fields))
         return {row["_id"]: (row["number"], row["bytes"]) for row in rows}
 
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        match = self._of(thread_id)
+        if match is None:
+            return
+        layout = self._layout
+        stages = pipelines.checkpoint_sizes(match, *self._values)
+        for row in self._connection.aggregate(layout.checkpoints, stages):
+            yield _key(thread_id, row["_id"]), ThreadSize(row["number"], 0, row["bytes"])
+        if layout.writes is not None:
+            stages = pipelines.checkpoint_sizes(match, "$value")
+            for row in self._connection.aggregate(layout.writes, stages):
+                yield _key(thread_id, row["_id"]), ThreadSize(0, row["number"], row["bytes"])
+
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:  # noqa: ARG002
         """None: the layouts keep values in the bodies."""
         yield from ()

@@ -160,6 +160,17 @@ class MySQLStore(Closing):
             for rows, writes, blobs in of_each
         ]
 
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        if not storable(thread_id):
+            return
+        where, values = self._where(thread_id)
+        for name, size in (("checkpoints", f"{_BODY} + {_METADATA}"), ("writes", _BLOB)):
+            query = sql.CHECKPOINT_SIZES.format(table=self._names[name], size=size, where=where)
+            for ns, checkpoint_id, number, taken in self._connection.stream(query, values):
+                key = CheckpointKey(thread_id, _text(ns), _text(checkpoint_id or b""))
+                of_writes = name == "writes"
+                yield key, ThreadSize(*((0, number) if of_writes else (number, 0)), int(taken))
+
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         if not storable(thread_id or ""):
             return

@@ -113,6 +113,13 @@ class PostgresStore(DatabaseReader):
         }
         return [found.get(one, ThreadSize(0, 0, 0)) for one in thread_ids]
 
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        if not storable(thread_id):
+            return
+        query = sql.CHECKPOINT_SIZES.format(**self._names)
+        for ns, checkpoint_id, *size in self._stream(query, _KEYS_AT_ONCE, thread=thread_id):
+            yield CheckpointKey(thread_id, ns, checkpoint_id or ""), ThreadSize(*size)
+
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         if not storable(thread_id or ""):
             return

@@ -65,6 +65,14 @@ _THREADS = """
     ORDER BY newest DESC, thread_id LIMIT ?
 """
 """Most threads have one namespace; only for those with more is the index asked again."""
+_CHECKPOINT_SIZES = f"""
+    SELECT checkpoint_ns, checkpoint_id, 1, 0,
+           coalesce(length(checkpoint), 0) + coalesce(length(metadata), 0)
+    FROM checkpoints WHERE thread_id = {TEXT}
+    UNION ALL
+    SELECT checkpoint_ns, checkpoint_id, 0, count(*), coalesce(sum(length(value)), 0)
+    FROM writes WHERE thread_id = {TEXT} GROUP BY checkpoint_ns, checkpoint_id
+"""
 _USAGE = """
     SELECT thread_id, 'checkpoints', 'checkpoint', checkpoint_ns, NULL, type, count(*), total(n)
     FROM (SELECT thread_id, checkpoint_ns, type, length(checkpoint) AS n
@@ -148,6 +156,12 @@ class SqliteStore(FileReader):
                 found[one] for one in thread_ids
             )
         ]
+
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        rows = self._query(_CHECKPOINT_SIZES, [bind(thread_id)] * 2)
+        for ns, checkpoint_id, checkpoints, writes, size in rows:
+            key = CheckpointKey(thread_id, text(ns), text(checkpoint_id))
+            yield key, ThreadSize(checkpoints, writes, size)
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         where = "" if thread_id is None else f"WHERE thread_id = {TEXT}"

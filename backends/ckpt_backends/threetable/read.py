@@ -189,6 +189,12 @@ class ThreeTableStore(Closing):
             for one in thread_ids
         ]
 
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        for place in self._index(thread_id).places.values():
+            yield place.key, ThreadSize(1, 0, 0)
+        for write in self.writes(thread_id):
+            yield write.key, ThreadSize(0, 1, write.size)
+
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         if thread_id is None:
             every = (text(row[0]) for row in self._stream(self._queries.used_threads()))
@@ -374,12 +380,9 @@ class ThreeTableStore(Closing):
         for place in found.index.places.values():
             for name, parts in found.own(place).items():
                 key = BlobKey(place.key.checkpoint_ns, name, place.hash)
-                yield key, sum(part.size for part in parts)
-        orphans: Counter[tuple[str, str]] = Counter()
+                yield from ((key, part.size) for part in parts)
         for part in found.orphans():
-            orphans[part.hash, part.channel] += part.size
-        for (hashed, channel), size in orphans.items():
-            yield BlobKey("", channel, hashed), size
+            yield BlobKey("", part.channel, part.hash), part.size
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         if not self._database.storable(thread_id):
