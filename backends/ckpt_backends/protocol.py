@@ -10,7 +10,7 @@ Driver exceptions never leave an adapter; they are raised as `ckpt_backends.erro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
@@ -160,6 +160,10 @@ class Store(Protocol):
         """
         ...
 
+    def row_key(self, row: Row) -> Hashable:
+        """What tells a row from all others, so that an archived row finds the one that exists."""
+        ...
+
     def sources(self, key: CheckpointKey) -> list[str]:
         """Where a checkpoint and its writes are kept, as queries or keys that a person can run."""
         ...
@@ -209,7 +213,7 @@ class WritableStore(Protocol):
     def restore(self, rows: Iterable[Row]) -> Restored:
         """Put back rows of one thread, all of them or none; rows that are there stay.
 
-        Raises `StoreChanged` where one is there with other contents, and `Unsupported` where the
+        Raises `StoreChanged` where one exists with other contents, and `Unsupported` where the
         layout has no place for it.
         """
         ...

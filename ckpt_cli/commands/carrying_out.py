@@ -1,4 +1,4 @@
-"""What commands that change a store have in common: show the plan, ask, write, say how to go on."""
+"""What commands that change a thread share: show the plan, ask, write, say how to resume."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ckpt_cli.session import Session
 def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes: bool) -> None:
     """Show a plan and, unless it is a dry run, carry it out.
 
-    With `yes` it is carried out first, so that nothing depends on who reads the answer.
+    With `yes` it is carried out first, so that a closed pipe cannot stop it halfway.
     Raises `Refused` where nobody can be asked or the answer is no, and what `apply` raises.
     """
-    if session.settings.get("copy") and not dry_run:
-        raise UsageError("a private copy is not what is to be changed", hint="leave out --copy")
+    if not dry_run:
+        refuse_copy(session)
     output = session.output
     undo = ""
     if plan.action != "undo" and plan.is_undoable:
@@ -45,7 +45,7 @@ def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes
             columns=plan_columns(),
         )
     if dry_run:
-        session.note("a dry run: nothing was written")
+        session.note("dry run: nothing was written")
         return
     if not yes:
         write(session, plan.change, question, yes=False)
@@ -56,17 +56,26 @@ def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes
         output.document(tuple, lambda: done_lines(shown, undo), rows=tuple, columns=())
 
 
+def refuse_copy(session: Session) -> None:
+    """Raise `UsageError` where a private copy would be changed."""
+    if session.settings.get("copy"):
+        raise UsageError(
+            "cannot change a private copy: --copy is read-only",
+            hint="run the command without --copy, or with --dry-run",
+        )
+
+
 def store_words(session: Session) -> list[str]:
-    """How the store was named, to name it again, without a password."""
+    """The options that name the store again, without a password."""
     name = session.settings.get("store")
     return [] if name is None else ["-s", printable(name)]
 
 
 def write(session: Session, change: Change, question: str, *, yes: bool) -> None:
-    """Ask, and carry a change out. Raises `Refused`, and what `apply` raises."""
+    """Ask unless `yes`, and carry out a change. Raises `Refused`, and what `apply` raises."""
     if not yes:
         confirm(question)
-    # A reader of a file that is not in WAL mode would stand in the way of its own writer.
+    # A reader of a file that is not in WAL mode would block our own writer.
     for reading in (session.store, session.rows):
         reading.refresh()
     with open_writable(session.store_url) as writable:
@@ -78,8 +87,8 @@ def confirm(question: str) -> None:
     answer = diagnostics.ask(question)
     if answer is None:
         raise Refused(
-            "there is no terminal to ask on, so nothing was written",
-            hint="add --yes to carry it out, or --dry-run to see the plan only",
+            "confirmation needed, but there is no terminal; nothing was written",
+            hint="add --yes to go ahead, or --dry-run to see the plan",
         )
     if not answer:
-        raise Refused("not confirmed, so nothing was written")
+        raise Refused("not confirmed; nothing was written")

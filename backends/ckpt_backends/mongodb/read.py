@@ -8,7 +8,7 @@ the order that histories are asked for. No query here needs it, and none makes i
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from heapq import merge
 from itertools import groupby
@@ -35,6 +35,7 @@ from ckpt_backends.model import (
 from ckpt_backends.mongodb import pipelines
 from ckpt_backends.mongodb.connect import Connection
 from ckpt_backends.mongodb.layout import JAVASCRIPT, MongoLayout
+from ckpt_backends.mongodb.restoring import key_of
 from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
@@ -154,6 +155,9 @@ class MongoBase(Closing):
         for table, name in self._layout.collections.items():
             for document in self._connection.aggregate(name, [{"$match": match}], raw=True):
                 yield Row(table, {"bson": bytes(document.raw)})
+
+    def row_key(self, row: Row) -> Hashable:
+        return key_of(self._layout, row)
 
     def refresh(self) -> None:
         self._connection.restart()

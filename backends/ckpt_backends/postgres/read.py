@@ -6,7 +6,7 @@ by channel and version, shared by all checkpoints with that version.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -30,7 +30,7 @@ from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import Connection
 from ckpt_backends.postgres.database import DatabaseReader
 from ckpt_backends.postgres.layout import PostgresLayout, storable
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import Row, sql_key
 from ckpt_backends.url import StoreUrl
 
 _FEW = 500
@@ -313,6 +313,9 @@ class PostgresStore(DatabaseReader):
             yield from self._whole_rows(
                 name, table, "thread_id = %(thread)s", _STATES_AT_ONCE, thread=thread_id
             )
+
+    def row_key(self, row: Row) -> Hashable:
+        return sql_key(row)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         places = {"thread_id": key.thread_id, "checkpoint_ns": key.checkpoint_ns}

@@ -468,8 +468,8 @@ class Plain:
                 unread_value(size) if answer is None else unwrapped(answer)
             )
             key = keys[write.name]
-            where = (wr, "value", key.thread_id, key.checkpoint_ns)
-            yield key.checkpoint_id, Usage(*where, channel, value.type, 1, size)
+            of_write = (wr, "value", key.thread_id, key.checkpoint_ns)
+            yield key.checkpoint_id, Usage(*of_write, channel, value.type, 1, size)
 
     def _measured(
         self, places: Sequence[Place] | Sequence[BlobPlace]

@@ -6,7 +6,7 @@ is not seen, and one that goes meanwhile is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, TypeVar
@@ -227,6 +227,9 @@ class RedisStore(Closing):
         owning = Owning(self._connection, self._layout)
         for owned in owning.of([thread_id]):
             yield from owning.rows(owned)
+
+    def row_key(self, row: Row) -> Hashable:
+        return row.table, row.cells["key"]
 
     def sources(self, key: CheckpointKey) -> list[str]:
         return self._layout.sources(key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -28,7 +28,7 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import Row, sql_key
 from ckpt_backends.sqlite.binding import (
     TEXT,
     bind,
@@ -333,6 +333,9 @@ class SqliteStore(FileReader):
     def rows(self, thread_id: str) -> Iterator[Row]:
         for table in ("writes", "checkpoints"):
             yield from self._whole_rows(table, f"thread_id = {TEXT}", [bind(thread_id)])
+
+    def row_key(self, row: Row) -> Hashable:
+        return sql_key(row)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         where = " AND ".join(

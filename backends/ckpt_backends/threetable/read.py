@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import groupby, islice
 from typing import Any
@@ -33,7 +33,7 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.protocol import Store
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import Row, sql_key
 from ckpt_backends.threetable import sql
 from ckpt_backends.threetable.cells import data, digest, hash_text, moment, number, text
 from ckpt_backends.threetable.database import Database
@@ -395,6 +395,9 @@ class ThreeTableStore(Closing):
             )
             for row in self._stream(query, **self._of(thread_id)):
                 yield Row(table, dict(zip(columns, map(_cell, row), strict=True)))
+
+    def row_key(self, row: Row) -> Hashable:
+        return sql_key(row), row.cells[HASH]
 
     def sources(self, key: CheckpointKey) -> list[str]:
         literal, names = self._database.literal, self._tables.names

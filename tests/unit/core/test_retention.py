@@ -30,8 +30,8 @@ def names(chosen: object) -> set[str]:
 def test_the_newest_stay_and_say_why() -> None:
     chosen = choose(line(5), Keep(last=2), NOW)
     assert chosen == {
-        ("", "05"): ["one of the last 2", "the newest"],
-        ("", "04"): ["one of the last 2"],
+        ("", "05"): ["newest 2", "the newest"],
+        ("", "04"): ["newest 2"],
     }
 
 
