@@ -368,7 +368,7 @@ def test_nothing_is_put_back_over_what_is_there(request: pytest.FixtureRequest, 
     left = place.documents()
     with open_writable(parse_url(place.url)) as writable:
         for others in (changed(rows, type="json"), changed(rows, _id=ObjectId())):
-            with pytest.raises(StoreChanged, match="other contents"):
+            with pytest.raises(StoreChanged, match="different contents"):
                 writable.restore(iter(others))
             assert place.documents() == left
         for broken in (b"", b"\x05\0\0\0", b"no document at all", b"\x05\0\0\0\0"):
