@@ -137,13 +137,14 @@ def _of_files(bench: DevBench, found: Count) -> None:
 def _of_mongodb(bench: MongoBench, found: Count) -> None:
     with pymongo.MongoClient[Any](bench.url) as client:
         database = client.get_default_database()
-        for name in database.list_collection_names():
-            table = WRITES if "write" in name else CHECKPOINTS
+        for collection in database.list_collection_names():
+            table = WRITES if "write" in collection else CHECKPOINTS
             options = CodecOptions(RawBSONDocument)
-            for one in database.get_collection(name, options).find():
-                parts = (one.get(part) for part in ("checkpoint", "checkpoint_data", "metadata"))
-                parts = (one.get("value"),) if table == WRITES else parts
-                found.add(table, _WHAT[table], sum(map(_bson_length, parts)))
+            for one in database.get_collection(collection, options).find():
+                names = ("checkpoint", "checkpoint_data", "metadata")
+                parts = ("value",) if table == WRITES else names
+                size = sum(_bson_length(one.get(part)) for part in parts)
+                found.add(table, _WHAT[table], size)
 
 
 def _bson_length(value: Any) -> int:

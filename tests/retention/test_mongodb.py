@@ -372,7 +372,7 @@ def test_nothing_is_put_back_over_what_is_there(request: pytest.FixtureRequest, 
                 writable.restore(iter(others))
             assert place.documents() == left
         for broken in (b"", b"\x05\0\0\0", b"no document at all", b"\x05\0\0\0\0"):
-            with pytest.raises(Unreadable, match="no document"):
+            with pytest.raises(Unreadable, match="not a MongoDB document"):
                 writable.restore(iter([*rows, Row("checkpoints", {"bson": broken})]))
             assert place.documents() == left
         with pytest.raises(Unsupported, match="no place for 'blobs'"):

@@ -224,7 +224,7 @@ def test_a_purge_keeps_what_waits_and_prunes_inside(store: Store) -> None:
 
     async def work(seat: Seat) -> None:
         await seat.press("X", "enter")
-        await seat.until(lambda: seat.sees("nothing selected"))
+        await seat.until(lambda: seat.sees("nothing says what is to be"))
         await seat.type("*alone")
         await seat.press("enter")
         await seat.until(lambda: seat.sees("nothing to remove", STUCK))
