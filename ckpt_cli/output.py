@@ -167,23 +167,20 @@ class Output:
         """Print each record as a line of JSON, in any format."""
         self._print(map(_json_line, rows))
 
-    def to_file(self, path: Path, rows: Iterable[Record]) -> None:
-        """Write records to a file, as lines or an array of JSON; never leave half a file.
+    def to_file(self, path: Path, rows: Iterable[Record], *, lines: bool = False) -> None:
+        """Write records to a file, which appears only when it is complete.
 
-        Raises `StoreUnavailable`.
+        One line each, or with -o json an array unless `lines` is set. Raises `StoreUnavailable`.
         """
-        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-        lines = _json_array(rows) if self.array else map(_json_line, rows)
+        from ckpt_backends.unfinished import writing
+
+        texts = _json_array(rows) if self.array and not lines else map(_json_line, rows)
         try:
-            with beside.open("w", encoding="utf-8", newline="\n") as file:
-                file.writelines(f"{line}\n" for line in lines)
-            beside.replace(path)
+            with writing(path) as file:
+                file.writelines(f"{text}\n".encode() for text in texts)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise StoreUnavailable(f"cannot write '{path}': {reason}") from error
-        finally:
-            with suppress(OSError):
-                beside.unlink()
 
     def raw(self, data: bytes) -> None:
         """Write bytes unchanged. Raises `Refused` on a terminal, which would interpret them."""

@@ -17,11 +17,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -31,6 +29,7 @@ from zlib import error as ZlibError
 
 from ckpt_backends.errors import StoreUnavailable, Unreadable
 from ckpt_backends.rows import Cell, Row
+from ckpt_backends.unfinished import remove_unfinished, writing
 
 FORMAT = 1
 SUFFIX = ".ckpt.gz"
@@ -52,11 +51,11 @@ class Header:
     """ISO 8601, UTC."""
 
 
-def bundle_name(thread_id: str, made_at: str) -> str:
+def bundle_name(thread_id: str, made_at: str, suffix: str = SUFFIX) -> str:
     """A file name with the thread id, unique to the thread."""
     raw = thread_id.encode("utf-8", "surrogatepass")
     readable = quote(raw, safe="@+= ")[:80].lstrip(".")
-    return f"{readable}-{sha256(raw).hexdigest()[:12]}-{_stamp(made_at)}{SUFFIX}"
+    return f"{readable}-{sha256(raw).hexdigest()[:12]}-{_stamp(made_at)}{suffix}"
 
 
 def memory_bundle_name(made_at: str) -> str:
@@ -69,33 +68,37 @@ def _stamp(made_at: str) -> str:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder for bundles if it does not exist. Raises `StoreUnavailable`."""
+    """Make a folder for bundles unless it exists, and clear what killed runs left in it.
+
+    Raises `StoreUnavailable`.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(path, error) from error
+    remove_unfinished(path, SUFFIX)
+
+
+def bundles_in(folder: Path) -> list[Path]:
+    """The bundles in a folder, in the order of their names. Raises `StoreUnavailable`."""
+    try:
+        return sorted(one for one in folder.iterdir() if one.name.endswith(SUFFIX))
+    except OSError as error:
+        raise StoreUnavailable(
+            f"cannot read '{folder}': {(error.strerror or str(error)).lower()}"
+        ) from error
 
 
 def write_bundle(path: Path, header: Header, rows: Iterable[Row]) -> Mapping[str, int]:
     """Write a bundle. Gives the number of rows by table.
 
-    It is there only when it is whole and on disk: it is written beside its place, synced and
-    moved. Raises `StoreUnavailable` where that fails.
+    It appears only when it is complete and on disk. Raises `StoreUnavailable` where that fails.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with beside.open("wb") as file:
-            counts = write_to(file, header, rows)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        _sync_folder(path.parent)
+        with writing(path) as file:
+            return write_to(file, header, rows)
     except OSError as error:
         raise _unwritable(path, error) from error
-    finally:
-        with suppress(OSError):
-            beside.unlink()
-    return counts
 
 
 def write_to(file: IO[bytes], header: Header, rows: Iterable[Row]) -> Mapping[str, int]:
@@ -153,7 +156,7 @@ def check_bundle(path: Path) -> tuple[Header, Mapping[str, int]]:
     end: dict[str, Any] | None = None
     for line in _lines(path):
         if end is not None:
-            raise _damaged(path, "trailing data")
+            raise _damaged(path, "data follows its end")
         if header is None:
             header = _header(path, line)
         else:
@@ -169,22 +172,22 @@ def check_bundle(path: Path) -> tuple[Header, Mapping[str, int]]:
     if header is None or end is None:
         raise _damaged(path, "the end is missing")
     if end.get("sha256") != digest.hexdigest() or end.get("rows") != dict(counts):
-        raise _damaged(path, "the checksum does not match")
+        raise _damaged(path, "its checksum does not match")
     return header, counts
 
 
 def _header(path: Path, line: bytes) -> Header:
     record = _record(path, line)
     if "ckpt_bundle" not in record:
-        raise _damaged(path, "not a ckpt bundle")
+        raise _damaged(path, "not a bundle of ckpt")
     if record["ckpt_bundle"] != FORMAT:
         raise Unreadable(
-            f"cannot read '{path}': it is a bundle of format {record['ckpt_bundle']}",
-            hint="a newer ckpt wrote it; upgrade ckpt",
+            f"cannot read '{path}': unknown bundle format {record['ckpt_bundle']}",
+            hint="it was written by a newer ckpt: pip install -U langgraph-ckpt",
         )
     thread_id = _from_json(path, record.get("thread_id"))
     if "thread_id" not in record or not isinstance(thread_id, str | None):
-        raise _damaged(path, "the thread id is missing")
+        raise _damaged(path, "no thread id in its header")
     text = {name: str(record.get(name, "")) for name in ("layout", "saver", "store", "made_at")}
     return Header(thread_id, **text)
 
@@ -210,7 +213,7 @@ def _record(path: Path, line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _damaged(path, "a line is not JSON") from error
     if not isinstance(found, dict):
-        raise _damaged(path, "a line is not an object")
+        raise _damaged(path, "a line is not a JSON object")
     return found
 
 
@@ -233,28 +236,18 @@ def _from_json(path: Path, value: object) -> Cell:
             return b64decode(text)
         case {"$text": str(text)}:
             return b64decode(text).decode("utf-8", "surrogatepass")
-    raise _damaged(path, "a cell has an unknown kind")
+    raise _damaged(path, "a cell has an unknown type")
 
 
 def _unwritable(path: Path, error: OSError) -> StoreUnavailable:
     return StoreUnavailable(
         f"cannot write the archive '{path}': {(error.strerror or str(error)).lower()}",
-        hint="use a writable folder with enough free space",
+        hint="give a folder that is writable and has free space",
     )
 
 
 def _damaged(path: Path, why: str) -> Unreadable:
     return Unreadable(
         f"cannot read the archive '{path}': {why}",
-        hint="nothing was restored; use another copy of the bundle",
+        hint="nothing was restored; use another copy of the file",
     )
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new name in a folder last, on systems that can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -10,7 +10,7 @@ Driver exceptions never leave an adapter; they are raised as `ckpt_backends.erro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
@@ -58,6 +58,14 @@ class Store(Protocol):
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         """The sizes of some hundred threads at once, in the given order."""
+        ...
+
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        """What each checkpoint of a thread takes with its writes, counted as in `size`.
+
+        In no order, and one may come in several parts. Writes come also where their checkpoint is
+        missing. With the sizes of `blobs` they add up to `size`.
+        """
         ...
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
@@ -138,9 +146,10 @@ class Store(Protocol):
         ...
 
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
-        """The values of a thread that are kept apart from bodies, with their sizes.
+        """The values of a thread that are kept apart from bodies, with their sizes as stored.
 
-        Whether a checkpoint names them or not; none where values stand in the bodies.
+        Whether a checkpoint names them or not; none where values stand in the bodies, or have no
+        version, as in shallow layouts. A value that is stored in several rows comes once for each.
         """
         ...
 
@@ -149,6 +158,10 @@ class Store(Protocol):
 
         Those that other rows need come first, checkpoints last.
         """
+        ...
+
+    def row_key(self, row: Row) -> Hashable:
+        """What tells a row from all others, so that an archived row finds the one that exists."""
         ...
 
     def sources(self, key: CheckpointKey) -> list[str]:

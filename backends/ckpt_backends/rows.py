@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
+
+from ckpt_backends.errors import StoreChanged
 
 Cell = None | int | float | str | bytes
 
@@ -25,6 +29,66 @@ class Restored:
 
     added: int
     there: int
-    """Rows that existed already, equal in every cell."""
+    """Rows that exist already, equal in every cell."""
     expired: int = 0
-    """Rows that expired since they were archived; they were left out."""
+    """Rows whose time to live has ended, which are left out."""
+
+
+_SHORT = 64
+_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "version")
+"""The columns of LangGraph's primary keys, and `channel` where the row is no write."""
+
+
+def sql_key(row: Row) -> Hashable:
+    """The key of a row of LangGraph's tables for SQL."""
+    names = _KEY if "task_id" in row.cells else (*_KEY, "channel")
+    return row.table, *((name, row.cells[name]) for name in names if name in row.cells)
+
+
+def conflict(table: str) -> StoreChanged:
+    """The error for a row that exists with other contents."""
+    return StoreChanged(
+        f"a row of '{table}' exists with different contents, so nothing was restored",
+        hint="the thread was used since then: save it with `ckpt threads copy THREAD NEW`,"
+        " then `ckpt threads delete THREAD`, and import again",
+    )
+
+
+def compare(
+    rows: Iterable[Row], stored: Iterable[Row], key_of: Callable[[Row], Hashable]
+) -> Restored:
+    """What `restore` would do with rows of a thread, of which these are stored.
+
+    Raises `StoreChanged` where one exists with other contents.
+    """
+    known = {key_of(row): _digests(row) for row in stored}
+    now = time.time() * 1000
+    added = there = expired = 0
+    for row in rows:
+        found, cells = known.get(key_of(row)), _digests(row)
+        expires_at = row.cells.get("expires_at")
+        if isinstance(expires_at, int) and expires_at <= now:
+            expired += 1
+        elif found is None:
+            added += 1
+        elif {name: one for name, one in found.items() if name in cells or name[0] == "."} == cells:
+            there += 1
+        else:
+            raise conflict(row.table)
+    return Restored(added, there, expired)
+
+
+def _digests(row: Row) -> dict[str, Cell]:
+    """The cells of a row, long ones by their digest; a key's expiry is not among its contents.
+
+    A column that an archived row lacks is not compared, but a member of a key is: its name begins
+    with a dot.
+    """
+    return {name: _digest(cell) for name, cell in row.cells.items() if name != "expires_at"}
+
+
+def _digest(cell: Cell) -> Cell:
+    if not isinstance(cell, str | bytes) or len(cell) <= _SHORT:
+        return cell
+    data = cell if isinstance(cell, bytes) else cell.encode("utf-8", "surrogatepass")
+    return sha256(data).digest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.model import (
@@ -42,6 +42,9 @@ class WrappedStore(Closing):
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         return self.inner.sizes(thread_ids)
+
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        return self.inner.checkpoint_sizes(thread_id)
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         return self.inner.usage(thread_id)
@@ -104,6 +107,9 @@ class WrappedStore(Closing):
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         return self.inner.rows(thread_id)
+
+    def row_key(self, row: Row) -> Hashable:
+        return self.inner.row_key(row)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         return self.inner.sources(key)

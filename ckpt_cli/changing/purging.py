@@ -1,4 +1,4 @@
-"""Carrying out a purge: batch by batch, so that no writer waits long and a stop loses nothing."""
+"""Carrying out a purge in batches, so that writers never wait long and a stop loses nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ckpt_backends.protocol import Store, WritableStore
 from ckpt_cli.core.purge import Doomed, Report
 
 _ROWS_AT_ONCE = 5000
-"""A batch ends early with so many rows, however few threads they are of."""
+"""The number of rows after which a batch ends early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,16 @@ class Pace:
     def why_stop(self) -> str:
         """Why no further batch begins; empty where one may."""
         is_over = self.until is not None and time.monotonic() >= self.until
-        return "--max-duration is over" if is_over else ""
+        return "--max-duration reached" if is_over else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A folder that gets a bundle of each thread before anything of it goes."""
+    """A folder that gets a bundle of each thread before anything of it is removed."""
 
     folder: Path
     rows: Store
-    """The store by itself, whose bytes nothing has changed on their way."""
+    """The store without decryption or redaction, so that rows are written as stored."""
     info: StoreInfo
     made_at: str
 
@@ -51,7 +51,7 @@ class Archive:
             header = Header(thread_id, info.layout, info.saver, info.url, self.made_at)
             path = self.folder / bundle_name(thread_id, self.made_at)
             write_bundle(path, header, self.rows.rows(thread_id))
-        # A reader of a file that is not in WAL mode would stand in the way of its own writer.
+        # A reader of a file that is not in WAL mode would block our own writer.
         self.rows.refresh()
 
 
@@ -64,8 +64,8 @@ def run_purge(
 ) -> Report:
     """Remove what is planned of each thread; after a stop, only count what is left.
 
-    `why_stop` is asked before each batch, and says nothing where it goes on. Raises what the
-    first batch raises; what a later one raises is a stop.
+    `why_stop` is called before each batch and returns `''` to go on. Raises what the first batch
+    raises; an error in a later batch is a stop.
     """
     report = Report()
     for number, batch in enumerate(_batches(threads, pace.batch)):
@@ -99,10 +99,8 @@ def _run_batch(
         if what.skipped:
             report.skipped[one.thread_id] = what.skipped
             continue
-        report.threads += one.action == "remove"
-        report.pruned += one.action == "prune"
+        report.sums.add(one)
         report.rows.update(what.rows)
-        report.bytes += one.bytes
 
 
 def _batches(threads: Iterable[Doomed], most: int) -> Iterator[list[Doomed]]:

@@ -1,4 +1,4 @@
-"""What commands that change a store have in common: show the plan, ask, write, show the result."""
+"""What commands that change a thread share: show the plan, ask, write, say how to resume."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ckpt_cli.session import Session
 def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes: bool) -> None:
     """Show a plan and, unless it is a dry run, carry it out.
 
-    With `yes` it is carried out first, so that a reader who goes away does not prevent it.
+    With `yes` it is carried out first, so that a closed pipe cannot stop it halfway.
     Raises `Refused` where nobody can be asked or the answer is no, and what `apply` raises.
     """
-    if session.settings.get("copy") and not dry_run:
-        raise UsageError("--copy is read-only", hint="leave out --copy to change the store itself")
+    if not dry_run:
+        refuse_copy(session)
     output = session.output
     undo = ""
     if plan.action != "undo" and plan.is_undoable:
@@ -46,7 +46,7 @@ def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes
             columns=plan_columns(),
         )
     if dry_run:
-        session.note("a dry run: nothing was written")
+        session.note("dry run: nothing was written")
         return
     if not yes:
         write(session, plan.change, question, yes=False)
@@ -57,14 +57,23 @@ def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes
         output.document(tuple, lambda: done_lines(shown, undo), rows=tuple, columns=())
 
 
+def refuse_copy(session: Session) -> None:
+    """Raise `UsageError` where a private copy would be changed."""
+    if session.settings.get("copy"):
+        raise UsageError(
+            "cannot change a private copy: --copy is read-only",
+            hint="run the command without --copy, or with --dry-run",
+        )
+
+
 def store_words(session: Session) -> list[str]:
-    """The option that names the store again, without a password."""
+    """The options that name the store again, without a password."""
     name = session.settings.get("store")
     return [] if name is None else ["-s", printable(name)]
 
 
 def write(session: Session, change: Change, question: str, *, yes: bool) -> None:
-    """Ask, and carry a change out. Raises `Refused`, and what `apply` raises."""
+    """Ask unless `yes`, and carry out a change. Raises `Refused`, and what `apply` raises."""
     if not yes:
         confirm(question)
     with open_writable(session.store_url) as writable:
@@ -82,7 +91,7 @@ def confirm(question: str) -> None:
     if answer is None:
         raise Refused(
             "confirmation needed, but there is no terminal; nothing was written",
-            hint="add --yes to carry it out, or --dry-run to show the plan only",
+            hint="add --yes to go ahead, or --dry-run to see the plan",
         )
     if not answer:
-        raise Refused("not confirmed, so nothing was written")
+        raise Refused("not confirmed; nothing was written")

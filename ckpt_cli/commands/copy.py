@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.commands.carrying_out import write
+from ckpt_cli.commands.carrying_out import refuse_copy, write
 from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.reading.copy import plan_copy
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.lines import line
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.value import counted
 from ckpt_cli.session import Session
 
 
@@ -26,8 +27,8 @@ def copy(
 ) -> None:
     """Copy a thread with all its history.
 
-    All branches and namespaces are copied as they are, with what waits for an answer. `ckpt fork
-    --to` copies what led to one checkpoint, and can be undone.
+    Copies every branch and namespace, including questions that wait for an answer. To copy only
+    the history of one checkpoint, use `ckpt fork --to`, which can be undone.
 
     \b
       ckpt -s agent.db threads copy user-42 user-42-try
@@ -35,13 +36,14 @@ def copy(
     """
     session: Session = ctx.obj
     if not new:
-        raise UsageError("the copy has no name", hint="give one: ckpt threads copy THREAD NEW")
-    if session.settings.get("copy") and not dry_run:
-        raise UsageError("a private copy is not what is to be changed", hint="leave out --copy")
-    plan = plan_copy(ThreadReader(session.store, thread), session.rows, new)
+        raise UsageError("NEW must not be empty", hint="ckpt threads copy THREAD NEW")
     if not dry_run:
-        number = f"{plan.checkpoints} checkpoints and {plan.writes} writes"
-        write(session, plan.change, f"Copy {number} of '{thread}' to '{new}'?", yes=yes)
+        refuse_copy(session)
+    plan = plan_copy(ThreadReader(session.store, thread), session.rows, new)
+    amount = f"{counted(plan.checkpoints, 'checkpoint')}, {counted(plan.writes, 'write')}"
+    if not dry_run:
+        question = f"Copy '{thread}' to '{new}' ({amount})?"
+        write(session, plan.change, question, yes=yes)
     record = {
         "thread_id": new,
         "copied_from": plan.source,
@@ -49,8 +51,7 @@ def copy(
         "writes": plan.writes,
         "dry_run": dry_run,
     }
-    verb = "would copy" if dry_run else "copied"
-    text = f"{verb} {plan.checkpoints} checkpoints and {plan.writes} writes to "
+    text = f"{'Would copy' if dry_run else 'Copied'} {amount} to "
     session.output.document(
         lambda: record,
         lambda: [line(text, (safe_text(new), "head"))],
@@ -58,4 +59,4 @@ def copy(
         columns=[Column(key.upper(), key) for key in record],
     )
     if dry_run:
-        session.note("a dry run: nothing was written")
+        session.note("dry run: nothing was written")

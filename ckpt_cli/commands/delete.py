@@ -1,4 +1,4 @@
-"""`ckpt threads delete`: remove threads by their names."""
+"""`ckpt threads delete`: remove threads by id."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Annotated
 
 import typer
 
-from ckpt_backends.errors import NotFound, UsageError
+from ckpt_backends.errors import NotFound, PartlyDone, UsageError
 from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
+from ckpt_cli.core.purge import NOT_FOUND
 from ckpt_cli.options import DryRun, Memory, Yes
 from ckpt_cli.reading.plan_file import write_plan
 from ckpt_cli.reading.purge import plan_named
 from ckpt_cli.reading.threads import Selection, list_threads
 from ckpt_cli.session import Session
+
+_HINT = "`ckpt threads list --all` lists all threads; add --match 'PART*' to search"
 
 
 def delete(
@@ -26,23 +29,25 @@ def delete(
     from_: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="FILE", help="Also the ids in a file, one a line; - is stdin."
+            "--from", metavar="FILE", help="Also read ids from FILE, one per line; - is stdin."
         ),
     ] = None,
     match: Annotated[
-        str | None, typer.Option(metavar="GLOB", help="Also those whose whole id fits.")
+        str | None, typer.Option(metavar="GLOB", help="Also thread ids matching GLOB.")
     ] = None,
     archive: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="First write a bundle of each thread there.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Archive each thread in DIR before removing it."),
     ] = None,
     memory: Memory = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Remove threads by their names, whatever they wait for.
+    """Remove threads by id, whatever their status.
 
-    Every row of them goes, in all namespaces, also what waits for an answer. With -o json the
-    answer is a receipt: what was there before, what went, and what is there now.
+    Removes every row of these threads, in all namespaces. Ids that do not exist are named at the
+    end, and the exit code is 7 (3 if none exists). With -o json the answer is a receipt with the
+    sizes before and after.
 
     \b
       ckpt -s agent.db threads delete user-42 user-43 --dry-run
@@ -58,23 +63,22 @@ def delete(
         rows = list_threads(session.store, Selection(match=match))
         names += [row.thread.thread_id for row in rows]
     elif not names and from_ is None:
-        raise UsageError(
-            "no thread is named", hint="name threads, or give them with --from FILE or --match GLOB"
-        )
+        raise UsageError("no thread given", hint="give thread ids, --from FILE or --match GLOB")
     found = list(plan_named(session.store, dict.fromkeys(names)))
-    if names and not any(one.action == "remove" for one in found):
-        raise NotFound(
-            f"no thread '{names[0]}' in this store",
-            hint="`ckpt threads list --all` lists them; add --match 'PART*' to search",
-        )
+    missing = [one.thread_id for one in found if one.reason == NOT_FOUND]
+    if missing and len(missing) == len(found):
+        named = ", ".join(f"'{name}'" for name in missing)
+        raise NotFound(f"no thread {named}", hint=_HINT)
     with TemporaryDirectory(prefix="ckpt-") as folder:
         path = Path(folder) / "plan.ndjson"
         plan = write_plan(path, session.store.describe(), session.now, found)
         carry_out_plan(session, plan, terms, receipt=True)
+    if missing:
+        raise PartlyDone(f"not found: {', '.join(missing)}", hint=_HINT)
 
 
 def _names(place: str) -> list[str]:
-    """The lines of a file or of stdin, without empty ones. Raises `UsageError`."""
+    """The lines of a file or of stdin that are not empty. Raises `UsageError`."""
     try:
         text = sys.stdin.buffer.read() if place == "-" else Path(place).read_bytes()
     except OSError as error:

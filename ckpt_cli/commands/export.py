@@ -1,4 +1,4 @@
-"""`ckpt export`: threads as files."""
+"""`ckpt export`: write threads to files."""
 
 from __future__ import annotations
 
@@ -29,14 +29,19 @@ def export(
         str, typer.Option("--format", metavar="FORMAT", help="bundle or jsonl.")
     ] = "bundle",
     to: Annotated[
-        Path, typer.Option("--to", metavar="DIR", help="Where bundles are written.")
-    ] = Path(),
+        Path | None,
+        typer.Option(
+            "--to",
+            metavar="DIR",
+            help="Write one file per thread to DIR. [default: bundle: ., jsonl: stdout]",
+        ),
+    ] = None,
 ) -> None:
     """Write threads to archive files, or as JSON.
 
-    A bundle holds a thread's rows as they are stored: `ckpt import` puts them back, row for row.
-    It is gzip over lines of JSON, with a checksum. With jsonl, a line a checkpoint is printed,
-    oldest first: state, writes and metadata as `ckpt show -o json` has them.
+    A bundle holds the rows of a thread as stored, as gzip over lines of JSON with a checksum;
+    `ckpt import` restores it row for row. The format jsonl has one line per checkpoint, oldest
+    first, with state, writes and metadata as in `ckpt show -o json`.
 
     \b
       ckpt -s agent.db export user-42 user-43 --to backups
@@ -44,30 +49,42 @@ def export(
     """
     session: Session = ctx.obj
     if format_ not in FORMATS:
-        raise UsageError(f"no format '{format_}'", hint=f"known: {', '.join(FORMATS)}")
-    readers = [ThreadReader(session.store, thread) for thread in threads]
-    if format_ == "jsonl":
+        raise UsageError(f"no format '{format_}'", hint=f"use {' or '.join(FORMATS)}")
+    readers = [ThreadReader(session.store, thread) for thread in dict.fromkeys(threads)]
+    if format_ == "jsonl" and to is None:
         session.output.lines(show_record(one) for reader in readers for one in views(reader))
         return
-    redacted.refuse_raw(session.store)
-    make_folder(to)
+    if format_ == "bundle":
+        redacted.refuse_raw(session.store)
+    folder = Path() if to is None else to
+    make_folder(folder)
     seen = progress(readers, total=len(readers), label="exporting")
+    written = _bundles if format_ == "bundle" else _lines
     columns = [Column(name.upper(), name) for name in ("thread_id", "file", "rows", "bytes")]
-    session.output.records(_written(session, seen, to), columns)
+    # Every file is written before anything is printed, so that a closed pipe stops nothing.
+    session.output.records(list(written(session, seen, folder)), columns)
 
 
-def _written(
-    session: Session, readers: Iterator[ThreadReader], to: Path
+def _bundles(
+    session: Session, readers: Iterator[ThreadReader], folder: Path
 ) -> Iterator[dict[str, Any]]:
     info, made_at = session.rows.describe(), iso(session.now)
     for reader in readers:
-        thread_id = reader.thread_id
-        path = to / bundle_name(thread_id, made_at)
-        header = Header(thread_id, info.layout, info.saver, info.url, made_at)
-        counts = write_bundle(path, header, session.rows.rows(thread_id))
-        yield {
-            "thread_id": thread_id,
-            "file": str(path),
-            "rows": sum(counts.values()),
-            "bytes": path.stat().st_size,
-        }
+        path = folder / bundle_name(reader.thread_id, made_at)
+        header = Header(reader.thread_id, info.layout, info.saver, info.url, made_at)
+        counts = write_bundle(path, header, session.rows.rows(reader.thread_id))
+        yield _record(reader.thread_id, path, sum(counts.values()))
+
+
+def _lines(
+    session: Session, readers: Iterator[ThreadReader], folder: Path
+) -> Iterator[dict[str, Any]]:
+    for reader in readers:
+        path = folder / bundle_name(reader.thread_id, iso(session.now), ".jsonl")
+        session.output.to_file(path, map(show_record, views(reader)), lines=True)
+        yield _record(reader.thread_id, path, reader.thread.checkpoints)
+
+
+def _record(thread_id: str, path: Path, rows: int) -> dict[str, Any]:
+    size = path.stat().st_size
+    return {"thread_id": thread_id, "file": str(path), "rows": rows, "bytes": size}

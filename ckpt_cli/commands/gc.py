@@ -1,4 +1,4 @@
-"""`ckpt gc`: remove what belongs to nothing."""
+"""`ckpt gc`: delete orphaned rows."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ def gc(
     ctx: typer.Context,
     scope: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND", help=f"{', '.join(SCOPES)} or all; may be repeated."),
+        typer.Option(metavar="KIND", help=f"{', '.join(SCOPES)} or all; repeatable."),
     ] = None,
-    grace: Annotated[str, typer.Option(metavar="TIME", help="Leave alone what is younger.")] = "1h",
+    grace: Annotated[
+        str, typer.Option(metavar="AGE", help="Keep rows that are younger than AGE.")
+    ] = "1h",
     archive: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="First write a bundle of each thread there.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Archive each thread in DIR before changing it."),
     ] = None,
-    batch: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Threads in one transaction.")
-    ] = 100,
+    batch: Annotated[int, typer.Option(metavar="N", min=1, help="Threads per transaction.")] = 100,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Remove what belongs to nothing.
+    """Delete orphaned rows.
 
-    Values that no checkpoint names (blobs), writes whose checkpoint is not there (writes), and
-    subgraphs' checkpoints whose caller is not there (calls). --scope says which of them are meant.
-    Savers store rows before those that need them, so what is younger than --grace is left alone.
+    Kinds: values that no checkpoint names (blobs), writes of checkpoints that do not exist
+    (writes), and checkpoints of subgraph calls whose root checkpoint does not exist (calls).
+    Savers may store a row before the one that refers to it, so rows younger than --grace are kept.
 
     \b
       ckpt -s agent.db gc --scope all --dry-run
@@ -50,7 +51,7 @@ def gc(
     if not chosen or not chosen <= {*SCOPES, "all"}:
         wrong = ", ".join(sorted(chosen - {*SCOPES, "all"}))
         raise UsageError(
-            f"no scope '{wrong}'" if wrong else "nothing says what is to be looked for",
+            f"no scope '{wrong}'" if wrong else "no scope given",
             hint=f"add --scope {', --scope '.join(SCOPES)} or --scope all",
         )
     scopes = SCOPES if "all" in chosen else [cast("Scope", one) for one in chosen]

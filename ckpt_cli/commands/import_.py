@@ -1,114 +1,160 @@
-"""`ckpt import`: put archived threads back."""
+"""`ckpt import`: restore archived threads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.bundle import Header, check_bundle, read_rows
-from ckpt_backends.errors import CkptError, PartlyDone, Refused, UsageError
+from ckpt_backends.bundle import Header, bundles_in, check_bundle, read_header, read_rows
+from ckpt_backends.errors import CkptError, NotFound, PartlyDone, Refused
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.registry import open_writable
-from ckpt_cli.commands.carrying_out import confirm
+from ckpt_backends.rows import Restored, compare
+from ckpt_cli.commands.carrying_out import confirm, refuse_copy
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.render.table import Column
+from ckpt_cli.render.value import counted
 from ckpt_cli.session import Session
+
+_COLUMNS = [Column(name.upper(), name) for name in ("thread_id", "rows", "added", "there", "file")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bundle:
+    """A bundle that was checked."""
+
+    path: Path
+    header: Header
+    rows: int
 
 
 def import_(
     ctx: typer.Context,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Bundles.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Bundles, or folders of bundles.")
+    ],
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Put archived threads back, row for row.
+    """Restore archived threads, row for row.
 
-    Each bundle is checked whole before anything is written, and goes back in one transaction.
-    Rows that are there already stay; where one is there with other contents, nothing of its
-    thread is restored. So a run that was cut short can simply be run again.
+    Checks every bundle before anything is written, and restores each in one transaction. Rows
+    that exist already are left alone. If one exists with different contents, nothing of that
+    bundle is restored. An interrupted import can be run again.
+
+    --dry-run compares with the store and ends as the import would: exit code 6 if every bundle
+    conflicts, 7 if some do.
 
     \b
-      ckpt -s agent.db import backups/user-42-*.ckpt.gz --dry-run
-      ckpt -s agent.db import backups/*.ckpt.gz --yes
+      ckpt -s agent.db import backups --dry-run
+      ckpt -s agent.db import backups/user-42-*.ckpt.gz --yes
     """
     session: Session = ctx.obj
-    if session.settings.get("copy") and not dry_run:
-        raise UsageError("a private copy is not what is to be changed", hint="leave out --copy")
+    if not dry_run:
+        refuse_copy(session)
     info = session.store.describe()
-    checked = [
-        (path, *_checked(path, info))
-        for path in progress(files, total=len(files), label="checking")
-    ]
-    columns = [
-        Column(name.upper(), name) for name in ("thread_id", "rows", "added", "there", "file")
-    ]
-    if dry_run:
-        session.output.records(
-            (_record(path, header, rows) for path, header, rows in checked), columns
-        )
-        session.note("a dry run: nothing was written")
-        return
-    if not yes:
-        confirm(f"Put {len(checked)} thread{'s' * (len(checked) != 1)} back into '{info.url}'?")
-    # A reader of a file that is not in WAL mode would stand in the way of its own writer.
-    session.store.refresh()
+    paths = list(_paths(session, files))
+    bundles = [_checked(path, info) for path in progress(paths, total=len(paths), label="checking")]
     failed: list[CkptError] = []
-    expired = 0
+    done: list[tuple[_Bundle, Restored]] = []
 
-    def restored() -> Iterator[dict[str, Any]]:
-        nonlocal expired
+    def carry_out(restore: Callable[[_Bundle], Restored], label: str) -> None:
+        for one in progress(bundles, total=len(bundles), label=label):
+            try:
+                done.append((one, restore(one)))
+            except CkptError as error:
+                error.message = f"cannot restore '{one.path}': {error.message}"
+                failed.append(error)
+
+    if dry_run:
+        carry_out(lambda one: _compared(session, one, [before for before, _ in done]), "comparing")
+    else:
+        if not yes:
+            rows = counted(sum(one.rows for one in bundles), "row")
+            confirm(f"Restore {counted(len(bundles), 'thread')} ({rows}) into '{info.url}'?")
+        # A reader of a file that is not in WAL mode would block our own writer.
+        session.store.refresh()
         with open_writable(session.store_url) as writable:
-            for path, header, rows in progress(checked, total=len(checked), label="restoring"):
-                try:
-                    done = writable.restore(read_rows(path))
-                except CkptError as error:
-                    error.message = f"'{path}': {error.message}"
-                    failed.append(error)
-                    continue
-                expired += done.expired
-                yield {
-                    **_record(path, header, rows),
-                    "added": done.added,
-                    "there": done.there,
-                    **({"expired": done.expired} if done.expired else {}),
-                }
+            carry_out(lambda one: writable.restore(read_rows(one.path)), "restoring")
+    # Everything is written before anything is printed, so that a closed pipe stops nothing.
+    session.output.records((_record(*one) for one in done), _COLUMNS)
+    if dry_run:
+        session.note("dry run: nothing was written")
+    _report(failed, len(bundles), sum(restored.expired for _, restored in done))
 
-    # All is written before anything is printed, so that nothing depends on who reads the answer.
-    done = list(restored())
-    session.output.records(done, columns)
-    if failed and len(failed) == len(checked):
+
+def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:
+    """The files, and in the place of a folder the bundles of threads in it."""
+    for path in files:
+        if not path.is_dir():
+            yield path
+            continue
+        found = bundles_in(path)
+        if not found:
+            raise NotFound(
+                f"cannot import '{path}': no bundles (*.ckpt.gz) in this folder",
+                hint="write some: ckpt export THREAD --to DIR",
+            )
+        for one in found:
+            if read_header(one).thread_id is None:
+                session.note(f"skipped '{one}': long-term memory, see `ckpt memory import`")
+            else:
+                yield one
+
+
+def _checked(path: Path, info: StoreInfo) -> _Bundle:
+    """A bundle that is complete and fits the store."""
+    header, counts = check_bundle(path)
+    if header.thread_id is None:
+        raise Refused(
+            f"cannot import '{path}': it holds long-term memory",
+            hint=f"ckpt memory import {path}",
+        )
+    if header.layout != info.layout:
+        raise Refused(
+            f"cannot import '{path}': its layout is '{header.layout}',"
+            f" '{info.url}' has '{info.layout}'",
+            hint="import it into a store of the same layout",
+        )
+    return _Bundle(path, header, sum(counts.values()))
+
+
+def _compared(session: Session, bundle: _Bundle, before: Sequence[_Bundle]) -> Restored:
+    """What an import would do after other bundles. Raises what it would raise."""
+    store, thread_id = session.rows, bundle.header.thread_id
+    same = [read_rows(one.path) for one in before if one.header.thread_id == thread_id]
+    stored = chain(store.rows(thread_id or ""), *same)
+    return compare(read_rows(bundle.path), stored, store.row_key)
+
+
+def _record(bundle: _Bundle, done: Restored) -> dict[str, Any]:
+    return {
+        "thread_id": bundle.header.thread_id,
+        "rows": bundle.rows,
+        "file": str(bundle.path),
+        "added": done.added,
+        "there": done.there,
+        **({"expired": done.expired} if done.expired else {}),
+    }
+
+
+def _report(failed: Sequence[CkptError], bundles: int, expired: int) -> None:
+    """Raise what an import ends with that did not restore everything."""
+    if failed and len(failed) == bundles:
         raise failed[0]
     if failed:
         raise PartlyDone(
-            f"{len(failed)} of {len(checked)} bundles were not restored: {failed[0].message}",
+            f"{len(failed)} of {bundles} bundles were not restored: {failed[0].message}",
             hint=failed[0].hint,
         )
     if expired:
         raise PartlyDone(
-            f"{expired} rows were left out, since their time to live has ended",
-            hint="bundles still hold them; a store cannot keep what has expired",
+            f"{counted(expired, 'row')} left out: their time to live has ended",
+            hint="the bundles still hold them",
         )
-
-
-def _checked(path: Path, info: StoreInfo) -> tuple[Header, int]:
-    """The header of a bundle that is whole and fits the store, and how many rows it has."""
-    header, counts = check_bundle(path)
-    if header.thread_id is None:
-        raise Refused(
-            f"'{path}' holds items of long-term memory",
-            hint="`ckpt memory import` puts them back",
-        )
-    if header.layout != info.layout:
-        raise Refused(
-            f"'{path}' has rows of the layout '{header.layout}'",
-            hint=f"'{info.url}' is '{info.layout}'; a bundle goes back into its own layout",
-        )
-    return header, sum(counts.values())
-
-
-def _record(path: Path, header: Header, rows: int) -> dict[str, Any]:
-    return {"thread_id": header.thread_id, "rows": rows, "file": str(path)}

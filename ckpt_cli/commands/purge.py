@@ -1,4 +1,4 @@
-"""`ckpt purge`: remove threads, or what is old inside them."""
+"""`ckpt purge`: remove old threads, or prune old checkpoints inside them."""
 
 from __future__ import annotations
 
@@ -16,90 +16,93 @@ from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
 from ckpt_cli.core.retention import Keep
 from ckpt_cli.core.times import parse_duration, parse_time
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.options import DryRun, Memory, Yes
+from ckpt_cli.options import DryRun, Match, Memory, Where, Yes
 from ckpt_cli.reading.plan_file import read_plan, write_plan
 from ckpt_cli.reading.purge import Policy, plan_purge
 from ckpt_cli.reading.threads import Selection, parse_status, parse_where
 from ckpt_cli.session import Session
+
+_STATUSES = ", ".join(Status)
 
 
 def purge(
     ctx: typer.Context,
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="TIME", help="Not active since: 30d, 2026-04-07."),
+        typer.Option("--older-than", metavar="AGE", help="Only threads idle for AGE, as 30d."),
     ] = None,
     expired: Annotated[
-        bool, typer.Option("--expired", help="Older than the profile's retention.")
+        bool, typer.Option("--expired", help="Only threads past the profile's retention.")
     ] = False,
-    match: Annotated[
-        str | None, typer.Option(metavar="GLOB", help="Whose whole id fits, such as 'test-*'.")
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(metavar="metadata.KEY=VALUE", help="Whose head says so; may be repeated."),
-    ] = None,
+    match: Match = None,
+    where: Where = None,
     status: Annotated[
         list[str] | None,
-        typer.Option(metavar="STATUS", help=f"{', '.join(Status)}; may be repeated."),
+        typer.Option(
+            metavar="STATUS", help=f"Only threads with this status: {_STATUSES}; repeatable."
+        ),
     ] = None,
     keep_last: Annotated[
         int | None,
-        typer.Option("--keep-last", metavar="N", min=1, help="Prune inside: keep the newest N."),
+        typer.Option("--keep-last", metavar="N", min=1, help="Prune: keep the newest N."),
     ] = None,
     keep_within: Annotated[
         str | None,
-        typer.Option("--keep-within", metavar="TIME", help="Prune inside: keep what is younger."),
+        typer.Option("--keep-within", metavar="AGE", help="Prune: keep what is younger than AGE."),
     ] = None,
     keep_tips: Annotated[
-        bool, typer.Option("--keep-tips", help="Prune inside: keep the ends of branches.")
+        bool, typer.Option("--keep-tips", help="Prune: keep the tip of each branch.")
     ] = False,
     protect: Annotated[
         list[str] | None,
-        typer.Option(metavar="GLOB", help="Never touch these threads; may be repeated."),
+        typer.Option(metavar="GLOB", help="Never touch these threads; repeatable."),
     ] = None,
     include_interrupted: Annotated[
-        bool, typer.Option("--include-interrupted", help="Also threads in which a question waits.")
+        bool, typer.Option("--include-interrupted", help="Remove interrupted threads too.")
     ] = False,
     include_pending: Annotated[
-        bool, typer.Option("--include-pending", help="Also threads in which something runs next.")
+        bool,
+        typer.Option(
+            "--include-pending", help="Remove threads with a pending or unknown status too."
+        ),
+    ] = False,
+    include_error: Annotated[
+        bool, typer.Option("--include-error", help="Remove threads with status error too.")
     ] = False,
     archive: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="First write a bundle of each thread there."),
+        typer.Option(metavar="DIR", help="Archive each thread in DIR before removing it."),
     ] = None,
     plan_out: Annotated[
         Path | None,
-        typer.Option("--plan-out", metavar="FILE", help="Write the plan, remove nothing."),
+        typer.Option("--plan-out", metavar="FILE", help="Write the plan to FILE; remove nothing."),
     ] = None,
     plan: Annotated[
-        Path | None, typer.Option("--plan", metavar="FILE", help="Carry out this plan.")
+        Path | None, typer.Option("--plan", metavar="FILE", help="Carry out the plan in FILE.")
     ] = None,
     max_duration: Annotated[
         str | None,
-        typer.Option("--max-duration", metavar="TIME", help="Begin no batch after: 30m, 2h."),
+        typer.Option("--max-duration", metavar="TIME", help="Start no batch after TIME, as 30m."),
     ] = None,
-    batch: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Threads in one transaction.")
-    ] = 100,
+    batch: Annotated[int, typer.Option(metavar="N", min=1, help="Threads per transaction.")] = 100,
     sleep: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="Rest between two transactions.")
+        float, typer.Option(metavar="SECONDS", min=0, help="Pause between transactions.")
     ] = 0.0,
     vacuum: Annotated[
-        bool, typer.Option("--vacuum", help="Give the room back at the end, as the engine does it.")
+        bool, typer.Option("--vacuum", help="Reclaim disk space afterwards (VACUUM).")
     ] = False,
     memory: Memory = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Remove threads, or what is old inside them.
+    """Remove old threads, or prune old checkpoints inside them.
 
-    Without --keep-*, threads go whole: those that fit all of --older-than, --expired, --match,
-    --where and --status. With it, such threads (or all) are pruned: what any --keep-* keeps stays,
-    and so do the head and all that a checkpoint that stays is read with.
+    Without --keep-*, removes whole threads that match all of --older-than, --expired, --match,
+    --where and --status. With --keep-*, prunes these threads (by default all): keeps the
+    checkpoints that any --keep-* selects, the newest, and all that they need.
 
-    Threads that wait for an answer or in which something runs next stay, unless included. A thread
-    that changed since the plan was made is left alone. --dry-run lists what would go.
+    Threads with status error, interrupted, pending or unknown are not removed unless included.
+    A thread that changed since the plan was made is skipped.
 
     \b
       ckpt -s agent.db purge --older-than 30d --dry-run
@@ -121,8 +124,9 @@ def purge(
         _oldest(session, older_than, expired=expired),
         tuple(protect or ()),
         keep,
-        include_interrupted,
-        include_pending,
+        include_interrupted=include_interrupted,
+        include_pending=include_pending,
+        include_error=include_error,
     )
     until = None if max_duration is None else time.monotonic() + _seconds(max_duration)
     terms = Terms(
@@ -143,7 +147,7 @@ def purge(
         )
         found = write_plan(path, session.store.describe(), session.now, seen)
         if plan_out is not None:
-            session.note(f"the plan is in '{plan_out}'; carry it out with --plan")
+            session.note(f"wrote the plan to '{plan_out}'; carry it out with --plan {plan_out}")
         carry_out_plan(session, found, terms)
 
 
@@ -166,15 +170,15 @@ def _seconds(text: str) -> float:
 def _check_policy(policy: Policy) -> None:
     if policy.is_empty:
         raise UsageError(
-            "nothing says what is to be removed",
-            hint="name threads by --older-than, --match, --where or --status, or keep some of"
-            " their checkpoints with --keep-last, --keep-within or --keep-tips",
+            "nothing selected",
+            hint="select threads with --older-than, --expired, --match, --where or --status,"
+            " or prune with --keep-last, --keep-within or --keep-tips",
         )
 
 
 def _check_alone(policy: Policy, plan_out: Path | None) -> None:
     if policy != Policy() or plan_out is not None:
         raise UsageError(
-            "--plan carries out what was planned, and takes no other selection",
-            hint="leave out the options that select; take out lines of the plan to spare threads",
+            "cannot combine --plan with options that select threads",
+            hint="to keep a thread, delete its line from the plan",
         )

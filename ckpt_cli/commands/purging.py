@@ -1,4 +1,4 @@
-"""What commands that remove have in common: show the plan, ask, remove, report."""
+"""What purge, gc and threads delete share: show the plan, ask, remove, report."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 from typer import Exit
 
 from ckpt_backends.bundle import make_folder
-from ckpt_backends.errors import CkptError, PartlyDone, UsageError
+from ckpt_backends.errors import CkptError, PartlyDone
 from ckpt_backends.registry import open_writable
 from ckpt_backends.removal import finish_removal
 from ckpt_cli.changing.purging import Archive, Pace, run_purge
-from ckpt_cli.commands.carrying_out import confirm
+from ckpt_cli.commands.carrying_out import confirm, refuse_copy
 from ckpt_cli.commands.remembering import remembered
 from ckpt_cli.core.purge import Report
 from ckpt_cli.diagnostics import progress
@@ -30,11 +30,13 @@ from ckpt_cli.render.purge import (
     plan_rows,
     purge_columns,
     purge_record,
+    question,
     removed_sizes,
     report_lines,
     sum_record,
 )
 from ckpt_cli.render.units import iso
+from ckpt_cli.render.value import counted
 from ckpt_cli.session import Session
 
 
@@ -44,18 +46,18 @@ class Terms:
 
     pace: Pace = field(default_factory=Pace)
     archive: Path | None = None
-    """Where bundles go, before anything is removed."""
+    """Where each thread is archived before anything of it is removed."""
     vacuum: bool = False
     dry_run: bool = False
     yes: bool = False
     memory: str | None = None
-    """What is remembered of the threads, where somebody named it."""
+    """The long-term memory of the threads, where it was given."""
 
 
 def check_terms(session: Session, terms: Terms) -> None:
-    """Raise `UsageError` or `StoreUnavailable` for what would only show when all is planned."""
-    if session.settings.get("copy") and not terms.dry_run:
-        raise UsageError("a private copy is not what is to be purged", hint="leave out --copy")
+    """Raise `UsageError` or `StoreUnavailable` early for what would fail after planning."""
+    if not terms.dry_run:
+        refuse_copy(session)
     if terms.archive is not None and not terms.dry_run:
         make_folder(terms.archive)
 
@@ -63,9 +65,9 @@ def check_terms(session: Session, terms: Terms) -> None:
 def carry_out_plan(
     session: Session, plan: PlanFile, terms: Terms, *, receipt: bool = False
 ) -> None:
-    """Show a plan, ask, remove and report. Raises `PartlyDone` after a stop, or without a vacuum.
+    """Show a plan, ask, remove and report. Raises `PartlyDone` after a stop or a failed vacuum.
 
-    With `receipt`, the record tells of each thread what was there before and is there now.
+    With `receipt`, the JSON also has the sizes of the threads before and after.
     """
     output = session.output
     memories = _memories(session, plan, terms)
@@ -79,7 +81,7 @@ def carry_out_plan(
             rows=lambda: plan_rows(plan.threads()),
             columns=purge_columns(),
         )
-        session.note("a dry run: nothing was removed")
+        session.note("dry run: nothing was removed")
         return
     report = Report()
     if plan.going:
@@ -105,27 +107,31 @@ def carry_out_plan(
             )
         return found
 
-    output.document(
-        record,
-        lambda: chain(
-            report_lines(plan, report, output.width, terms.archive),
-            _going_lines(memories, output.width),
-        ),
-        rows=lambda: plan_rows(done(plan, report)),
-        columns=purge_columns(),
-    )
+    if report.sums.threads or output.machine or not session.settings.get("quiet"):
+        output.document(
+            record,
+            lambda: chain(
+                report_lines(plan, report, output.width, terms.archive),
+                _going_lines(memories, output.width),
+            ),
+            rows=lambda: plan_rows(done(plan, report)),
+            columns=purge_columns(),
+        )
     if report.signal == signal.SIGINT:
         raise Exit(130)
     if report.stopped:
         raise PartlyDone(
-            f"{report.stopped}: {report.left} threads are left", hint="run the same command again"
+            f"stopped: {report.stopped}; {counted(report.left, 'thread')} left",
+            hint="run the same command again",
         )
     if report.vacuum is not None:
-        raise PartlyDone(f"no vacuum: {report.vacuum.message}", hint=report.vacuum.hint)
+        raise PartlyDone(
+            f"cannot reclaim disk space: {report.vacuum.message}", hint=report.vacuum.hint
+        )
 
 
 def _memories(session: Session, plan: PlanFile, terms: Terms) -> list[dict[str, Any]] | None:
-    """What is remembered of the threads that go whole; None where no memory is known."""
+    """The memories that came from removed threads; None where no memory is known."""
     found = remembered(session, terms.memory, lambda _: True)
     if not found:
         return found
@@ -148,7 +154,7 @@ def _show_and_ask(session: Session, plan: PlanFile, memories: list[dict[str, Any
         width = output.width
         lines = partial(chain, plan_lines(plan, width), _going_lines(memories, width))
         output.document(dict, lines, rows=tuple, columns=())
-    confirm(f"Remove this of {plan.going} thread{'s' * (plan.going != 1)}?")
+    confirm(question(plan.sums))
 
 
 def _remove(session: Session, plan: PlanFile, terms: Terms) -> Report:
@@ -167,7 +173,7 @@ def _remove(session: Session, plan: PlanFile, terms: Terms) -> Report:
             try:
                 writable.vacuum()
             except CkptError as error:
-                # Told when it is told what went, which is done.
+                # Reported after what was removed.
                 report.vacuum = error
         if left := finish_removal(writable):
             session.note(left)
@@ -175,12 +181,12 @@ def _remove(session: Session, plan: PlanFile, terms: Terms) -> Report:
 
 
 def _why_stop(caught: Sequence[int]) -> str:
-    return f"stopped by {signal.Signals(caught[0]).name}" if caught else ""
+    return f"received {signal.Signals(caught[0]).name}" if caught else ""
 
 
 @contextmanager
 def _stop_at_signals() -> Iterator[list[int]]:
-    """Signals that come meanwhile are kept, so that the batch in hand is finished."""
+    """Collect signals instead of acting on them, so that the current batch is finished."""
     caught: list[int] = []
     keep: Callable[..., None] = lambda number, frame: caught.append(number)  # noqa: E731, ARG005
     before = {one: signal.signal(one, keep) for one in (signal.SIGINT, signal.SIGTERM)}

@@ -1,4 +1,4 @@
-"""What a purge is about to do to a thread, its form in a plan file, and what it did."""
+"""What a purge will do to a thread, how a plan file stores it, and what a purge has done."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from ckpt_backends.model import BlobKey
 from ckpt_backends.removal import Inside, Removal
 
 Action = Literal["remove", "prune", "keep"]
-"""The whole thread goes, some of its checkpoints go, or a rule keeps it."""
+"""Remove the whole thread, remove some of its checkpoints, or keep it because of a rule."""
+
+NOT_FOUND = "not found"
+"""The reason of a thread that was named and does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """One thread of a plan, with what goes of it."""
+    """One thread of a plan, with the counts of what will be removed."""
 
     action: Action
     reason: str
@@ -26,10 +29,10 @@ class Doomed:
     writes: int
     removal: Removal
     blobs: int = 0
-    """Values kept apart that go."""
+    """Channel values stored apart from checkpoints."""
     bytes: int = 0
     keeps: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    """Of a thread that is pruned: by namespace, the checkpoints that stay, and why."""
+    """Of a pruned thread: by namespace, the checkpoints that are kept, and why."""
 
     @property
     def thread_id(self) -> str:
@@ -37,30 +40,60 @@ class Doomed:
 
 
 @dataclass(slots=True)
+class Sum:
+    """Threads, and what is removed of them, added up."""
+
+    threads: int = 0
+    checkpoints: int = 0
+    writes: int = 0
+    blobs: int = 0
+    bytes: int = 0
+
+    def add(self, one: Doomed) -> None:
+        self.threads += 1
+        self.checkpoints += one.checkpoints
+        self.writes += one.writes
+        self.blobs += one.blobs
+        self.bytes += one.bytes
+
+
+@dataclass(slots=True)
+class Sums:
+    """What is removed of threads that are removed whole, and of those that are pruned."""
+
+    removed: Sum = field(default_factory=Sum)
+    pruned: Sum = field(default_factory=Sum)
+
+    def add(self, one: Doomed) -> None:
+        (self.removed if one.action == "remove" else self.pruned).add(one)
+
+    @property
+    def threads(self) -> int:
+        return self.removed.threads + self.pruned.threads
+
+
+@dataclass(slots=True)
 class Report:
-    """What a purge did."""
+    """What a purge has done."""
 
     done: int = 0
-    """So many of the first threads of the plan were looked at."""
+    """The number of threads that were handled, from the beginning of the plan."""
     left: int = 0
-    """So many were left for the next run."""
+    """The number of threads left for the next run."""
     skipped: dict[str, str] = field(default_factory=dict)
-    """Threads that were planned and stay, and why."""
+    """Threads that were planned and are kept, and why."""
     rows: Counter[str] = field(default_factory=Counter)
-    """Rows that went, by table."""
-    threads: int = 0
-    pruned: int = 0
-    """How many threads went whole, and how many in part."""
-    bytes: int = 0
+    """Removed rows by table."""
+    sums: Sums = field(default_factory=Sums)
     stopped: str = ""
     """Why it stopped before the end; `''` if it did not."""
     signal: int | None = None
     vacuum: CkptError | None = None
-    """Why the room was not given back, where it was to be."""
+    """Why the disk space was not reclaimed, where that was asked for."""
 
 
 def doomed_record(one: Doomed) -> dict[str, Any]:
-    """One thread of a plan, without what is needed to carry it out."""
+    """One thread of a plan, without what only its execution needs."""
     return {
         "thread_id": one.thread_id,
         "action": one.action,
@@ -107,7 +140,7 @@ def from_plan(record: Any) -> Doomed:
     if record["action"] not in {"remove", "prune", "keep"}:
         raise ValueError(record["action"])
     if (record["action"] == "prune") != (inside is not None):
-        raise ValueError("a thread that is pruned says what goes, and no other one")
+        raise ValueError("only a thread that is pruned lists what is removed")
     at = expects["last_at"]
     return Doomed(
         action=record["action"],

@@ -1,8 +1,8 @@
-"""Which checkpoints of a thread stay, by a policy and by what the rest of the thread needs.
+"""Which threads a purge keeps, and which checkpoints it keeps inside a thread.
 
-What a saver reads of a checkpoint that stays must be what it read before. Beside the row itself
-that is: what DeltaChannels are rebuilt from, the Sends that a checkpoint of format 1 to 3 has
-among its parent's writes, and what subgraphs knew.
+A saver must read of a kept checkpoint what it read before. Beside the row itself it needs: the
+ancestors that DeltaChannels are rebuilt from, the parent's writes that hold the Sends of a
+checkpoint of format 1 to 3, and the state of subgraphs.
 """
 
 from __future__ import annotations
@@ -11,17 +11,39 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from ckpt_backends.model import Status
+
+PROTECTED = {
+    Status.ERROR: ("its last step failed", "--include-error"),
+    Status.INTERRUPTED: ("a question waits in it", "--include-interrupted"),
+    Status.PENDING: ("something runs next in it", "--include-pending"),
+    Status.UNKNOWN: ("what runs next is unknown", "--include-pending"),
+}
+"""Conditions that keep a whole thread: what is said of it, and the option that removes it too."""
+
+
+def why_kept(conditions: Collection[Status], included: Collection[Status]) -> str:
+    """Why a thread in these conditions is not removed; `''` where it may be.
+
+    It is kept for each condition that is not included, whatever else holds.
+    """
+    held = [one for one in PROTECTED if one in conditions and one not in included]
+    if not held:
+        return ""
+    options = dict.fromkeys(PROTECTED[one][1] for one in held)
+    return f"{' and '.join(PROTECTED[one][0] for one in held)}; {' '.join(options)} removes it too"
+
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How much of a thread is kept. What any of these keeps stays, and the newest always."""
+    """How much of a thread is kept: what any of these keeps, and always the newest checkpoint."""
 
     last: int | None = None
-    """So many of the newest checkpoints of the root namespace."""
+    """The number of newest checkpoints of the root namespace to keep."""
     within: timedelta | None = None
-    """Those that are not older than this."""
+    """Keep checkpoints that are not older than this."""
     tips: bool = False
-    """The ends of all branches."""
+    """Keep the last checkpoint of each branch."""
 
     @property
     def is_empty(self) -> bool:
@@ -64,7 +86,7 @@ def choose(items: Sequence[Item], keep: Keep, now: datetime) -> dict[Key, list[s
     for one, reason in _by_policy(root, keep, now):
         chosen.add(one, reason)
     for one in _by_root(items, root, {one.checkpoint_id for one in root if one in chosen}):
-        chosen.add(one, "a subgraph of one that stays")
+        chosen.add(one, "subgraph of a kept checkpoint")
     return chosen.reasons
 
 
@@ -89,10 +111,10 @@ class _Chosen:
     def _needed(self, one: Item) -> Iterator[tuple[Item, str]]:
         parent = self._parent(one)
         if one.needs_sends and parent is not None:
-            yield parent, "it holds the Sends of one that stays"
+            yield parent, "holds the Sends of a kept checkpoint"
         if parent is not None and one.inherited:
             # That one may in turn inherit it, and is asked when it is kept.
-            yield parent, f"{', '.join(sorted(one.inherited))} is stored with it"
+            yield parent, f"holds the value of {', '.join(sorted(one.inherited))}"
         missing, passed = set(one.missing), {one.checkpoint_id}
         while missing and parent is not None and parent.checkpoint_id not in passed:
             passed.add(parent.checkpoint_id)
@@ -108,15 +130,15 @@ def _by_policy(root: Sequence[Item], keep: Keep, now: datetime) -> Iterator[tupl
     parents = {one.parent for one in root}
     for place, one in enumerate(root):
         if keep.last is not None and place < keep.last:
-            yield one, f"one of the last {keep.last}"
+            yield one, f"newest {keep.last}"
         if one.at is None:
-            yield one, "its age cannot be told"
+            yield one, "unknown age"
         elif keep.within is not None and now - one.at <= keep.within:
-            yield one, "young enough"
+            yield one, "recent enough"
         if keep.tips and one.checkpoint_id not in parents:
-            yield one, "the end of a branch"
+            yield one, "the tip of a branch"
         if one.unfinished:
-            yield one, "its step is not finished"
+            yield one, "unfinished step"
         if place == 0:
             yield one, "the newest"
 

@@ -1,8 +1,7 @@
-"""Plans that remove what belongs to nothing: values, writes and calls that were left over."""
+"""Plans that remove orphaned rows: values, writes and subgraph calls that nothing refers to."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import groupby
@@ -15,7 +14,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.removal import Inside, Removal
 from ckpt_cli.core.purge import Doomed
 from ckpt_cli.core.state import read_body
-from ckpt_cli.reading.purge import named_blobs, root_of
+from ckpt_cli.reading.purge import named_blobs, root_of, sizes_of_blobs, sum_of
 from ckpt_cli.reading.thread import unreadable
 
 Scope = Literal["blobs", "writes", "calls"]
@@ -23,10 +22,10 @@ SCOPES: tuple[Scope, ...] = ("blobs", "writes", "calls")
 
 
 def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator[Doomed]:
-    """Orphans of each thread that has some, also of those that have nothing else.
+    """The orphaned rows of each thread, also of threads that have no other rows.
 
-    `before` is when they must have been stored: savers do not commit in the order in which
-    rows need each other. A value has no time of its own; the thread's last activity stands for it.
+    Rows stored after `before` are kept, since savers may commit a row before the row that refers
+    to it. A value has no time; the time of its thread's last activity is used instead.
     """
     wanted = set(scopes)
     is_bare = Capability.BARE in store.describe().capabilities
@@ -45,49 +44,50 @@ def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator
 def _orphans(
     store: Store, thread: Thread, wanted: set[Scope], before: datetime, *, is_bare: bool
 ) -> Doomed | None:
-    keys_there = (one.key for one in store.checkpoints(thread.thread_id))
-    there = {(key.checkpoint_ns, key.checkpoint_id) for key in keys_there}
-    lost: Counter[tuple[str, str]] = Counter()
-    """Writes of checkpoints that are not there."""
-    of_all: Counter[tuple[str, str]] = Counter()
-    sizes: Counter[tuple[str, str]] = Counter()
-    times: dict[tuple[str, str], datetime | None] = {}
-    """Of those writes, where the layout stores it."""
-    for write in store.writes(thread.thread_id):
+    name = thread.thread_id
+    there = {(one.key.checkpoint_ns, one.key.checkpoint_id) for one in store.checkpoints(name)}
+    lost: dict[tuple[str, str], datetime | None] = {}
+    """Checkpoints that do not exist and have writes, with the time of those if it is stored."""
+    number = 0
+    for write in store.writes(name):
+        number += 1
         key = (write.key.checkpoint_ns, write.key.checkpoint_id)
-        of_all[key] += 1
-        sizes[key] += write.size
         if key not in there:
-            lost[key] += 1
-            times[key] = write.at
-    calls: dict[tuple[str, str], int] = {}
+            lost[key] = write.at
+    calls: set[tuple[str, str]] = set()
     if "calls" in wanted:
-        calls = {key: size for key, size in _calls(store, thread, there) if _old(key[1], before)}
-    keys = set(calls)
+        calls = {key for key in _calls(store, thread, there) if _old(key[1], before)}
+    orphaned: set[tuple[str, str]] = set()
     if "writes" in wanted:
-        keys |= {key for key in lost if _old(key[1], before, times[key])}
-    blobs: dict[BlobKey, int] = {}
+        orphaned = {key for key, at in lost.items() if _old(key[1], before, at)}
+    blobs: dict[BlobKey, tuple[int, int]] = {}
     if "blobs" in wanted and (thread.last_at is None or thread.last_at < before):
-        blobs = _unnamed(store, thread, set(calls), is_bare=is_bare)
+        blobs = _unnamed(store, thread, calls, is_bare=is_bare)
+    keys = calls | orphaned
     if not keys and not blobs:
         return None
     inside: dict[str, list[str]] = {}
     for ns, checkpoint_id in sorted(keys):
         inside.setdefault(ns, []).append(checkpoint_id)
-    writes = sum(of_all[key] for key in keys)
-    parts = {"blobs": len(blobs), "writes": sum(lost[key] for key in keys), "calls": len(calls)}
+    size = sum_of(store, name, keys)
+    of_blobs = sum(rows for rows, _ in blobs.values())
+    parts = {
+        "blobs": of_blobs,
+        "writes": sum_of(store, name, orphaned).writes if orphaned else 0,
+        "calls": len(calls),
+    }
     return Doomed(
         action="prune",
-        reason="orphans: " + ", ".join(f"{n} {name}" for name, n in parts.items() if n),
-        checkpoints=len(calls),
-        writes=writes,
-        blobs=len(blobs),
-        bytes=sum(blobs.values()) + sum(sizes[key] for key in keys) + sum(calls.values()),
+        reason="orphans: " + ", ".join(f"{n} {what}" for what, n in parts.items() if n),
+        checkpoints=size.checkpoints,
+        writes=size.writes,
+        blobs=of_blobs,
+        bytes=size.bytes + sum(taken for _, taken in blobs.values()),
         removal=Removal(
-            thread.thread_id,
+            name,
             thread.last_at,
             thread.checkpoints,
-            of_all.total(),
+            number,
             Inside({ns: tuple(ids) for ns, ids in inside.items()}, tuple(blobs)),
         ),
     )
@@ -98,25 +98,22 @@ def _old(checkpoint_id: str, before: datetime, at: datetime | None = None) -> bo
     return at is not None and at < before
 
 
-def _calls(
-    store: Store, thread: Thread, there: set[tuple[str, str]]
-) -> Iterator[tuple[tuple[str, str], int]]:
-    """Checkpoints of subgraph calls whose root checkpoint is not there, and their sizes."""
+def _calls(store: Store, thread: Thread, there: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The checkpoints of subgraph calls whose root checkpoint does not exist."""
     for ns in store.namespaces(thread.thread_id):
         if ":" not in ns:
             continue
         for one in store.checkpoints(thread.thread_id, checkpoint_ns=ns, metadata=True):
             root = root_of(one)
             if root is not None and ("", root) not in there:
-                size = 0 if one.metadata is None else len(one.metadata.data)
-                yield (ns, one.key.checkpoint_id), size
+                yield ns, one.key.checkpoint_id
 
 
 def _unnamed(
     store: Store, thread: Thread, going: set[tuple[str, str]], *, is_bare: bool
-) -> dict[BlobKey, int]:
-    """Values that no checkpoint names, but for those that go."""
-    stored = dict(store.blobs(thread.thread_id))
+) -> dict[BlobKey, tuple[int, int]]:
+    """The values that no checkpoint names, except those being removed; with rows and bytes."""
+    stored = sizes_of_blobs(store, thread.thread_id)
     if not stored:
         return {}
     for ns in store.namespaces(thread.thread_id):

@@ -1,14 +1,12 @@
-"""Plan files: what a purge is to remove, a line of JSON a thread, so that it can be reviewed.
+"""Plan files: what a purge will remove, one line of JSON per thread, to be reviewed first.
 
-The first line says of which store it is. A line that is taken out spares its thread.
+The first line names the store. Deleting a line keeps its thread.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,85 +14,88 @@ from typing import Any
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import StoreInfo
-from ckpt_cli.core.purge import Doomed, from_plan, to_plan
+from ckpt_backends.unfinished import writing
+from ckpt_cli.core.purge import Doomed, Sums, from_plan, to_plan
 
 FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFile:
-    """A plan on disk; the threads that go are read one by one, as often as need be."""
+    """A plan on disk; its threads are read one by one, as often as needed."""
 
     path: Path
     store: str
     layout: str
-    going: int
-    """How many of its threads go, whole or in part."""
+    sums: Sums
+    """What will be removed."""
     kept: Sequence[tuple[str, str]]
     """The threads that a rule keeps, and why."""
 
+    @property
+    def going(self) -> int:
+        """The number of threads that will be removed or pruned."""
+        return self.sums.threads
+
     def threads(self) -> Iterator[Doomed]:
-        """The threads that go. Raises `UsageError` at a line that is none."""
+        """The threads that will be removed or pruned. Raises `UsageError` at a broken line."""
         return (one for one in _threads(self.path) if one.action != "keep")
 
     def check_store(self, info: StoreInfo) -> None:
         """Raise `UsageError` where the plan is of another store."""
         if (self.store, self.layout) != (info.url, info.layout):
             raise UsageError(
-                f"the plan '{self.path}' is of the store '{self.store}', not of '{info.url}'",
-                hint="name that store with -s, or make a plan of this one with --plan-out",
+                f"cannot use the plan '{self.path}' on '{info.url}':"
+                f" it was made for the store '{self.store}'",
+                hint=f"use `-s {self.store}`, or make a new plan with --plan-out",
             )
 
 
 def write_plan(path: Path, info: StoreInfo, now: datetime, threads: Iterable[Doomed]) -> PlanFile:
-    """Write a plan; it is there only when it is whole. Raises `UsageError`."""
+    """Write a plan file; it appears only when it is complete. Raises `UsageError`."""
     head = {
         "ckpt_purge_plan": FORMAT,
         "store": info.url,
         "layout": info.layout,
         "made_at": now.isoformat(),
     }
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     counted = _Count()
     try:
-        with beside.open("w", encoding="utf-8") as file:
+        with writing(path) as file:
             for record in _all(head, map(counted.see, threads)):
-                file.write(json.dumps(record, separators=(",", ":")) + "\n")
-        beside.replace(path)
+                file.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
     except OSError as error:
         raise _unusable("write", path, error) from error
-    finally:
-        with suppress(OSError):
-            beside.unlink()
-    return PlanFile(path, info.url, info.layout, counted.going, counted.kept)
+    return PlanFile(path, info.url, info.layout, counted.sums, counted.kept)
 
 
 def read_plan(path: Path) -> PlanFile:
-    """A plan that was written. Raises `UsageError` where it is none."""
+    """Read a plan file. Raises `UsageError` where it is not one."""
     head = next(_records(path), None)
     if not isinstance(head, Mapping) or head.get("ckpt_purge_plan") != FORMAT:
         raise UsageError(
-            f"'{path}' is no plan of a purge", hint="`ckpt purge ... --plan-out FILE` makes one"
+            f"cannot read the plan '{path}': not a plan of ckpt",
+            hint="make one with `ckpt purge --older-than 90d --plan-out FILE`",
         )
     counted = _Count()
     for one in _threads(path):
         counted.see(one)
     store, layout = (str(head.get(name, "")) for name in ("store", "layout"))
-    return PlanFile(path, store, layout, counted.going, counted.kept)
+    return PlanFile(path, store, layout, counted.sums, counted.kept)
 
 
 class _Count:
-    """What is known of a plan when all of it was seen once."""
+    """The counts of a plan, while its threads pass through."""
 
     def __init__(self) -> None:
-        self.going = 0
+        self.sums = Sums()
         self.kept: list[tuple[str, str]] = []
 
     def see(self, one: Doomed) -> Doomed:
         if one.action == "keep":
             self.kept.append((one.thread_id, one.reason))
         else:
-            self.going += 1
+            self.sums.add(one)
         return one
 
 
@@ -106,8 +107,8 @@ def _threads(path: Path) -> Iterator[Doomed]:
             yield from_plan(record)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(
-                f"line {number} of the plan '{path}' cannot be read",
-                hint="make the plan anew with --plan-out",
+                f"cannot read the plan '{path}': line {number} is damaged",
+                hint="make the plan again with --plan-out",
             ) from error
 
 
@@ -117,7 +118,7 @@ def _all(head: dict[str, Any], threads: Iterable[Doomed]) -> Iterator[dict[str, 
 
 
 def _records(path: Path) -> Iterator[Any]:
-    # Ids that are not UTF-8 are escaped in the file, as JSON has them.
+    # Ids that are not UTF-8 are stored as JSON escapes.
     read: Callable[[str], Any] = json.loads
     try:
         with path.open(encoding="utf-8") as file:
@@ -127,11 +128,11 @@ def _records(path: Path) -> Iterator[Any]:
         raise _unusable("read", path, error) from error
     except ValueError:
         raise UsageError(
-            f"the plan '{path}' holds a line that is not JSON",
-            hint="make the plan anew with --plan-out",
+            f"cannot read the plan '{path}': a line is not JSON",
+            hint="make the plan again with --plan-out",
         ) from None
 
 
 def _unusable(what: str, path: Path, error: OSError) -> UsageError:
     reason = (error.strerror or str(error)).lower()
-    return UsageError(f"cannot {what} the plan '{path}': {reason}", hint="name another file")
+    return UsageError(f"cannot {what} the plan '{path}': {reason}", hint="give another file")

@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from ckpt_backends.model import ThreadSize
-from ckpt_cli.core.purge import Doomed, Report, doomed_record
+from ckpt_cli.core.purge import NOT_FOUND, Doomed, Report, Sum, Sums, doomed_record
 from ckpt_cli.reading.plan_file import PlanFile
+from ckpt_cli.render.cells import wrap
 from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import field
 from ckpt_cli.render.units import size
 from ckpt_cli.render.value import counted
+
+_NAMED = 5
+"""The number of kept threads that are named for one reason."""
 
 
 def purge_columns() -> Sequence[Column]:
@@ -26,54 +30,80 @@ def purge_columns() -> Sequence[Column]:
         Column("CHECKPOINTS", "checkpoints", right=True),
         Column("WRITES", "writes", right=True, drop=2),
         Column("BLOBS", "blobs", right=True, drop=3),
-        Column("BYTES", "bytes", size, right=True),
+        Column("SIZE", "bytes", size, right=True),
         Column("WHY", "reason", cut=True, style="dim"),
     ]
 
 
 def plan_rows(threads: Iterable[Doomed]) -> Iterator[dict[str, Any]]:
-    """What goes, one row a thread."""
+    """One row per thread that is removed or pruned."""
     return map(doomed_record, threads)
 
 
 def plan_lines(plan: PlanFile, width: int) -> Iterator[Line]:
-    """A table of what goes, and below it what is kept by a rule."""
-    gone = [0, 0]
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for one in plan.threads():
-            gone[0] += one.checkpoints
-            gone[1] += one.bytes
-            yield doomed_record(one)
-
-    yield from table_lines(rows(), purge_columns(), width)
-    yield line("")
-    text = f"{counted(plan.going, 'thread')}, {counted(gone[0], 'checkpoint')}, {size(gone[1])}"
-    yield from field("removes", text, width)
-    yield from _kept_lines(plan.kept, width)
+    """What would be removed: a table, the totals, and the threads that a rule keeps."""
+    if plan.going:
+        yield from table_lines(plan_rows(plan.threads()), purge_columns(), width)
+        yield line("")
+        yield from _total_lines(plan.sums, width, "Would remove", "Would prune")
+    else:
+        yield line("Would remove nothing.")
+    yield from _kept_lines(plan.kept, width, "Would keep")
 
 
 def report_lines(
     plan: PlanFile, report: Report, width: int, archive: Path | None = None
 ) -> Iterator[Line]:
-    """What a purge did."""
-    parts = [counted(report.threads, "thread")]
-    if report.pruned:
-        parts.append(f"parts of {report.pruned}")
-    parts += [f"{number} {table}" for table, number in sorted(report.rows.items())]
-    yield from field("removed", ", ".join([*parts, size(report.bytes)]), width)
-    if archive is not None and (report.threads or report.pruned):
-        yield from field("archived", f"in {archive}; `ckpt import` puts it back", width)
-    yield from _kept_lines([*plan.kept, *report.skipped.items()], width)
+    """What a purge has removed, where it is archived, and what it kept."""
+    sums = report.sums
+    if sums.threads:
+        yield from _total_lines(sums, width, "Removed", "Pruned")
+        rows = ", ".join(f"{number} {table}" for table, number in sorted(report.rows.items()))
+        yield from field("rows", rows, width)
+    if archive is not None and sums.threads:
+        restore = f"`ckpt import {archive}` restores them"
+        yield from field("archive", f"{archive}; {restore}", width)
+    yield from _kept_lines([*plan.kept, *report.skipped.items()], width, "Kept")
 
 
-def _kept_lines(kept: Iterable[tuple[str, str]], width: int) -> Iterator[Line]:
+def question(sums: Sums) -> str:
+    """What a person is asked: `Remove 3 threads (15 checkpoints, 15 KiB)?`."""
+    parts = []
+    for verb, one in (("remove", sums.removed), ("prune", sums.pruned)):
+        if one.threads:
+            parts.append(f"{verb} {counted(one.threads, 'thread')} ({_amount(one, brief=True)})")
+    text = " and ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}?"
+
+
+def _total_lines(sums: Sums, width: int, removed: str, pruned: str) -> Iterator[Line]:
+    for verb, one in ((removed, sums.removed), (pruned, sums.pruned)):
+        if one.threads:
+            text = f"{verb} {counted(one.threads, 'thread')}: {_amount(one)}"
+            yield from (line((part, "bold")) for part in wrap(text, width))
+
+
+def _amount(one: Sum, *, brief: bool = False) -> str:
+    """What is removed, such as `15 checkpoints, 40 writes, 22 blobs, 15 KiB`."""
+    numbers = {"checkpoint": one.checkpoints, "write": one.writes, "blob": one.blobs}
+    found = [counted(number, noun) for noun, number in numbers.items() if number]
+    return ", ".join([*(found[:1] if brief else found), size(one.bytes)])
+
+
+def _kept_lines(kept: Iterable[tuple[str, str]], width: int, verb: str) -> Iterator[Line]:
+    by_reason: dict[str, list[str]] = {}
     for thread_id, why in kept:
-        yield from field("keeps", f"{safe_text(thread_id)}: {why}", width, "question")
+        if why != NOT_FOUND:  # the command ends with an error that names it
+            by_reason.setdefault(why, []).append(thread_id)
+    for why, names in by_reason.items():
+        named = ", ".join(map(safe_text, names[:_NAMED]))
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        text = f"{verb} {counted(len(names), 'thread')} ({named}{more}): {safe_text(why)}"
+        yield from (line((part, "question")) for part in wrap(text, width))
 
 
 def done(plan: PlanFile, report: Report) -> Iterator[Doomed]:
-    """The threads of which something went."""
+    """The threads that were removed or pruned."""
     for one in islice(plan.threads(), report.done):
         if one.thread_id not in report.skipped:
             yield one
@@ -82,7 +112,7 @@ def done(plan: PlanFile, report: Report) -> Iterator[Doomed]:
 def purge_record(
     plan: PlanFile, report: Report, archive: Path | None, *, dry_run: bool
 ) -> dict[str, Any]:
-    """The answer of `purge`."""
+    """The answer of `purge` as JSON."""
     kept = [*plan.kept, *report.skipped.items()]
     return {
         "dry_run": dry_run,
@@ -96,23 +126,24 @@ def purge_record(
 
 
 def removed_record(report: Report) -> dict[str, Any]:
-    """What went: threads, threads in part, bytes, and rows by table."""
+    """What was removed: threads, pruned threads, bytes, and rows by table."""
+    sums = report.sums
     return {
-        "threads": report.threads,
-        "pruned": report.pruned,
-        "bytes": report.bytes,
+        "threads": sums.removed.threads,
+        "pruned": sums.pruned.threads,
+        "bytes": sums.removed.bytes + sums.pruned.bytes,
         "rows": dict(sorted(report.rows.items())),
     }
 
 
 def removed_sizes(plan: PlanFile, report: Report) -> Iterator[ThreadSize]:
-    """What the threads had of which something went."""
+    """What was removed of each thread."""
     for one in done(plan, report):
         yield ThreadSize(one.checkpoints, one.writes, one.bytes, one.blobs)
 
 
 def sum_record(sizes: Iterable[ThreadSize]) -> dict[str, int]:
-    """Sizes of threads, summed up."""
+    """Sizes of threads, added up."""
     total = {"checkpoints": 0, "writes": 0, "blobs": 0, "bytes": 0}
     for one in sizes:
         for name in total:

@@ -194,7 +194,7 @@ def test_what_is_lost_was_not_saved_by_merging(file: Told) -> None:
     assert "2 values of 1.6 KiB" in lost
     assert "merging saved" not in lost
     plan = file.ckpt("replay", THREAD, "--repair", "--dry-run", "-o", "table")
-    assert "a dry run: nothing was written" in plan.err
+    assert "dry run: nothing was written" in plan.err
 
 
 def test_a_subgraph_may_count_by_itself(file: Told) -> None:
@@ -230,9 +230,9 @@ def test_a_receipt_names_the_archive(file: Told, tmp_path: Path) -> None:
     file.fill()
     kept = tmp_path / "kept"
     plan = file.ckpt("purge", "--keep-last", "3", "--dry-run", "-o", "table").out
-    assert "removes  1 thread, 1 checkpoint, " in plan
+    assert "Would prune 1 thread: 1 checkpoint, " in plan
     done = file.ckpt("threads", "delete", THREAD, "--archive", kept, "--yes", "-o", "table").out
-    assert f"archived in {kept}; `ckpt import` puts it back" in " ".join(done.split())
+    assert f"archive {kept}; `ckpt import {kept}` restores them" in " ".join(done.split())
 
 
 def test_what_was_written_stands_beside_what_it_became(empty: Told) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -207,6 +208,31 @@ def test_sizes_are_those_of_each_thread_in_the_order_asked_for(
     asked = [*sorted(filled.threads, reverse=True), "no such thread", "\ud800"]
     assert store.sizes(asked) == [store.size(one) for one in asked]
     assert store.sizes([]) == []
+
+
+def test_sizes_of_checkpoints_and_blobs_add_up_to_the_size_of_the_thread(
+    store: Store, filled: Filled
+) -> None:
+    for thread_id in filled.threads:
+        size = store.size(thread_id)
+        parts = list(store.checkpoint_sizes(thread_id))
+        blobs = list(store.blobs(thread_id))
+        assert sum(one.checkpoints for _, one in parts) == size.checkpoints
+        assert sum(one.writes for _, one in parts) == size.writes
+        in_parts = sum(one.bytes for _, one in parts) + sum(n for _, n in blobs)
+        if blobs or filled.bench.has_history:
+            assert (len(blobs), in_parts) == (size.blobs, size.bytes)
+        else:
+            # Values of a shallow layout have no version to tell them by.
+            assert in_parts <= size.bytes
+        written: Counter[CheckpointKey] = Counter()
+        for key, one in parts:
+            written[key] += one.writes
+        assert +written == Counter(one.key for one in store.writes(thread_id))
+        assert {key for key, one in parts if one.checkpoints} == {
+            one.key for one in store.checkpoints(thread_id)
+        }
+    assert list(store.checkpoint_sizes("no such thread")) == []
 
 
 NEVER = datetime.min.replace(tzinfo=UTC)

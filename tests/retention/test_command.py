@@ -17,6 +17,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from ckpt_cli.core.purge import Sum, Sums
+from ckpt_cli.render.purge import question
 from tests.backends.agent import fill, graph_of, saver_of
 from tests.servers import Server, postgres_database
 from tests.support import SAMPLE, ckpt, copy_store
@@ -38,7 +40,7 @@ def test_an_empty_policy_is_refused(store: Path) -> None:
     for words in ([], ["--yes"], ["--protect", "x", "--include-pending", "--yes"]):
         refused = ckpt("-s", store, "purge", *words)
         assert refused.code == 2, words
-        assert "hint: name threads by" in refused.err
+        assert "hint: select threads with" in refused.err
     assert store.read_bytes() == before
 
 
@@ -48,6 +50,7 @@ def test_conditions_join(store: Path) -> None:
     assert "weekly-digest" in every
     some = {one["thread_id"] for one in ckpt(*words, "--match", "*-report").json["threads"]}
     assert some == {"nightly-report"}
+    words += ["--include-error"]
     failed = {one["thread_id"] for one in ckpt(*words, "--status", "error").json["threads"]}
     assert failed == {"invoice-import"}
     assert ckpt(*words, "--where", "metadata.source=nothing").json["threads"] == []
@@ -80,7 +83,7 @@ def test_a_plan_of_another_store_is_refused(store: Path, tmp_path: Path) -> None
     other = tmp_path / "other.db"
     other.write_bytes(store.read_bytes())
     refused = ckpt("-s", other, "purge", "--plan", plan, "--yes")
-    assert (refused.code, "is of the store" in refused.err) == (2, True)
+    assert (refused.code, "it was made for the store" in refused.err) == (2, True)
     assert ckpt("-s", store, "purge", "--plan", plan, "--match", "x", "--yes").code == 2
     for text in ("", "{}", "no json", plan.read_text() + "[1]\n", plan.read_text() + "broken\n"):
         plan.write_text(text)
@@ -95,7 +98,7 @@ def test_an_archive_that_cannot_be_written_keeps_everything(store: Path, tmp_pat
     file.write_text("")
     assert ckpt("-s", store, "purge", "--match", "*", "--archive", file, "--yes").code == 4
     refused = ckpt("-s", store, "purge", "--match", "*", "--archive", file / "in it", "--yes")
-    assert (refused.code, "hint: name a folder" in refused.err) == (4, True)
+    assert (refused.code, "hint: give a folder" in refused.err) == (4, True)
     assert ids(store) == before
 
 
@@ -104,7 +107,7 @@ def test_a_time_limit_leaves_the_rest_for_the_next_run(store: Path) -> None:
     words = ["-s", str(store), "purge", "--match", "*", "--yes", "-o", "json"]
     stopped = ckpt(*words, "--max-duration", "0s")
     assert stopped.code == 7
-    assert "--max-duration is over" in stopped.err
+    assert "--max-duration reached" in stopped.err
     assert json.loads(stopped.out)["left"] > 0
     assert ids(store) == before
 
@@ -121,13 +124,98 @@ def test_vacuum_gives_the_room_back(store: Path) -> None:
 def test_names_come_from_a_file(store: Path, tmp_path: Path) -> None:
     names = tmp_path / "names"
     names.write_text("weekly-digest\n\nno such thread\n")
-    found = ckpt("-s", store, "threads", "delete", "--from", names, "--yes", "-o", "json").json
-    assert [one["thread_id"] for one in found["threads"]] == ["weekly-digest"]
-    assert found["skipped"] == [{"thread_id": "no such thread", "reason": "no such thread"}]
+    words = ["-s", str(store), "threads", "delete", "--from", str(names), "-o", "json"]
+    for how in ("--dry-run", "--yes"):
+        answer = ckpt(*words, how)
+        assert answer.code == 7
+        assert "not found: no such thread" in answer.err
+        found = json.loads(answer.out)
+        assert [one["thread_id"] for one in found["threads"]] == ["weekly-digest"]
+        assert found["skipped"] == [{"thread_id": "no such thread", "reason": "not found"}]
+    assert "weekly-digest" not in ids(store)
     assert ckpt("-s", store, "threads", "delete", "no such thread", "--yes").code == 3
     assert ckpt("-s", store, "threads", "delete", "--yes").code == 2
     names.write_text("")
     assert ckpt("-s", store, "threads", "delete", "--from", names, "--yes").code == 0
+
+
+def test_a_failed_thread_is_kept_unless_it_is_included(store: Path) -> None:
+    words = ["-s", str(store), "purge", "--match", "*-import"]
+    kept = ckpt(*words, "--dry-run", "-o", "table").out
+    assert "Would remove nothing." in kept
+    assert "Would keep 1 thread (invoice-import): its last step failed; --include-error" in kept
+    assert ckpt(*words, "--status", "error", "--yes", "-o", "json").json["threads"] == []
+    assert "invoice-import" in ids(store)
+    assert ckpt(*words, "--include-error", "--yes").code == 0
+    assert "invoice-import" not in ids(store)
+
+
+def test_quiet_prints_nothing_when_nothing_is_removed(store: Path) -> None:
+    words = ["-s", str(store), "purge", "--older-than", "900d", "--yes"]
+    quiet = ckpt(*words, "-q")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+    assert "nothing to remove" in ckpt(*words).err
+
+
+def test_plans_and_reports_say_what_is_removed_in_numbers(store: Path) -> None:
+    words = ["-s", str(store), "purge", "--match", "*-report", "-o", "table"]
+    assert (
+        "\nWould remove 1 thread: 6 checkpoints, 15 writes, 4.6 KiB\n"
+        in ckpt(*words, "--dry-run").out
+    )
+    prune = ["--keep-last", "2"]
+    planned = ckpt(*words, *prune, "--dry-run").out
+    assert "\nWould prune 1 thread: 4 checkpoints, " in planned
+    done = ckpt(*words, *prune, "--yes").out
+    assert done.startswith("Pruned 1 thread: 4 checkpoints, ")
+    assert "emove" not in planned + done
+    asked = question(Sums(removed=Sum(3, 15, 40, 0, 15360), pruned=Sum(1, 2, 0, 0, 10)))
+    assert (
+        asked
+        == "Remove 3 threads (15 checkpoints, 15 KiB) and prune 1 thread (2 checkpoints, 10 B)?"
+    )
+
+
+def test_a_dry_run_of_an_import_ends_as_the_import_would(store: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    names = ["weekly-digest", "nightly-report"]
+    assert ckpt("-s", store, "threads", "delete", *names, "--archive", kept, "--yes").code == 0
+    words = ["-s", str(store), "import", str(kept), "-o", "json"]
+    planned = ckpt(*words, "--dry-run").json
+    assert not set(names) & ids(store)
+    assert ckpt(*words, "--yes").json == planned
+    assert {one["thread_id"] for one in planned} == set(names)
+    assert all(one["added"] == one["rows"] and one["there"] == 0 for one in planned)
+    again = ckpt(*words, "--dry-run").json
+    assert all(one["there"] == one["rows"] for one in again)
+    for damaged, code in ((names[:1], 7), (names, 6)):
+        with closing(sqlite3.connect(store)) as connection, connection:
+            for name in damaged:
+                connection.execute(
+                    "UPDATE checkpoints SET metadata = x'7b7d' WHERE thread_id = ?", [name]
+                )
+        for how in ("--dry-run", "--yes"):
+            answer = ckpt(*words, how)
+            assert (answer.code, "exists with different contents" in answer.err) == (code, True)
+
+
+def test_a_folder_without_bundles_is_named(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    refused = ckpt("-s", store, "import", tmp_path / "empty", "--yes")
+    assert (refused.code, "no bundles" in refused.err) == (3, True)
+
+
+def test_threads_are_exported_to_a_folder_in_each_format(store: Path, tmp_path: Path) -> None:
+    names = ["weekly-digest", "nightly-report"]
+    for kind in ("bundle", "jsonl"):
+        words = ["export", *names, "--format", kind, "--to", tmp_path / kind, "-o", "json"]
+        found = ckpt("-s", store, *words).json
+        assert [one["thread_id"] for one in found] == names
+        assert {Path(one["file"]) for one in found} == set((tmp_path / kind).iterdir())
+    lines = Path(found[0]["file"]).read_text().splitlines()
+    printed = ckpt("-s", store, "export", names[0], "--format", "jsonl").out.splitlines()
+    assert lines == printed
+    assert len(lines) == found[0]["rows"]
 
 
 def test_a_signal_ends_it_between_two_batches(tmp_path: Path) -> None:

@@ -206,11 +206,11 @@ def test_a_thread_is_deleted_and_its_neighbour_stays(store: Store) -> None:
     async def work(seat: Seat) -> None:
         await go(seat, STUCK)
         await seat.press("D")
-        assert seat.sees("Delete this thread?", STUCK)
+        assert seat.sees("Delete this thread?", STUCK, "named")
         await seat.press("n")
         assert store.history(STUCK)
         await seat.press("D", "y")
-        await seat.until(lambda: seat.sees("removed", "1 thread"))
+        await seat.until(lambda: seat.sees("Removed", "1 thread"))
         await seat.rest()
         assert STUCK not in {one.thread_id for one in seat.main.rows.listing.threads}
 

@@ -14,12 +14,14 @@ from ckpt_backends.bundle import (
     Header,
     bundle_name,
     check_bundle,
+    make_folder,
     read_header,
     read_rows,
     write_bundle,
 )
 from ckpt_backends.errors import StoreUnavailable, Unreadable
 from ckpt_backends.rows import Row
+from ckpt_backends.unfinished import writing
 
 HEADER = Header("user-42", "sqlite", "a saver", "agent.db", "2026-11-01T00:00:00Z")
 CELLS = (
@@ -124,3 +126,19 @@ def test_the_header_tells_the_thread(tmp_path: Path) -> None:
     path = tmp_path / "a.ckpt.gz"
     write_bundle(path, HEADER, [])
     assert read_header(path) == HEADER
+
+
+def test_what_a_killed_run_left_is_removed_and_not_what_a_run_writes(tmp_path: Path) -> None:
+    left = tmp_path / ".a-1.ckpt.gz.4711.part"
+    left.write_bytes(b"half a bundle")
+    others = [tmp_path / name for name in (".a.part", ".b.jsonl.12.part", "a.ckpt.gz.12.part")]
+    for one in others:
+        one.touch()
+    with writing(tmp_path / "b.ckpt.gz") as file:
+        file.write(b"so far")
+        make_folder(tmp_path)
+        (own,) = tmp_path.glob(".b.ckpt.gz.*.part")
+        assert not left.exists()
+        assert own.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "b.ckpt.gz").read_bytes() == b"so far"
+    assert sorted(tmp_path.iterdir()) == sorted([*others, tmp_path / "b.ckpt.gz"])

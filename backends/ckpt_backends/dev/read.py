@@ -7,7 +7,7 @@ where they stand. What is listed afterwards comes from the keys alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +35,7 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import Row, sql_key
 from ckpt_backends.url import StoreUrl
 
 _ODD_SHOWN = 3
@@ -125,6 +125,14 @@ class DevStore(Closing):
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         return list(map(self.size, thread_ids))
+
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        for ns, in_ns in self._tables.checkpoints.get(thread_id, {}).items():
+            for name, row in in_ns.items():
+                size = row.body.size + row.metadata.size
+                yield CheckpointKey(thread_id, ns, name), ThreadSize(1, 0, size)
+        for place, _, write in self._writes_of(thread_id):
+            yield CheckpointKey(*place), ThreadSize(0, 1, write.value.size)
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         tables = self._tables
@@ -300,6 +308,9 @@ class DevStore(Closing):
         for ns, in_ns in tables.checkpoints.get(thread_id, {}).items():
             for checkpoint_id in in_ns:
                 yield rows.of_checkpoint(CheckpointKey(thread_id, ns, checkpoint_id), tables)
+
+    def row_key(self, row: Row) -> Hashable:
+        return sql_key(row)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         thread, ns, one = key.thread_id, key.checkpoint_ns, key.checkpoint_id

@@ -20,9 +20,9 @@ from ckpt_backends.dev.layout import (
     WriteKey,
 )
 from ckpt_backends.dev.tables import Tables
-from ckpt_backends.errors import StoreChanged, Unsupported
+from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import CheckpointKey
-from ckpt_backends.rows import Cell, Row
+from ckpt_backends.rows import Cell, Row, conflict
 
 FILES = {CHECKPOINT_TABLE: CHECKPOINTS, WRITE_TABLE: WRITES, BLOB_TABLE: BLOBS}
 """By table, the file that holds it."""
@@ -139,10 +139,7 @@ def _put_blob(row: Row, tables: Tables) -> bool:
 
 def _is_there(found: Row, row: Row) -> bool:
     if found != row:
-        raise StoreChanged(
-            f"a row of '{row.table}' is there with other contents, so nothing was restored",
-            hint="the thread was used since; `ckpt threads copy` it and delete it first",
-        )
+        raise conflict(row.table)
     return False
 
 

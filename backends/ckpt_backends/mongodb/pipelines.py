@@ -88,6 +88,20 @@ def totals(threads: Sequence[object], *fields: str) -> list[Stage]:
     ]
 
 
+def checkpoint_sizes(match: Mapping[str, Any], *fields: str) -> list[Stage]:
+    """How many documents each checkpoint has, and the bytes of these fields."""
+    return [
+        {"$match": match},
+        {
+            "$group": {
+                "_id": {"checkpoint_ns": "$checkpoint_ns", "checkpoint_id": "$checkpoint_id"},
+                "number": {"$sum": 1},
+                "bytes": {"$sum": {"$add": [0, *map(length, fields)]}},
+            }
+        },
+    ]
+
+
 def usage(
     match: Mapping[str, Any], field: str, by: Mapping[str, Any], also: Mapping[str, str]
 ) -> list[Stage]:

@@ -8,7 +8,7 @@ the order that histories are asked for. No query here needs it, and none makes i
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from heapq import merge
 from itertools import groupby
@@ -35,6 +35,7 @@ from ckpt_backends.model import (
 from ckpt_backends.mongodb import pipelines
 from ckpt_backends.mongodb.connect import Connection
 from ckpt_backends.mongodb.layout import JAVASCRIPT, MongoLayout
+from ckpt_backends.mongodb.restoring import key_of
 from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
@@ -130,6 +131,19 @@ class MongoBase(Closing):
         rows = self._rows(collection, pipelines.totals(threads, *fields))
         return {row["_id"]: (row["number"], row["bytes"]) for row in rows}
 
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        match = self._of(thread_id)
+        if match is None:
+            return
+        layout = self._layout
+        stages = pipelines.checkpoint_sizes(match, *self._values)
+        for row in self._connection.aggregate(layout.checkpoints, stages):
+            yield _key(thread_id, row["_id"]), ThreadSize(row["number"], 0, row["bytes"])
+        if layout.writes is not None:
+            stages = pipelines.checkpoint_sizes(match, "$value")
+            for row in self._connection.aggregate(layout.writes, stages):
+                yield _key(thread_id, row["_id"]), ThreadSize(0, row["number"], row["bytes"])
+
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:  # noqa: ARG002
         """None: the layouts keep values in the bodies."""
         yield from ()
@@ -141,6 +155,9 @@ class MongoBase(Closing):
         for table, name in self._layout.collections.items():
             for document in self._connection.aggregate(name, [{"$match": match}], raw=True):
                 yield Row(table, {"bson": bytes(document.raw)})
+
+    def row_key(self, row: Row) -> Hashable:
+        return key_of(self._layout, row)
 
     def refresh(self) -> None:
         self._connection.restart()

@@ -6,7 +6,7 @@ before 0.1.4 make no unique index that would tell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import Any
@@ -15,10 +15,10 @@ from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 from pymongo.client_session import ClientSession
 
-from ckpt_backends.errors import StoreChanged, Unreadable, Unsupported
+from ckpt_backends.errors import Unreadable, Unsupported
 from ckpt_backends.mongodb.connect import BY_BYTES, RAW, Connection
 from ckpt_backends.mongodb.layout import CHECKPOINTS, KAFLOW, WRITES, MongoLayout
-from ckpt_backends.rows import Restored, Row
+from ckpt_backends.rows import Restored, Row, conflict
 
 _DOCUMENTS_AT_ONCE, _BYTES_AT_ONCE = 100, 8 << 20
 _CHECKPOINT = ("thread_id", "checkpoint_ns", "checkpoint_id")
@@ -30,6 +30,15 @@ def keys_of(layout: MongoLayout) -> dict[str, Sequence[str]]:
     """The fields by which a document of each table is known."""
     checkpoint = [name for name in _CHECKPOINT if name != "checkpoint_ns" or layout.name != KAFLOW]
     return {WRITES: _WRITE, CHECKPOINTS: checkpoint}
+
+
+def key_of(layout: MongoLayout, row: Row) -> Hashable:
+    """What tells an archived document from others. Raises `Unsupported` and `Unreadable`."""
+    keys = keys_of(layout)
+    if row.table not in layout.collections:
+        raise _no_place(row.table)
+    document = _document_of(row)
+    return row.table, *(str(document.get(name)) for name in keys[row.table])
 
 
 def restore_rows(
@@ -94,22 +103,8 @@ class _Restorer:
 
     def _document(self, row: Row) -> RawBSONDocument:
         if row.table not in self._collections:
-            raise Unsupported(
-                f"this store has no collection for '{row.table}'",
-                hint="add ?writes_collection=NAME to the URL",
-            )
-        stored = row.cells.get("bson")
-        try:
-            if isinstance(stored, bytes):
-                document = RawBSONDocument(stored, RAW)
-                if "_id" in document:
-                    return document
-        except BSONError:
-            pass
-        raise Unreadable(
-            f"a row of '{row.table}' is not a BSON document, so nothing was restored",
-            hint="the archive is damaged: use another copy",
-        )
+            raise _no_place(row.table)
+        return _document_of(row)
 
     def _missing(
         self, table: str, documents: Sequence[RawBSONDocument], session: ClientSession | None
@@ -121,14 +116,33 @@ class _Restorer:
         found = self._collections[table].find({"$or": same}, session=session, collation=BY_BYTES)
         for one in found:
             if left.pop(bytes(one.raw), None) is None:
-                raise StoreChanged(
-                    f"a document of '{table}' exists with other contents, so nothing was restored",
-                    hint="copy the thread with `ckpt threads copy`, delete it, then import again",
-                )
+                raise conflict(table)
         return list(left.values())
 
     def _key(self, table: str, document: RawBSONDocument) -> Mapping[str, Any]:
         return {name: {"$eq": document.get(name)} for name in self._keys[table]}
+
+
+def _no_place(table: str) -> Unsupported:
+    return Unsupported(
+        f"this store has no collection for '{table}'",
+        hint="name it in the URL: ?writes_collection=NAME",
+    )
+
+
+def _document_of(row: Row) -> RawBSONDocument:
+    stored = row.cells.get("bson")
+    try:
+        if isinstance(stored, bytes):
+            document = RawBSONDocument(stored, RAW)
+            if "_id" in document:
+                return document
+    except BSONError:
+        pass
+    raise Unreadable(
+        f"a row of '{row.table}' is not a MongoDB document, so nothing was restored",
+        hint="use another copy of the archive",
+    )
 
 
 @contextmanager

@@ -10,7 +10,7 @@ saver has it do that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Any
 
 from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES, json_bytes, typed
@@ -41,7 +41,7 @@ from ckpt_backends.mysql.layout import (
 )
 from ckpt_backends.mysql.values import read_blobs
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import Row, sql_key
 from ckpt_backends.url import StoreUrl
 
 _STATES_AT_ONCE = 4
@@ -159,6 +159,17 @@ class MySQLStore(Closing):
             ThreadSize(rows[0], writes[0], rows[1] + writes[1] + blobs[1], blobs[0])
             for rows, writes, blobs in of_each
         ]
+
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        if not storable(thread_id):
+            return
+        where, values = self._where(thread_id)
+        for name, size in (("checkpoints", f"{_BODY} + {_METADATA}"), ("writes", _BLOB)):
+            query = sql.CHECKPOINT_SIZES.format(table=self._names[name], size=size, where=where)
+            for ns, checkpoint_id, number, taken in self._connection.stream(query, values):
+                key = CheckpointKey(thread_id, _text(ns), _text(checkpoint_id or b""))
+                checkpoints, writes = (0, number) if name == "writes" else (number, 0)
+                yield key, ThreadSize(checkpoints, writes, int(taken))
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         if not storable(thread_id or ""):
@@ -387,6 +398,9 @@ class MySQLStore(Closing):
             columns = [quoted_name(column) for column in table.stored]
             for row in self._fetcher.each(table.sql, key, columns, places):
                 yield Row(name, dict(zip(table.stored, row, strict=True)))
+
+    def row_key(self, row: Row) -> Hashable:
+        return sql_key(row)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         layout = self._layout

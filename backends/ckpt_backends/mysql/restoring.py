@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ckpt_backends.errors import StoreChanged, Unsupported
+from ckpt_backends.errors import Unsupported
 from ckpt_backends.mysql import sql_write as sql
 from ckpt_backends.mysql.connect import Connection
 from ckpt_backends.mysql.layout import HASH, MySQLLayout, Table, quoted_name
 from ckpt_backends.mysql.sql import exact
-from ckpt_backends.rows import Cell, Restored, Row
+from ckpt_backends.rows import Cell, Restored, Row, conflict
 
 
 def restore_rows(connection: Connection, layout: MySQLLayout, rows: Iterable[Row]) -> Restored:
@@ -41,10 +41,7 @@ def restore_rows(connection: Connection, layout: MySQLLayout, rows: Iterable[Row
         }
         ((found,),) = connection.rows(sql.IS_THERE.format(table=table.sql, same=same), compared)
         if not found:
-            raise StoreChanged(
-                f"a row of '{row.table}' exists with other contents, so nothing was restored",
-                hint="copy the thread with `ckpt threads copy`, delete it, then import again",
-            )
+            raise conflict(row.table)
         there += 1
     return Restored(added, there)
 

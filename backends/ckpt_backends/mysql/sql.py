@@ -65,6 +65,12 @@ SIZES = f"""
     FROM {{table}} c WHERE c.thread_id IN ({{threads}}) GROUP BY thread
 """
 
+CHECKPOINT_SIZES = f"""
+    SELECT {exact("c.checkpoint_ns")} AS ns, {exact("c.checkpoint_id")} AS id, COUNT(*),
+           COALESCE(SUM({{size}}), 0)
+    FROM {{table}} c WHERE {{where}} GROUP BY ns, id
+"""
+
 USAGE = f"""
     SELECT {exact("c.thread_id")} AS thread, {{label}}, {exact("c.checkpoint_ns")} AS ns,
            {{channel}} AS channel, {{tag}} AS tag, COUNT(*), COALESCE(SUM({{size}}), 0)

@@ -6,7 +6,7 @@ by channel and version, shared by all checkpoints with that version.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -30,7 +30,7 @@ from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import Connection
 from ckpt_backends.postgres.database import DatabaseReader
 from ckpt_backends.postgres.layout import PostgresLayout, storable
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import Row, sql_key
 from ckpt_backends.url import StoreUrl
 
 _FEW = 500
@@ -112,6 +112,13 @@ class PostgresStore(DatabaseReader):
             for thread_id, *size in self._rows(query, threads=_storable_of(thread_ids))
         }
         return [found.get(one, ThreadSize(0, 0, 0)) for one in thread_ids]
+
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        if not storable(thread_id):
+            return
+        query = sql.CHECKPOINT_SIZES.format(**self._names)
+        for ns, checkpoint_id, *size in self._stream(query, _KEYS_AT_ONCE, thread=thread_id):
+            yield CheckpointKey(thread_id, ns, checkpoint_id or ""), ThreadSize(*size)
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         if not storable(thread_id or ""):
@@ -306,6 +313,9 @@ class PostgresStore(DatabaseReader):
             yield from self._whole_rows(
                 name, table, "thread_id = %(thread)s", _STATES_AT_ONCE, thread=thread_id
             )
+
+    def row_key(self, row: Row) -> Hashable:
+        return sql_key(row)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         places = {"thread_id": key.thread_id, "checkpoint_ns": key.checkpoint_ns}

@@ -32,10 +32,12 @@ def remove_threads(
     inside = {one.thread_id: one.inside for one in planned if one.inside is not None}
     for name, table in _TABLES.items():
         found = connection.rows(sql.REMOVE_THREADS.format(table=names[name]), {"threads": whole})
-        if inside:
-            where = _values(inside) if name == "blobs" else _keys(inside)
+        where = _values(inside) if name == "blobs" else _keys(inside)
+        # In a shallow layout values have no version, and none is ever planned.
+        if where["threads"]:
             query = sql.REMOVE_VALUES if name == "blobs" else sql.REMOVE_KEYS
-            found += connection.rows(query.format(table=names[name]), where)
+            own_id = names["own_id"] if name == "checkpoints" else "c.checkpoint_id"
+            found += connection.rows(query.format(table=names[name], id=own_id), where)
         for thread_id, number in found:
             rows[thread_id][table] += number
     return [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ckpt_backends.errors import StoreChanged, Unsupported
+from ckpt_backends.errors import Unsupported
 from ckpt_backends.postgres import sql_write as sql
 from ckpt_backends.postgres.connect import Connection
 from ckpt_backends.postgres.layout import Table, quoted_name
-from ckpt_backends.rows import Cell, Restored, Row
+from ckpt_backends.rows import Cell, Restored, Row, conflict
 
 
 def restore_rows(
@@ -42,10 +42,7 @@ def restore_rows(
         )
         ((found,),) = connection.rows(sql.IS_THERE.format(table=name, same=same), bound)
         if not found:
-            raise StoreChanged(
-                f"a row of '{row.table}' exists with other contents, so nothing was restored",
-                hint="copy the thread with `ckpt threads copy`, delete it, then import again",
-            )
+            raise conflict(row.table)
         there += 1
     return Restored(added, there)
 

@@ -138,6 +138,15 @@ SIZES = """
 A UNION ALL of them would be planned for parallel workers, which take 10 ms to start.
 """
 
+CHECKPOINT_SIZES = """
+    SELECT checkpoint_ns, checkpoint_id, 1::bigint, 0::bigint,
+           (pg_column_size(checkpoint) + pg_column_size(metadata))::bigint
+    FROM {checkpoints} c WHERE thread_id = %(thread)s
+    UNION ALL
+    SELECT checkpoint_ns, checkpoint_id, 0, count(*), coalesce(sum(octet_length(blob)), 0)::bigint
+    FROM {writes} WHERE thread_id = %(thread)s GROUP BY checkpoint_ns, checkpoint_id
+"""
+
 USAGE = """
     SELECT thread_id, 'checkpoints', 'checkpoint', checkpoint_ns, NULL::text, 'json', count(*),
            coalesce(sum(pg_column_size(checkpoint)), 0)::bigint

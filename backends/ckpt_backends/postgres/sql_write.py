@@ -113,7 +113,7 @@ REMOVE_KEYS = """
     WITH gone AS (
         DELETE FROM {table} c
         USING unnest(%(threads)s::text[], %(ns)s::text[], %(ids)s::text[]) k(thread, ns, id)
-        WHERE c.thread_id = k.thread AND c.checkpoint_ns = k.ns AND c.checkpoint_id = k.id
+        WHERE c.thread_id = k.thread AND c.checkpoint_ns = k.ns AND {id} = k.id
         RETURNING c.thread_id
     )
     SELECT thread_id, count(*) FROM gone GROUP BY thread_id

@@ -48,6 +48,7 @@ class WritablePostgresStore(DatabaseWriter):
             "blobs": layout.blobs.sql,
             "writes": layout.writes.sql,
             "heads": read.SHALLOW.format(checkpoints=rows) if layout.shallow else rows,
+            "own_id": "c.checkpoint ->> 'id'" if layout.shallow else "c.checkpoint_id",
             "tables": f"{layout.blobs.sql}, {rows}, {layout.writes.sql}",
         }
         self._names = {

@@ -335,13 +335,13 @@ class Documents:
         """None: all values stand in the bodies."""
         yield from ()
 
-    def usage(self, found: Found) -> Iterator[Usage]:
+    def usage(self, found: Found) -> Iterator[tuple[str, Usage]]:
         yield from self._usage_of_checkpoints(found.checkpoints)
         for start in range(0, len(found.writes), _DOCUMENTS_AT_ONCE):
             some = found.writes[start : start + _DOCUMENTS_AT_ONCE]
             yield from self._usage_of_writes([one.name for one in some])
 
-    def _usage_of_checkpoints(self, places: Sequence[Place]) -> Iterator[Usage]:
+    def _usage_of_checkpoints(self, places: Sequence[Place]) -> Iterator[tuple[str, Usage]]:
         columns = ("checkpoint", "metadata")
         sizes = self._connection.ask_all(
             ("JSON.DEBUG", "MEMORY", place.name, f"$.{column}")
@@ -351,11 +351,11 @@ class Documents:
         for place in places:
             for column in columns:
                 if size := next(sizes):
-                    ns, table = place.key.checkpoint_ns, self.tables[0]
-                    thread_id = place.key.thread_id
-                    yield Usage(table, column, thread_id, ns, None, "json", 1, int(size[0]))
+                    key, table = place.key, self.tables[0]
+                    where = (table, column, key.thread_id, key.checkpoint_ns)
+                    yield key.checkpoint_id, Usage(*where, None, "json", 1, int(size[0]))
 
-    def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[Usage]:
+    def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[tuple[str, Usage]]:
         """Of each that `written` knows, whatever else its document lacks."""
         paths = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
         told = list(
@@ -368,11 +368,11 @@ class Documents:
             fields = fields_of(answer)
             is_own = self.is_own_write([fields[one] for one in ["$.task_path"] if one in fields])
             match [fields.get(path) for path in paths]:
-                case [str(thread), str(ns), str()] if size is not None and is_own:
+                case [str(thread), str(ns), str(own)] if size is not None and is_own:
                     channel, tag = (str(fields.get(path, "")) for path in ("$.channel", "$.type"))
                     place = (self.meant_thread(thread), meant_ns(ns), channel)
                     number = int(size[0]) if size else 0
-                    yield Usage(self.tables[1], self.value, *place, tag, 1, number)
+                    yield own, Usage(self.tables[1], self.value, *place, tag, 1, number)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         name = self.checkpoint_name(key)

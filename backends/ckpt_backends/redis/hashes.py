@@ -263,11 +263,11 @@ class Hashes:
         """None: all values stand in the bodies."""
         yield from ()
 
-    def usage(self, found: Found) -> Iterator[Usage]:
+    def usage(self, found: Found) -> Iterator[tuple[str, Usage]]:
         yield from self._usage_of_checkpoints(found.checkpoints)
         yield from self._usage_of_writes([one.name for one in found.writes])
 
-    def _usage_of_checkpoints(self, places: Sequence[Place]) -> Iterator[Usage]:
+    def _usage_of_checkpoints(self, places: Sequence[Place]) -> Iterator[tuple[str, Usage]]:
         columns = ("checkpoint", "metadata")
         types = self._connection.ask_all(
             ("HMGET", one.name, "type", "metadata_type") for one in places
@@ -279,20 +279,20 @@ class Hashes:
             tag, tag_of_metadata = (text(part or b"") for part in told or (b"", b""))
             for column, kind in zip(columns, (tag, tag_of_metadata or "json"), strict=True):
                 key, size = one.key, int(next(sizes) or 0)
-                yield Usage(
-                    self.tables[0], column, key.thread_id, key.checkpoint_ns, None, kind, 1, size
-                )
+                where = (self.tables[0], column, key.thread_id, key.checkpoint_ns)
+                yield key.checkpoint_id, Usage(*where, None, kind, 1, size)
 
-    def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[Usage]:
+    def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[tuple[str, Usage]]:
         told = self._connection.ask_all(("HMGET", name, "channel", "type") for name in names)
         sizes = self._connection.ask_all(("HSTRLEN", name, "value") for name in names)
         for name, about, size in zip(names, list(told), sizes, strict=True):
             parsed = self._parse_write(name)
             if parsed is None or about is None or None in about:
                 continue
-            place = (parsed[0].thread_id, parsed[0].checkpoint_ns)
+            key = parsed[0]
+            where = (self.tables[1], "value", key.thread_id, key.checkpoint_ns)
             channel, tag = map(text, about)
-            yield Usage(self.tables[1], "value", *place, channel, tag, 1, int(size or 0))
+            yield key.checkpoint_id, Usage(*where, channel, tag, 1, int(size or 0))
 
     def sources(self, key: CheckpointKey) -> list[str]:
         name = self.checkpoint_name(key)

@@ -168,10 +168,11 @@ class JavaScriptDocuments(Documents):
                 if (one := _write(fields_of(answer), value, values)) is not None:
                     yield one
 
-    def usage(self, found: Found) -> Iterator[Usage]:
+    def usage(self, found: Found) -> Iterator[tuple[str, Usage]]:
         yield from super().usage(found)
         for _, thread, key, size in self.blobs(found):
-            yield Usage(BLOBS, "value", thread, key.checkpoint_ns, key.channel, _JSON, 1, size)
+            where = (BLOBS, "value", thread, key.checkpoint_ns)
+            yield "", Usage(*where, key.channel, _JSON, 1, size)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         start = literally(":".join((key.thread_id, key.checkpoint_ns, "")))

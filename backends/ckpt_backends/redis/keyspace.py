@@ -164,8 +164,11 @@ class Layout(Protocol):
         """Which checkpoint each write is of, and whether it is whole; of those that are there."""
         ...
 
-    def usage(self, found: Found) -> Iterator[Usage]:
-        """What each of these values takes, one by one and in no order; `rows` is 1."""
+    def usage(self, found: Found) -> Iterator[tuple[str, Usage]]:
+        """What each of these values takes, one by one and in no order; `rows` is 1.
+
+        Each with the id of its checkpoint, `''` for a value that is kept apart.
+        """
         ...
 
     def sources(self, key: CheckpointKey) -> list[str]:

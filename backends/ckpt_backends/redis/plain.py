@@ -337,7 +337,7 @@ class Plain:
     def blobs(self, found: Found) -> Iterator[tuple[bytes, str, BlobKey, int]]:
         places = found.blob_places if isinstance(found, PlainFound) else []
         told = measured(self._connection, [one.name for one in places])
-        for one, (_, size, _) in zip(places, told, strict=True):
+        for one, (_, _, size) in zip(places, told, strict=True):
             yield one.name, one.thread_id, one.key, size
 
     def named(self, places: Sequence[Place]) -> Iterator[tuple[Place, list[bytes]]]:
@@ -448,29 +448,30 @@ class Plain:
         for place, _ in self.fields(places):
             yield place.name, keys[place.name], True
 
-    def usage(self, found: Found) -> Iterator[Usage]:
+    def usage(self, found: Found) -> Iterator[tuple[str, Usage]]:
         """The lengths of texts: a third more than those of the values in them."""
         cp, blob, wr = self.tables
         checkpoints = found.checkpoints
         for place, (tag, _, size) in zip(checkpoints, self._measured(checkpoints), strict=True):
             where = (place.key.thread_id, place.key.checkpoint_ns, None, tag, 1)
             if size:  # else it is gone since
-                yield Usage(cp, "checkpoint", *where, size)
+                own = place.key.checkpoint_id
+                yield own, Usage(cp, "checkpoint", *where, size)
                 # It stands in the same value.
-                yield Usage(cp, "metadata", *where, 0)
+                yield own, Usage(cp, "metadata", *where, 0)
         blobs = found.blob_places if isinstance(found, PlainFound) else []
         for one, (tag, _, size) in zip(blobs, self._measured(blobs), strict=True):
             if size:
                 ns, channel = one.key.checkpoint_ns, one.key.channel
-                yield Usage(blob, "value", one.thread_id, ns, channel, tag, 1, size)
+                yield "", Usage(blob, "value", one.thread_id, ns, channel, tag, 1, size)
         keys = self.keys_of([one.name for one in found.writes])
         for write, _, size, answer in self._read_fields(list(self.fields(found.writes))):
             channel, value = stored_write(
                 unread_value(size) if answer is None else unwrapped(answer)
             )
             key = keys[write.name]
-            ns = key.checkpoint_ns
-            yield Usage(wr, "value", key.thread_id, ns, channel, value.type, 1, size)
+            of_write = (wr, "value", key.thread_id, key.checkpoint_ns)
+            yield key.checkpoint_id, Usage(*of_write, channel, value.type, 1, size)
 
     def _measured(
         self, places: Sequence[Place] | Sequence[BlobPlace]

@@ -127,7 +127,7 @@ class PlainOwning:
         )
 
     def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
-        items = [(row.table, raw(str(row.cells["key"])), _own(row)) for row in rows]
+        items = [(row.table, raw(str(row.cells["key"])), own_field(row)) for row in rows]
         answers = self._connection.ask_all(map(_read, items))
         for row, (kind, name, own), answer in zip(rows, items, answers, strict=True):
             if answer:
@@ -166,8 +166,8 @@ class PlainOwning:
         return set(self._plain.places([thread_id])[thread_id])
 
 
-def _own(row: Row) -> bytes:
-    """The field that a row is of; nothing where it is all of a key."""
+def own_field(row: Row) -> bytes:
+    """The field that a row holds; nothing where it holds all of a key."""
     if row.table not in _BY_FIELD:
         return b""
     name = next(one for one in row.cells if one.startswith(MEMBER))

@@ -6,13 +6,13 @@ checkpoint, and what all takes, is looked for among the names of all keys.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
 from ckpt_backends.model import Checkpoint, CheckpointKey, Thread, ThreadSize
 from ckpt_backends.redis.connect import Connection
 from ckpt_backends.redis.keyspace import Place, WritePlace
 from ckpt_backends.redis.plain import Plain, PlainFound, line
-from ckpt_backends.redis.plain_owned import PlainOwning
+from ckpt_backends.redis.plain_owned import PlainOwning, own_field
 from ckpt_backends.redis.store import RedisStore, threads_of
 from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
@@ -78,6 +78,9 @@ class PlainRedisStore(RedisStore):
         owning = PlainOwning(self._connection, self._plain)
         for owned in owning.of([thread_id]):
             yield from owning.rows(owned)
+
+    def row_key(self, row: Row) -> Hashable:
+        return row.table, row.cells["key"], own_field(row)
 
     def refresh(self) -> None:
         super().refresh()

@@ -217,7 +217,10 @@ class _Removing(Removing):
                         for name in one.names["checkpoint_write"]
                     ]
                     for name in names if writes else ():
-                        yield "", ("ZREM", name, *writes)
+                        if set(writes).issuperset(self._connection.ask("ZRANGE", name, 0, -1)):
+                            yield unlink(kind, [name])
+                        else:
+                            yield "", ("ZREM", name, *writes)
                 elif here and not left:
                     yield unlink(kind, names)
                 elif head is not None and head in owners:

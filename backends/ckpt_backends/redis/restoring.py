@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 from redis import exceptions
 
-from ckpt_backends.errors import StoreChanged, Unsupported
+from ckpt_backends.errors import Unsupported
 from ckpt_backends.redis.connect import Command, Connection
 from ckpt_backends.redis.keyspace import raw
 from ckpt_backends.redis.owned import ABOUT, commands_of
-from ckpt_backends.rows import Cell, Restored, Row
+from ckpt_backends.rows import Cell, Restored, Row, conflict
 
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 200, 4 << 20
 
@@ -82,11 +82,7 @@ def _missing(owning: Keys, rows: Sequence[Row]) -> Iterator[Row]:
         if cells is None:
             yield row
         elif cells != {key: cell for key, cell in row.cells.items() if key not in ABOUT}:
-            raise StoreChanged(
-                f"the key '{row.cells['key']!s}' exists with other contents, so nothing was"
-                " restored",
-                hint="copy the thread with `ckpt threads copy`, delete it, then import again",
-            )
+            raise conflict(row.table)
 
 
 def _commands(row: Row) -> Iterator[Command]:

@@ -6,7 +6,7 @@ is not seen, and one that goes meanwhile is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, TypeVar
@@ -92,8 +92,13 @@ class RedisStore(Closing):
         writes = {write.name: write for one in found.values() for write in one.writes}
         blobs = {name: None for one in found.values() for name in one.blobs}
         every = Found(writes=list(writes.values()), mixed=places, blobs=list(blobs))
-        usage = self._layout.usage(every)
-        return _sizes(usage, thread_ids)
+        return _sizes((one for _, one in self._layout.usage(every)), thread_ids)
+
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        for checkpoint_id, one in self._layout.usage(self._find(thread_id)):
+            if one.thread_id == thread_id and checkpoint_id:
+                key = CheckpointKey(thread_id, one.checkpoint_ns, checkpoint_id)
+                yield key, _sizes([one], [thread_id])[0]
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         sums: dict[tuple[str, ...], list[Any]] = {}
@@ -118,7 +123,7 @@ class RedisStore(Closing):
     def _usage(self, thread_id: str | None) -> Iterator[Usage]:
         pages = self._layout.pages() if thread_id is None else iter([self._find(thread_id)])
         for found in pages:
-            for one in self._layout.usage(found):
+            for _, one in self._layout.usage(found):
                 if thread_id in (None, one.thread_id):
                     yield one
 
@@ -222,6 +227,9 @@ class RedisStore(Closing):
         owning = Owning(self._connection, self._layout)
         for owned in owning.of([thread_id]):
             yield from owning.rows(owned)
+
+    def row_key(self, row: Row) -> Hashable:
+        return row.table, row.cells["key"]
 
     def sources(self, key: CheckpointKey) -> list[str]:
         return self._layout.sources(key)

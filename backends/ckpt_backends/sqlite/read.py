@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -28,7 +28,7 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import Row, sql_key
 from ckpt_backends.sqlite.binding import (
     TEXT,
     bind,
@@ -65,7 +65,15 @@ _THREADS = """
           FROM checkpoints {where} GROUP BY thread_id) AS t
     ORDER BY newest DESC, thread_id LIMIT ?
 """
-"""Most threads have one namespace; the index is asked again only for those with more."""
+"""Most threads have one namespace; only for those with more is the index asked again."""
+_CHECKPOINT_SIZES = f"""
+    SELECT checkpoint_ns, checkpoint_id, 1, 0,
+           coalesce(length(checkpoint), 0) + coalesce(length(metadata), 0)
+    FROM checkpoints WHERE thread_id = {TEXT}
+    UNION ALL
+    SELECT checkpoint_ns, checkpoint_id, 0, count(*), coalesce(sum(length(value)), 0)
+    FROM writes WHERE thread_id = {TEXT} GROUP BY checkpoint_ns, checkpoint_id
+"""
 _USAGE = """
     SELECT thread_id, 'checkpoints', 'checkpoint', checkpoint_ns, NULL, type, count(*), total(n)
     FROM (SELECT thread_id, checkpoint_ns, type, length(checkpoint) AS n
@@ -150,6 +158,12 @@ class SqliteStore(FileReader):
                 found[one] for one in thread_ids
             )
         ]
+
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        rows = self._query(_CHECKPOINT_SIZES, [bind(thread_id)] * 2)
+        for ns, checkpoint_id, checkpoints, writes, size in rows:
+            key = CheckpointKey(thread_id, text(ns), text(checkpoint_id))
+            yield key, ThreadSize(checkpoints, writes, size)
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         where = "" if thread_id is None else f"WHERE thread_id = {TEXT}"
@@ -321,6 +335,9 @@ class SqliteStore(FileReader):
     def rows(self, thread_id: str) -> Iterator[Row]:
         for table in ("writes", "checkpoints"):
             yield from self._whole_rows(table, f"thread_id = {TEXT}", [bind(thread_id)])
+
+    def row_key(self, row: Row) -> Hashable:
+        return sql_key(row)
 
     def sources(self, key: CheckpointKey) -> list[str]:
         where = " AND ".join(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
-from ckpt_backends.errors import StoreChanged, Unsupported
-from ckpt_backends.rows import Cell, Restored, Row
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.rows import Cell, Restored, Row, conflict
 from ckpt_backends.sqlite.binding import TEXT, bind, quoted_name
 from ckpt_backends.sqlite.layout import tables_of
 
@@ -33,10 +33,7 @@ def restore_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> Restore
         elif _is_there(connection, row, bound):
             there += 1
         else:
-            raise StoreChanged(
-                f"cannot restore: a row of '{row.table}' exists with other contents",
-                hint="the thread was used since; save it with `ckpt threads copy`, then delete it",
-            )
+            raise conflict(row.table)
     return Restored(added, there)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import groupby, islice
 from typing import Any
@@ -33,7 +33,7 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.protocol import Store
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import Row, sql_key
 from ckpt_backends.threetable import sql
 from ckpt_backends.threetable.cells import data, digest, hash_text, moment, number, text
 from ckpt_backends.threetable.database import Database
@@ -189,6 +189,12 @@ class ThreeTableStore(Closing):
             )
             for one in thread_ids
         ]
+
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        for place in self._index(thread_id).places.values():
+            yield place.key, ThreadSize(1, 0, 0)
+        for write in self.writes(thread_id):
+            yield write.key, ThreadSize(0, 1, write.size)
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
         if thread_id is None:
@@ -375,12 +381,9 @@ class ThreeTableStore(Closing):
         for place in found.index.places.values():
             for name, parts in found.own(place).items():
                 key = BlobKey(place.key.checkpoint_ns, name, place.hash)
-                yield key, sum(part.size for part in parts)
-        orphans: Counter[tuple[str, str]] = Counter()
+                yield from ((key, part.size) for part in parts)
         for part in found.orphans():
-            orphans[part.hash, part.channel] += part.size
-        for (hashed, channel), size in orphans.items():
-            yield BlobKey("", channel, hashed), size
+            yield BlobKey("", part.channel, part.hash), part.size
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         if not self._database.storable(thread_id):
@@ -393,6 +396,9 @@ class ThreeTableStore(Closing):
             )
             for row in self._stream(query, **self._of(thread_id)):
                 yield Row(table, dict(zip(columns, map(_cell, row), strict=True)))
+
+    def row_key(self, row: Row) -> Hashable:
+        return sql_key(row), row.cells[HASH]
 
     def sources(self, key: CheckpointKey) -> list[str]:
         literal, names = self._database.literal, self._tables.names

@@ -14,7 +14,7 @@ from ckpt_backends.errors import StoreChanged, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed, finish_removal
-from ckpt_backends.rows import Restored, Row
+from ckpt_backends.rows import Restored, Row, conflict
 from ckpt_backends.threetable.cells import like
 from ckpt_backends.threetable.database import WritableDatabase
 from ckpt_backends.threetable.index import Place, Values
@@ -314,10 +314,7 @@ class WritableThreeTableStore(Closing):
         if found(row.cells):
             return False
         if found(sorted(_KEYS[row.table] & row.cells.keys())):
-            raise StoreChanged(
-                f"a row of '{row.table}' exists with other contents, so nothing was restored",
-                hint="copy the thread with `ckpt threads copy`, delete it, then import again",
-            )
+            raise conflict(row.table)
         listed = ", ".join(map(database.quoted, row.cells))
         marks = ", ".join(
             database.given(row.table, column, names[column], cell)

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.retention import Item, Keep, choose
+from ckpt_backends.model import Status
+from ckpt_cli.core.retention import Item, Keep, choose, why_kept
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -30,8 +31,8 @@ def names(chosen: object) -> set[str]:
 def test_the_newest_stay_and_say_why() -> None:
     chosen = choose(line(5), Keep(last=2), NOW)
     assert chosen == {
-        ("", "05"): ["one of the last 2", "the newest"],
-        ("", "04"): ["one of the last 2"],
+        ("", "05"): ["newest 2", "the newest"],
+        ("", "04"): ["newest 2"],
     }
 
 
@@ -165,3 +166,15 @@ def test_each_that_stays_has_what_it_is_read_with(items: list[Item], keep: Keep)
 def test_a_policy_that_keeps_more_removes_less(items: list[Item], keep: Keep) -> None:
     more = Keep((keep.last or 0) + 1, keep.within, keep.tips)
     assert choose(items, keep, NOW).keys() <= choose(items, more, NOW).keys()
+
+
+def test_a_thread_is_kept_for_each_condition_that_is_not_included() -> None:
+    failed, asked = Status.ERROR, Status.INTERRUPTED
+    assert why_kept([failed, asked], []) == (
+        "its last step failed and a question waits in it;"
+        " --include-error --include-interrupted removes it too"
+    )
+    assert why_kept([failed, asked], [asked]).startswith("its last step failed; --include-error")
+    assert why_kept([failed, asked], [failed]).startswith("a question waits in it; ")
+    assert why_kept([failed, asked], [asked, failed]) == why_kept([Status.DONE], []) == ""
+    assert "--include-pending" in why_kept([Status.UNKNOWN], [failed, asked])

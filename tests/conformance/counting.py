@@ -1,0 +1,207 @@
+"""What a store holds as its engine counts it, without a line of `ckpt`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import pymongo
+import redis
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
+
+from tests.conformance.benches import Bench
+from tests.conformance.benches.dev import DevBench
+from tests.conformance.benches.mongodb import MongoBench
+from tests.conformance.benches.mysql import MySQLBench
+from tests.conformance.benches.postgres import PostgresBench
+from tests.conformance.benches.redis import PlainRedisBench, PlainRedisSaverBench, RedisBench
+from tests.conformance.benches.sqlite import SqliteBench
+from tests.conformance.benches.threetable import ThreeTableBench
+from tests.dev import FileSaver
+from tests.servers import mysql_connection
+from tests.threetable import connected
+
+CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
+TABLES = (CHECKPOINTS, BLOBS, WRITES)
+
+
+@dataclass
+class Count:
+    """Rows by table, and what is in them."""
+
+    rows: Counter[str] = field(default_factory=Counter)
+    held: Counter[str] = field(default_factory=Counter)
+    """Checkpoints, writes, blobs, bytes."""
+
+    def add(self, table: str, what: str, size: int, rows: int = 1) -> None:
+        self.rows[table] += rows
+        self.held[what] += rows
+        self.held["bytes"] += size
+
+    def minus(self, other: Count) -> Count:
+        return Count(self.rows - other.rows, self.held - other.held)
+
+
+def counted(bench: Bench) -> Count:
+    """What a store holds now."""
+    found = Count()
+    match bench:
+        case SqliteBench():
+            _of_sqlite(bench, found)
+        case PostgresBench():
+            _of_postgres(bench, found)
+        case MySQLBench():
+            _of_mysql(bench, found)
+        case ThreeTableBench():
+            _of_three_tables(bench, found)
+        case DevBench():
+            _of_files(bench, found)
+        case MongoBench():
+            _of_mongodb(bench, found)
+        case PlainRedisSaverBench():
+            _of_plain_keys(bench, found)
+        case PlainRedisBench():
+            _of_hashes(bench, found)
+        case RedisBench():
+            _of_documents(bench, found)
+        case _:
+            raise TypeError(bench)
+    return found
+
+
+_WHAT = {CHECKPOINTS: "checkpoints", BLOBS: "blobs", WRITES: "writes", "writes": "writes"}
+
+
+def _of_sqlite(bench: SqliteBench, found: Count) -> None:
+    with closing(sqlite3.connect(bench.path)) as connection:
+        for table, size in (
+            (CHECKPOINTS, "length(checkpoint) + length(metadata)"),
+            ("writes", "length(value)"),
+        ):
+            query = f"SELECT count(*), coalesce(sum({size}), 0) FROM {table}"
+            ((rows, total),) = connection.execute(query)
+            found.add(table, _WHAT[table], total, rows)
+
+
+def _sized(size_of_body: str) -> Iterator[tuple[str, str]]:
+    for table in TABLES:
+        size = size_of_body if table == CHECKPOINTS else "coalesce(octet_length(`blob`), 0)"
+        yield table, f"SELECT count(*), coalesce(sum({size}), 0) FROM {table}"
+
+
+def _of_postgres(bench: PostgresBench, found: Count) -> None:
+    with psycopg.connect(bench.url) as connection:
+        for table, query in _sized("pg_column_size(checkpoint) + pg_column_size(metadata)"):
+            ((rows, size),) = connection.execute(query.replace("`", '"').encode()).fetchall()
+            found.add(table, _WHAT[table], int(size), rows)
+
+
+def _of_mysql(bench: MySQLBench, found: Count) -> None:
+    with mysql_connection(bench.url) as connection, connection.cursor() as cursor:
+        for table, query in _sized("octet_length(checkpoint) + octet_length(metadata)"):
+            cursor.execute(query)
+            ((rows, size),) = cursor.fetchall()
+            found.add(table, _WHAT[table], int(size), rows)
+
+
+def _of_three_tables(bench: ThreeTableBench, found: Count) -> None:
+    with connected(bench.url) as execute:
+        for table in TABLES:
+            # Of a BLOB, SQLite's length is that of its bytes.
+            length = "octet_length" if "://" in bench.url else "length"
+            size = "0" if table == CHECKPOINTS else f"{length}(blob_data)"
+            query = f"SELECT count(*), coalesce(sum({size}), 0) FROM {table}"
+            ((rows, total),) = execute(query, []).fetchall()
+            found.add(table, _WHAT[table], int(total), rows)
+
+
+def _of_files(bench: DevBench, found: Count) -> None:
+    saver = FileSaver(bench.path)
+    for namespaces in saver.storage.values():
+        for rows in namespaces.values():
+            for body, metadata, _ in rows.values():
+                found.add(CHECKPOINTS, "checkpoints", len(body[1]) + len(metadata[1]))
+    for writes in saver.writes.values():
+        for _, _, value, *_ in writes.values():
+            found.add(WRITES, "writes", len(value[1]))
+    for value in saver.blobs.values():
+        found.add(BLOBS, "blobs", len(value[1]))
+
+
+def _of_mongodb(bench: MongoBench, found: Count) -> None:
+    with pymongo.MongoClient[Any](bench.url) as client:
+        database = client.get_default_database()
+        for collection in database.list_collection_names():
+            table = WRITES if "write" in collection else CHECKPOINTS
+            options = CodecOptions(RawBSONDocument)
+            for one in database.get_collection(collection, options).find():
+                names = ("checkpoint", "checkpoint_data", "metadata")
+                parts = ("value",) if table == WRITES else names
+                size = sum(_bson_length(one.get(part)) for part in parts)
+                found.add(table, _WHAT[table], size)
+
+
+def _bson_length(value: Any) -> int:
+    if isinstance(value, RawBSONDocument):
+        return len(value.raw)
+    return len(value.encode() if isinstance(value, str) else value or b"")
+
+
+def _of_documents(bench: RedisBench, found: Count) -> None:
+    with redis.Redis.from_url(bench.url) as client:
+        for name in client.scan_iter(count=1000):
+            kind = name.partition(b":")[0].decode()
+            if not kind.startswith(("checkpoint", "write_")):
+                continue
+            paths = {
+                "checkpoint": ["$.checkpoint", "$.metadata"],
+                "checkpoint_write": ["$.blob", "$.value"],
+                "checkpoint_blob": ["$.value"],
+            }.get(kind)
+            if paths is None:
+                found.rows[kind] += 1
+                continue
+            sizes = [client.execute_command("JSON.DEBUG", "MEMORY", name, one) for one in paths]
+            what = {"checkpoint": "checkpoints", "checkpoint_write": "writes"}.get(kind, "blobs")
+            found.add(kind, what, sum(size[0] for size in sizes if size))
+
+
+def _of_hashes(bench: PlainRedisBench, found: Count) -> None:
+    with redis.Redis.from_url(bench.url) as client:
+        for name in client.scan_iter(count=1000):
+            kind = name.partition(bench.separator.encode())[0].decode()
+            fields = ("checkpoint", "metadata") if kind == "checkpoint" else ("value",)
+            size = sum(client.hstrlen(name, one) for one in fields)
+            found.add(kind, "checkpoints" if kind == "checkpoint" else "writes", size)
+
+
+def _of_plain_keys(bench: PlainRedisSaverBench, found: Count) -> None:
+    with redis.Redis.from_url(bench.url) as client:
+        for name in client.scan_iter(count=1000):
+            match name.split(b":")[1:2]:
+                case [b"cp"]:
+                    found.add("checkpoint", "checkpoints", client.strlen(name))
+                case [b"blob"]:
+                    found.add(BLOBS, "blobs", client.strlen(name))
+                case [b"wr"]:
+                    values = client.hvals(name)
+                    found.rows["writes"] += 1
+                    found.held["writes"] += len(values)
+                    found.held["bytes"] += sum(map(len, values))
+                case [b"threads"]:
+                    found.rows["threads"] += client.hlen(name)
+
+
+def of_plan(answer: Any) -> Counter[str]:
+    """What an answer of `ckpt` says that goes, or went."""
+    total: Counter[str] = Counter()
+    for one in answer["threads"]:
+        for name in ("checkpoints", "writes", "blobs", "bytes"):
+            total[name] += one[name]
+    return +total

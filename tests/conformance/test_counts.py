@@ -1,0 +1,126 @@
+"""A plan, its report and the engine agree on what is removed."""
+
+from __future__ import annotations
+
+import logging
+import operator
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.graph import StateGraph
+
+from ckpt_backends.bundle import read_header, read_rows, write_bundle
+from tests.conformance.benches import BENCHES, Bench
+from tests.conformance.conftest import own_server
+from tests.conformance.counting import counted, of_plan
+from tests.conformance.test_removal import Emptied, JavaScriptLibrary, Library, config_of
+
+CASES = {
+    "whole threads": ["purge", "--match", "whole*", "--include-pending"],
+    "the newest is kept": ["purge", "--match", "newest", "--keep-last", "1"],
+    "tips are kept": ["purge", "--match", "branches", "--keep-tips", "--keep-within", "0s"],
+    "by their names": ["threads", "delete", "named"],
+    "orphans": ["gc", "--scope", "all", "--grace", "0s"],
+}
+
+
+class State(TypedDict):
+    items: Annotated[list[str], operator.add]
+    document: list[str]
+    """Never changes, so that all checkpoints share one value where values are stored apart."""
+    number: int
+    """Is stored in the body, even where values are stored apart."""
+
+
+def graph_of(saver: Any, *, nested: bool) -> Any:
+    inner = StateGraph(State)
+    inner.add_node("inside", lambda state: {"items": ["inside"]})
+    inner.add_edge("__start__", "inside")
+    builder = StateGraph(State)
+    builder.add_node("first", lambda state: {"items": ["first"], "number": 1})
+    builder.add_node("second", inner.compile() if nested else lambda state: {"items": ["second"]})
+    builder.add_edge("__start__", "first")
+    builder.add_edge("first", "second")
+    return builder.compile(checkpointer=saver)
+
+
+def fill(store: Emptied, thread_id: str) -> None:
+    """Two turns, and a branch where the saver can make one."""
+    bench, config = store.bench, config_of(thread_id)
+    if bench.fixture is not None:
+        store.fill(thread_id, thread_id)
+        return
+    store._made.append(thread_id)
+    options = dict(bench.options)
+    with warnings.catch_warnings(), bench.saver() as saver:
+        warnings.simplefilter("ignore")
+        graph = graph_of(saver, nested="subgraph" not in bench.mangled)
+        document = ["words of some length " * 10]
+        graph.invoke({"items": ["in"], "document": document, "number": 0}, config, **options)
+        if bench.has_history and "fork-update" not in bench.refused:
+            *_, old = graph.get_state_history(config)
+            graph.update_state(old.config, {"items": ["elsewhere"]}, as_node="second")
+        graph.invoke({"items": ["again"]}, config, **options)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(one, id=one.name, marks=[pytest.mark.slow] if one.fixture else [])
+        for one in BENCHES
+    ],
+)
+def store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Emptied]:
+    kind: type[Bench] = request.param
+    logging.disable(logging.WARNING)
+    with own_server(kind, request) as server:
+        bench = kind(tmp_path_factory.mktemp(f"counts-{kind.name}"), server)
+        library: Library | JavaScriptLibrary = Library(bench)
+        if kind.fixture is not None:
+            library = JavaScriptLibrary(bench, request.getfixturevalue("langgraph_js"))
+        yield Emptied(bench, library)
+        library.close()
+        bench.close()
+    logging.disable(logging.NOTSET)
+
+
+def orphan(store: Emptied, thread_id: str, folder: Path) -> None:
+    """Leave the values and writes of a thread in the store, and none of its checkpoints."""
+    assert store.ckpt("export", thread_id, "--to", folder).code == 0
+    (bundle,) = folder.iterdir()
+    rows = [
+        row
+        for row in read_rows(bundle)
+        if row.table in {"writes", "checkpoint_write", "checkpoint_writes"}
+        or row.table.startswith("checkpoint_blob")
+    ]
+    write_bundle(bundle, read_header(bundle), rows)
+    assert store.ckpt("threads", "delete", thread_id, "--yes").code == 0
+    assert store.ckpt("import", bundle, "--yes").code == 0
+
+
+def test_plan_and_report_equal_what_the_engine_counts(store: Emptied, tmp_path: Path) -> None:
+    bench = store.bench
+    for thread_id in ("whole-1", "whole-2", "newest", "branches", "named", "lost"):
+        fill(store, thread_id)
+    orphan(store, "lost", tmp_path)
+    for case, words in CASES.items():
+        before = counted(bench)
+        planned = store.ckpt(*words, "--dry-run", "-o", "json").json
+        assert counted(bench) == before, case
+        done = store.ckpt(*words, "--yes", "-o", "json").json
+        gone = before.minus(counted(bench))
+        assert done["threads"] == planned["threads"], case
+        assert of_plan(planned) == gone.held, case
+        assert +Counter(done["removed"]["rows"]) == gone.rows, case
+        assert done["removed"]["bytes"] == gone.held["bytes"], case
+        if case == "by their names":
+            assert +Counter(done["before"]) == gone.held
+        if bench.has_history and (bench.has_writes or case != "orphans"):
+            assert gone.rows, case
