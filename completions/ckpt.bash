@@ -23,12 +23,16 @@ _ckpt() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --from"|*" --archive"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|*" --threads"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --to"|*" --set"|*" --append"|*" --replace"|*" --as-node"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --grace"|*" --format"|*" --by") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --from"|*" --archive"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|"replay --where"|"stats --where"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --append"|*" --replace"|*" --as-node"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --grace"|*" --format"|*" --by") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
         elif [[ $cmd == threads ]]; then
             cmd="threads $word"
+        elif [[ $cmd == sessions ]]; then
+            cmd="sessions $word"
+        elif [[ $cmd == memory ]]; then
+            cmd="memory $word"
         else
             [[ $place == 0 ]] && thread=$word
             place=$((place + 1))
@@ -43,12 +47,13 @@ _ckpt() {
             --output) kind="words:auto table json ndjson tsv" ;;
             --color) kind="words:auto always never" ;;
             --sort) kind="words:last first id checkpoints namespaces step bytes" ;;
-            --status) kind="words:interrupted error pending done unknown empty" ;;
+            --status) kind="words:error interrupted pending done unknown empty" ;;
+            --memory) kind="store" ;;
             --at) kind="ref" ;;
             --ns) kind="ns" ;;
             --channel) kind="channel" ;;
-            --threads) kind="thread" ;;
-            --to-last) kind="words:interrupted error pending done unknown" ;;
+            --threads) kind="store" ;;
+            --to-last) kind="words:error interrupted pending done unknown" ;;
             --by) kind="words:thread channel ns type table" ;;
         esac
     elif [[ $cur == -* ]]; then
@@ -60,18 +65,26 @@ _ckpt() {
             show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --ascii" ;;
             history) kind="words:--ns --all-ns -n --limit --messages" ;;
             diff) kind="words:--ns --channel --stat --writes --reducer --exit-code" ;;
-            interrupts) kind="words:--older-than --exit-code" ;;
+            interrupts) kind="words:--match --older-than --exit-code" ;;
             messages) kind="words:--at --ns --channel --last --full --stat" ;;
-            grep) kind="words:-i --ignore-case -F --fixed-strings --threads --channel --ns --head-only -n --limit --jobs" ;;
+            grep) kind="words:-i --ignore-case -F --fixed-strings --match --where --channel --ns --head-only -n --limit --jobs" ;;
             blame) kind="words:--at --ns" ;;
             tail) kind="words:-n --lines --ns --all-ns --interval" ;;
             tui) kind="words:--refresh --write" ;;
-            replay) kind="words:--at --ns --verify --all --threads --jobs --reducer --repair --dry-run --yes" ;;
-            stats) kind="words:--threads --ns --since --until --top --jobs" ;;
+            "sessions list") kind="words:--thread --user" ;;
+            "memory list") kind="words:--flat -n --limit --all --match --since --until --expired --category --min-confidence --source --duplicates --orphans --threads" ;;
+            "memory show") kind="words:--namespace --raw --threads" ;;
+            "memory search") kind="words:--namespace -E --regex -i --ignore-case -n --limit" ;;
+            "memory export") kind="words:--namespace --match --to" ;;
+            "memory edit") kind="words:--set --namespace --write" ;;
+            "memory delete") kind="words:--namespace --match --expired --older-than --all -n --limit --archive --dry-run --yes --write" ;;
+            "memory import") kind="words:--dry-run --yes --write" ;;
+            replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --reducer --repair --dry-run --yes" ;;
+            stats) kind="words:--match --where --ns --since --until --top --jobs" ;;
             rollback) kind="words:--at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --dry-run --yes" ;;
             fork) kind="words:--to --at --as-of --set --append --replace --as-node --reason --force --dry-run --yes" ;;
             undo) kind="words:--force --dry-run --yes" ;;
-            purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --archive --plan-out --plan --max-duration --batch --sleep --vacuum --memory --dry-run --yes" ;;
+            purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --plan-out --plan --max-duration --batch --sleep --vacuum --memory --dry-run --yes" ;;
             gc) kind="words:--scope --grace --archive --batch --dry-run --yes" ;;
             export) kind="words:--format --to" ;;
             import) kind="words:--dry-run --yes" ;;
@@ -83,14 +96,16 @@ _ckpt() {
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;
+            "sessions:0") kind="words:list show" ;;
+            "memory:0") kind="words:list show search export edit delete import" ;;
             "threads show:0") kind=thread ;;
             "threads copy:0") kind=thread ;;
             "show:0") kind=target ;;
+            "show:1") kind=ref ;;
             "history:0") kind=thread ;;
             "diff:0") kind=target ;;
             "diff:1") kind=ref ;;
             "diff:2") kind=ref ;;
-            "interrupts:0") kind=thread ;;
             "messages:0") kind=target ;;
             "blame:0") kind=target ;;
             "blame:1") kind=channel ;;
