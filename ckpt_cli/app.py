@@ -67,7 +67,7 @@ COMMANDS = {
     "rollback": _command(
         "rollback:rollback", "Roll a thread back to an earlier checkpoint.", CHANGE
     ),
-    "fork": _command("fork:fork", "Fork a new branch or a new thread from a checkpoint.", CHANGE),
+    "fork": _command("fork:fork", "Fork a branch or a new thread from a checkpoint.", CHANGE),
     "undo": _command("undo:undo", "Undo the last rollback or fork of a thread.", CHANGE),
     "purge": _command(
         "purge:purge", "Remove old threads, or prune old checkpoints inside them.", CLEAN
@@ -75,9 +75,7 @@ COMMANDS = {
     "gc": _command("gc:gc", "Delete orphaned rows.", CLEAN),
     "export": _command("export:export", "Write threads to archive files, or as JSON.", CLEAN),
     "import": _command("import_:import_", "Restore archived threads, row for row.", CLEAN),
-    "du": _command(
-        "du:du", "Show disk usage by thread, channel, namespace, type and table.", STORES
-    ),
+    "du": _command("du:du", "Show disk usage by thread, channel and type.", STORES),
     "stores": _command("stores:stores", "List stores with their layout, size and saver.", STORES),
     "demo": _command("demo:demo", "Create a small sample store.", STORES),
 }

@@ -105,7 +105,7 @@ Where = Annotated[
     typer.Option(
         "--where",
         metavar="metadata.KEY=VALUE",
-        help="Only threads whose head has this metadata; repeatable.",
+        help="Only threads with this metadata at the head; repeatable.",
     ),
 ]
 Channels = Annotated[

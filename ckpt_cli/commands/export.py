@@ -26,7 +26,8 @@ def export(
     ctx: typer.Context,
     threads: Annotated[list[str], typer.Argument(metavar="THREAD...", help="Thread ids.")],
     format_: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="bundle or jsonl.")
+        str,
+        typer.Option("--format", metavar="FORMAT", help="File format: bundle or jsonl."),
     ] = "bundle",
     to: Annotated[
         Path | None,

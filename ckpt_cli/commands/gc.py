@@ -23,7 +23,7 @@ def gc(
     ctx: typer.Context,
     scope: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND", help=f"{', '.join(SCOPES)} or all; repeatable."),
+        typer.Option(metavar="KIND", help=f"Kind of rows: {', '.join(SCOPES)} or all; repeatable."),
     ] = None,
     grace: Annotated[
         str, typer.Option(metavar="AGE", help="Keep rows that are younger than AGE.")

@@ -97,9 +97,10 @@ def purge(
 ) -> None:
     """Remove old threads, or prune old checkpoints inside them.
 
-    Without --keep-*, removes whole threads that match all of --older-than, --expired, --match,
-    --where and --status. With --keep-*, prunes these threads (by default all): keeps the
-    checkpoints that any --keep-* selects, the newest, and all that they need.
+    Removes whole threads that match all of --older-than, --expired, --match, --where and
+    --status. With --keep-last, --keep-within or --keep-tips, prunes these threads instead (by
+    default all threads): keeps the checkpoints that any of them selects, the newest checkpoint,
+    and all checkpoints that these need.
 
     Threads with status error, interrupted, pending or unknown are not removed unless included.
     A thread that changed since the plan was made is skipped.

@@ -96,7 +96,7 @@ def _held(
     told: dict[str, tuple[Status, ...]] = {one.thread_id: (Status.EMPTY,) for one in threads}
     told |= {key.thread_id: (Status.UNKNOWN,) for key in head_keys(threads)}
     try:
-        told |= {one.key.thread_id: (one.status,) for one in read_heads(store, threads, lessons)}
+        told |= {one.key.thread_id: one.conditions for one in read_heads(store, threads, lessons)}
     except CkptError as error:
         return dict.fromkeys(told, error.message)
     reasons = {name: why_kept(conditions, policy.included) for name, conditions in told.items()}

@@ -142,7 +142,7 @@ def test_the_hint_of_a_profile_is_about_its_server(project: Path) -> None:
     (project / "ckpt.toml").write_text('[stores.key]\nurl = "postgresql://u@127.0.0.1:1/db"\n')
     answer = ckpt("-s", "key", "threads", "list")
     assert answer.code == 4
-    assert "is the server running" in answer.err
+    assert "check that the server is running" in answer.err
 
 
 def test_what_a_variable_puts_into_a_url_is_quoted() -> None:

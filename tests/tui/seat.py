@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from textual.app import App
 from textual.pilot import Pilot
 
 from ckpt_backends.url import parse_url
@@ -51,8 +54,8 @@ class Seat:
         """Press keys one after the other, and wait for what they bring."""
         for key in keys:
             if isinstance(self.app.screen, PlanScreen):
-                # As long as a person takes to read the shortest plan.
-                await asyncio.sleep(0.4)
+                # A person has read the plan by now.
+                self.app.screen.since = -inf
             await self.pilot.press(key)
             await self.rest()
 
@@ -70,6 +73,9 @@ class Seat:
             asking = [one for one in self.app.screen_stack if isinstance(one, Asking)]
             is_busy = any(one.is_busy for one in asking)
             is_busy = is_busy or any(lane.waiting for lane in self.app.desk.lanes)
+            # A change waits for a person only while another screen is over the main one.
+            changing = any(one.group == "change" for one in self.app.workers if one.is_running)
+            is_busy = is_busy or (changing and isinstance(self.app.screen, MainScreen))
             quiet = 0 if is_busy else quiet + 1
             if quiet == _QUIET:
                 return
@@ -114,10 +120,15 @@ def sit(
         opened = opening or Opening(parse_url(str(store)))
         desk = Desk(opened, words, UTC, pause, clock, memory)
         app = kind(desk, start)
-        async with app.run_test(size=size, notifications=True) as pilot:
-            seat = Seat(app, pilot)
-            await seat.rest()
-            await scenario(seat)
-            await seat.rest()
+        # What is said stays until it was looked for, however busy the machine is.
+        with patch.object(App, "NOTIFICATION_TIMEOUT", 2 * _PATIENCE):
+            async with app.run_test(size=size, notifications=True) as pilot:
+                await play(app, pilot)
+
+    async def play(app: CkptApp, pilot: Pilot[None]) -> None:
+        seat = Seat(app, pilot)
+        await seat.rest()
+        await scenario(seat)
+        await seat.rest()
 
     asyncio.run(run())

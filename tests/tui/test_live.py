@@ -88,11 +88,11 @@ def test_a_store_that_goes_away_is_waited_for(sample: Path) -> None:
         # What is open stays readable; a new connection is not to be had.
         for lane in seat.app.desk.lanes:
             lane._drop()
-        await seat.until(lambda: seat.sees("retrying"))
+        await seat.until(lambda: seat.sees("retrying: "))
         assert seat.main.rows.thread is not None
         await seat.press("j", "enter", "2", "i", "escape")
         away.rename(sample)
-        await seat.until(lambda: not seat.sees("retrying"))
+        await seat.until(lambda: not seat.sees("retrying: "))
         await seat.press("r", "shift+tab", "shift+tab")
         assert seat.sees("8 threads")
 
@@ -143,7 +143,7 @@ def test_what_could_not_be_read_is_read_when_it_is_there_again(sample: Path) -> 
     async def look(seat: Seat) -> None:
         sample.rename(away)
         await seat.press("j")
-        await seat.until(lambda: seat.sees("retrying"))
+        await seat.until(lambda: seat.sees("retrying: "))
         away.rename(sample)
         await seat.until(lambda: seat.sees("Refund 89.00 EUR", "question"))
 

@@ -121,7 +121,7 @@ def test_hostile_items_are_text_and_a_store_without_memory_says_so(
     async def look_at_none(seat: Seat) -> None:
         await seat.press("7")
         assert seat.sees(message)
-        assert not seat.sees("retrying")
+        assert not seat.sees("retrying: ")
         await seat.press("M")
         assert seat.sees(message)
         await seat.press("enter", "y", "z", "question_mark")

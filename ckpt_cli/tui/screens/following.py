@@ -139,7 +139,7 @@ class Following(Asking[None]):
             before = self.rows.listing.threads
             threads = await self.desk.threads.ask(partial(read_threads, before=before))
         except CkptError as error:
-            self._trouble = f"{error.message}; retrying"
+            self._trouble = f"retrying: {error.message}"
             self.tell()
             self._again(self.desk.pause)
             return
@@ -284,9 +284,7 @@ class Following(Asking[None]):
         with self.inspector.while_loading("Checkpoint: loading"):
             document = await self.ask(self.desk.detail, question, self._no_document)
             base = self.base if tab == "diff" else None
-            marked = (
-                f", compared with {safe_text(command_line.ref(base))}" if base is not None else ""
-            )
+            marked = f", base {safe_text(command_line.ref(base))}" if base is not None else ""
             self.inspector.set_heading(f"Checkpoint {safe_text(place.checkpoint_id)}{marked}")
         if document is not None:
             self.inspector.document.show_document(document, keep=self.read == (place, tab))
@@ -374,7 +372,7 @@ class Following(Asking[None]):
             # The store answered: asking it again would not help.
             otherwise(error)
         except StoreUnavailable as error:
-            self._trouble = f"{error.message}; retrying"
+            self._trouble = f"retrying: {error.message}"
             self.tell()
             otherwise(error)
         except CkptError as error:

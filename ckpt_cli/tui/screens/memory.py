@@ -111,7 +111,7 @@ class MemoryScreen(Asking[Place | None]):
         if isinstance(error, UnknownLayout | Unsupported):
             self._listed = None
         else:
-            self._trouble = f"{error.message}; retrying"
+            self._trouble = f"retrying: {error.message}"
         if self._listed is None:
             title(self.pane, "Memory")
             said = error_lines(error, self.pane.rows.width)

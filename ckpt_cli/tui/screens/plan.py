@@ -31,7 +31,7 @@ class PlanScreen(ModalScreen[bool]):
     def __init__(self, question: str, lines: Callable[[int], Sequence[Line]]) -> None:
         super().__init__()
         self._question, self._lines = question, lines
-        self._since = monotonic()
+        self.since = monotonic()
 
     def compose(self) -> ComposeResult:
         self._rows = Lines(id="plan")
@@ -43,7 +43,7 @@ class PlanScreen(ModalScreen[bool]):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        self._since = monotonic()
+        self.since = monotonic()
         self._rows.focus()
 
     def on_resize(self) -> None:
@@ -53,5 +53,5 @@ class PlanScreen(ModalScreen[bool]):
         self._foot.update(as_text(line((self._question, "question"), (more, "dim"))))
 
     def action_agree(self) -> None:
-        if monotonic() - self._since >= _UNREAD:
+        if monotonic() - self.since >= _UNREAD:
             self.dismiss(True)
