@@ -53,9 +53,9 @@ COMMANDS = {
     "messages": CommandRef(
         "ckpt_cli.commands.messages:messages", "Print the conversation of a thread.", LOOK
     ),
-    "grep": CommandRef("ckpt_cli.commands.grep:grep", "Search the values of all threads.", LOOK),
+    "grep": CommandRef("ckpt_cli.commands.grep:grep", "Search threads for a text.", LOOK),
     "blame": CommandRef(
-        "ckpt_cli.commands.blame:blame", "Say which step and task set a value.", LOOK
+        "ckpt_cli.commands.blame:blame", "Show which step and task set a value.", LOOK
     ),
     "tail": CommandRef(
         "ckpt_cli.commands.tail:tail", "Print a thread's checkpoints as they come.", LOOK
@@ -75,11 +75,11 @@ COMMANDS = {
     ),
     "replay": CommandRef(
         "ckpt_cli.commands.replay:replay",
-        "Prove each checkpoint by its parent and the writes.",
+        "Verify checkpoints against recorded writes.",
         PROVE,
     ),
     "stats": CommandRef(
-        "ckpt_cli.commands.stats:stats", "Say which nodes write how much to which channels.", PROVE
+        "ckpt_cli.commands.stats:stats", "Show which nodes write how much to which channels.", PROVE
     ),
     "rollback": CommandRef(
         "ckpt_cli.commands.rollback:rollback",
