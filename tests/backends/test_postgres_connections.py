@@ -174,12 +174,12 @@ def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ("options=-cstatement_timeout%3D60sek", "a setting of `options`"),
-        ("options=-cwork_mem%3DCANARYinpart", "a setting of `options`"),
-        ("options=-cCANARY%3D1", "a setting of `options`"),
-        ("options=--CANARY", "a setting of `options`"),
-        ("sslmode=CANARY", "a value that libpq does not take"),
-        ("require_auth=CAN", "a value that libpq does not take"),
+        ("options=-cstatement_timeout%3D60sek", "a setting in `options`"),
+        ("options=-cwork_mem%3DCANARYinpart", "a setting in `options`"),
+        ("options=-cCANARY%3D1", "a setting in `options`"),
+        ("options=--CANARY", "a setting in `options`"),
+        ("sslmode=CANARY", "libpq rejects the value"),
+        ("require_auth=CAN", "libpq rejects the value"),
         ("dbname=user%3Dx%20password%3DCANARY", "does not exist"),
         ("replication=database", "unknown URL parameter 'replication'"),
     ],

@@ -180,7 +180,7 @@ def test_a_change_over_several_slots_is_refused(
         return
     assert refused.code == 4, refused.err
     assert "no transaction over keys of several slots" in refused.err
-    assert "hint: keys that share a part in braces" in refused.err
+    assert "hint: keys with the same text in braces" in refused.err
     assert dumped(redis_cluster) == before
 
 
