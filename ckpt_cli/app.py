@@ -93,14 +93,16 @@ COMMANDS = {
         "ckpt_cli.commands.undo:undo", "Take back the last rollback or fork of a thread.", CHANGE
     ),
     "purge": CommandRef(
-        "ckpt_cli.commands.purge:purge", "Remove threads, or what is old inside them.", CLEAN
+        "ckpt_cli.commands.purge:purge",
+        "Remove old threads, or prune old checkpoints inside them.",
+        CLEAN,
     ),
-    "gc": CommandRef("ckpt_cli.commands.gc:gc", "Remove what belongs to nothing.", CLEAN),
+    "gc": CommandRef("ckpt_cli.commands.gc:gc", "Delete orphaned rows.", CLEAN),
     "export": CommandRef(
         "ckpt_cli.commands.export:export", "Write threads to files, or print them.", CLEAN
     ),
     "import": CommandRef(
-        "ckpt_cli.commands.import_:import_", "Put archived threads back, row for row.", CLEAN
+        "ckpt_cli.commands.import_:import_", "Restore archived threads, row for row.", CLEAN
     ),
     "du": CommandRef("ckpt_cli.commands.du:du", "Say what takes how much room.", STORES),
     "stores": CommandRef(

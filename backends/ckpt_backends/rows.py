@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 
 from ckpt_backends.errors import StoreChanged
 
@@ -90,5 +89,8 @@ def _digests(row: Row) -> dict[str, Cell]:
 def _digest(cell: Cell) -> Cell:
     if not isinstance(cell, str | bytes) or len(cell) <= _SHORT:
         return cell
+    # Loaded only where rows are compared.
+    from hashlib import sha256
+
     data = cell if isinstance(cell, bytes) else cell.encode("utf-8", "surrogatepass")
     return sha256(data).digest()

@@ -42,7 +42,7 @@ COMMANDS = {
     ),
     "delete": CommandRef(
         "ckpt_cli.commands.delete:delete",
-        "Remove threads by their names, whatever they wait for.",
+        "Remove threads by id, whatever their status.",
         "Commands",
     ),
 }
