@@ -375,7 +375,7 @@ def test_nothing_is_put_back_over_what_is_there(request: pytest.FixtureRequest, 
             with pytest.raises(Unreadable, match="not a MongoDB document"):
                 writable.restore(iter([*rows, Row("checkpoints", {"bson": broken})]))
             assert place.documents() == left
-        with pytest.raises(Unsupported, match="no place for 'blobs'"):
+        with pytest.raises(Unsupported, match="no collection for 'blobs'"):
             writable.restore(iter([*rows, Row("blobs", {"bson": b""})]))
         assert place.documents() == left
         done = writable.restore(iter(rows))
