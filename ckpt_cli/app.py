@@ -72,67 +72,12 @@ COMMANDS = {
     "purge": _command(
         "purge:purge", "Remove old threads, or prune old checkpoints inside them.", CLEAN
     ),
-<<<<<<< HEAD
     "gc": _command("gc:gc", "Delete orphaned rows.", CLEAN),
     "export": _command("export:export", "Write threads to archive files, or as JSON.", CLEAN),
     "import": _command("import_:import_", "Restore archived threads, row for row.", CLEAN),
     "du": _command("du:du", "Show disk usage by thread, channel and type.", STORES),
     "stores": _command("stores:stores", "List stores with their layout, size and saver.", STORES),
     "demo": _command("demo:demo", "Create a small sample store.", STORES),
-=======
-    "tail": CommandRef(
-        "ckpt_cli.commands.tail:tail", "Print a thread's checkpoints as they come.", LOOK
-    ),
-    "tui": CommandRef(
-        "ckpt_cli.commands.tui:tui",
-        "Browse threads, their trees and checkpoints on one screen, and long-term memory.",
-        LOOK,
-    ),
-    "sessions": CommandRef(
-        "ckpt_cli.commands.sessions:COMMANDS", "List or show an application's sessions.", LOOK
-    ),
-    "memory": CommandRef(
-        "ckpt_cli.commands.memory:COMMANDS",
-        "List, search or remove what is remembered across threads.",
-        LOOK,
-    ),
-    "replay": CommandRef(
-        "ckpt_cli.commands.replay:replay",
-        "Prove each checkpoint by its parent and the writes.",
-        PROVE,
-    ),
-    "stats": CommandRef(
-        "ckpt_cli.commands.stats:stats", "Say which nodes write how much to which channels.", PROVE
-    ),
-    "rollback": CommandRef(
-        "ckpt_cli.commands.rollback:rollback",
-        "Go back to an earlier checkpoint, by adding a copy of it.",
-        CHANGE,
-    ),
-    "fork": CommandRef(
-        "ckpt_cli.commands.fork:fork", "Go on from a checkpoint in a new branch or thread.", CHANGE
-    ),
-    "undo": CommandRef(
-        "ckpt_cli.commands.undo:undo", "Take back the last rollback or fork of a thread.", CHANGE
-    ),
-    "purge": CommandRef(
-        "ckpt_cli.commands.purge:purge",
-        "Remove old threads, or prune old checkpoints inside them.",
-        CLEAN,
-    ),
-    "gc": CommandRef("ckpt_cli.commands.gc:gc", "Delete orphaned rows.", CLEAN),
-    "export": CommandRef(
-        "ckpt_cli.commands.export:export", "Write threads to files, or print them.", CLEAN
-    ),
-    "import": CommandRef(
-        "ckpt_cli.commands.import_:import_", "Restore archived threads, row for row.", CLEAN
-    ),
-    "du": CommandRef("ckpt_cli.commands.du:du", "Say what takes how much room.", STORES),
-    "stores": CommandRef(
-        "ckpt_cli.commands.stores:stores", "Say which stores are here and what they are.", STORES
-    ),
-    "demo": CommandRef("ckpt_cli.commands.demo:demo", "Write a small sample store.", STORES),
->>>>>>> h3
 }
 
 

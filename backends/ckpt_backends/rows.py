@@ -89,12 +89,7 @@ def _digests(row: Row) -> dict[str, Cell]:
 def _digest(cell: Cell) -> Cell:
     if not isinstance(cell, str | bytes) or len(cell) <= _SHORT:
         return cell
-<<<<<<< HEAD
     from hashlib import sha256  # late, since only imports need it
-=======
-    # Loaded only where rows are compared.
-    from hashlib import sha256
->>>>>>> h3
 
     data = cell if isinstance(cell, bytes) else cell.encode("utf-8", "surrogatepass")
     return sha256(data).digest()
