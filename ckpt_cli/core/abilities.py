@@ -1,4 +1,4 @@
-"""Which command does what on which layout: the matrix of docs/stores.md."""
+"""Which commands work on which storage layout: the support matrix of docs/stores.md."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _NOTHING = C(0)
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What becomes of a command where a layout lacks something, or has a trait."""
+    """What changes for a command if a layout lacks a capability, or has a certain trait."""
 
     lacking: C
     cell: str
-    """What the matrix says; `no` where the command refuses."""
+    """Text of the cell in the matrix; `no` if the command refuses."""
     why: str
     having: C = _NOTHING
-    """The trait, where nothing is lacking."""
+    """The trait that causes the limit, if no capability is lacking."""
 
     def applies(self, can: C) -> bool:
         return self.lacking not in can or bool(self.having & can)
@@ -75,10 +75,11 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "threads delete": (),
     "gc": (),
 }
-"""By command, the first that applies. `replay --repair` is not here: values that can be put back
-are those that a layout keeps apart."""
+"""The limits of each command; the first that applies counts. `replay --repair` is not listed: the
+values that it restores exist only in layouts that store values apart.
+"""
 
 
 def limit(command: str, can: C) -> Limit | None:
-    """What a layout with these capabilities lacks for a command; None where it does all."""
+    """Return the limit of a command on a layout with these capabilities; None if there is no limit."""
     return next((one for one in LIMITS[command] if one.applies(can)), None)

@@ -1,4 +1,6 @@
-"""Which task stored which writes: by path, by the hash that is the task's id, by other traces."""
+"""Find out which task stored which writes: by task path, by the hash in the task id, or by other
+traces.
+"""
 
 from __future__ import annotations
 
@@ -14,40 +16,44 @@ from ckpt_cli.core.state import Body, step_from
 from ckpt_cli.core.triggers import START, Readers, learn, named_node
 
 HANDLED = "__error_source_node__"
-"""Stored by a task that failed and has an error handler (LangGraph 1.2)."""
+"""Channel of the write that a failed task stores if it has an error handler (LangGraph 1.2)."""
 _UPDATES = 64
-"""So many updates at once are recognised."""
+"""Number of consecutive updates that are recognised."""
 _BUDGET = 20_000_000
-"""So many bytes are hashed for the nodes of one checkpoint; a real one needs some 100,000."""
+"""Bytes hashed at most to find the nodes of one checkpoint; a real checkpoint needs about 100,000.
+"""
 _OVERHEAD = 300
-"""An id takes as long as so many bytes, however short the names in it."""
+"""Fixed cost of hashing one id, counted as bytes, however short its names are."""
 _LONGEST = 1000
-"""No node has a longer name."""
+"""Node names that are longer than this are ignored."""
 _DEEPEST = 50
-"""So many segments of a namespace are looked at."""
+"""Number of namespace segments that are examined."""
 
 _UNFINISHED = 8
-"""Calls of one task that may have stored nothing."""
+"""Calls of one task that may exist without having stored anything."""
 
 Nodes = Mapping[str, Collection[str]]
-"""Node to the channels that made it ready."""
+"""Maps a node to the channels that triggered it."""
 
 
 @dataclass(slots=True)
 class Run:
-    """A task, and the writes that it stored, while they are being sorted out."""
+    """A task and its writes, while writes are assigned to tasks."""
 
     node: str | None
     path: str
     index: int | None = None
-    """Place among the pending Sends, for a Send."""
+    """Index among the pending Sends; None for a task that is not a Send."""
     fired: frozenset[str] = frozenset()
-    """The channels that made a node ready."""
+    """The channels that triggered the node."""
     writes: list[Write] = field(default_factory=list)
 
 
 def subgraph_calls(namespaces: Iterable[str]) -> dict[str, dict[str, str]]:
-    """By namespace, the task id and node of each subgraph call in it: `node:task_id` follows it."""
+    """Return the subgraph calls of each namespace, as task id to node.
+
+    A call has the namespace `node:task_id` below its parent's namespace.
+    """
     calls: dict[str, dict[str, str]] = {}
     for namespace in namespaces:
         segments = namespace.split("|", _DEEPEST)[:_DEEPEST]
@@ -59,10 +65,10 @@ def subgraph_calls(namespaces: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def function_names(namespaces: Iterable[str], metadata: Iterable[Mapping[str, Value]]) -> list[str]:
-    """What may be the name of a `@task` function: names in namespaces and in metadata.
+    """Return the names that may be names of `@task` functions, from namespaces and metadata.
 
-    Metadata of LangGraph before 0.5 names each task that wrote; a function that called a subgraph
-    has a namespace, and is named in the metadata there.
+    Metadata of LangGraph before 0.5 names each task that wrote. A function that called a subgraph
+    has a namespace, and the metadata there contains its name.
     """
     names: dict[str, None] = {}
     for namespace in namespaces:
@@ -77,7 +83,7 @@ def function_names(namespaces: Iterable[str], metadata: Iterable[Mapping[str, Va
 
 
 class Attribution:
-    """The planned runs of one checkpoint, and the writes that no run has claimed yet."""
+    """The planned tasks of one checkpoint, and the writes that are not assigned to a task yet."""
 
     def __init__(
         self,
@@ -118,7 +124,7 @@ class Attribution:
         self._budget = _BUDGET
 
     def plan_sends(self, nodes: Sequence[str | None]) -> None:
-        """Plan the tasks of the pending Sends, and give them their writes."""
+        """Plan the tasks of the pending Sends and assign their writes to them."""
         self.sends = [
             Run(node, task_ids.send_path(index, self._body.v), index)
             for index, node in enumerate(nodes)
@@ -133,7 +139,7 @@ class Attribution:
                 self._claim_any(run, self._send_ids(run))
 
     def plan_nodes(self, nodes: Nodes) -> None:
-        """Plan the tasks of nodes, and give them their writes."""
+        """Plan the tasks of these nodes and assign their writes to them."""
         runs = {
             node: Run(node, task_ids.pull_path(node), fired=frozenset(fired))
             for node, fired in nodes.items()
@@ -152,22 +158,22 @@ class Attribution:
         self._match_hashes(runs, self._learned_thread)
 
     def plan_readers(self, channel: str) -> bool:
-        """Plan the nodes that a channel triggers though the body does not tell which.
+        """Plan the nodes that a channel triggers, if the body does not name them.
 
-        Other bodies of the thread tell it, or traces of a run: a path, the namespace of a
-        subgraph call, an id that fits a node known from elsewhere in the store. False if nothing
-        tells it.
+        They are found in other bodies of the thread or by traces of a run: a task path, the
+        namespace of a subgraph call, or an id that fits a node known from elsewhere in the store.
+        Returns False if no node was found.
         """
         nodes = self._readers_of(channel)
         self.plan_nodes(nodes)
         return bool(nodes)
 
     def has_strangers(self) -> bool:
-        """Whether a task that is not planned stored something."""
+        """Return whether a task that is not planned has stored writes."""
         return any(task_id not in self._updates for task_id in self._unclaimed)
 
     def others(self) -> Iterator[Run]:
-        """The runs that are not planned, by what their writes show."""
+        """Yield the tasks that are not planned, as far as their writes identify them."""
         traced = self._handlers()
         if self._homeless() - traced.keys():
             traced |= {task_id: (node, "") for task_id, node in self._called_here().items()}
@@ -181,11 +187,11 @@ class Attribution:
     def _readers_of(self, channel: str) -> Nodes:
         paths = map(_path_of, self._unclaimed.values())
         ran = {node for path in paths if (node := task_ids.running_node(path)) is not None}
-        ran -= {named_node(name) for name in self._chosen}  # the caller made these run
+        ran -= {named_node(name) for name in self._chosen}  # the caller named these nodes
         if channel == START:
             ran = ran or set(self._proven(channel, {START}, {}))
         else:
-            # Not all that it triggers need have run yet.
+            # Some of the nodes that it triggers may not have run yet.
             ran = set(self._learned_thread().get(channel, ())) or ran
         ran = ran or set(self._learned_thread().get(channel, ())) or self._called(channel)
         if ran:
@@ -213,12 +219,12 @@ class Attribution:
         if self._origin is None or run.node is None or len(run.node) > _LONGEST:
             return
         if self._budget > 0:
-            # A StateGraph's node always has this trigger, even if nobody ever wrote to it.
+            # Every node of a StateGraph has this trigger, even if nothing was ever written to it.
             is_named = self._body.v > 1 or self._body.is_javascript
             named = {f"branch:to:{run.node}"} if is_named else set()
             known = {*channels.get(run.node, ()), *run.fired, *named}
             triggers = task_ids.trigger_sets(known, run.fired)
-            # Counted in bytes, since the names may be of any length.
+            # Cost is counted in bytes, because names can have any length.
             names = (self._origin.checkpoint_ns, run.node, run.node, *known)
             cost = _OVERHEAD + sum(map(len, names))
             for found in task_ids.pull_ids(self._origin, run.node, triggers, len(self.sends)):
@@ -237,7 +243,7 @@ class Attribution:
         run.writes += self._unclaimed.pop(task_id)
 
     def _homeless(self) -> set[str]:
-        """Task ids whose path does not tell what they are, `update_state` apart."""
+        """Return the task ids that no path identifies, without those of `update_state`."""
         return {
             task_id
             for task_id, writes in self._unclaimed.items()
@@ -247,13 +253,13 @@ class Attribution:
 
     @cached_property
     def _updates(self) -> dict[str, str]:
-        """Ids of tasks that only `update_state` can have made; hashed where a task is left."""
+        """Ids that only tasks of `update_state` can have; hashed only if tasks are left."""
         if self._origin is None or not self._tasks:
             return {}
         return task_ids.update_ids(self._origin, min(self._tasks, _UPDATES))
 
     def _proven(self, channel: str, readers: Iterable[str], channels: Nodes) -> Nodes:
-        """The nodes among the readers of a channel that have an id here."""
+        """Return the nodes, among the readers of a channel, that have a task id in this checkpoint."""
         found = {}
         for node in readers:
             run = Run(node, "", fired=frozenset({channel}))
@@ -262,7 +268,9 @@ class Attribution:
         return found
 
     def _called(self, channel: str) -> set[str]:
-        """The nodes that called a subgraph in this step, if `channel` can have triggered them."""
+        """Return the nodes that called a subgraph in this step and that `channel` can have
+        triggered.
+        """
         calls = self._calls
         called = set(self._called_here().values())
         for node in set(calls.values()) - called:
@@ -272,8 +280,8 @@ class Attribution:
         return called
 
     def _called_here(self) -> dict[str, str]:
-        """Task id to node of the subgraph calls whose writes no run has claimed."""
-        # Not the other way round: a namespace may have made thousands of calls.
+        """Return task id to node for subgraph calls whose writes are not assigned yet."""
+        # Iterate over the unassigned tasks: a namespace may have made thousands of calls.
         return {
             task_id: self._calls[task_id] for task_id in self._unclaimed if task_id in self._calls
         }
@@ -283,10 +291,10 @@ class Attribution:
         return self._ask_calls()
 
     def _handlers(self) -> dict[str, tuple[str, str]]:
-        """Task id to node and path of the error handlers of failed tasks.
+        """Return task id to (node, path) for the error handlers of failed tasks.
 
-        Their names are those that `StateGraph.add_node(error_handler=...)` and
-        `StateGraph.set_node_defaults` give them.
+        The names of handlers come from `StateGraph.add_node(error_handler=...)` and
+        `StateGraph.set_node_defaults`.
         """
         found: dict[str, tuple[str, str]] = {}
         for run in (*self.sends, *self.nodes.values()) if self._unclaimed else ():
@@ -302,7 +310,9 @@ class Attribution:
             yield from task_ids.handler_ids(self._origin, handler, failed.node, task_id)
 
     def _named_calls(self, traced: Collection[str]) -> dict[str, tuple[str, str]]:
-        """Task id to name and path of the `@task` functions whose id a known name hashes to."""
+        """Return task id to (name, path) for `@task` functions, if a known name hashes to the task
+        id.
+        """
         paths = {task_id: _path_of(writes) for task_id, writes in self._unclaimed.items()}
         calls = {one: call for one, path in paths.items() if (call := task_ids.call_of(path))}
         unknown = {*calls, *(self._homeless() - set(traced))}
@@ -311,7 +321,7 @@ class Attribution:
         found: dict[str, tuple[str, str]] = {}
         names = list(dict.fromkeys([*self._functions(), *self.nodes]))
         places = set(calls.values())
-        # Without stored paths, any task may have called, and any number of times.
+        # If paths are not stored, any task may have made calls, and any number of them.
         most = 0 if len(calls) == len(unknown) else len(unknown) + _UNFINISHED
         callers = list(self._callers())
         for caller in callers:
@@ -329,7 +339,7 @@ class Attribution:
         return found
 
     def _callers(self) -> Iterator[task_ids.Caller]:
-        """The planned tasks; one that stored nothing yet under each id that it may have."""
+        """Yield the planned tasks; a task without writes is yielded under each id that it may have."""
         for run in (*self.sends, *self.nodes.values()):
             ids: Iterable[str] = [run.writes[0].task_id] if run.writes else self._send_ids(run)
             if not run.writes and run.index is None:
@@ -339,9 +349,10 @@ class Attribution:
                     yield task_ids.caller_of(self._origin, run.node, task_id, run.path)
 
     def _unplanned(self) -> dict[str, tuple[str, str]]:
-        """Task id to node and path of nodes that ran though they are not next by the state.
+        """Return task id to (node, path) for nodes that ran although the state did not schedule
+        them.
 
-        So it is where the caller chose the node: `Command(goto=...)`.
+        This happens if the caller chose the node with `Command(goto=...)`.
         """
         found = {}
         chosen = {node: {name} for name in self._chosen if (node := named_node(name)) is not None}
@@ -354,7 +365,7 @@ class Attribution:
 
 
 def _path_of(writes: Sequence[Write]) -> str:
-    """The path of a task; a layout that learned to store it has some writes without."""
+    """Return the path of a task. In stores made by several saver versions, some writes have none."""
     return max((write.task_path for write in writes), default="")
 
 

@@ -1,4 +1,4 @@
-"""The differences between two states, channel by channel, and their JSON form."""
+"""Compute the differences between two states, channel by channel, and their JSON form."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class ChannelChange:
 
     change: Literal["added", "removed", "changed"]
     before: Value
-    """None for an added channel."""
+    """None if the channel was added."""
     after: Value
-    """None for a removed channel."""
+    """None if the channel was removed."""
     ops: tuple[Op, ...] = ()
-    """For a changed channel."""
+    """The operations inside the value, for a changed channel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much a channel changed. An item is an entry of the channel's list, dict or object."""
+    """How much a channel changed. An item is one entry of the channel's list, dict or object."""
 
     added: int
     removed: int
@@ -43,7 +43,7 @@ class Counts:
 def diff_channels(
     before: Mapping[str, Value], after: Mapping[str, Value]
 ) -> dict[str, ChannelChange]:
-    """The channels that differ, by name."""
+    """Return the channels that differ, by name."""
     changes: dict[str, ChannelChange] = {}
     cells = Cells()
     for name in sorted(before.keys() | after.keys()):
@@ -57,7 +57,7 @@ def diff_channels(
 
 
 def count(change: ChannelChange) -> Counts:
-    """How many items a change added, removed and changed."""
+    """Return the number of items that a change added, removed and changed."""
     added = removed = 0
     changed: set[str | int | None] = set()
     for op in change.ops:
@@ -75,7 +75,7 @@ def count(change: ChannelChange) -> Counts:
 
 
 def sizes(change: ChannelChange) -> tuple[int, int]:
-    """Bytes of a channel before and after, as compact JSON; 0 where it does not exist."""
+    """Return the bytes of a channel before and after, as compact JSON; 0 if it does not exist."""
     return (
         0 if change.change == "added" else json_size(change.before),
         0 if change.change == "removed" else json_size(change.after),
@@ -83,16 +83,16 @@ def sizes(change: ChannelChange) -> tuple[int, int]:
 
 
 def op_records(ops: Iterable[Op]) -> list[dict[str, Any]]:
-    """The JSON form of ops.
+    """Return the JSON form of ops.
 
-    A path is a JSON pointer over keys, fields and indexes of the value itself, without the
-    wrappers of the JSON form (`$set`, `$args`, `$map`).
+    A path is a JSON pointer over keys, fields and indexes of the value itself, without the wrappers
+    of the JSON form (`$set`, `$args`, `$map`).
     """
     return [_op_record(op) for op in ops]
 
 
 def change_record(change: ChannelChange) -> dict[str, Any]:
-    """The JSON form of a channel's change; a side that does not exist is null."""
+    """Return the JSON form of a channel's change; a side that does not exist is null."""
     return {
         "change": change.change,
         "before": to_json(change.before),
@@ -102,13 +102,13 @@ def change_record(change: ChannelChange) -> dict[str, Any]:
 
 
 def json_size(value: Value) -> int:
-    """Bytes of a value as compact JSON."""
+    """Return the number of bytes of a value as compact JSON."""
     text = json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":"))
     return len(text.encode())
 
 
 def pointer(path: Iterable[str | int]) -> str:
-    """A path as a JSON pointer (RFC 6901)."""
+    """Return a path as a JSON pointer (RFC 6901)."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 

@@ -1,4 +1,4 @@
-"""Which channels are state, and which belong to LangGraph's own bookkeeping."""
+"""Tell channels that hold state from channels that LangGraph uses internally."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from ckpt_backends.codec.values import Opaque, Tagged, Value
 from ckpt_cli.core.state import Body
 
 ROOT = "__root__"
-"""The only channel of a graph whose state is one bare value."""
+"""The only channel of a graph whose state is a single value."""
 END = "__end__"
-"""What a functional `@entrypoint` returned."""
+"""Channel with the return value of a functional `@entrypoint`."""
 LOST_DELTA = Opaque(
     "DeltaChannel",
     0,
     "",
     "not stored: it is rebuilt from earlier checkpoints, and the shallow saver keeps none",
 )
-"""Stands for a DeltaChannel between two snapshots where only the newest checkpoint is kept."""
+"""Shown for a DeltaChannel between two snapshots, if the store keeps only the newest checkpoint."""
 PREVIOUS = "__previous__"
-"""What a functional `@entrypoint` saved for its next run: the memory of its thread."""
+"""Channel with the value that a functional `@entrypoint` saved for its next run."""
 MEANINGS = {END: "returned by the @entrypoint", PREVIOUS: "saved for the next run"}
-"""What a person is told of a channel that LangGraph names itself."""
+"""Explanations of channels that LangGraph names, as shown to the user."""
 
 _EDGES = ("branch:", "join:", "start:")
 
 
 def is_state(channel: str, body: Body) -> bool:
-    """Whether a channel holds what the agent knows, rather than what runs next.
+    """Return whether a channel holds state of the agent, rather than tasks to run next.
 
-    Bodies with `v` < 4 also have a channel for each node, which holds the node's own name.
+    Bodies with `v` < 4 also have one channel for each node, which holds the node's name.
     """
     if channel.startswith("__"):
         return channel in {ROOT, END, PREVIOUS}
@@ -42,9 +42,9 @@ def is_state(channel: str, body: Body) -> bool:
 
 
 def state_values(body: Body) -> dict[str, Value]:
-    """The stored state, delta snapshots unwrapped, in the order of the names.
+    """Return the stored state, sorted by channel name, with delta snapshots unwrapped.
 
-    Python libraries that wrote formats 1 and 2 took a stored None for a channel without a value
+    The Python libraries that wrote formats 1 and 2 read a stored None as a channel without a value
     (`from_checkpoint` in `langgraph/channels`, until 0.3).
     """
     return {
@@ -56,19 +56,20 @@ def state_values(body: Body) -> dict[str, Value]:
 
 
 def is_delta(value: Value) -> bool:
-    """Whether a stored value is a DeltaChannel's snapshot."""
+    """Return whether a stored value is the snapshot of a DeltaChannel."""
     return isinstance(value, Tagged) and value.type == DELTA_SNAPSHOT
 
 
 def unwrap(value: Value) -> Value:
-    """A delta snapshot's value; any other value as it is."""
+    """Return the value of a delta snapshot, or any other value unchanged."""
     return value.payload if isinstance(value, Tagged) and is_delta(value) else value
 
 
 def delta_channels(metadata: Mapping[str, Value]) -> set[str]:
-    """DeltaChannels that one checkpoint's metadata names.
+    """Return the DeltaChannels that the metadata of one checkpoint names.
 
-    The counter of a channel is dropped right after its snapshot, so one row may not name all.
+    The counter of a channel is removed right after its snapshot, so one checkpoint may not name all
+    of them.
     """
     counters = metadata.get("counters_since_delta_snapshot")
     return (

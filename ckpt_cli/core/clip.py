@@ -1,4 +1,4 @@
-"""Values cut to what a person may look through on a screen."""
+"""Cut values to a size that can be shown on a screen."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from dataclasses import replace
 from ckpt_backends.codec.values import Cut, Tagged, Value
 
 LONGEST = 50_000
-"""Characters of a text, or bytes, that are kept."""
+"""Number of characters of a string, or of bytes, that are kept."""
 MOST = 5_000
-"""Parts that are kept of one value, in all that it holds."""
+"""Number of parts of one value that are kept, on all levels together."""
 
 
 def clip(value: Value) -> Value:
-    """A value of which no text is longer than `LONGEST` and no more than `MOST` parts are kept.
+    """Shorten texts to `LONGEST` characters and keep at most `MOST` parts of a value.
 
-    Where something is left out stands a `Cut`. A value that is small enough is given back as it
-    is.
+    A `Cut` marks each place where something was left out. A small value is returned unchanged.
     """
     return _clip(value, [MOST])
 

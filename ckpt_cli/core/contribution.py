@@ -1,4 +1,4 @@
-"""What each write of a step did to its channel."""
+"""Compute what each write of a step did to its channel."""
 
 from __future__ import annotations
 
@@ -14,33 +14,36 @@ from ckpt_cli.core.reducers import overwrite
 from ckpt_cli.core.write_view import Placed
 
 Effect = Literal["applied", "duplicate", "overwritten", "dropped", "ignored", "special", "unknown"]
-"""What became of a write.
+"""The result of a write.
 
-`duplicate`: it changed nothing. `overwritten`: an `Overwrite` of the same step replaced it.
-`dropped`: the checkpoint was not made of it, as a new input discards what unfinished tasks wrote.
-`ignored`: the graph has no such channel. `special`: it is LangGraph's own. `unknown`: the channel's
-reducer is not known.
+ applied: it changed the channel.
+ duplicate: it changed nothing.
+ overwritten: an `Overwrite` in the same step replaced it.
+ dropped: it was discarded: a new input discards the writes of unfinished tasks.
+ ignored: the graph has no such channel.
+ special: LangGraph uses the channel internally.
+ unknown: the reducer of the channel is not known.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """One write and what it did."""
+    """One write and its result."""
 
     placed: Placed
     value: Value
     effect: Effect
     counts: Counts | None = None
-    """Items of the channel that it added, removed and changed."""
+    """Number of items of the channel that it added, removed and changed."""
 
 
 def contributions(
     base: Held, batches: Sequence[Sequence[tuple[Placed, Value]]], name: str | None
 ) -> tuple[Held, list[Contribution]]:
-    """What a channel becomes by its writes, and what each of them did to it.
+    """Apply writes to a channel; return the new value and the result of each write.
 
-    `ABSENT` and `unknown` where the reducer is not known, or does not take such values, and where
-    what was there before is not stored.
+    Returns `ABSENT` and results `unknown` if the reducer is not known or does not accept such
+    values, and if the value before the step is not stored.
     """
     reducer = None if name is None or is_not_stored(base) else REDUCERS.get(name)
     found: list[Contribution] = []
@@ -66,7 +69,7 @@ def contributions(
 
 
 NOT_STORED = Cut(None, 0, "not stored")
-"""What stands for a value that the layout does not keep."""
+"""Placeholder for a value that the layout does not store."""
 
 
 def is_not_stored(value: Held) -> bool:
@@ -74,7 +77,7 @@ def is_not_stored(value: Held) -> bool:
 
 
 def plain(value: Held) -> Value:
-    """A value to be shown: messages that wait for their id as they were written."""
+    """Return a value for display; messages that have no id yet are shown as they were written."""
     if value is ABSENT:
         return None
     if isinstance(value, list):

@@ -24,10 +24,10 @@ Path: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One difference.
+    """One difference between two values.
 
-    Ops do not build on each other. The last index of a removed item counts in the list before;
-    every other index counts in the list after. Members of a set have an index too.
+    Each op is independent of the others. The last index of a removed item refers to the list
+    before; all other indexes refer to the list after. Members of a set have an index too.
     """
 
     op: Literal["add", "remove", "replace", "move"]
@@ -37,21 +37,21 @@ class Op:
     after: Value = None
     """The new value, for `add` and `replace`."""
     id: str | None = None
-    """Id of the message that is, or contains, the place."""
+    """Id of the message at this place, or around it."""
     moved_from: int | None = None
     """Index in the list before; for `move`."""
 
 
 def diff_values(before: Value, after: Value, cells: Cells | None = None) -> list[Op]:
-    """The operations that turn one value into the other; empty exactly if they are equal.
+    """Return the operations that turn one value into the other; empty exactly if they are equal.
 
-    Comparisons of several pairs for one answer share one `cells`.
+    Pass the same `cells` to all comparisons that belong to one answer.
     """
     return list(_diff(before, after, (), _Numbers(cells or Cells())))
 
 
 class _Numbers(Numbers):
-    """A number for each value of one comparison, and the budget left for lists."""
+    """Numbers the values of one comparison, and holds the remaining budget for comparing lists."""
 
     def __init__(self, cells: Cells) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ def _diff_lists(
     kept = dict(pairs)
     sources = {j: i for i, j in pairs}
     i = j = 0
-    # Walked from one item that kept its place to the next, as a person reads both lists.
+    # Go from one item that kept its place to the next, as a person would compare two lists.
     for next_i, next_j in [*in_order(pairs), (len(before), len(after))]:
         for k in range(i, next_i):
             if k not in kept:
@@ -151,7 +151,7 @@ def _pairs_by_id(
 
 
 def _message_ids(items: list[Value]) -> list[str | None]:
-    """The ids of a list of messages; none if it holds anything else."""
+    """Return the ids of a list of messages; only None if the list holds anything else."""
     messages = [message for item in items if (message := as_message(item))]
     if len(messages) < len(items):
         return [None] * len(items)
@@ -163,7 +163,7 @@ def _plain_keys(value: dict[Value, Value]) -> bool:
 
 
 def _take(numbers: Iterable[int], wanted: Counter[int]) -> Iterator[int]:
-    """The positions of the first items of each number, up to a limit."""
+    """Yield the positions of the first items of each number, up to its wanted count."""
     for position, number in enumerate(numbers):
         if wanted[number] > 0:
             wanted[number] -= 1

@@ -1,4 +1,4 @@
-"""Where a stored value differs from the value that the writes produce."""
+"""Find where a stored value differs from the value that the writes produce."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from ckpt_cli.core.merging import ABSENT, Held
 from ckpt_cli.core.redact import redact
 
 MOST = 3
-"""Places of one value that are named."""
+"""Number of differing places that are named for one value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """The first places at which a stored value is not the expected one."""
+    """The first places where a stored value differs from the expected one."""
 
     ops: tuple[Op, ...]
-    """What turns the expected value into the stored one."""
+    """The operations that turn the expected value into the stored one."""
     more: int
-    """Places that are not named."""
+    """Number of further places that are not named."""
 
 
 def differences(expected: Held, stored: Held) -> Differences | None:
-    """How a stored value differs; None where one side is missing, or not readable as a whole."""
+    """Return how a stored value differs; None if they are equal, or if one side is missing or cut."""
     if expected is ABSENT or stored is ABSENT:
         return None
     if isinstance(expected, Cut) or isinstance(stored, Cut):
         return None
     if isinstance(expected, list) and isinstance(stored, list):
-        # The id of a message that had none is made when it is merged.
+        # A message without an id gets one when it is merged, so such messages are compared without
+        # it.
         met = [
             other if isinstance(item, Pending) and merge_messages.fits(item, other) else item
             for item, other in zip(expected, stored, strict=False)
@@ -46,7 +47,7 @@ def differences(expected: Held, stored: Held) -> Differences | None:
 
 
 def without_values(found: Differences) -> Differences:
-    """The places by index, keys and values left out."""
+    """Return the same places with indexes only: keys and values are hidden."""
 
     def hidden(op: Op, value: Value, *kinds: str) -> Value:
         return redact(value) if op.op in kinds else None

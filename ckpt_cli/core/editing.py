@@ -1,4 +1,4 @@
-"""Edits of the state while a checkpoint is copied.
+"""Edit the state while a checkpoint is copied.
 
 `set` stores a write by the caller, as `Command(update=...)` does: the application's reducer merges
 it when LangGraph loads the checkpoint. `replace` and `append` change the stored value under a new
@@ -28,7 +28,7 @@ from ckpt_cli.core.state import Body, Version
 VALUES, VERSIONS, SEEN = "channel_values", "channel_versions", "versions_seen"
 BRANCH = "branch:to:"
 _CLEARED = ("__start__", "__pregel_tasks")
-"""Besides edges, what holds tasks to come in format 4."""
+"""Channels that, besides edges, hold future tasks in format 4."""
 _MESSAGE = ({"role", "content"}, {"type", "content"})
 
 
@@ -44,17 +44,21 @@ class ChannelEdit:
 
 @dataclass(slots=True)
 class Edited:
-    """What edits change in a copy, besides its id."""
+    """What the edits change in a copy, apart from its id."""
 
     body: dict[str, Edit]
     writes: list[Write]
     blobs: list[NewBlob]
     dropped: set[str]
-    """Channels that are replaced, so that the caller's writes to them are not copied."""
+    """Channels that are replaced; the caller's writes to them are not copied."""
 
 
 def parse_edit(kind: Literal["set", "append", "replace"], text: str) -> ChannelEdit:
-    """`CHANNEL=JSON` as an edit. Raises `UsageError`."""
+    """Parse `CHANNEL=JSON`.
+
+    Raises `UsageError` if the channel is missing, or if the value is not plain JSON that can be
+    stored.
+    """
     channel, equals, form = text.partition("=")
     if not channel or not equals:
         raise UsageError(
@@ -84,7 +88,7 @@ def parse_edit(kind: Literal["set", "append", "replace"], text: str) -> ChannelE
 
 
 def check_editable(original: Checkpoint) -> None:
-    """Raise `Unsupported` for a checkpoint that can be copied, but not with another state."""
+    """Raise `Unsupported` if the checkpoint can only be copied, not edited (pickled body)."""
     if original.body is not None and original.body.type == "pickle":
         raise Unsupported(
             f"cannot edit checkpoint '{original.key.checkpoint_id}': it is pickled",
@@ -102,11 +106,13 @@ def edit_copy(
     known: Collection[str],
     version: Version,
 ) -> Edited:
-    """What the edits change in a copy under this key.
+    """Return what the edits change in a copy stored under `key`.
 
     `kept` are the caller's writes that are copied, `delta` the DeltaChannels, `known` all channels
-    of the thread; `version` is greater than all stored versions. Raises `NotFound` for an unknown
-    channel, `Refused` for an edit that LangGraph would not accept, and `Unsupported`.
+    of the thread. `version` is greater than all stored versions.
+
+    Raises `NotFound` for an unknown channel, `UsageError` for a channel edited twice, `Refused` for
+    an edit that LangGraph would not accept, and `Unsupported` for one that cannot be stored.
     """
     found = Edited({}, [], [], set())
     channels = sorted(name for name in known if is_state(name, body))
@@ -154,10 +160,10 @@ def go_on_after(
     channels: Iterable[str],
     version: Version,
 ) -> None:
-    """Make exactly those tasks next that a node's writes on these edges start.
+    """Schedule exactly the tasks that a node's writes on these edges start.
 
     Source: `apply_writes` in `langgraph/pregel/_algo.py`: edges that are not written are emptied,
-    and all that change get the same new version.
+    and all changed channels get the same new version.
     """
     if body.v < 4 or body.is_javascript:
         raise Unsupported(
@@ -180,9 +186,9 @@ def go_on_after(
 
 
 def next_version(body: Body, above: int = 0) -> Version:
-    """A version greater than all versions of a body and greater than `above`, as savers make it.
+    """Return a version greater than all versions of a body and than `above`, as savers make it.
 
-    Source: `get_next_version` of the savers: a number and a random fraction as text; in
+    Source: `get_next_version` of the savers: a text of a number and a random fraction; in
     LangGraph.js a number.
     """
     numbers = [_number(one) for one in body.versions.values()]
@@ -195,9 +201,9 @@ def next_version(body: Body, above: int = 0) -> Version:
 def lift(found: Edited, original: Checkpoint, body: Body, ns: str, new: Version) -> None:
     """Raise one version above all others of the thread, so that later versions are unused.
 
-    LangGraph.js numbers versions per branch and keeps the first value that it stores under a
-    number: two branches would share values. Nodes that have seen the old version are recorded as
-    having seen the new one.
+    LangGraph.js numbers versions per branch and keeps the first value stored under a number, so two
+    branches would share values. Nodes that have seen the old version are recorded as having seen
+    the new one.
     """
     channel = lifted_channel(body)
     old = body.versions[channel]
@@ -214,17 +220,17 @@ def lift(found: Edited, original: Checkpoint, body: Body, ns: str, new: Version)
 
 
 def lifted_channel(body: Body) -> str:
-    """The channel whose version `lift` raises: usually one that is empty by now."""
+    """Return the channel whose version `lift` raises: usually one that is already empty."""
     return "__start__" if "__start__" in body.versions else min(body.versions)
 
 
 def greatest(bodies: Iterable[Body]) -> int:
-    """The greatest number among the versions of some bodies."""
+    """Return the greatest version number in some bodies; 0 if there is none."""
     return max((_number(one) for body in bodies for one in body.versions.values()), default=0)
 
 
 def is_numbered(original: Checkpoint, body: Body) -> bool:
-    """Whether values are stored apart under plain numbers, as LangGraph.js does."""
+    """Return whether values are stored apart under plain numbers, as LangGraph.js does."""
     return (
         original.blobs is not None
         and bool(body.versions)
@@ -233,7 +239,10 @@ def is_numbered(original: Checkpoint, body: Body) -> bool:
 
 
 def value_type(original: Checkpoint, body: Body) -> str:
-    """The type tag under which the application's saver stores plain values."""
+    """Return the type tag under which the application's saver stores plain values.
+
+    Raises `Unsupported` if the other values are encrypted.
+    """
     if original.blobs is None and original.body is not None:
         return original.body.type
     if body.is_javascript:
@@ -248,9 +257,9 @@ def value_type(original: Checkpoint, body: Body) -> str:
 
 
 def with_message_ids(value: Any) -> Any:
-    """The value with an id for each message in it, which would else get a new one at each load.
+    """Return the value with an id for each message; without one it gets a new id at each load.
 
-    Source: `ensure_message_ids`, which LangGraph calls before it stores what a caller writes.
+    Source: `ensure_message_ids`, which LangGraph calls before it stores a caller's writes.
     """
     if isinstance(value, list):
         return [with_message_ids(item) for item in value]
@@ -284,14 +293,14 @@ def _edit_value(
         value = append(stored, encode_lossless(stored.type, edit.value))
     found.blobs.append(NewBlob(ns, name, str(version), value))
     if _holds_values(original):
-        # The copy in the body would be the old value.
+        # The body also holds the old value: remove it.
         _part(found, VALUES)[name] = None
 
 
 def _stored(original: Checkpoint, body: Body, channel: str) -> TypedBytes | None:
-    """A value as it is stored, apart from the body or in it; None if it is not stored.
+    """Return a value as stored, either apart from the body or inside it; None if it is not stored.
 
-    LangGraph.js on Redis stores the values that changed in the step in the body.
+    On Redis, LangGraph.js stores the values that changed in the step in the body.
     """
     blob = (original.blobs or {}).get(channel)
     if blob is not None:
@@ -311,7 +320,10 @@ def _stored(original: Checkpoint, body: Body, channel: str) -> TypedBytes | None
 
 
 def append(stored: TypedBytes, item: bytes) -> TypedBytes:
-    """A stored list with one more item; the other bytes stay. Raises `Unsupported`."""
+    """Return a stored list with one more item; all other bytes stay the same.
+
+    Raises `Unsupported` if the value is not a list, or is stored with an unknown type.
+    """
     if stored.type in JSON_TYPES:
         text = stored.data.rstrip()
         if not (text.startswith(b"[") and text.endswith(b"]")):
@@ -349,7 +361,7 @@ def _check_item(value: Value, edit: ChannelEdit) -> None:
 
 
 def _holds_values(original: Checkpoint) -> bool:
-    """Whether a body holds small values although values are stored apart."""
+    """Return whether the body holds small values although other values are stored apart."""
     return original.body is not None and b'"channel_values"' in original.body.data
 
 
@@ -361,7 +373,7 @@ def _part(found: Edited, name: str) -> dict[str, Edit]:
 
 
 def _number(version: Version) -> int:
-    """The number at the start of a version; 0 if there is none."""
+    """Return the number at the start of a version; 0 if there is none."""
     text = str(version).partition(".")[0]
     return int(text) if text.isdecimal() else 0
 

@@ -1,8 +1,9 @@
-"""Which reducer a channel has: of all that there are, those that explain what is stored.
+"""Find the reducer of a channel: those that explain all stored values.
 
-Each transition of a channel is tried with every reducer; the set of those that explain it is a bit
-mask. What one thread tells is a `Tally`. Judging it names the survivors and gives each transition
-its verdict: that of a told reducer, or of the one that explains the most.
+Each transition of a channel is tried with every reducer; the set of reducers that explain it is a
+bit mask. A `Tally` collects the results of one thread. Judging it names the reducers that remain
+and gives each transition a verdict: by the reducer that the user named, or by the one that explains
+most.
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ ALL = (1 << len(CANDIDATES)) - 1
 
 
 def bits(names: Iterable[str]) -> int:
-    """The mask of some reducers."""
+    """Return the bit mask of these reducers."""
     order = list(REDUCERS)
     return sum(1 << order.index(name) for name in set(names))
 
 
 def bits_at(places: Iterable[int]) -> int:
-    """The mask of the reducers at some places."""
+    """Return the bit mask of the reducers at these positions in `CANDIDATES`."""
     return sum(1 << place for place in places)
 
 
 _SHORT_LIVED = bits(["topic", "ephemeral", "untracked"])
 KEPT = ALL & ~_SHORT_LIVED
-"""What explains that a channel to which nothing was written stayed as it was."""
+"""Reducers for which a channel without writes stays unchanged."""
 _DOUBTFUL = ("any_value", "first_value", "max", "min")
-"""What picks one of the values that are there, as reducers of applications do by chance."""
+"""Reducers that select one of the existing values; a custom reducer may do the same by chance."""
 _SELECTORS = bits(_DOUBTFUL)
 
 
 class Verdict(StrEnum):
-    """Whether a channel's stored value follows from what was written."""
+    """Whether the stored value of a channel follows from what was written to it."""
 
     MATCH = "match"
     MISMATCH = "mismatch"
@@ -54,79 +55,83 @@ class Explained:
 
     mask: int
     applicable: int
-    """Those that take such values; what they do not explain, they contradict."""
+    """Reducers that accept such values; a transition that they do not explain contradicts them."""
     by_rebuilt: int
-    """Those that explain it only from the value that they make themselves of the steps before."""
+    """Reducers that explain it only from the value that they rebuilt for the steps before."""
     assumed: int
-    """Those that explain it in an order, or of writes, that nothing stored tells."""
+    """Reducers that explain it only with an order or a set of writes that is not stored."""
     rebuilt: Mapping[int, Held]
-    """By candidate that does not explain it, what it would have made."""
+    """For each candidate that does not explain it: the value that it would have made."""
 
 
 Masks = Counter[tuple[int, int, bool]]
-"""So many transitions by mask, applicable reducers, and whether something was written."""
+"""Number of transitions by (mask, applicable reducers, whether something was written)."""
 
 
 @dataclass(slots=True)
 class Check:
-    """One channel of one transition, tried with all reducers."""
+    """One transition of one channel, tried with all reducers."""
 
     channel: str
     child: str
-    """Id of the checkpoint whose value it is."""
+    """Id of the checkpoint that holds the resulting value."""
     mask: int
     applicable: int
     wrote: int
-    """So many writes went to the channel."""
+    """Number of writes to the channel."""
     assumed: int = 0
     confirmed: int = 0
-    """Reducers by which the steps after it follow from what it should have been."""
+    """Reducers that explain the next steps if they start from the expected value."""
     denied: int = 0
-    """Reducers by which a step after it does not follow from that."""
+    """Reducers that fail to explain a next step from the expected value."""
     lacking: str = ""
-    """Why it proves nothing where no reducer explains it."""
+    """Why the transition proves nothing if no reducer explains it; empty if it does."""
     lost: bool = False
-    """The layout keeps values apart, and has none for the version that the checkpoint names."""
+    """The layout stores values apart, and the value of the version that the checkpoint names is
+    missing.
+    """
     missing: int = 0
-    """Writes to it that are not stored, though the checkpoint's versions or metadata name them."""
+    """Number of writes that are not stored, though the checkpoint's versions or metadata name them.
+    """
     differing: Mapping[int, Differences] | None = None
-    """By candidate that does not explain it, where the stored value differs from what it makes."""
+    """For each candidate that does not explain it: where the stored value differs from its result.
+    """
 
     def differs_from(self, mask: int) -> Differences | None:
-        """How it differs from what the first of some reducers makes, where that is known."""
+        """Return the differences from the result of the first reducer in the mask; None if unknown."""
         places = self.differing or {}
         return next((found for place, found in places.items() if mask & 1 << place), None)
 
 
 @dataclass(slots=True)
 class Tally:
-    """All that one thread tells of one channel of one graph."""
+    """The results for one channel in one thread."""
 
     checks: list[Check] = field(default_factory=list)
-    """Those with writes, and those that nothing explains at once."""
+    """Transitions with writes, and transitions that not every reducer explains."""
     masks: Masks = field(default_factory=Counter)
     kept: int = 0
-    """So many transitions left the channel as it was, as they should."""
+    """Number of transitions that correctly left the channel unchanged."""
     counts: list[int] = field(default_factory=lambda: [0] * len(CANDIDATES))
-    """Transitions that each reducer explains."""
+    """For each reducer, the number of transitions that it explains."""
 
     @property
     def leaders(self) -> int:
-        """The reducers that explain the most so far; all at the beginning."""
+        """The reducers that explain the most transitions so far; all of them at the beginning."""
         most = max(self.counts)
         return sum(1 << place for place, n in enumerate(self.counts) if n == most)
 
     def keep(self, *, bumps: bool) -> None:
-        """Count a transition to which nothing was written, and that changed nothing."""
+        """Count a transition without writes that changed nothing."""
         self.kept += 1
         mask = KEPT if bumps else ALL
         self._count(mask, mask, wrote=False)
 
     def add(self, check: Check) -> None:
-        """Count a transition, unless it proves nothing."""
+        """Add a transition; count it unless it proves nothing."""
         self.checks.append(check)
         if check.lost and check.wrote:
-            return  # whatever the reducer, a value should be there
+            return  # the value should be stored, whatever the reducer is
         if not check.lacking and (check.mask or check.wrote):
             self._count(check.mask, check.applicable, wrote=check.wrote > 0)
 
@@ -138,21 +143,21 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is known of a channel's reducer."""
+    """What is known about the reducer of a channel."""
 
     survivors: tuple[str, ...]
-    """The preferred one first; empty for a channel of which nothing is known."""
+    """Reducers that remain, the preferred one first; empty if nothing is known."""
     evidence: int
-    """Transitions on which the survivors are right and another reducer is wrong."""
+    """Number of transitions that the survivors explain and at least one other reducer does not."""
     against: int = 0
-    """Transitions that no survivor explains."""
+    """Number of transitions that no survivor explains."""
     told: bool = False
     doubted: bool = False
-    """The thread itself has more that speaks against it than for it, whatever others tell."""
+    """In this thread, more transitions contradict the reducer than support it."""
 
     @property
     def reducer(self) -> str | None:
-        """The reducer; None where it may as well be one of quite another kind."""
+        """The reducer; None if reducers of a different kind are equally possible."""
         if self.told:
             return self.survivors[0]
         kinds = {REDUCERS[name].makes for name in self.survivors}
@@ -162,7 +167,7 @@ class Judgement:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether it may explain by chance what another reducer did."""
+        """Whether this reducer may explain by chance what another reducer did."""
         return self.evidence <= self.against or self.survivors[0] in _DOUBTFUL
 
     @property
@@ -176,7 +181,8 @@ def explain(
     ways: Iterable[tuple[Sequence[Sequence[Value]], bool]],
     stored: Held,
 ) -> Explained:
-    """Try all reducers: from the base, or from what each made of the steps before, to the stored.
+    """Try all reducers, from the base or from each reducer's own earlier result, to the stored
+    value.
 
     `ways` are the batches of writes that may have been applied, the likeliest first, each with
     whether it is assumed.
@@ -218,12 +224,12 @@ def explain(
 
 
 def is_unreadable(value: Held) -> bool:
-    """Whether a value is not at hand, or only in part."""
+    """Return whether a value is missing or only partly available."""
     return isinstance(value, Cut | Opaque)
 
 
 def judge(masks: Masks, told: str | None = None) -> Judgement:
-    """The reducers that explain the most transitions."""
+    """Return the reducers that explain the most transitions; `told` is a reducer named by the user."""
     if told == CUSTOM:
         return Judgement((CUSTOM,), 0, told=True)
     if told is not None:
@@ -248,7 +254,9 @@ def judge(masks: Masks, told: str | None = None) -> Judgement:
 
 
 def judge_thread(masks: Masks, known: Masks, told: str | None = None) -> Judgement:
-    """The same for one thread, from what it tells and from what is known beside it."""
+    """Judge one thread by its own transitions (`masks`) and those it is judged together with
+    (`known`).
+    """
     found = judge(known, told)
     if told is not None or not found.survivors:
         return found
@@ -258,7 +266,7 @@ def judge_thread(masks: Masks, known: Masks, told: str | None = None) -> Judgeme
 
 
 def verdict_of(check: Check, judgement: Judgement) -> tuple[Verdict, str]:
-    """What a transition of a channel proves, and why, where it is no match."""
+    """Return the verdict on a transition, and the reason if it is not a match."""
     if judgement.survivors == (CUSTOM,):
         return Verdict.UNVERIFIABLE, "the channel has a custom reducer"
     if check.missing:
@@ -290,7 +298,7 @@ def _missing(check: Check) -> str:
 
 
 def is_contradictory(masks: Masks) -> bool:
-    """Whether no one reducer explains all transitions."""
+    """Return whether no single reducer explains all transitions."""
     common = ALL
     for mask, _, _ in masks:
         common &= mask
@@ -298,17 +306,17 @@ def is_contradictory(masks: Masks) -> bool:
 
 
 class Pool:
-    """What all threads of a run tell of the channels of one name.
+    """The results of all threads, for each channel name.
 
-    Graphs may have channels of one name with different reducers, so threads are put together only
-    as long as one reducer explains all of them.
+    Graphs may use one channel name with different reducers, so threads are combined only as long as
+    one reducer explains all of them.
     """
 
     def __init__(self) -> None:
         self._groups: dict[str, list[Masks]] = {}
 
     def add(self, channel: str, masks: Masks) -> None:
-        """Take in what a thread tells, unless it contradicts itself."""
+        """Add the results of a thread, unless they contradict each other."""
         if is_contradictory(masks):
             return
         group = self._fitting(channel, masks)
@@ -318,9 +326,9 @@ class Pool:
             group += masks
 
     def known(self, channel: str, masks: Masks) -> Masks:
-        """What a thread that was added is judged by.
+        """Return the results by which a thread is judged: its group, or its own results.
 
-        For one that contradicts itself, what it tells, and what other threads tell that fits best.
+        If the thread contradicts itself: its own results and those of the group that fits best.
         """
         if not is_contradictory(masks):
             return self._fitting(channel, masks) or masks
@@ -348,9 +356,10 @@ def _against(masks: Masks, bit: int) -> int:
 
 
 def _is_meant(reducer: Reducer, stored: Held) -> bool:
-    """Whether a reducer that yields something else than what is stored counts as contradicted.
+    """Return whether a reducer is contradicted if its result differs from the stored value.
 
-    Any text can be made a message; that a list of texts is none tells nothing.
+    `add_messages` turns any text into a message, so a stored list of plain texts says nothing about
+    it.
     """
     if reducer.name != "add_messages":
         return True

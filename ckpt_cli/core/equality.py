@@ -1,4 +1,4 @@
-"""Strict equality of values: `True`, `1` and `1.0` differ, NaN equals NaN, sets have no order."""
+"""Strict equality of values: `True`, `1` and `1.0` differ, NaN equals NaN, sets are unordered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOLDERS = (list, dict, Tagged, Cut)
 
 
 class Numbers:
-    """Gives every value a number; two values have the same one exactly when they are equal.
+    """Assign a number to every value; two values get the same number exactly if they are equal.
 
     Values must not change while the object is in use.
     """
@@ -27,15 +27,15 @@ class Numbers:
         self._known: dict[int, tuple[Value, int]] = {}
 
     def __call__(self, value: Value) -> int:
-        # Without recursion, since a value may be as deep as the decoder allows: first all that
-        # holds something, from the outside in, then their numbers from the inside out.
+        # Not recursive, because values may be nested as deep as the decoder allows. First collect
+        # all containers from the outside in, then number them from the inside out.
         holders = [value] if isinstance(value, _HOLDERS) else []
         for holder in holders:
             if id(holder) not in self._known:
                 holders += [part for part in _parts(holder) if isinstance(part, _HOLDERS)]
         for holder in reversed(holders):
             if id(holder) not in self._known:
-                # Kept, since the id of a value that is gone is given to another.
+                # Keep the value: Python reuses the id of an object that was freed.
                 self._known[id(holder)] = (holder, self._number(self._shape(holder)))
         return self._of(value)
 
@@ -64,8 +64,8 @@ class Numbers:
 
 
 def same(one: Value, other: Value) -> bool:
-    """Whether two values are equal, strictly; stops at the first difference."""
-    # Python compares what is plain, and what is nested is taken apart: most of a long list of
+    """Return whether two values are strictly equal; stops at the first difference."""
+    # Plain items are compared by Python itself, nested ones are taken apart: most of a long list of
     # messages is compared at the speed of C.
     pairs: list[tuple[Value, Value]] = []
     if not _same_items([one], [other], pairs):
@@ -78,7 +78,7 @@ def same(one: Value, other: Value) -> bool:
             if len(a) != len(b) or not a.keys() <= b.keys():
                 return False
             if not {*map(type, a)} <= _TEXT:
-                # 1, 1.0 and True are one key to Python.
+                # As keys, Python treats 1, 1.0 and True as equal.
                 if not _numbered(a, b):
                     return False
             elif not _same_items(list(a.values()), [b[name] for name in a], pairs):
@@ -93,11 +93,11 @@ def same(one: Value, other: Value) -> bool:
 
 _TEXT = {str}
 _PLAIN = {str, int, bool, bytes, type(None)}
-"""Types of which Python's own equality is strict, once the types are the same."""
+"""Types with strict equality in Python, if both values have the same type."""
 
 
 def _same_items(these: list[Value], those: list[Value], pairs: list[tuple[Value, Value]]) -> bool:
-    """Whether what is plain among items of equal number is equal; the others are left in pairs."""
+    """Compare the plain items of two lists of equal length; append nested items to `pairs`."""
     kinds = list(map(type, these))
     if kinds != list(map(type, those)):
         return False
@@ -120,7 +120,7 @@ def _same_items(these: list[Value], those: list[Value], pairs: list[tuple[Value,
 
 
 def _same_members(one: Value, other: Value) -> bool:
-    """Whether two sets of texts are equal; False proves nothing."""
+    """Return whether two sets of texts are equal; False only means that it is not known."""
     if not (isinstance(one, Tagged) and isinstance(other, Tagged) and one.type == other.type):
         return False
     a, b = one.payload, other.payload
@@ -135,7 +135,7 @@ def _numbered(one: Value, other: Value) -> bool:
 
 
 def is_set(value: Value) -> bool:
-    """Whether a value is a Python set or frozenset."""
+    """Return whether a value is a Python set or frozenset."""
     return isinstance(value, Tagged) and value.type in SETS
 
 

@@ -1,4 +1,4 @@
-"""Faults of facts: duplicates, and facts from threads that no longer exist."""
+"""Find problems in facts: duplicates, and facts from threads that no longer exist."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ckpt_cli.core.provenance import named_source
 
 
 def content_of(value: Value) -> str | None:
-    """The text of a fact, from its value."""
+    """Return the text of a fact; None if the value is not a fact."""
     content = value.get("content") if isinstance(value, dict) else None
     return content if isinstance(content, str) else None
 
 
 def text_of(item: Item) -> str:
-    """The text of an item: that of a fact, else every text in its value."""
+    """Return the text of an item: the text of a fact, or else all texts in its value."""
     value = None if item.value is None else decode(item.value)
     content = content_of(value)
     if content is not None:
@@ -27,21 +27,21 @@ def text_of(item: Item) -> str:
 
 
 def source_of(item: Item) -> Source | None:
-    """The source of an item: from its layout, else from a thread named in its value."""
+    """Return the source of an item: from its layout, or else from a thread named in its value."""
     if item.source is not None or item.value is None:
         return item.source
     return named_source(decode(item.value))
 
 
 def same_as(content: str | None) -> str | None:
-    """The text by which DeerFlow compares facts: without case and surrounding blanks."""
+    """Return the text that DeerFlow compares facts by: without case and surrounding whitespace."""
     return (content or "").strip().casefold() or None
 
 
 def duplicates(items: Iterable[Item]) -> dict[ItemKey, ItemKey]:
-    """Facts that repeat an older one in their namespace, with that one.
+    """Return the facts that repeat an older fact of their namespace, each with that older fact.
 
-    `items` have their values and are in the order of their keys.
+    `items` must include their values and be sorted by key.
     """
     groups: dict[tuple[tuple[str, ...], str], list[Item]] = {}
     for item in items:
@@ -56,7 +56,7 @@ def duplicates(items: Iterable[Item]) -> dict[ItemKey, ItemKey]:
 
 
 def orphans(items: Iterable[Item], is_there: Callable[[str], bool]) -> set[ItemKey]:
-    """Facts from threads that no longer exist."""
+    """Return the facts from threads that no longer exist."""
     known: dict[str, bool] = {}
     found: set[ItemKey] = set()
     for item in items:
@@ -74,7 +74,7 @@ def orphans(items: Iterable[Item], is_there: Callable[[str], bool]) -> set[ItemK
 def marks(
     items: Sequence[Item], *, twice: bool, is_there: Callable[[str], bool] | None
 ) -> dict[ItemKey, dict[str, Any]]:
-    """The faults of items by key: `duplicate_of` another fact, or `orphan`.
+    """Return the problems of items by key: `duplicate_of` another fact, or `orphan`.
 
     `items` are as in `duplicates`. Looks for orphans only if `is_there` is given.
     """

@@ -1,6 +1,6 @@
-"""Copies of a checkpoint from which LangGraph resumes as after its own time travel.
+"""Copy a checkpoint so that LangGraph resumes from the copy as after its own time travel.
 
-What LangGraph itself writes on time travel: `_first` in `langgraph/pregel/_loop.py` (a child of
+What LangGraph itself writes on time travel: `_first` in `langgraph/pregel/_loop.py` (a child with
 `source: fork`) and `update_state(None, as_node="__copy__")` in `pregel/main.py` (a sibling).
 """
 
@@ -35,18 +35,18 @@ REASON = "reason"
 NAME = "ckpt"
 
 EMPTY_STEP = -2
-"""Step of a checkpoint without any state, as LangGraph numbers the stub of `durability="exit"`."""
+"""Step number of a checkpoint without any state, as in LangGraph's stub for `durability="exit"`."""
 NEWEST_FORMAT = 4
 _FAR = timedelta(days=1)
 _LAST_TICK = 1 << 60
 
 
 def first_tick(now: datetime, heads: Iterable[str], *, force: bool) -> int:
-    """The time of a new id that is greater than all of these, in ticks of a UUIDv6.
+    """Return the time of a new id that is greater than all of these, in ticks of a UUIDv6.
 
-    Raises `Refused` where one of them lies more than a day in the future, unless forced: later
-    checkpoints of an agent would sort before the new id. Raises `Unsupported` for ids of another
-    kind.
+    Raises `Refused` if one of them is more than a day in the future, unless `force` is set: an
+    agent's later checkpoints would sort before the new id. Raises `Unsupported` for ids that are
+    not UUIDs with a time.
     """
     latest = 0
     for head in heads:
@@ -69,10 +69,10 @@ def first_tick(now: datetime, heads: Iterable[str], *, force: bool) -> int:
 
 
 def form_of(body: Body, delta_writes: Iterable[str], *, sibling: bool) -> tuple[Form, str]:
-    """The form that behaves as LangGraph's own time travel, and the reason.
+    """Return the form that behaves as LangGraph's own time travel, and the reason for it.
 
     `delta_writes` are the DeltaChannels with writes stored on the checkpoint: a child would apply
-    them. Before format 4 the Sends of a step are its parent's writes.
+    them. Before format 4, the Sends of a step are stored as writes of the parent checkpoint.
     """
     if names := sorted(delta_writes):
         channels = ", ".join(names)
@@ -85,7 +85,9 @@ def form_of(body: Body, delta_writes: Iterable[str], *, sibling: bool) -> tuple[
 
 
 def check_body(key: CheckpointKey, body: Body) -> None:
-    """Raise `Unsupported` for a body that cannot be copied."""
+    """Raise `Unsupported` if a body cannot be copied: encrypted, unreadable, or of an unknown
+    format.
+    """
     if body.problem is not None and is_encrypted_type(body.problem.type):
         raise Unsupported(
             f"cannot copy checkpoint '{key.checkpoint_id}': its body is encrypted",
@@ -113,7 +115,7 @@ def copy_checkpoint(
     marks: Mapping[str, str | int],
     edits: Mapping[str, Edit],
 ) -> Checkpoint:
-    """A checkpoint under a new id: the original's bytes except `id`, `ts` and `edits`."""
+    """Return a checkpoint under a new id: the original's bytes except `id`, `ts` and `edits`."""
     if original.body is None or original.metadata is None:
         raise ValueError("a checkpoint is copied with its body and metadata")
     key = replace(original.key, checkpoint_id=new_id)
@@ -127,12 +129,12 @@ def copy_checkpoint(
 
 
 def copy_metadata(metadata: TypedBytes, marks: Mapping[str, str | int]) -> TypedBytes:
-    """The metadata with `marks`, without the keys of one run."""
+    """Return the metadata with `marks` added and without keys that belong to one run."""
     fields = decode(metadata)
     if not isinstance(fields, dict):
         metadata, fields = TypedBytes("json", b"{}"), {}
     names = ["run_id", "writes", FROM, WITH, WRITES, THREAD, CHECKPOINTS]
-    if fields.get(BY) == NAME:  # Else it belongs to the application.
+    if fields.get(BY) == NAME:  # otherwise it belongs to the application
         names.append(REASON)
     gone: dict[str, Edit] = dict.fromkeys(names)
     edits = {**gone, BY: Put(NAME), **{name: Put(value) for name, value in marks.items()}}
@@ -146,7 +148,7 @@ def mark_clone(
     writes: int,
     reason: str | None,
 ) -> TypedBytes:
-    """The metadata of a checkpoint that is copied to a new thread."""
+    """Return the metadata for a checkpoint that is copied to a new thread."""
     if metadata is None or not isinstance(decode(metadata), dict):
         metadata = TypedBytes("json", b"{}")
     edits = {
@@ -161,7 +163,7 @@ def mark_clone(
 def empty_checkpoint(
     key: CheckpointKey, like: Checkpoint, body: Body, marks: Mapping[str, str | int]
 ) -> Checkpoint:
-    """An empty checkpoint for a namespace that had none, in the format of another body."""
+    """Return an empty checkpoint for a namespace that has none, in the format of another body."""
     if like.body is None:
         raise ValueError("the format is taken from a checkpoint with its body")
     fields: dict[str, Edit] = {
@@ -173,7 +175,7 @@ def empty_checkpoint(
         "versions_seen": Put({}),
     }
     if body.v < NEWEST_FORMAT:
-        # LangGraph reads it from each checkpoint of these formats, without a default.
+        # LangGraph reads this key of these formats without a default.
         fields["pending_sends"] = Put([])
     nothing = b"\x80" if like.body.type == "msgpack" else b"{}"
     metadata: dict[str, Edit] = {
@@ -192,7 +194,7 @@ def empty_checkpoint(
 
 
 def _ts(new_id: str, body: Body) -> str:
-    """The time in a new id as its library writes it: Python's `isoformat`, JavaScript's own."""
+    """Return the time of an id in the format of its library: Python's `isoformat`, or JavaScript's."""
     at = time_of(new_id)
     if at is None:
         raise ValueError(f"'{new_id}' holds no time")

@@ -1,4 +1,4 @@
-"""What a value holds, seen through what it is wrapped in."""
+"""Look into a value through its wrappers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from ckpt_backends.codec.values import Cut, Tagged, Value
 
 
 def inside(value: Value) -> dict[Value, Value] | list[Value] | None:
-    """The keys or items of a dict, list or object, of a cut one what is left; None for others."""
+    """Return the dict or list inside a value, or the part of it that is left after a cut.
+
+    Returns None for any other value.
+    """
     while isinstance(value, Tagged | Cut):
         value = value.payload if isinstance(value, Tagged) else value.kept
     return value if isinstance(value, dict | list) else None
 
 
 def item_count(value: Value) -> int:
-    """How many items a value holds; 1 for a value that holds none by nature."""
+    """Return the number of items in a value; 1 for a value that cannot have items."""
     held = inside(value)
     return 1 if held is None else len(held)

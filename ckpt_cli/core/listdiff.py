@@ -1,4 +1,4 @@
-"""Pair the items of two lists, given a number for each item."""
+"""Pair the items of two lists; each item is given as a number."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Pairs: TypeAlias = list[tuple[int, int]]
-"""Positions before and after, ordered by the position before."""
+"""Positions (before, after), ordered by the position before."""
 
 MAX_CELLS = 400_000
-"""Largest table filled for one pair of lists (about a tenth of a second)."""
+"""Largest table that is filled for one pair of lists (takes about a tenth of a second)."""
 
 
 @dataclass(slots=True)
 class Cells:
-    """Largest size of all tables of one comparison together: a value can hold many lists."""
+    """Remaining size of all tables of one comparison together: a value can contain many lists."""
 
     left: int = 5 * MAX_CELLS
 
 
 def common_subsequence(before: Sequence[int], after: Sequence[int], cells: Cells) -> Pairs:
-    """Positions of a longest common subsequence, or of common ends if the lists are too long."""
+    """Return the positions of a longest common subsequence; only common ends if the lists are too
+    long.
+    """
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
         start += 1
@@ -42,14 +44,14 @@ def common_subsequence(before: Sequence[int], after: Sequence[int], cells: Cells
 
 
 def by_identity(before: Sequence[str | None], after: Sequence[str | None]) -> Pairs:
-    """Positions of items with an id that each side has exactly once, in any order."""
+    """Return the positions of items with an id that occurs exactly once on each side, in any order."""
     once = _once(before) & _once(after)
     places = {ident: j for j, ident in enumerate(after) if ident in once}
     return [(i, places[ident]) for i, ident in enumerate(before) if ident in places]
 
 
 def in_order(pairs: Pairs) -> Pairs:
-    """The largest set of pairs in the same order; the other pairs have moved."""
+    """Return the largest set of pairs that keep their order; the other pairs have moved."""
     tails: list[int] = []
     ends: list[int] = []
     previous: list[int] = []
@@ -67,7 +69,7 @@ def in_order(pairs: Pairs) -> Pairs:
 
 
 def pair_gaps(pairs: Pairs, rows: int, columns: int) -> Pairs:
-    """The pairs, and further ones at the same place between two of them."""
+    """Return the pairs, plus pairs of items at the same position in the gaps between them."""
     filled: Pairs = []
     i = j = 0
     for next_i, next_j in [*pairs, (rows, columns)]:

@@ -1,4 +1,4 @@
-"""Items of long-term memory: filters, and the text form of namespaces and keys."""
+"""Filters for items of long-term memory, and the text form of namespaces and keys."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _ESCAPE, _SEPARATOR, _EMPTY = "\\", "/", "\\e"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A filter of items. Every condition that is given must hold."""
+    """A filter for items. All conditions that are given must hold."""
 
     match: str | None = None
-    """Shell pattern for the whole key."""
+    """Shell pattern that the whole key must match."""
     since: datetime | None = None
     until: datetime | None = None
-    """Bounds of the last update, both included; an item without a time never matches."""
+    """Bounds of the last update, both inclusive; an item without a time never matches."""
     expired: bool | None = None
-    """Only expired items, or only others."""
+    """True: only expired items. False: only items that are not expired."""
     category: str | None = None
     min_confidence: float | None = None
     """Items without a confidence never match."""
@@ -30,7 +30,7 @@ class Wanted:
     """The thread that an item names as its source."""
 
     def fits(self, item: Item, now: datetime) -> bool:
-        """Whether an item matches."""
+        """Return whether an item matches."""
         if self.match is not None and not fnmatchcase(item.key.key, self.match):
             return False
         if self.expired is not None and is_expired(item, now) is not self.expired:
@@ -59,27 +59,29 @@ class Wanted:
 
 
 def is_expired(item: Item, now: datetime) -> bool:
-    """Whether the next sweep of the application removes it."""
+    """Return whether the application's next sweep will remove the item."""
     return item.expires_at is not None and item.expires_at < now
 
 
 def format_namespace(namespace: Namespace) -> str:
-    r"""Labels joined by `/`. In a label, `/` is `\/` and a backslash `\\`; an empty one is `\e`."""
+    r"""Join labels with `/`. In a label, `/` becomes `\/` and a backslash `\\`; an empty label is
+    `\e`.
+    """
     return _SEPARATOR.join(map(_escaped, namespace))
 
 
 def format_key(key: ItemKey) -> str:
-    """An item's namespace and key as one text; `addresses` is the inverse."""
+    """Return an item's namespace and key as one text; `addresses` reverses it."""
     return _SEPARATOR.join(map(_escaped, (*key.namespace, key.key)))
 
 
 def parse_namespace(text: str) -> Namespace:
-    """The inverse of `format_namespace`; slashes at the ends are ignored."""
+    """Reverse `format_namespace`; slashes at the ends are ignored."""
     return tuple(_meant(part) for part in _parts(text) if part)
 
 
 def addresses(text: str) -> Iterator[ItemKey]:
-    """All readings of `NAMESPACE/KEY`: a key may itself contain slashes, escaped or not."""
+    """Yield all readings of `NAMESPACE/KEY`: a key may itself contain slashes, escaped or not."""
     parts = list(_parts(text))
     for end in range(len(parts) - 1, 0, -1):
         namespace = tuple(map(_meant, filter(None, parts[:end])))
@@ -104,7 +106,7 @@ def _meant(part: str) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The parts between unescaped slashes, with their escapes."""
+    """Yield the parts between unescaped slashes; escapes in them are kept."""
     start = place = 0
     while place < len(text):
         if text[place] == _ESCAPE:

@@ -13,7 +13,7 @@ from ckpt_cli.core.facts import same_as, text_of
 
 
 def parse_fields(words: Sequence[str], kind: str) -> dict[str, Any]:
-    """`FIELD=VALUE` words for a fact or a section. Raises `UsageError`."""
+    """Parse `FIELD=VALUE` words for a fact or a section. Raises `UsageError` for an unknown field."""
     known = _FIELDS["facts" if kind == "facts" else "section"]
     found: dict[str, Any] = {}
     for word in words:
@@ -30,7 +30,7 @@ def parse_fields(words: Sequence[str], kind: str) -> dict[str, Any]:
 
 
 def changes(value: Value, fields: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The fields that change: name to before and after."""
+    """Return the fields that change, as name to (before, after)."""
     before = value if isinstance(value, dict) else {}
     return {
         name: (before.get(name), new) for name, new in fields.items() if before.get(name) != new
@@ -38,7 +38,7 @@ def changes(value: Value, fields: Mapping[str, Any]) -> dict[str, tuple[Any, Any
 
 
 def refuse_duplicate(item: Item, fields: Mapping[str, Any], others: Sequence[Item]) -> None:
-    """Raise `Refused` if another fact has the same text, as DeerFlow keeps no duplicates."""
+    """Raise `Refused` if another fact has the same text, since DeerFlow keeps no duplicates."""
     said = same_as(fields.get("content"))
     for other in others:
         if said is not None and other.key != item.key and same_as(text_of(other)) == said:
@@ -73,7 +73,7 @@ def _confidence(text: str) -> float:
 
 
 def _storable(text: str) -> str:
-    """A text that UTF-8 can encode. Raises `UsageError`."""
+    """Return the text. Raises `UsageError` if UTF-8 cannot encode it."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,9 +1,9 @@
-"""LangGraph's `add_messages` on inert values, with what it makes up left open.
+"""LangGraph's `add_messages` on decoded values; ids and classes that it generates stay open.
 
 Source: `add_messages` in `langgraph/graph/message.py` and `convert_to_messages` in
-`langchain_core/messages/utils.py`; `messagesStateReducer` of LangGraph.js does the same. It makes
-messages of texts, pairs and dicts, and gives an id to those that have none. Neither is stored with
-the write, so such an entry is only known up to that.
+`langchain_core/messages/utils.py`; `messagesStateReducer` of LangGraph.js does the same. It
+converts texts, pairs and dicts to messages, and gives an id to messages that have none. Neither the
+result nor the id is stored with the write, so such a message is `Pending` here.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ _PENDING = "ckpt.pending"
 
 @dataclass(frozen=True, slots=True)
 class Pending(Tagged):
-    """A message that gets its id, or its class, when it is merged.
+    """A message that gets its id or its class when it is merged.
 
-    The payload is as written: a message, a dict with a role, a `[role, content]` pair, or a text.
+    The payload is the value as written: a message, a dict with a role, a `[role, content]` pair, or
+    a text.
     """
 
     __hash__ = Tagged.__hash__
 
 
 def merge(left: Value, right: Value) -> list[Value] | None:
-    """The messages on the left with those on the right merged in; None if some are no messages.
+    """Merge the messages on the right into those on the left; None if some are not messages.
 
-    A `RemoveMessage` of an id that is not there changes nothing, as it is with a DeltaChannel;
-    `add_messages` itself raises.
+    A `RemoveMessage` with an unknown id changes nothing, as in a DeltaChannel; `add_messages`
+    itself raises.
     """
     base = _messages(left)
     ids = None if base is None else [_id(entry) for entry in base]
@@ -71,7 +72,7 @@ def merge(left: Value, right: Value) -> list[Value] | None:
 
 
 def fits(entry: Pending, stored: Value) -> bool:
-    """Whether a stored message is what became of a pending one."""
+    """Return whether a stored message can be the result of a pending one."""
     written, found = entry.payload, as_message(stored)
     if found is None:
         return False
@@ -96,7 +97,7 @@ def fits(entry: Pending, stored: Value) -> bool:
 
 
 def _messages(left: Value) -> list[Value] | None:
-    """The messages of a stored list, or None if something else is in it."""
+    """Return the messages of a stored list; None if it contains anything else."""
     items: list[Value] = left if isinstance(left, list) else [left]
     for item in items:
         if not _is_message(item):
@@ -130,7 +131,7 @@ def _is_message(value: Value) -> bool:
 
 
 def _is_pair(value: Value) -> bool:
-    """Whether it is a `(role, content)` tuple, which is stored as a list."""
+    """Return whether it is a `(role, content)` tuple, which is stored as a list."""
     return (
         isinstance(value, list)
         and len(value) == 2
@@ -166,7 +167,7 @@ def _class(value: Tagged) -> str:
 
 
 def _without_made_up(value: Tagged) -> dict[Value, Value]:
-    """The fields of a message but its id, and what marks it as a chunk."""
+    """Return the fields of a message without its id and without fields that mark a chunk."""
     fields = value.payload if isinstance(value.payload, dict) else {}
     left_out: Sequence[str] = ("id", "type", *_CHUNK_ONLY)
     return {name: field for name, field in fields.items() if name not in left_out}

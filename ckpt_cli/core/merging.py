@@ -1,10 +1,11 @@
-"""What LangGraph's channels make of writes, exactly: the reducers that a stored value is proven by.
+"""LangGraph's channels, exactly: the reducers that stored values are verified with.
 
-A reducer is not stored with a thread. Each one here says what a channel holds after some writes,
-or that it does not take such values; `elimination` finds out which one a channel has. Sources:
-`langgraph/channels` of 1.2.22, of which older ones and LangGraph.js have the same rules.
+The reducer of a channel is not stored in a thread. Each reducer here computes the value of a
+channel after some writes, or raises that it does not accept such values; `elimination` finds out
+which reducer a channel has. Source: `langgraph/channels` of 1.2.22; older versions and LangGraph.js
+have the same rules.
 
-Unlike `reducers.fold`, which shows what was probably meant, nothing is assumed here.
+Unlike `reducers.fold`, which shows the probable result, nothing is assumed here.
 """
 
 from __future__ import annotations
@@ -24,24 +25,25 @@ from ckpt_cli.core.merge_messages import Pending
 from ckpt_cli.core.reducers import overwrite
 
 CUSTOM = "custom"
-"""Told for a channel whose reducer is none of these."""
+"""Reducer name that a user gives for a channel with a reducer that is not listed here."""
 
 
 class Absent(Enum):
-    """What a channel without a value holds."""
+    """The content of a channel without a value."""
 
     ABSENT = "absent"
 
 
 ABSENT: Final = Absent.ABSENT
 Held: TypeAlias = "Value | Absent"
-"""What a channel holds. A list may have `Pending` messages in it."""
+"""The content of a channel. A list may contain `Pending` messages."""
 Batch: TypeAlias = "Sequence[Value]"
-"""The writes that a channel takes at once, in order; none where a step wrote nothing to it."""
+"""The writes that a channel receives in one update, in order; empty if a step did not write to it.
+"""
 
 
 class DoesNotApply(Exception):
-    """The reducer does not take such values."""
+    """The reducer does not accept such values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +52,18 @@ class Reducer:
 
     name: str
     merge: Callable[[Held, Batch], Held]
-    """(what it held, one batch) to what it holds. Raises `DoesNotApply`."""
+    """Maps (content before, one batch) to the content after. Raises `DoesNotApply`."""
     starts: tuple[Held, ...] = (ABSENT,)
-    """What a channel without a value may have begun with: `int()` is 0, and not stored."""
+    """Possible start values of a channel without a value: for example `int()` is 0, which is not
+    stored.
+    """
     makes: bool = False
-    """It makes new values of old ones, so that it hardly explains another's work by chance."""
+    """Makes new values from old ones, so it is unlikely to explain another reducer's result by
+    chance.
+    """
 
     def results(self, base: Held, batches: Sequence[Batch]) -> list[Held]:
-        """What a channel may hold after batches of writes; empty if the reducer does not apply."""
+        """Return what a channel may hold after these batches; empty if the reducer does not apply."""
         found: list[Held] = []
         for start in self.starts if base is ABSENT and any(batches) else (base,):
             held = start
@@ -73,15 +79,15 @@ class Reducer:
         for value in batch:
             found, replacement = overwrite(value)
             if found:
-                # The only one that a step may have; what else it wrote is lost.
+                # A step may have only one Overwrite; its other writes are lost.
                 return replacement
         return self.merge(held, batch)
 
 
 def fits(expected: Held, stored: Held) -> bool:
-    """Whether a stored value is what was expected, up to what a merge makes up."""
+    """Return whether a stored value equals the expected one, apart from generated ids."""
     if expected is ABSENT or stored is ABSENT:
-        # JavaScript's `undefined` is written, and not stored with the state.
+        # JavaScript's `undefined` is stored as a write, but not in the state.
         return expected is stored or (stored is ABSENT and expected == UNDEFINED)
     if isinstance(stored, bytes | dict) and (data := _bytes(expected)) is not None:
         return stored in (data, {str(n): byte for n, byte in enumerate(data)})
@@ -95,14 +101,14 @@ def fits(expected: Held, stored: Held) -> bool:
 
 
 def is_empty(value: Held) -> bool:
-    """Whether it is what a channel may begin with: nothing, zero, or something without items."""
+    """Return whether a channel may start with this value: absent, zero, or without items."""
     if isinstance(value, Tagged):
         return is_set(value) and value.payload == []
     return value is ABSENT or not value
 
 
 def is_complete(value: Held) -> bool:
-    """Whether a value is known to its last byte."""
+    """Return whether the whole value is known, including generated ids."""
     return not (
         isinstance(value, Absent)
         or (isinstance(value, list) and any(isinstance(item, Pending) for item in value))
@@ -110,7 +116,9 @@ def is_complete(value: Held) -> bool:
 
 
 def same_objects(one: Held, other: Held) -> bool:
-    """Whether two results consist of the very same objects; False proves nothing."""
+    """Return whether two results consist of the same objects; False only means that it is not
+    known.
+    """
     if one is other:
         return True
     return (
@@ -122,9 +130,10 @@ def same_objects(one: Held, other: Held) -> bool:
 
 
 def _bytes(value: Value) -> bytes | None:
-    """The bytes of a write, which have a tag of their own; in a body they are msgpack's or JSON's.
+    """Return the value as bytes; None if it is something else.
 
-    LangGraph.js spells them in JSON as an object with a key for each byte.
+    Writes of bytes have a type tag of their own; in a body they are part of msgpack or JSON.
+    LangGraph.js writes them to JSON as an object with one key per byte.
     """
     if isinstance(value, Tagged) and value.type == "builtins.bytearray":
         value = value.payload
@@ -161,7 +170,7 @@ def _add_messages(held: Held, batch: Batch) -> Held:
 
 
 def _append(held: Held, batch: Batch) -> Held:
-    """`operator.add` on lists; a write that is no list is one item, and None is nothing."""
+    """`operator.add` on lists; a write that is not a list counts as one item, and None as nothing."""
     if not batch:
         return held
     if not (held is ABSENT or isinstance(held, list)):
@@ -194,7 +203,7 @@ def _is_number(value: Held) -> TypeGuard[int | float]:
 
 
 def _sum(held: Held, batch: Batch) -> Held:
-    # Not `sum`, which rounds sums of floats in another way since Python 3.12.
+    # Do not use `sum`: since Python 3.12 it rounds floats differently.
     return reduce(add, _numbers(held, batch)) if batch else held
 
 
@@ -235,7 +244,7 @@ def _set_union(held: Held, batch: Batch) -> Held:
 
 
 def _topic(held: Held, batch: Batch) -> Held:
-    """A `Topic` that does not accumulate: what the last step wrote to it."""
+    """A `Topic` that does not accumulate: only the writes of the last step."""
     if held is not ABSENT and not isinstance(held, list):
         raise DoesNotApply
     if not batch:
@@ -244,12 +253,12 @@ def _topic(held: Held, batch: Batch) -> Held:
 
 
 def _ephemeral(_: Held, batch: Batch) -> Held:
-    """`EphemeralValue`, and `AnyValue`: what the last step wrote, or nothing."""
+    """`EphemeralValue` and `AnyValue`: the last write of the last step, or nothing."""
     return batch[-1] if batch else ABSENT
 
 
 def _barrier(held: Held, batch: Batch) -> Held:
-    """`NamedBarrierValue`: the set of the names that have arrived."""
+    """`NamedBarrierValue`: the set of names that have arrived."""
     if not (held is ABSENT or (isinstance(held, Tagged) and is_set(held))):
         raise DoesNotApply
     if not batch:
@@ -261,7 +270,7 @@ def _barrier(held: Held, batch: Batch) -> Held:
 
 
 def _untracked(held: Held, _: Batch) -> Held:
-    """`UntrackedValue`, and a channel that the graph does not have: nothing is ever stored."""
+    """`UntrackedValue`, or a channel that the graph does not have: nothing is ever stored."""
     if held is not ABSENT:
         raise DoesNotApply
     return ABSENT
@@ -285,4 +294,4 @@ _ALL = (
     Reducer("untracked", _untracked),
 )
 REDUCERS: Mapping[str, Reducer] = {reducer.name: reducer for reducer in _ALL}
-"""In the order in which one is preferred where nothing tells them apart."""
+"""In order of preference, for reducers that the data cannot tell apart."""

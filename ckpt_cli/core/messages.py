@@ -16,19 +16,19 @@ _ROLES = {
     "ToolMessage": "tool",
 }
 ROLES = {*_ROLES.values(), "assistant", "developer", "user"}
-"""Roles that plain dicts have in `type`; other dicts have theirs in `role`."""
+"""Roles that plain dicts have in `type`; other dicts have their role in `role`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call that a message asks for."""
+    """A tool call in a message."""
 
     name: str
     args: Value
-    """A dict of arguments; text where the model's JSON could not be parsed."""
+    """A dict of arguments; text if the model's JSON could not be parsed."""
     id: str | None
     invalid: bool = False
-    """The arguments are not what the tool takes."""
+    """The tool does not accept the arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Message:
     """The parts of a message."""
 
     role: str
-    """As stored: human, ai, tool, system, remove, ...; user and assistant in plain dicts."""
+    """As stored: human, ai, tool, system, remove, ...; in plain dicts also user and assistant."""
     content: Value
     id: str | None
     name: str | None
@@ -46,7 +46,7 @@ class Message:
 
 
 def as_message(value: Value) -> Message | None:
-    """A value as a message; None if it is not one."""
+    """Return a value as a message; None if it is not one."""
     fields = value.payload if isinstance(value, Tagged) else value
     if not isinstance(fields, dict) or "content" not in fields:
         return None
@@ -64,7 +64,7 @@ def as_message(value: Value) -> Message | None:
 
 
 def content_text(content: Value) -> str:
-    """The text of a message's content; blocks of other kinds as their kind in brackets."""
+    """Return the text of a message's content; other blocks are shown as their type in brackets."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -112,7 +112,7 @@ def _tool_call(call: Value, *, invalid: bool = False) -> ToolCall:
     if isinstance(call, Tagged):
         call = call.payload
     fields = call if isinstance(call, dict) else {}
-    # OpenAI's own form holds name and arguments one level deeper.
+    # In OpenAI's format, name and arguments are one level deeper.
     function = fields.get("function")
     inner = function if isinstance(function, dict) else fields
     return ToolCall(

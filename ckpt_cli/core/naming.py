@@ -1,4 +1,4 @@
-"""Ids for new checkpoints of a thread whose application numbers its own."""
+"""Ids for new checkpoints of a thread with numbered checkpoint ids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NUMBERED = re.compile(r"(?P<begin>.*?)(?P<number>\d+)", re.ASCII | re.DOTALL)
 
 
 def next_name(ids: Collection[str]) -> str | None:
-    """The next of numbered ids such as `ckpt_007`; None where the ids are not numbered."""
+    """Return the next of numbered ids such as `ckpt_007`; None if the ids are not numbered."""
     if any(ticks_of(one) is not None for one in ids):
         return None
     found = [_NUMBERED.fullmatch(one) for one in ids]

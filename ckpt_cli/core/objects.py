@@ -1,7 +1,7 @@
-"""Objects in a value that was edited as JSON, written as the store has them.
+"""Write objects in a value that was edited as JSON in the form that the store uses.
 
-Nothing here knows a class. An object that the value already held keeps its stored form; a changed
-or new one is written in the form of a stored object of its class, and read again to be sure.
+No class is known here. An object that the value already contained keeps its stored form. A changed
+or new object is written in the form of a stored object of its class, then decoded and compared.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ckpt_cli.core.state import Body
 
 
 def objects_of(checkpoint: Checkpoint, body: Body) -> StoredObjects:
-    """The objects of a checkpoint and of those of its values that were read.
+    """Return the objects in a checkpoint and in those of its values that were read.
 
-    Raises `Unsupported` where its values are encrypted.
+    Raises `Unsupported` if its values are encrypted.
     """
     tag = value_type(checkpoint, body)
     values = [blob.value for blob in (checkpoint.blobs or {}).values()]
@@ -49,15 +49,15 @@ def objects_of(checkpoint: Checkpoint, body: Body) -> StoredObjects:
 
 
 class StoredObjects:
-    """The objects of some stored values, in their stored form."""
+    """The objects in some stored values, in their stored form."""
 
     def __init__(self, tag: str, stored: Iterable[TypedBytes]) -> None:
-        """`stored` are values under the tag that the edited one is written under."""
+        """`stored` are values with the same type tag as the edited value."""
         self._tag = tag
         self._whole: dict[str, Any] = {}
-        """By the JSON form of what it decodes to."""
+        """Stored objects by the JSON form of their decoded value."""
         self._by_class: dict[str, list[Any]] = {}
-        """One of each shape that objects of a class have."""
+        """Stored objects by class: one of each shape."""
         for node in (node for one in stored for node in _nodes(one)):
             value = self._decoded(node)
             if node == value:
@@ -69,7 +69,7 @@ class StoredObjects:
                     shapes.append(node)
 
     def encodable(self, value: Value) -> Any:
-        """The value for `encode_lossless`. Raises `UsageError` for what cannot be written."""
+        """Return the value for `encode_lossless`. Raises `UsageError` if it cannot be written."""
         found = self._written(value)
         try:
             encode_lossless(self._tag, found)
@@ -103,7 +103,9 @@ class StoredObjects:
         return decode(TypedBytes(self._tag, encode_lossless(self._tag, node)))
 
     def _like(self, sample: Any, payload: Any) -> Iterator[Any]:
-        """An object with another payload, in each form that a sample may have."""
+        """Yield an object like the sample with another payload, in each form that the sample may
+        have.
+        """
         if isinstance(sample, Ext):
             parts = _inside(sample)
             if isinstance(parts, list) and len(parts) > 2:
@@ -118,7 +120,7 @@ class StoredObjects:
 
 
 def _nodes(stored: TypedBytes) -> Iterator[Any]:
-    """Every map and object of a stored value, those inside objects too."""
+    """Yield every map and object of a stored value, including those inside objects."""
     try:
         todo = [decode_lossless(stored)]
     except Unsupported:
@@ -136,7 +138,7 @@ def _nodes(stored: TypedBytes) -> Iterator[Any]:
 
 
 def _inside(node: Ext) -> Any:
-    """What an object is made from; its bytes where they are of no known form."""
+    """Return the contents of an object; its bytes if their form is not known."""
     try:
         return decode_lossless(TypedBytes("msgpack", node.data))
     except Unsupported:
@@ -144,7 +146,7 @@ def _inside(node: Ext) -> Any:
 
 
 def _shape(node: Any) -> Any:
-    """What tells how an object is written, beside what it holds."""
+    """Return what identifies the form of a stored object, apart from its contents."""
     if isinstance(node, Ext):
         parts = _inside(node)
         rest = parts[3:] if isinstance(parts, list) else None

@@ -1,4 +1,4 @@
-"""Who wrote a value: the write that put it into a checkpoint."""
+"""Find the write that put a value into a checkpoint."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _UPDATE = "~__interrupt__"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in the state that can be found in earlier states."""
+    """A place in the state that can be found again in earlier states."""
 
     path: Path
-    """Starts with the channel; indexes are not negative."""
+    """Starts with the channel; contains no negative indexes."""
     message_id: str | None = None
-    """Id of the message at `path[1]`, whose index may have been another one before."""
+    """Id of the message at `path[1]`, which may have had another index before."""
 
     @property
     def channel(self) -> str:
@@ -40,7 +40,7 @@ class Place:
 
 
 def place_of(values: Mapping[str, Value], path: Path) -> Place:
-    """The place of a path without `[]` and negative indexes."""
+    """Return the place of a path that contains no `[]` and no negative indexes."""
     held = inside(values.get(str(path[0])))
     index = path[1] if len(path) > 1 else None
     if isinstance(held, list) and isinstance(index, int):
@@ -51,7 +51,7 @@ def place_of(values: Mapping[str, Value], path: Path) -> Place:
 
 
 def find_again(values: Mapping[str, Value], place: Place) -> tuple[bool, Value]:
-    """Whether an earlier state has the place, and the value there."""
+    """Return whether an earlier state has the place, and the value there."""
     if place.channel not in values:
         return False, None
     value = values[place.channel]
@@ -64,10 +64,11 @@ def find_again(values: Mapping[str, Value], place: Place) -> tuple[bool, Value]:
 
 
 def writers(writes: Sequence[Placed], place: Place, value: Value) -> list[Placed]:
-    """The write that put the value there; several if it cannot be told.
+    """Return the write that put the value there; several if that is ambiguous.
 
-    A single write to the channel is taken. Of several, the last one that contains the message or
-    the value; all of them if none does, since a reducer may have computed the value.
+    If there is only one write to the channel, it is returned. Of several, the last one that
+    contains the message or the value; all of them if none does, since a reducer may have computed
+    the value.
     """
     candidates = [one for one in writes if one.write.channel == place.channel]
     if len(candidates) < 2:
@@ -77,7 +78,7 @@ def writers(writes: Sequence[Placed], place: Place, value: Value) -> list[Placed
 
 
 def made_by(writes: Sequence[Placed], source: str | None) -> list[Placed]:
-    """The writes of a checkpoint that produced a child of that source.
+    """Return the writes of a checkpoint that produced a child with this source.
 
     Writes of `update_state` are stored next to those of the tasks. A new input discards both.
     """
@@ -88,12 +89,12 @@ def made_by(writes: Sequence[Placed], source: str | None) -> list[Placed]:
 
 
 def is_caller(placed: Placed) -> bool:
-    """Whether the caller wrote it by `Command(update=...)`."""
+    """Return whether the caller wrote it with `Command(update=...)`."""
     return placed.write.task_id == NULL_TASK_ID
 
 
 def holds(placed: Placed, place: Place, value: Value) -> bool:
-    """Whether a write contains the message of the place, or the value itself."""
+    """Return whether a write contains the message of the place, or the value itself."""
     if placed.write.value is None:
         return False
     written = decode(placed.write.value)
@@ -111,7 +112,7 @@ def holds(placed: Placed, place: Place, value: Value) -> bool:
 
 
 def _by_id(value: Value, message_id: str) -> Value:
-    """The last message with that id in a list of messages."""
+    """Return the last message with this id in a list of messages; None if there is none."""
     message = as_message(value)
     held = inside(value) if message is None else [value]
     for item in reversed(held) if isinstance(held, list) else ():
@@ -122,7 +123,7 @@ def _by_id(value: Value, message_id: str) -> Value:
 
 
 def nodes_in_metadata(metadata: Mapping[str, Value], channel: str) -> list[str]:
-    """The nodes that wrote to a channel, from the metadata of LangGraph before 0.5."""
+    """Return the nodes that wrote to a channel, from the metadata of LangGraph before 0.5."""
     writes = metadata.get("writes")
     return [
         node

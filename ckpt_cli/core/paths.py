@@ -1,4 +1,6 @@
-"""Parse and follow paths: `messages[-1].content`, `messages[].tool_calls`, `a.b[0]["odd.key"]`."""
+"""Parse and follow paths such as `messages[-1].content`, `messages[].tool_calls`,
+`a.b[0]["odd.key"]`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ MAX_NAMES = 20
 
 
 class All(Enum):
-    """The step `[]`: every item."""
+    """The step `[]`: all items."""
 
     ALL = "[]"
 
@@ -45,15 +47,18 @@ _STEP = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """One place that a path leads to."""
+    """One place that a path selects."""
 
     path: Path
-    """Without `[]` and without negative indexes."""
+    """Contains no `[]` and no negative indexes."""
     value: Value
 
 
 def parse_path(text: str) -> Path:
-    """The steps of a path; none for `.`, which is the whole value."""
+    """Return the steps of a path; no steps for `.`, the whole value.
+
+    Raises `UsageError` if the path cannot be parsed.
+    """
     if text == ".":
         return ()
     steps: list[Step] = []
@@ -71,7 +76,7 @@ def parse_path(text: str) -> Path:
 
 
 def format_path(path: Path) -> str:
-    """A path as `parse_path` reads it."""
+    """Return a path as text that `parse_path` accepts."""
     if not path:
         return "."
     parts: list[str] = []
@@ -88,9 +93,10 @@ def format_path(path: Path) -> str:
 
 
 def select(value: Value, path: Path) -> list[Selected]:
-    """The places that a path leads to. Raises `NotFound` with the known keys if there are none.
+    """Return the places that a path selects.
 
-    After `[]`, items without the rest of the path are skipped, unless no item has it.
+    Items that do not have the rest of the path after `[]` are skipped, unless no item has it.
+    Raises `NotFound` with the known keys if nothing is selected.
     """
     return list(_select(Selected((), value), path))
 

@@ -1,4 +1,4 @@
-"""The plan of a rollback, fork or undo: made and shown before anything is written."""
+"""The plan of a rollback, fork or undo. It is made and shown before anything is written."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from ckpt_cli.core.changes import ChannelChange
 from ckpt_cli.core.tasks import Step
 
 Form = Literal["child", "sibling", "empty", "clone", "removal"]
-"""How a checkpoint is added: as a child of the one that it copies, as its sibling, without state,
-or in another thread under the same id. `removal`: it is removed."""
+"""How a checkpoint is added: as a child of the checkpoint it copies, as its sibling, without state,
+or in another thread under the same id. `removal`: it is removed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """How a checkpoint is shown to a person."""
+    """How a checkpoint is shown to the user."""
 
     ref: str
-    """The shortest end of its id that names it alone."""
+    """The shortest end of its id that is unique in the thread."""
     step: int | None
 
 
@@ -33,54 +34,54 @@ class Touched:
     parent_checkpoint_id: str | None
     form: Form
     forked_from: str | None
-    """The checkpoint that it is a copy of."""
+    """The checkpoint that it copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A change of one thread, and what it means for the person who asks for it.
+    """A change of one thread, and its consequences for the user.
 
-    It can be carried out once: afterwards the thread differs from what `change` expects.
+    It can be applied once: afterwards the thread differs from what `change` expects.
     """
 
     action: Literal["rollback", "fork", "undo"]
     main: Touched
-    """In the root namespace."""
+    """The checkpoint in the root namespace."""
     before: CheckpointKey
-    """The head before the change; of a clone, the head of the source thread."""
+    """The head before the change; for a copy to a new thread, the head of the source thread."""
     head: CheckpointKey | None
-    """The head afterwards; None where the whole thread is removed."""
+    """The head after the change; None if the whole thread is removed."""
     why: str
     """The reason for the form."""
     next: tuple[str, ...] | None
-    """The nodes that a resume runs; None where what is stored does not tell."""
+    """The nodes that a resume runs; None if the stored data does not tell."""
     again: tuple[str, ...]
-    """The nodes among them that had finished: their side effects repeat."""
+    """Those of these nodes that had already finished: their side effects repeat."""
     asked: tuple[str, ...]
     """The nodes that will ask their questions again."""
     changes: Mapping[str, ChannelChange]
-    """From the state of the head before to the state of the head afterwards."""
+    """Changes from the state of the old head to the state of the new head."""
     also: tuple[Touched, ...]
-    """In other namespaces."""
+    """The checkpoints in other namespaces."""
     configurable: Mapping[str, str] | None
-    """What to resume with."""
+    """The config to resume with."""
     change: Change
     notes: tuple[str, ...] = field(default=())
     """Limits and warnings."""
     is_undoable: bool = True
     """Whether `ckpt undo` can undo it."""
     names: Mapping[str, Named] = field(default_factory=dict)
-    """By id, each checkpoint of the root namespace that the plan mentions."""
+    """The checkpoints of the root namespace that the plan mentions, by id."""
     now: Step | None = None
-    """The tasks of the head before the change: what is wrong, what waits."""
+    """The tasks of the old head: failures and open questions."""
     abandoned: int = 0
-    """The number of checkpoints that only the abandoned branch has."""
+    """Number of checkpoints that only the abandoned branch contains."""
     later: tuple[str, ...] = ()
-    """The nodes that ran on the abandoned branch after the step that is next."""
+    """Nodes that ran on the abandoned branch after the step that is next."""
     waits: tuple[str | None, ...] | None = None
-    """The questions that the head afterwards waits for, by interrupt id; None if there are none.
+    """The questions that the new head waits for, by interrupt id; None if there are none.
 
-    An id is None where the release that wrote the thread takes an answer without one.
+    An id is None if the LangGraph release that wrote the thread accepts an answer without one.
     """
     is_javascript: bool = False
     """Whether LangGraph.js wrote the thread."""

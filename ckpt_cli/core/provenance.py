@@ -1,4 +1,4 @@
-"""Guess the message that a fact came from, which no layout stores."""
+"""Guess which message a fact came from; no layout stores this."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ class Likeness:
     """The text that shares most words with a fact."""
 
     index: int
-    """Its index among the texts."""
+    """Index of the text in the list of texts."""
     sentence: str
-    """The sentence that shares most words."""
+    """The sentence of the text that shares most words."""
     shared: float
-    """The share of the fact's words, or pairs of ideographs, that the text contains: 0 to 1."""
+    """Part of the fact's words, or pairs of ideographs, that the text contains: 0 to 1."""
 
 
 def likeliest(fact: str, texts: Sequence[str]) -> Likeness | None:
-    """The text that a fact most likely came from, the last of equal ones; None if none matches.
+    """Return the text that a fact most likely came from, the last of equal ones; None if none
+    matches.
 
-    A word counts less the more of the texts have it.
+    A word that occurs in many of the texts counts less.
     """
     wanted = _words(fact)
     held = [_words(text) & wanted for text in texts]
@@ -49,7 +50,7 @@ def likeliest(fact: str, texts: Sequence[str]) -> Likeness | None:
 
 
 def named_source(value: Value) -> Source | None:
-    """The thread that the value of an item names, in layouts without a field for it."""
+    """Return the thread that an item's value names, for layouts without a field for it."""
     if not isinstance(value, dict):
         return None
     for holder in (value, value.get("source"), value.get("metadata")):
@@ -67,7 +68,7 @@ def _best(held: Sequence[set[str]], common: Mapping[str, int]) -> int | None:
 
 
 def _words(text: str) -> set[str]:
-    """The words of a text in lower case; of a run of ideographs, all adjacent pairs."""
+    """Return the words of a text in lower case; for a run of ideographs, all adjacent pairs."""
     return set(_each_word(normalize("NFKC", text).casefold()))
 
 

@@ -1,4 +1,4 @@
-"""What a purge will do to a thread, how a plan file stores it, and what a purge has done."""
+"""What a purge does to a thread, its form in a plan file, and the result of a purge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Action = Literal["remove", "prune", "keep"]
 """Remove the whole thread, remove some of its checkpoints, or keep it because of a rule."""
 
 NOT_FOUND = "not found"
-"""The reason of a thread that was named and does not exist."""
+"""The reason for a thread that was named but does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Doomed:
     """Channel values stored apart from checkpoints."""
     bytes: int = 0
     keeps: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    """Of a pruned thread: by namespace, the checkpoints that are kept, and why."""
+    """For a pruned thread: the checkpoints that are kept, by namespace and id, with the reasons."""
 
     @property
     def thread_id(self) -> str:
@@ -41,7 +41,7 @@ class Doomed:
 
 @dataclass(slots=True)
 class Sum:
-    """Threads, and what is removed of them, added up."""
+    """A number of threads, with the sums of what is removed from them."""
 
     threads: int = 0
     checkpoints: int = 0
@@ -59,7 +59,7 @@ class Sum:
 
 @dataclass(slots=True)
 class Sums:
-    """What is removed of threads that are removed whole, and of those that are pruned."""
+    """Sums for threads that are removed whole, and for threads that are pruned."""
 
     removed: Sum = field(default_factory=Sum)
     pruned: Sum = field(default_factory=Sum)
@@ -77,23 +77,23 @@ class Report:
     """What a purge has done."""
 
     done: int = 0
-    """The number of threads that were handled, from the beginning of the plan."""
+    """Number of threads that were processed, counted from the start of the plan."""
     left: int = 0
     """The number of threads left for the next run."""
     skipped: dict[str, str] = field(default_factory=dict)
-    """Threads that were planned and are kept, and why."""
+    """Planned threads that were kept, with the reason."""
     rows: Counter[str] = field(default_factory=Counter)
     """Removed rows by table."""
     sums: Sums = field(default_factory=Sums)
     stopped: str = ""
-    """Why it stopped before the end; `''` if it did not."""
+    """Why the purge stopped before the end; `''` if it did not."""
     signal: int | None = None
     vacuum: CkptError | None = None
-    """Why the disk space was not reclaimed, where that was asked for."""
+    """Why the disk space was not reclaimed, if that was requested."""
 
 
 def doomed_record(one: Doomed) -> dict[str, Any]:
-    """One thread of a plan, without what only its execution needs."""
+    """Return one thread of a plan as JSON, without the fields that are only needed to apply it."""
     return {
         "thread_id": one.thread_id,
         "action": one.action,
@@ -106,7 +106,7 @@ def doomed_record(one: Doomed) -> dict[str, Any]:
 
 
 def to_plan(one: Doomed) -> dict[str, Any]:
-    """A line of a plan file."""
+    """Return one line of a plan file."""
     removal = one.removal
     record = doomed_record(one)
     record["expects"] = {
@@ -129,7 +129,9 @@ def to_plan(one: Doomed) -> dict[str, Any]:
 
 
 def from_plan(record: Any) -> Doomed:
-    """The thread of a line of a plan file. Raises `ValueError`, `KeyError` or `TypeError`."""
+    """Parse one line of a plan file. Raises `ValueError`, `KeyError` or `TypeError` if it is
+    invalid.
+    """
     expects, removes = record["expects"], record.get("removes")
     inside = None
     if removes is not None:

@@ -1,7 +1,7 @@
-"""Values without their content, for pasting an answer into a ticket.
+"""Hide the contents of values, so that output can be pasted into a ticket.
 
-What is kept: ids of threads, checkpoints, tasks and interrupts, namespaces, names of channels,
-nodes, classes and metadata keys, versions, times and sizes.
+These are not hidden: ids of threads, checkpoints, tasks and interrupts, namespaces, names of
+channels, nodes, classes and metadata keys, versions, times and sizes.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
     from ckpt_cli.core.transcript import Turn
 
 REDACTED = "ckpt.redacted"
-"""Type of the `Tagged` that stands for a value, with its type and size in words."""
+"""Type of the `Tagged` that replaces a value; its payload is the type and size in words."""
 REASON = "redacted"
 
 _SOURCES = ("input", "loop", "update", "fork")
 
 
 def redact(value: Value) -> Tagged:
-    """The type and size of a value."""
+    """Replace a value by its type and size."""
     name, size = _measure(value)
     return Tagged(REDACTED, f"{name}, {size}" if size else name)
 
 
 def redact_text(text: str) -> str:
-    """What stands for a text."""
+    """Return the replacement for a text."""
     return f"{REASON}, {_counted(len(text), 'character')}"
 
 
 def redact_values(values: Mapping[str, Value]) -> dict[str, Value]:
-    """Values by name; the names stay."""
+    """Hide the values, but not their names."""
     return {name: redact(value) for name, value in values.items()}
 
 
 def redact_metadata(metadata: Mapping[str, Value]) -> dict[str, Value]:
-    """A checkpoint's metadata: `source`, `step` and `parents` stay if they are what they should."""
+    """Hide a checkpoint's metadata, except `source`, `step` and `parents` if these are well-formed."""
     return {
         name: value if _is_structure(name, value) else redact(value)
         for name, value in metadata.items()
@@ -51,17 +51,19 @@ def redact_metadata(metadata: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def redact_opaque(value: Opaque) -> Opaque:
-    """What could not be read: its reason may quote it, and its hash may be guessed from."""
+    """Hide the reason and hash of an unreadable value: the reason may quote it, and short values
+    can be guessed from a hash.
+    """
     return replace(value, sha256="", reason=REASON)
 
 
 def redact_step(step: Step) -> Step:
-    """Tasks without the text of their questions and errors."""
+    """Hide the text of questions and errors of tasks."""
     return replace(step, tasks=tuple(map(_task, step.tasks)), others=tuple(map(_task, step.others)))
 
 
 def redact_change(change: ChannelChange) -> ChannelChange:
-    """That a channel changed, and from what to what."""
+    """Keep only the fact that a channel changed, and the types and sizes."""
     from ckpt_cli.core.diff import Op
 
     if change.change == "added":
@@ -75,13 +77,13 @@ def redact_change(change: ChannelChange) -> ChannelChange:
 
 
 def redact_match(match: Match) -> Match:
-    """That a line matches: neither what it says, nor the keys that lead to it."""
+    """Hide the text of a matching line and the keys of its path."""
     path = tuple("*" if isinstance(step, str) else step for step in match.path)
     return replace(match, path=path, place=(), line=redact_text(match.line), start=0, end=0)
 
 
 def redact_turn(turn: Turn) -> Turn:
-    """Who spoke, how much, how many tools were called and what it took in tokens."""
+    """Keep only the role, the size, the number of tool calls and the tokens of a message."""
     from ckpt_cli.core.messages import ROLES, Message, ToolCall
     from ckpt_cli.core.transcript import Call
 
@@ -126,7 +128,7 @@ def _is_structure(name: str, value: Value) -> bool:
 
 
 def _measure(value: Value) -> tuple[str, str]:
-    """Type and size in words; `''` where a size would tell the value."""
+    """Return type and size in words; the size is `''` if it would reveal the value."""
     match value:
         case None:
             return "null", ""

@@ -1,6 +1,6 @@
-"""What merging writes into a channel yields, where the channel's reducer is not stored.
+"""Merge writes into a channel with an unknown reducer.
 
-The reducer is chosen by what the values look like, so its result is always called assumed.
+The reducer is guessed from the look of the values, so the result is always marked as assumed.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from ckpt_cli.core.equality import Numbers
 from ckpt_cli.core.messages import as_message
 
 Fold = Callable[[Value, Sequence[Value]], Value]
-"""(base, writes in order) to the merged value."""
+"""Maps (base, writes in order) to the merged value."""
 
 REMOVE_ALL = "__remove_all__"
 """Id of the `RemoveMessage` that empties the list."""
 
 
 def fold(base: Value, writes: Sequence[Value]) -> tuple[Value, str]:
-    """Merge writes, oldest first, into a base (None where there is none): (value, reducer name).
+    """Merge writes, oldest first, into a base (None if there is none); return (value, reducer
+    name).
 
     The last `Overwrite` among the writes replaces everything before it.
     """
@@ -34,7 +35,7 @@ def fold(base: Value, writes: Sequence[Value]) -> tuple[Value, str]:
 
 
 def overwrite(write: Value) -> tuple[bool, Value]:
-    """Whether a write is an `Overwrite` in one of its three stored forms, and its value."""
+    """Return whether a write is an `Overwrite` in one of its three stored forms, and its value."""
     if isinstance(write, Tagged):
         fields = write.payload
         if write.type.endswith(".Overwrite") and isinstance(fields, dict):
@@ -48,7 +49,7 @@ def overwrite(write: Value) -> tuple[bool, Value]:
 
 
 def guess(base: Value, writes: Sequence[Value]) -> str:
-    """The name of the reducer that values of these types are usually merged by."""
+    """Return the name of the reducer that usually merges values of these types."""
     plain = [value for value in [base, *writes] if value is not None and not overwrite(value)[0]]
     items = [item for value in plain for item in (value if isinstance(value, list) else [value])]
     if items and all(as_message(item) is not None for item in items):
@@ -63,7 +64,7 @@ def guess(base: Value, writes: Sequence[Value]) -> str:
 
 
 def append(base: Value, writes: Sequence[Value]) -> Value:
-    """Lists end to end; a write that is no list is one item."""
+    """Concatenate lists; a write that is not a list counts as one item."""
     merged = [] if base is None else list(_as_list(base))
     for write in writes:
         merged.extend(_as_list(write))
@@ -71,7 +72,7 @@ def append(base: Value, writes: Sequence[Value]) -> Value:
 
 
 def add_messages(base: Value, writes: Sequence[Value]) -> Value:
-    """LangGraph's `add_messages`: by id replaced in place, removed, or added at the end."""
+    """LangGraph's `add_messages`: replace a message by id, remove it, or append it."""
     merged = [] if base is None else _as_list(base)
     for write in writes:
         merged = _merge_messages(merged, _as_list(write))
@@ -79,7 +80,7 @@ def add_messages(base: Value, writes: Sequence[Value]) -> Value:
 
 
 def dict_merge(base: Value, writes: Sequence[Value]) -> Value:
-    """Dicts joined, later keys winning."""
+    """Merge dicts; later keys win."""
     merged = dict(base) if isinstance(base, dict) else {}
     for write in writes:
         if isinstance(write, dict):
@@ -88,7 +89,7 @@ def dict_merge(base: Value, writes: Sequence[Value]) -> Value:
 
 
 def set_union(base: Value, writes: Sequence[Value]) -> Value:
-    """Sets joined, each member once, in the order in which it came."""
+    """Unite sets; members keep the order in which they were added."""
     numbers = Numbers()
     members: dict[int, Value] = {}
     for value in [base, *writes]:
@@ -99,7 +100,7 @@ def set_union(base: Value, writes: Sequence[Value]) -> Value:
 
 
 def last_value(base: Value, writes: Sequence[Value]) -> Value:
-    """The last write."""
+    """Return the last write."""
     return writes[-1] if writes else base
 
 

@@ -19,22 +19,22 @@ _SHOWN_CANDIDATES = 8
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The checkpoints of one namespace, to resolve refs in."""
+    """The checkpoints of one namespace, in which refs are resolved."""
 
     thread_id: str
     checkpoints: Sequence[Checkpoint]
     """Newest first; bodies and metadata are not needed."""
     head: str | None
     steps: Callable[[], Mapping[str, int | None]]
-    """Step of each checkpoint id. Only `step:N` calls it, since it reads metadata."""
+    """Returns the step of each checkpoint id. Only called for `step:N`, since it reads metadata."""
     times: Callable[[], Mapping[str, datetime | None]]
-    """Time of each checkpoint id, UTC."""
+    """Returns the time of each checkpoint id, in UTC."""
 
 
 def split_target(text: str, exists: Callable[[str], bool]) -> tuple[str, str | None]:
-    """`THREAD` or `THREAD@REF` as (thread id, ref).
+    """Split `THREAD` or `THREAD@REF` into (thread id, ref).
 
-    The whole text is first tried as a thread id, since thread ids are often e-mail addresses.
+    The whole text is tried as a thread id first, since thread ids are often e-mail addresses.
     """
     if "@" not in text or exists(text):
         return text, None
@@ -43,12 +43,15 @@ def split_target(text: str, exists: Callable[[str], bool]) -> tuple[str, str | N
 
 
 def is_ref(text: str) -> bool:
-    """Whether a text is a ref in any case, even if a thread has this id."""
+    """Return whether a text is always a ref, even if a thread has this id."""
     return text == "head" or text.startswith(("~", "head~", "step:", "tip:"))
 
 
 def resolve(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
-    """The id of the checkpoint that a ref names. Raises `NotFound`, `Ambiguous` or `UsageError`."""
+    """Return the id of the checkpoint that a ref names.
+
+    Raises `NotFound`, `Ambiguous` if several match, or `UsageError` if the ref is malformed.
+    """
     if any(ref == found.key.checkpoint_id for found in line.checkpoints):
         return ref
     match = _PARENTS.fullmatch(ref)
@@ -79,7 +82,7 @@ def _base(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
 
 
 def as_of(moment: datetime, line: Line) -> str:
-    """The newest checkpoint at a time. Raises `NotFound`."""
+    """Return the newest checkpoint at a time. Raises `NotFound` if there was none yet."""
     times = line.times()
     for found in line.checkpoints:
         at = times.get(found.key.checkpoint_id)
@@ -93,7 +96,7 @@ def as_of(moment: datetime, line: Line) -> str:
 
 
 def tips(checkpoints: Sequence[Checkpoint]) -> list[str]:
-    """Ids of the checkpoints without children, newest first."""
+    """Return the ids of the checkpoints without children, newest first."""
     parents = {found.parent_checkpoint_id for found in checkpoints}
     ids = [found.key.checkpoint_id for found in checkpoints]
     return [one for one in ids if one not in parents]
@@ -125,7 +128,7 @@ def _up(start: str, count: int, ref: str, line: Line) -> str:
     here = start
     for done in range(count):
         parent = parents.get(here)
-        # More steps than there are checkpoints lead in a circle.
+        # More parents than checkpoints: the parents form a loop.
         if parent is None or parent not in parents or done == len(parents):
             raise NotFound(
                 f"no '{ref}' in thread '{line.thread_id}'",

@@ -1,4 +1,4 @@
-"""What is to be put back into a thread: made before anything is written, then carried out."""
+"""The plan of a repair: made before anything is written, then applied."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ckpt_backends.codec.values import Value
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A channel's value at one version, and the first checkpoint that names it."""
+    """The value of a channel at one version, and the first checkpoint that refers to it."""
 
     checkpoint_ns: str
     checkpoint_id: str
@@ -21,21 +21,21 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """A value that is put back."""
+    """A value that the repair restores."""
 
     place: Place
     reducers: tuple[str, ...]
-    """All that explain the channel; they agree on the value."""
+    """All reducers that explain the channel; they produce the same value."""
     evidence: int
     value: Value
     bytes: int
     replaces: bool
-    """Whether something that cannot be read stands there now."""
+    """Whether an unreadable value is stored there now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A value that is missing or unreadable, and is not put back."""
+    """A value that is missing or unreadable and cannot be restored."""
 
     place: Place
     reason: str
@@ -43,7 +43,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """All of it."""
+    """The whole plan."""
 
     thread_id: str
     rebuilt: tuple[Rebuilt, ...]

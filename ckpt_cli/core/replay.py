@@ -1,4 +1,4 @@
-"""What replaying a thread shows: its transitions, the reducers of its channels, its findings."""
+"""The result of replaying a thread: transitions, reducers of channels, and findings."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from ckpt_cli.core.elimination import (
 from ckpt_cli.core.sizes import namespace_kind
 
 Place = tuple[str, str]
-"""(graph, channel): the graph as `namespace_kind` of its namespaces, `''` for the root."""
+"""(graph, channel): the graph is the `namespace_kind` of its namespaces, `''` for the root."""
 
 
 _BUILT_IN: Mapping[str, str] = {PREVIOUS: "last_value"}
-"""The reducers of channels that LangGraph itself makes."""
+"""Reducers of channels that LangGraph itself creates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A checkpoint, and how each of its channels came from its parent."""
+    """A checkpoint, and how each of its channels follows from its parent."""
 
     checkpoint_ns: str
     parent: str | None
-    """None where it is the first one."""
+    """None for the first checkpoint."""
     child: str
     step: int | None
     source: str | None
     checks: Sequence[Check]
-    """Of the channels to which something was written, or that changed."""
+    """Channels that were written to, or that changed."""
 
 
 @dataclass(slots=True)
 class Replayed:
-    """One thread, replayed and not yet judged."""
+    """One thread, replayed but not judged yet."""
 
     thread_id: str
     transitions: list[Transition] = field(default_factory=list)
@@ -52,11 +52,11 @@ class Replayed:
 
     @property
     def is_contradictory(self) -> bool:
-        """Whether a channel of it can only be judged by what other threads tell."""
+        """Whether a channel of the thread can only be judged with the results of other threads."""
         return any(is_contradictory(tally.masks) for tally in self.tallies.values())
 
     def tell(self, pool: Pool) -> None:
-        """Add what it tells to what all threads tell."""
+        """Add the results of this thread to the pool."""
         for (_, channel), tally in self.tallies.items():
             pool.add(channel, tally.masks)
 
@@ -70,12 +70,12 @@ class Finding:
     verdict: Verdict
     reason: str
     differences: Differences | None = None
-    """Where the stored value differs, for a mismatch."""
+    """Where the stored value differs, if the verdict is a mismatch."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelReport:
-    """What is known of one channel of one graph."""
+    """What is known about one channel of one graph."""
 
     judgement: Judgement
     verdicts: Mapping[Verdict, int]
@@ -83,15 +83,15 @@ class ChannelReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What replaying a thread found."""
+    """The result of replaying a thread."""
 
     thread_id: str
     verdicts: Mapping[Verdict, int]
-    """Transitions by the worst verdict among their channels."""
+    """Number of transitions by the worst verdict among their channels."""
     channels: Mapping[Place, ChannelReport]
     findings: tuple[Finding, ...]
     assumed: int
-    """Channels of transitions that match only in an order of tasks that is not stored."""
+    """Number of channel transitions that match only in an order of tasks that is not stored."""
 
     @property
     def transitions(self) -> int:
@@ -99,13 +99,13 @@ class Report:
 
 
 def label(place: Place) -> str:
-    """A channel's name; that of a subgraph's after the node that calls it."""
+    """Return the name of a channel; in a subgraph, it follows the node that calls the subgraph."""
     graph, channel = place
     return f"{graph}/{channel}" if graph else channel
 
 
 def judged(found: Replayed, pool: Pool, told: Mapping[str, str]) -> dict[Place, Judgement]:
-    """The reducers of a thread's channels. A told one is named by label, or by channel."""
+    """Judge the reducers of a thread's channels. `told` names reducers by label or by channel."""
     return {
         place: judge_thread(
             tally.masks,
@@ -119,7 +119,7 @@ def judged(found: Replayed, pool: Pool, told: Mapping[str, str]) -> dict[Place, 
 def verdicts(
     transition: Transition, judgements: Mapping[Place, Judgement]
 ) -> Iterator[tuple[Check, Verdict, str]]:
-    """Each channel that was checked in a transition, with its verdict and the reason for it."""
+    """Yield each channel that was checked in a transition, with its verdict and the reason."""
     graph = namespace_kind(transition.checkpoint_ns)
     for check in transition.checks:
         yield check, *verdict_of(check, judgements[graph, check.channel])
@@ -128,10 +128,10 @@ def verdicts(
 def judge_all(
     threads: Iterable[Replayed], told: Mapping[str, str]
 ) -> Iterator[tuple[Replayed, dict[Place, Judgement]]]:
-    """Each thread with the reducers of its channels.
+    """Yield each thread with the reducers of its channels.
 
-    In the order of the threads, but for those that contradict themselves: they come last, judged
-    by what all of them tell.
+    Threads keep their order, except those that contradict themselves: these come last and are
+    judged by the results of all threads.
     """
     pool = Pool()
     waiting: list[Replayed] = []
@@ -146,7 +146,7 @@ def judge_all(
 
 
 def report(found: Replayed, judgements: Mapping[Place, Judgement]) -> Report:
-    """The verdicts of a thread, counted, and its findings."""
+    """Count the verdicts of a thread and collect its findings."""
     totals: Counter[Verdict] = Counter()
     counts: dict[Place, Counter[Verdict]] = {place: Counter() for place in found.tallies}
     findings: list[Finding] = []

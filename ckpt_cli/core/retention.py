@@ -1,8 +1,8 @@
-"""Which threads a purge keeps, and which checkpoints it keeps inside a thread.
+"""Choose the threads that a purge keeps, and the checkpoints that it keeps in a thread.
 
-A saver must read of a kept checkpoint what it read before. Beside the row itself it needs: the
-ancestors that DeltaChannels are rebuilt from, the parent's writes that hold the Sends of a
-checkpoint of format 1 to 3, and the state of subgraphs.
+A saver must still read a kept checkpoint exactly as before. Besides the row itself it needs the
+ancestors that DeltaChannels are rebuilt from, the parent's writes with the Sends of a checkpoint of
+format 1 to 3, and the state of subgraphs.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ PROTECTED = {
     Status.PENDING: ("something runs next in it", "--include-pending"),
     Status.UNKNOWN: ("what runs next is unknown", "--include-pending"),
 }
-"""Conditions that keep a whole thread: what is said of it, and the option that removes it too."""
+"""Conditions that keep a whole thread: the reason shown, and the option that removes it anyway."""
 
 
 def why_kept(conditions: Collection[Status], included: Collection[Status]) -> str:
-    """Why a thread in these conditions is not removed; `''` where it may be.
+    """Return why a thread in these conditions is kept; `''` if it may be removed.
 
-    It is kept for each condition that is not included, whatever else holds.
+    One condition that is not in `included` is enough to keep it.
     """
     held = [one for one in PROTECTED if one in conditions and one not in included]
     if not held:
@@ -36,10 +36,10 @@ def why_kept(conditions: Collection[Status], included: Collection[Status]) -> st
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How much of a thread is kept: what any of these keeps, and always the newest checkpoint."""
+    """Which checkpoints of a thread are kept: those that any rule keeps, and always the newest."""
 
     last: int | None = None
-    """The number of newest checkpoints of the root namespace to keep."""
+    """Number of the newest checkpoints of the root namespace to keep."""
     within: timedelta | None = None
     """Keep checkpoints that are not older than this."""
     tips: bool = False
@@ -52,24 +52,24 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What the choice needs to know of a checkpoint."""
+    """What must be known about a checkpoint to decide whether it is kept."""
 
     checkpoint_ns: str
     checkpoint_id: str
     parent: str | None
     at: datetime | None
     root: str | None = None
-    """The root checkpoint whose step called this subgraph; None where that is not stored."""
+    """The root checkpoint whose step called this subgraph; None if it is not stored."""
     unfinished: bool = False
-    """Its tasks stored something, and nothing follows it."""
+    """Its tasks stored something, but no checkpoint follows it."""
     needs_sends: bool = False
-    """Its Sends are among its parent's writes."""
+    """Its Sends are stored among its parent's writes."""
     missing: frozenset[str] = frozenset()
-    """DeltaChannels that have a version here and no stored value."""
+    """DeltaChannels that have a version here but no stored value."""
     stored: frozenset[str] = frozenset()
     """Channels that have a stored value here."""
     inherited: frozenset[str] = frozenset()
-    """Channels whose value, or a part of it, is stored with an ancestor."""
+    """Channels with a value that is stored, at least partly, at an ancestor."""
 
 
 Key = tuple[str, str]
@@ -77,7 +77,7 @@ Key = tuple[str, str]
 
 
 def choose(items: Sequence[Item], keep: Keep, now: datetime) -> dict[Key, list[str]]:
-    """The checkpoints that stay, each with the reasons for it.
+    """Return the checkpoints that are kept, each with the reasons.
 
     `items` are all checkpoints of a thread, newest first within each namespace.
     """
@@ -99,7 +99,7 @@ class _Chosen:
         return (one.checkpoint_ns, one.checkpoint_id) in self.reasons
 
     def add(self, one: Item, reason: str) -> None:
-        """Keep a checkpoint, and what it cannot be read without."""
+        """Keep a checkpoint and everything that is needed to read it."""
         waiting = [(one, reason)]
         while waiting:
             here, why = waiting.pop()
@@ -113,7 +113,7 @@ class _Chosen:
         if one.needs_sends and parent is not None:
             yield parent, "holds the Sends of a kept checkpoint"
         if parent is not None and one.inherited:
-            # That one may in turn inherit it, and is asked when it is kept.
+            # The parent may inherit the value too; this is checked when it is added.
             yield parent, f"holds the value of {', '.join(sorted(one.inherited))}"
         missing, passed = set(one.missing), {one.checkpoint_id}
         while missing and parent is not None and parent.checkpoint_id not in passed:
@@ -146,10 +146,10 @@ def _by_policy(root: Sequence[Item], keep: Keep, now: datetime) -> Iterator[tupl
 def _by_root(
     items: Iterable[Item], root: Collection[Item], kept: Collection[str]
 ) -> Iterator[Item]:
-    """Checkpoints of subgraphs whose caller stays, or is not there (yet).
+    """Yield subgraph checkpoints with a caller that is kept, or that does not exist (yet).
 
-    A subgraph that keeps its state across calls goes on, after a return to a checkpoint, from what
-    it knew then: its newest one that is older.
+    A stateful subgraph continues, after a return to a checkpoint, from its newest checkpoint older
+    than that one; this one is kept too.
     """
     there = {one.checkpoint_id for one in root}
     older: dict[str, list[Item]] = {}

@@ -1,4 +1,4 @@
-"""Finding text in values, and telling what is new along a branch."""
+"""Find text in values, and find out what is new along a branch."""
 
 from __future__ import annotations
 
@@ -17,44 +17,48 @@ Find = Callable[[str], re.Match[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A line of a value that the pattern fits."""
+    """A line of a value that matches the pattern."""
 
     path: Path
-    """Inside the channel."""
+    """Path inside the channel."""
     place: tuple[str | int, ...]
-    """The path with a message's id in place of its index, and no index of other lists: what
-    stays the same while items come and go before it."""
+    """The path with a message's id in place of its index, and without other list indexes: it stays
+    the same when items are inserted or removed before it.
+    """
     line: str
     number: int
-    """Of the line, from 1."""
+    """Number of the line, from 1."""
     start: int
     end: int
-    """Where in the line the pattern fits first."""
+    """Start and end of the first match in the line."""
 
 
 @dataclass(slots=True)
 class Known:
-    """What was found on a branch so far, each match as the hash of its place and line."""
+    """What was found on a branch so far; each match is a hash of its place and line."""
 
     told: dict[int, int] = field(default_factory=dict)
-    """How many such were told of."""
+    """Number of times that each match was reported."""
     here: dict[str, Counter[int]] = field(default_factory=dict)
-    """By channel, how many such its last value has."""
+    """For each channel, the number of times that its last value contains each match."""
     lines: set[int] = field(default_factory=set)
-    """Every line that matched, as the hash of its channel and text, and of its text alone."""
+    """All lines that matched: hashes of (channel, text) and of (None, text)."""
 
     def copy(self) -> Known:
-        """The same for another branch."""
+        """Return a copy for another branch."""
         here = {name: one.copy() for name, one in self.here.items()}
         return Known(self.told.copy(), here, self.lines.copy())
 
     def has(self, channel: str | None, line: str) -> bool:
-        """Whether a value of the channel, or of any one, had such a line."""
+        """Return whether a value of the channel (of any channel, if None) contained this line."""
         return hash((channel, line)) in self.lines
 
 
 def compile_pattern(pattern: str, *, fixed: bool, ignore_case: bool) -> Find:
-    """What finds a pattern in a line. Raises `UsageError`."""
+    """Return a function that finds the pattern in a line.
+
+    Raises `UsageError` if the pattern is not a valid regular expression.
+    """
     try:
         found = re.compile(
             re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0
@@ -68,10 +72,10 @@ def compile_pattern(pattern: str, *, fixed: bool, ignore_case: bool) -> Find:
 
 
 def search(value: Value, find: Find, first: int = 0) -> Iterator[Match | None]:
-    """The matching lines of a value, in order; None for a part that could not be read.
+    """Yield the matching lines of a value, in order; None for a part that could not be read.
 
-    Text and numbers are searched, at any depth; keys and field names are not. Of a list, the
-    items from the `first` on. Never recurses.
+    Texts and numbers are searched at any depth; keys and field names are not. Of a list, items from
+    index `first` on are searched. Not recursive.
     """
     todo: list[tuple[Path, tuple[str | int, ...], Value]] = [((), (), value)]
     if first and isinstance(value, list):
@@ -102,7 +106,9 @@ def search(value: Value, find: Find, first: int = 0) -> Iterator[Match | None]:
 
 
 def search_questions(value: Value, find: Find) -> Iterator[Match | None]:
-    """The matching lines of what an `__interrupt__` write asks, without ids and namespaces."""
+    """Yield the matching lines of the questions in an `__interrupt__` write, without ids and
+    namespaces.
+    """
     raised = value.kept if isinstance(value, Cut) else value
     items = items_of(raised)
     for number, item in enumerate([raised] if items is None else items):
@@ -118,17 +124,17 @@ def search_questions(value: Value, find: Find) -> Iterator[Match | None]:
 
 
 def appended_from(before: Value, after: Value) -> int:
-    """How many items of a list were there before, if nothing but more items changed; else 0."""
+    """Return the number of earlier items if a list was only appended to; otherwise 0."""
     if not isinstance(before, list) or not isinstance(after, list) or len(before) > len(after):
         return 0
     return len(before) if all(map(_alike, before, after)) else 0
 
 
 def unseen(channel: str, matches: Iterable[Match], known: Known, *, added: bool) -> list[Match]:
-    """The matches that were not told of on this branch; they are `known` from then on.
+    """Return the matches that were not reported on this branch yet, and add them to `known`.
 
-    Equal lines at equal places are counted: of three where two are known, the last is new.
-    With `added`, the matches are only those of items that the last value did not have.
+    Equal lines at equal places are counted: of three, if two are known, the last is new. With
+    `added`, the matches are only those of items that the last value did not have.
     """
     if not added:
         known.here[channel] = Counter()
@@ -145,12 +151,12 @@ def unseen(channel: str, matches: Iterable[Match], known: Known, *, added: bool)
 
 
 def _is_raw(value: Tagged) -> bool:
-    """Whether it is an ext type whose payload could not be decoded."""
+    """Return whether it is an extension type with a payload that could not be decoded."""
     return value.type.startswith("ext:") and isinstance(value.payload, bytes)
 
 
 def _alike(one: Value, other: Value) -> bool:
-    """Strict equality; quicker than numbering values, where most of them are equal."""
+    """Compare strictly; faster than numbering values if most of them are equal."""
     if type(one) is not type(other):
         return False
     if isinstance(one, Tagged) and isinstance(other, Tagged):
@@ -174,7 +180,7 @@ def _identity(item: Value) -> str:
 
 
 def _text(value: Value) -> str | None:
-    """A leaf as text; None for what holds others, and for what has no text."""
+    """Return a leaf as text; None for containers and for values without text."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

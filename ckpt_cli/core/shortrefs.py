@@ -1,6 +1,6 @@
-"""Short refs: the ends of checkpoint ids that people read and type.
+"""Short refs: the ends of checkpoint ids, for people to read and type.
 
-Ids of one thread begin alike, since they begin with their time; their ends differ.
+All ids of a thread begin with a time and so begin alike; their ends differ.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from ckpt_cli.core.times import looks_like_time
 
 SHORTEST = 4
 _COUNTED = re.compile(r"\D{4,8}\d{1,4}", re.ASCII | re.DOTALL)
-"""A numbered id such as `ckpt_007`; if all ids are numbered, they are shown whole."""
+"""A numbered id such as `ckpt_007`; if all ids are numbered, they are shown in full."""
 _TRIED = 64
-"""Lengths that are tried before an id is shown whole."""
+"""Number of lengths that are tried before an id is shown in full."""
 _OTHER_REF = re.compile(
-    r"\d{1,5}"  # a year, a step; a longer number is taken for neither
+    r"\d{1,5}"  # could be read as a year or a step; longer numbers cannot
     r"|head|(?:step|tip):.*"
-    r"|-.*"  # an option
-    r"|.*~\d*",  # parents of another ref
+    r"|-.*"  # could be read as an option
+    r"|.*~\d*",  # could be read as parents of another ref
     re.ASCII | re.DOTALL,
 )
 
 
 def short_refs(ids: Sequence[str]) -> dict[str, str]:
-    """The shortest end of each id that is unique among `ids`, of at least four characters.
+    """Return the shortest unique end of each id among `ids`, with at least four characters.
 
-    It gets longer while it could be read as another kind of ref, or while another id begins with
-    it. An id that another one ends with is left whole.
+    The end gets longer while it could be read as another kind of ref, or while another id begins
+    with it. An id that another id ends with is shown in full.
     """
     ordered = sorted(ids)
     if all(map(_COUNTED.fullmatch, ids)):
@@ -44,7 +44,7 @@ def short_refs(ids: Sequence[str]) -> dict[str, str]:
 
 
 def _common(left: str, right: str) -> int:
-    """The length of the common prefix of two texts."""
+    """Return the length of the common prefix of two texts."""
     length = min(len(left), len(right))
     for place in range(length):
         if left[place] != right[place]:

@@ -1,4 +1,4 @@
-"""Sums of bytes by name, and the largest of them."""
+"""Add up bytes by name, and find the largest sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Amount(Generic[_Key]):
-    """What one name takes."""
+    """Rows and bytes of one name."""
 
     key: _Key
     rows: int
@@ -21,18 +21,18 @@ class Amount(Generic[_Key]):
 
 @dataclass(frozen=True, slots=True)
 class Ranking(Generic[_Key]):
-    """The largest amounts, largest first, and what all others take."""
+    """The largest amounts, largest first, and the sum of all others."""
 
     top: tuple[Amount[_Key], ...]
     more: int
-    """How many others there are."""
+    """Number of the others."""
     more_bytes: int
     total: int
-    """Bytes of all."""
+    """Bytes of all names."""
 
 
 class Tally(Generic[_Key]):
-    """Adds up amounts by name."""
+    """Adds up rows and bytes by name."""
 
     def __init__(self) -> None:
         self._sums: dict[_Key, tuple[int, int]] = {}
@@ -43,12 +43,14 @@ class Tally(Generic[_Key]):
         self._sums[key] = (old_rows + rows, old_size + size)
 
     def amounts(self) -> Iterable[Amount[_Key]]:
-        """All names."""
+        """Return the amounts of all names."""
         return (Amount(key, rows, size) for key, (rows, size) in self._sums.items())
 
 
 def rank(amounts: Iterable[Amount[_Key]], most: int) -> Ranking[_Key]:
-    """The largest of a stream, equal ones in the order of their names; keeps `most` in hand."""
+    """Return the largest amounts of a stream; equal ones are sorted by name. Holds `most` in
+    memory.
+    """
     heap: list[tuple[int, _Reversed, int, Amount[_Key]]] = []
     number = total = 0
     for amount in amounts:
@@ -65,14 +67,14 @@ def rank(amounts: Iterable[Amount[_Key]], most: int) -> Ranking[_Key]:
 
 
 def namespace_kind(checkpoint_ns: str) -> str:
-    """A namespace without the ids of tasks: what all calls of a subgraph have in common."""
+    """Return a namespace without task ids: the same text for all calls of a subgraph."""
     parts = [part.partition(":")[0] for part in checkpoint_ns.split("|") if not part.isdigit()]
     return "|".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reversed:
-    """Text that sorts from z to a."""
+    """Text that sorts in reverse order."""
 
     text: str
 

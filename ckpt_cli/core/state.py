@@ -1,4 +1,4 @@
-"""A checkpoint's body and metadata as plain values, tolerant of anything a store may hold."""
+"""Read a checkpoint's body and metadata as plain values; tolerates any stored content."""
 
 from __future__ import annotations
 
@@ -11,46 +11,48 @@ from ckpt_backends.codec.values import REDIS_JSON, Cut, Opaque, Value
 from ckpt_backends.model import Blob, Checkpoint, TypedBytes
 
 Version = str | int | float
-"""A channel version: padded text by Python savers, a number by LangGraph.js."""
+"""A channel version: zero-padded text from Python savers, a number from LangGraph.js."""
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What a checkpoint body says. A part that is missing or of a wrong type is left empty."""
+    """The content of a checkpoint body. A part that is missing or has a wrong type is left empty."""
 
     v: int
-    """Format of the body: 1 to 4; 0 where it cannot be told."""
+    """Format of the body: 1 to 4; 0 if it is not known."""
     ts: str | None
     values: Mapping[str, Value]
-    """Stored channel values, control channels included, delta snapshots still wrapped.
+    """Stored channel values, including control channels; delta snapshots are still wrapped.
 
-    One that is kept apart and was not read is a `Cut` of nothing. A channel that holds
-    JavaScript's `undefined` has none.
+    A value that is stored apart and was not read is a `Cut` of None. A channel that holds
+    JavaScript's `undefined` is left out.
     """
     versions: Mapping[str, Version]
     seen: Mapping[str, Mapping[str, Version]]
-    """Node to the channel versions that it has seen."""
+    """The channel versions that each node has seen."""
     pending_sends: Value
-    """Inline Sends of bodies with `v` < 4; None where they are among the parent's writes."""
+    """Inline Sends of bodies with `v` < 4; None if they are stored among the parent's writes."""
     problem: Opaque | None = None
-    """Set where the body could not be read at all."""
+    """Set if the body could not be read at all."""
 
     @property
     def is_javascript(self) -> bool:
         """Whether LangGraph.js wrote it: `Date.toISOString` ends in Z, Python's time in an offset.
 
-        Its bodies with `v` 1 differ from those with 4 in where Sends are, and in nothing else.
+        Its bodies with `v` 1 differ from those with `v` 4 only in where Sends are stored.
         """
         return self.ts is not None and self.ts.endswith("Z")
 
     @property
     def names_edges(self) -> bool:
-        """Whether only edges have channels beside the state; before, each node had one too."""
+        """Whether only edges have channels besides the state; in older bodies each node has one
+        too.
+        """
         return self.v not in {1, 2, 3} or self.is_javascript
 
 
 def read_body(checkpoint: Checkpoint) -> Body:
-    """The body of a checkpoint that was loaded with `body=True`."""
+    """Return the body of a checkpoint that was loaded with `body=True`."""
     raw = decode_checkpoint(checkpoint.body) if checkpoint.body is not None else None
     problem = raw if isinstance(raw, Opaque) else None
     fields = raw if isinstance(raw, dict) else {}
@@ -60,7 +62,7 @@ def read_body(checkpoint: Checkpoint) -> Body:
         values |= {name: _blob_value(blob) for name, blob in checkpoint.blobs.items()}
         sends = _sends_apart(sends)
     elif checkpoint.body is not None and checkpoint.body.type == REDIS_JSON:
-        # An empty list, whatever the Sends: they are found among the parent's writes.
+        # Always an empty list in this layout: the Sends are stored among the parent's writes.
         sends = sends or None
     return Body(
         v=v if isinstance(v, int) else 0,
@@ -76,20 +78,20 @@ def read_body(checkpoint: Checkpoint) -> Body:
 
 
 def read_metadata(checkpoint: Checkpoint) -> dict[str, Value]:
-    """The metadata of a checkpoint that was loaded with `metadata=True`; `{}` if unreadable."""
+    """Return the metadata of a checkpoint loaded with `metadata=True`; `{}` if unreadable."""
     if checkpoint.metadata is None:
         return {}
     return _text_keys(decode(checkpoint.metadata))
 
 
 def step_from(metadata: Mapping[str, Value]) -> int | None:
-    """`metadata.step`, if it is there and a number."""
+    """Return `metadata.step` if it is a number, otherwise None."""
     step = metadata.get("step")
     return step if isinstance(step, int) and not isinstance(step, bool) else None
 
 
 def source_from(metadata: Mapping[str, Value]) -> str | None:
-    """`metadata.source`: input, loop, update or fork."""
+    """Return `metadata.source`: input, loop, update or fork."""
     source = metadata.get("source")
     return source if isinstance(source, str) else None
 
@@ -99,10 +101,10 @@ def _blob_value(blob: Blob) -> Value:
 
 
 def _sends_apart(sends: Value) -> Value:
-    """Inline Sends of layouts that keep values apart.
+    """Return the inline Sends in layouts that store values apart.
 
     PostgreSQL savers up to 1.0.4 store them as `[type, base64]`; later ones store an empty list,
-    and find the Sends among the parent's writes.
+    and the Sends are among the parent's writes.
     """
     match sends:
         case [str(tag), str(text)]:

@@ -1,4 +1,4 @@
-"""Sums of what tasks wrote, by node and channel, beside what the merged values take."""
+"""Add up what tasks wrote, by node and channel, next to the size of the merged values."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import TypeVar
 _Key = TypeVar("_Key", bound=Hashable)
 
 CALLER = "(caller)"
-"""What stands for the node of `Command(update=...)`."""
+"""Shown as the node of `Command(update=...)`."""
 UPDATE = "(update_state)"
 UNKNOWN = "(unknown)"
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """So many writes, and their stored bytes."""
+    """Number of writes, and their stored bytes."""
 
     writes: int
     bytes: int
 
     @property
     def average(self) -> float:
-        """Bytes of one write."""
+        """Average bytes of one write."""
         return self.bytes / self.writes if self.writes else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What a channel's values take, beside what was written to it."""
+    """The stored values of a channel, next to what was written to it."""
 
     written: Amount
     values: int
-    """So many stored values."""
+    """Number of stored values."""
     bytes: int
-    """Of all of them, copies in each checkpoint included where a layout makes them."""
+    """Bytes of all stored values, including copies if the layout stores one in each checkpoint."""
 
 
 @dataclass(slots=True)
@@ -45,9 +45,9 @@ class Stats:
     threads: int = 0
     checkpoints: int = 0
     pairs: dict[tuple[str, str], Amount] = field(default_factory=dict)
-    """By node and channel."""
+    """Writes by (node, channel)."""
     values: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By channel, how many values are stored, and their bytes."""
+    """Number and bytes of stored values, by channel."""
 
     def write(self, node: str, channel: str, size: int) -> None:
         """Count one write."""
@@ -59,7 +59,7 @@ class Stats:
         self.values[channel] = count + 1, total + size
 
     def add(self, other: Stats) -> None:
-        """Count what another one counted."""
+        """Add the sums of another object."""
         self.threads += other.threads
         self.checkpoints += other.checkpoints
         for pair, amount in other.pairs.items():
@@ -70,26 +70,26 @@ class Stats:
 
     @property
     def total(self) -> Amount:
-        """All writes."""
+        """The sum of all writes."""
         amounts = self.pairs.values()
         return Amount(sum(one.writes for one in amounts), sum(one.bytes for one in amounts))
 
     def largest(self) -> Iterator[tuple[str, str, Amount]]:
-        """(node, channel, amount), the most bytes first."""
+        """Yield (node, channel, amount), most bytes first."""
         for (node, channel), amount in sorted(
             self.pairs.items(), key=lambda item: (-item[1].bytes, item[0])
         ):
             yield node, channel, amount
 
     def nodes(self) -> Iterator[tuple[str, Amount]]:
-        """What each node wrote, the most writes first."""
+        """Yield the writes of each node, most writes first."""
         found: dict[str, Amount] = {}
         for (node, _), amount in self.pairs.items():
             _add(found, node, amount.writes, amount.bytes)
         yield from sorted(found.items(), key=lambda item: (-item[1].writes, item[0]))
 
     def channels(self) -> Mapping[str, Merged]:
-        """Each channel that was written or stored, the most stored bytes first."""
+        """Return each channel that was written or stored, most stored bytes first."""
         written: dict[str, Amount] = {}
         for (_, channel), amount in self.pairs.items():
             _add(written, channel, amount.writes, amount.bytes)

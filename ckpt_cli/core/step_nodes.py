@@ -1,4 +1,4 @@
-"""The nodes of a step: which ran, which failed, and which one asks in a subgraph."""
+"""The nodes of a step: which ran, which failed, and which asked inside a subgraph."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _UPDATE = "~__interrupt__"
 _NO_RUN = {"input", "update", "fork"}
 
 NodePath = tuple[str, ...]
-"""A node, after the nodes that called the subgraph it is in, the outermost first."""
+"""The nodes that called each other's subgraphs, outermost first, then the node itself."""
 
 
 def node_path(checkpoint_ns: str, nodes: Iterable[str]) -> NodePath:
-    """Nodes within a namespace as a path from the root graph."""
+    """Return nodes within a namespace as a path from the root graph."""
     outer = (
         segment.rpartition(":")[0] or segment
         for segment in checkpoint_ns.split("|")
@@ -30,22 +30,25 @@ def node_path(checkpoint_ns: str, nodes: Iterable[str]) -> NodePath:
 
 
 def path_text(path: NodePath) -> str:
-    """A path as people read it: `research > ask`."""
+    """Return a path in readable form: `research > ask`."""
     return " > ".join(path)
 
 
 def asked_by(question: Question) -> NodePath:
-    """The node that asked, from the namespace of the checkpoint on."""
+    """Return the path of the node that asked, relative to the checkpoint's namespace."""
     return question.path or (question.node or "?",)
 
 
 def failed_at(task: Task) -> NodePath:
-    """The node whose failure made the task fail, from the namespace of the checkpoint on."""
+    """Return the path of the node that caused the failure, relative to the checkpoint's namespace."""
     return task.failed_in or (task.node or "?",)
 
 
 def next_paths(step: Step) -> tuple[NodePath, ...] | None:
-    """The nodes that are next; a subgraph that asks is followed by its node that does."""
+    """Return the nodes that run next; for a subgraph that asks, the path to the node that asked.
+
+    Returns None if the next nodes are not known.
+    """
     if step.next is None:
         return None
     return tuple(_next_path(task) for task in step.tasks if task.node is not None)
@@ -57,9 +60,10 @@ def _next_path(task: Task) -> NodePath:
 
 
 def failures(step: Step) -> list[Task]:
-    """The tasks that failed, also those that were retried and finished, or were handled.
+    """Return the tasks that failed, including those that were retried with success or handled.
 
-    A `@task` call is left out: its failure is that of its caller, or was caught there.
+    Calls of `@task` functions are left out: their failure counts for the caller, or was caught
+    there.
     """
     return [
         run
@@ -69,9 +73,9 @@ def failures(step: Step) -> list[Task]:
 
 
 def marks(step: Step, *, passed: bool) -> list[str]:
-    """What to say of a checkpoint's step: its conditions, and what became of failures.
+    """Return the marks of a checkpoint's step: its conditions, and whether failures were handled.
 
-    `passed` tells that other checkpoints followed it, so that nothing is pending any more.
+    `passed`: other checkpoints follow this one, so nothing is pending any more.
     """
     conditions = conditions_of(step)
     found: list[str] = []
@@ -86,7 +90,7 @@ def marks(step: Step, *, passed: bool) -> list[str]:
 
 
 def ran_here(source: str | None) -> bool:
-    """Whether nodes ran to make a checkpoint, which was not added from outside of a run."""
+    """Return whether a run made the checkpoint: False for inputs, updates and forks."""
     return source not in _NO_RUN
 
 
@@ -95,10 +99,10 @@ def ran(
     seen_before: Mapping[str, Mapping[str, Version]],
     seen: Mapping[str, Mapping[str, Version]],
 ) -> tuple[str, ...]:
-    """The nodes that ran to make a checkpoint, one entry per task.
+    """Return the nodes that ran to make a checkpoint, one entry per task.
 
-    They are the tasks of its parent that have output, and nodes that have read newer channel
-    versions than at the parent: these ran even where nothing that they wrote is stored.
+    These are the tasks of its parent with output, and nodes that have read newer channel versions
+    than at the parent: such nodes ran even if none of their writes is stored.
     """
     found = finished(before)
     read = {
@@ -110,7 +114,7 @@ def ran(
 
 
 def finished(step: Step) -> tuple[str, ...]:
-    """The nodes whose output is stored, one entry per task."""
+    """Return the nodes with stored output, one entry per task."""
     runs: Sequence[Task] = [
         *step.tasks,
         *(run for run in step.others if not is_call(run.path) and not run.path.startswith(_UPDATE)),

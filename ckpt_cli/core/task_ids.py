@@ -1,8 +1,8 @@
-"""Make task ids and task paths as LangGraph does, to recognise stored ones.
+"""Compute task ids and task paths as LangGraph does, to recognise stored ones.
 
-A task's id is a hash of its checkpoint, namespace, step and node; its path tells what kind of
-task it is. Sources: `langgraph/pregel/_algo.py` (1.2.22, 0.6.11), `langgraph/pregel/algo.py`
-(0.2.70, 0.2.14), `@langchain/langgraph/dist/pregel/algo.js` (1.7.3).
+A task id is a hash of checkpoint, namespace, step and node; the task path shows the kind of task.
+Sources: `langgraph/pregel/_algo.py` (1.2.22, 0.6.11), `langgraph/pregel/algo.py` (0.2.70, 0.2.14),
+`@langchain/langgraph/dist/pregel/algo.js` (1.7.3).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from uuid import UUID, uuid5
 PULL = "__pregel_pull"
 PUSH = "__pregel_push"
 SEARCHED = 8
-"""Most unsure channels of which all subsets are tried as triggers of a node."""
+"""Maximum number of uncertain channels of which all subsets are tried as triggers of a node."""
 POSITIONS = 12
-"""Places in the task list that are tried; LangGraph 0.2.14 hashed the place into the id."""
+"""Number of positions in the task list that are tried; LangGraph 0.2.14 hashed the position too."""
 _PLAUSIBLE = 64
-"""Most triggers of a node; beyond that nothing is searched."""
+"""Maximum number of triggers of a node; with more, no subsets are tried."""
 _HANDLER = "node_error_handler"
 _HANDLER_END = f", {_HANDLER}, 0000000000"
 _CALL = re.compile(r"~__pregel_push, (~.+), (\d{10}), \d{10}", re.DOTALL)
@@ -35,11 +35,11 @@ class Origin:
     checkpoint_id: UUID
     checkpoint_ns: str
     step: int
-    """The step of the tasks, one more than that of the checkpoint."""
+    """The step of the tasks: the step of the checkpoint plus one."""
     v: int
     """Format of the checkpoint body, which decides the hash."""
     is_numeric: bool
-    """The channel versions are numbers, so that LangGraph.js may have made the ids."""
+    """Channel versions are numbers, so the ids may come from LangGraph.js."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class Caller:
 
     path: str
     checkpoint_ns: str
-    """The namespace in which its calls run: `NODE:TASK_ID`, after that of the checkpoint."""
+    """Namespace of its calls: `NODE:TASK_ID` after the namespace of the checkpoint."""
 
 
 def origin_of(
     checkpoint_id: str, checkpoint_ns: str, step: int, v: int, *, is_numeric: bool
 ) -> Origin | None:
-    """The origin, or None where no task id can be hashed from such a checkpoint."""
+    """Return the origin; None if no task id can be hashed from such a checkpoint."""
     try:
         identity = UUID(checkpoint_id)
     except ValueError:
@@ -67,9 +67,9 @@ def origin_of(
 def pull_ids(
     origin: Origin, node: str, triggers: Iterable[Collection[str]], position: int = 0
 ) -> Iterator[str]:
-    """The ids that the task of a node may have, given the sets of channels that may trigger it.
+    """Yield the ids that a node's task may have, for each of the sets of trigger channels.
 
-    `position` is the first place in the task list that the node can have.
+    `position` is the first position in the task list that the node can have.
     """
     for names in map(sorted, triggers):
         yield from _hashes(origin, node, PULL, *names)
@@ -81,7 +81,7 @@ def pull_ids(
 
 
 def send_ids(origin: Origin, node: str, index: int) -> Iterator[str]:
-    """The ids that the task of the `index`-th pending Send may have."""
+    """Yield the ids that the task of the `index`-th pending Send may have."""
     yield from _hashes(origin, node, PUSH, str(index))
     if origin.v <= 1:
         yield _oldest(origin, node, ["__pregel_tasks"], index)
@@ -90,7 +90,9 @@ def send_ids(origin: Origin, node: str, index: int) -> Iterator[str]:
 
 
 def call_ids(origin: Origin, name: str, caller: Caller, index: int) -> Iterator[str]:
-    """The ids of the task of a `@task` function; `index` counts the calls of one caller."""
+    """Yield the ids that the task of a `@task` function may have; `index` counts the caller's
+    calls.
+    """
     inside = replace(origin, checkpoint_ns=caller.checkpoint_ns)
     yield from _hashes(inside, name, PUSH, caller.path, str(index))
     if origin.is_numeric:
@@ -98,12 +100,12 @@ def call_ids(origin: Origin, name: str, caller: Caller, index: int) -> Iterator[
 
 
 def caller_of(origin: Origin, name: str, task_id: str, path: str) -> Caller:
-    """A task as what calls `@task` functions."""
+    """Return a task as a caller of `@task` functions."""
     return Caller(path, f"{_namespace(origin, name)}:{task_id}")
 
 
 def handler_ids(origin: Origin, handler: str, failed_node: str, failed_id: str) -> Iterator[str]:
-    """The ids that an error handler's task may have; it runs inside the failed task's namespace."""
+    """Yield the ids that an error handler's task may have; it runs in the failed task's namespace."""
     inside = replace(origin, checkpoint_ns=f"{_namespace(origin, failed_node)}:{failed_id}")
     yield from _hashes(inside, handler, PUSH, _HANDLER, failed_id)
     if origin.is_numeric:
@@ -111,9 +113,10 @@ def handler_ids(origin: Origin, handler: str, failed_node: str, failed_id: str) 
 
 
 def update_ids(origin: Origin, count: int) -> dict[str, str]:
-    """Id to path of what `update_state` stores where no task of the step fits the update.
+    """Return id to path for writes that `update_state` stores if no task of the step fits the
+    update.
 
-    `count` bounds how many updates there can be at once.
+    `count` is the maximum number of updates at once.
     """
     found = {str(uuid5(origin.checkpoint_id, "__input__")): ""}
     for i in range(count):
@@ -123,11 +126,11 @@ def update_ids(origin: Origin, count: int) -> dict[str, str]:
 
 
 def trigger_sets(known: Collection[str], fired: Collection[str]) -> Iterator[frozenset[str]]:
-    """The sets of channels that may be a node's triggers.
+    """Yield the sets of channels that may be a node's triggers.
 
-    Newer libraries hash all triggers, and which ones a node has is not stored; older ones (body
-    formats 1 and 2) and LangGraph.js hash those that fired. With more than `SEARCHED` known
-    channels, those that fired are taken as sure, and of the others only the first are tried.
+    Newer libraries hash all triggers, but the triggers of a node are not stored; older ones (body
+    formats 1 and 2) and LangGraph.js hash those that fired. If more than `SEARCHED` channels are
+    known, those that fired are taken as certain, and only the first of the others are tried.
     """
     sure = frozenset() if len(known) <= SEARCHED else frozenset(fired)
     unsure = sorted(set(known) - sure)
@@ -141,7 +144,7 @@ def trigger_sets(known: Collection[str], fired: Collection[str]) -> Iterator[fro
 
 
 def _hashes(origin: Origin, node: str, *parts: str) -> Iterator[str]:
-    """Format 4 hashes with XXH3, the ones before with SHA-1, or XXH3 under newer libraries."""
+    """Yield XXH3 for format 4; for formats 2 and 3 XXH3 and SHA-1; for format 1 SHA-1."""
     text = "".join((_namespace(origin, node), str(origin.step), node, *parts))
     data = origin.checkpoint_id.bytes + _utf8(text)
     if origin.v > 1:
@@ -151,7 +154,7 @@ def _hashes(origin: Origin, node: str, *parts: str) -> Iterator[str]:
 
 
 def _oldest(origin: Origin, node: str, triggers: list[str], position: int) -> str:
-    """LangGraph 0.2.14."""
+    """Hash the id as LangGraph 0.2.14 does."""
     task = {
         "langgraph_step": origin.step,
         "langgraph_node": node,
@@ -169,7 +172,7 @@ def _javascript(origin: Origin, node: str, *parts: str | int | Sequence[object])
 
 
 def _path_parts(path: str) -> list[object]:
-    """A task path as LangGraph.js has it: nested lists."""
+    """Return a task path in the form of LangGraph.js: nested lists."""
     if (call := call_of(path)) is not None:
         return [PUSH, _path_parts(call[0]), call[1], True]
     index = sent_index(path)
@@ -201,27 +204,29 @@ def _xxh3(data: bytes) -> str:
 
 
 def interrupt_id(namespaces: Iterable[str]) -> str:
-    """The id by which the newest library answers an Interrupt that was stored with its `ns`."""
+    """Return the id that the newest library uses to answer an Interrupt stored with its `ns`."""
     return _xxh3(_utf8("|".join(namespaces)))
 
 
 def pull_path(node: str) -> str:
-    """The path of a node's task, as the column `task_path` has it."""
+    """Return the path of a node's task, as stored in the column `task_path`."""
     return f"~{PULL}, {node}"
 
 
 def send_path(index: int, v: int) -> str:
-    """The path of the `index`-th Send's task; libraries that write format 4 mark it as no call."""
+    """Return the path of the `index`-th Send's task; libraries that write format 4 add "not a
+    call".
+    """
     return f"~{PUSH}, {index:010d}, 0000000000" if v >= 4 else f"~{PUSH}, {index:010d}"
 
 
 def handler_path(failed_path: str) -> str:
-    """The path of an error handler's task for a failed task."""
+    """Return the path of the error handler's task for a failed task."""
     return failed_path + _HANDLER_END
 
 
 def pulled_node(path: str) -> str | None:
-    """The node in a node task's path, with or without the step that `durability="exit"` adds."""
+    """Return the node of a node task's path; accepts the step that `durability="exit"` adds."""
     if path.startswith("~~") and path[2:12].isdigit():
         path = path[12:]
     is_pull = path.startswith(f"~{PULL}, ") and not is_handler(path)
@@ -229,7 +234,7 @@ def pulled_node(path: str) -> str | None:
 
 
 def running_node(path: str) -> str | None:
-    """The node whose task has this path, or called the `@task` function that has it."""
+    """Return the node with this task path, or the node that called the `@task` function with it."""
     if (call := call_of(path)) is not None:
         return running_node(call[0])
     node = pulled_node(path)
@@ -237,7 +242,7 @@ def running_node(path: str) -> str | None:
 
 
 def sent_index(path: str) -> int | None:
-    """The Send's index in a Send task's path."""
+    """Return the index of the Send in a Send task's path; None for other paths."""
     parts = path.split(", ")
     is_send = parts[0] == f"~{PUSH}" and parts[2:] in ([], ["0000000000"])
     digits = parts[1] if is_send and len(parts) > 1 else ""
@@ -245,21 +250,21 @@ def sent_index(path: str) -> int | None:
 
 
 def is_handler(path: str) -> bool:
-    """Whether the path is an error handler's."""
+    """Return whether the path belongs to an error handler."""
     return path.endswith(_HANDLER_END)
 
 
 def call_path(caller: str, index: int) -> str:
-    """The path of a `@task` function's task."""
+    """Return the path of a `@task` function's task."""
     return f"~{PUSH}, {caller}, {index:010d}, 0000000001"
 
 
 def call_of(path: str) -> tuple[str, int] | None:
-    """The caller's path and the number of the call, from the path of a `@task` function's task."""
+    """Return the caller's path and the number of the call, for a `@task` function's path."""
     found = _CALL.fullmatch(path)
     return None if found is None else (found[1], int(found[2]))
 
 
 def is_call(path: str) -> bool:
-    """Whether the path is that of a `@task` function called by another task."""
+    """Return whether the path belongs to a `@task` function called by another task."""
     return path.startswith(f"~{PUSH}, ~")

@@ -1,9 +1,9 @@
-"""Compute the tasks of a checkpoint, what is next and what it waits for, from its rows alone.
+"""Compute a checkpoint's tasks, what runs next and what it waits for, from its rows alone.
 
-LangGraph computes the tasks of a superstep from the graph and the checkpoint; here the graph is
-not at hand. Sends are stored, ready nodes show in the channels (`triggers`), and which writes
-belong to which task shows in their path or in the hash that is the task's id (`task_ids`).
-Where that is not enough, the answer is unknown.
+LangGraph computes the tasks of a superstep from the graph and the checkpoint; the graph is not
+available here. Sends are stored, ready nodes are visible in the channels (`triggers`), and the path
+or the hash in the task id (`task_ids`) tells which writes belong to which task. If that is not
+enough, the answer is "unknown".
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ __all__ = [
 ERROR = "__error__"
 INTERRUPT = "__interrupt__"
 CONTROL = frozenset({INTERRUPT, "__resume__", ERROR, HANDLED, "__scheduled__"})
-"""Channels with the fate of a task; a write on any other channel is its output."""
+"""Channels that record what happened to a task; a write on any other channel is its output."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _UNREAD = 100
-"""Most channels without a known reader that are looked into; a real body has a few."""
+"""Maximum number of channels without a known reader that are examined; a real body has a few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +47,19 @@ class Question:
     """One Interrupt that a task raised."""
 
     interrupt_id: str | None
-    """None where neither the id nor the namespace that it is hashed from is stored."""
+    """None if neither the id nor the namespace that it is hashed from is stored."""
     task_id: str
     node: str | None
     value: Value
     answered: bool
-    """The task finished, which is the rule of LangGraph 1.2 (`pregel/_task_status.py`)."""
+    """True if the task finished, which is the rule of LangGraph 1.2 (`pregel/_task_status.py`)."""
     path: tuple[str, ...] = ()
-    """Nodes down to the one that asked, where that is one of a subgraph; `node` is the last."""
+    """The path to the node that asked, if it is in a subgraph; the last entry is `node`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run in the superstep that starts from a checkpoint."""
+    """One task of the superstep that starts from a checkpoint."""
 
     id: str | None
     """None if the task has stored nothing."""
@@ -73,7 +73,7 @@ class Task:
     questions: tuple[Question, ...]
     writes: tuple[Write, ...]
     failed_in: tuple[str, ...] = ()
-    """Nodes down to the one that failed, where that is one of a subgraph."""
+    """The path to the node that failed, if it is in a subgraph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +81,17 @@ class Step:
     """The superstep that comes after a checkpoint."""
 
     tasks: tuple[Task, ...]
-    """Sends in their order, then nodes by name, since the order in the graph is not stored."""
+    """Sends in their order, then nodes by name, since the order of nodes in the graph is not
+    stored.
+    """
     others: tuple[Task, ...]
-    """Other writers: error handlers, `@task` calls, `update_state`, unknown ones."""
+    """Other writers: error handlers, `@task` calls, `update_state`, and unknown tasks."""
     next: tuple[str, ...] | None
-    """The nodes of all tasks, as `get_state_history` gives them; None where unknown."""
+    """The nodes of all tasks, as `get_state_history` returns them; None if unknown."""
     waiting: tuple[str, ...] | None
-    """The nodes of the tasks without output, as `get_state` of LangGraph 1.2 gives them."""
+    """The nodes of tasks without output, as `get_state` of LangGraph 1.2 returns them."""
     assumed: bool
-    """The answer is likely, and nothing stored proves it."""
+    """The answer is likely, but nothing stored proves it."""
 
 
 def plan_step(
@@ -106,13 +108,13 @@ def plan_step(
     delta_channels: Collection[str] = (),
     functions: Callable[[], Iterable[str]] = tuple,
 ) -> Step:
-    """The step after a checkpoint, given the writes that are stored on it.
+    """Return the step after a checkpoint, given the writes stored on the checkpoint.
 
-    The callables read from the store, so they are called only if the answer depends on them. They
-    return the parent's and the checkpoint's own writes on `__pregel_tasks` with their values, the
-    result of `learn` for the thread and for the store, and that of `subgraph_calls` for the
-    namespace. None is called for a StateGraph's checkpoint of format 4 with matching paths or
-    hashes.
+    The callables read from the store, so they are called only if the result depends on them.
+    `parent_sends` and `own_sends` return the parent's and the checkpoint's own writes on
+    `__pregel_tasks` with their values; `learned_thread` and `learned_store` the result of `learn`
+    for the thread and the store; `calls` the result of `subgraph_calls` for the namespace. None of
+    them is called for a StateGraph's checkpoint of format 4 with matching paths or hashes.
     """
     runs = Attribution(
         key,
@@ -137,27 +139,27 @@ def plan_step(
         if runs.has_strangers():
             is_known = False
         elif channel == START:
-            # The input of a StateGraph of which nothing else is stored.
+            # The input of a StateGraph, and nothing else is stored.
             runs.plan_nodes({START: {START}})
             is_assumed = True
         elif _all_finished(runs) or (
             (source != "update" or channel in learned_thread()) and not learned_store().get(channel)
         ):
-            # Probably a last node: nobody is known to read what it wrote.
+            # Probably after a last node: no node is known to read this channel.
             is_assumed = True
         else:
             is_known = False
     if source == "input" and body.versions and not (runs.sends or runs.nodes):
-        # An input makes a node run, here of an unknown graph.
+        # An input always makes a node run; here the graph is not known.
         is_known = False
     return _step(runs, is_known=is_known, is_assumed=is_assumed)
 
 
 def conditions_of(step: Step | None) -> tuple[Status, ...]:
-    """All that holds of a thread by the step after its root head, the worst first.
+    """Return all conditions of a thread, given the step after its root head, the worst first.
 
-    `None` if there is no head. There is always one condition; only a failure and a question, of
-    two tasks of one step, come together.
+    `step` is None if there is no head. There is at least one condition. Only `error` and
+    `interrupted` occur together, from two tasks of one step.
     """
     if step is None:
         return (Status.EMPTY,)
@@ -177,21 +179,20 @@ def conditions_of(step: Step | None) -> tuple[Status, ...]:
 
 
 def status_of(step: Step | None) -> Status:
-    """The worst condition of a thread by the step after its root head."""
+    """Return the worst condition of a thread, given the step after its root head."""
     return conditions_of(step)[0]
 
 
 def owners(step: Step) -> dict[str, Task]:
-    """The task of each write, by its task id; the null task is left out."""
+    """Return task id to task for all writes, without the null task."""
     return {write.task_id: run for run in (*step.tasks, *step.others) for write in run.writes}
 
 
 def write_order(writes: Iterable[Write], step: Step) -> list[Write]:
-    """A checkpoint's writes in the order in which LangGraph applies them.
+    """Return a checkpoint's writes in the order in which LangGraph applies them.
 
-    Source: `writes_sort_key` in `langgraph/checkpoint/base`; where a layout stores no path, the
-    one of the task that the write belongs to stands in. Where a layout stores when each write was
-    made, by that.
+    Source: `writes_sort_key` in `langgraph/checkpoint/base`. If the layout stores no path, the path
+    of the write's task is used. If it stores the time of each write, writes are sorted by that.
     """
     owned = owners(step)
 
@@ -221,7 +222,7 @@ def _all_finished(runs: Attribution) -> bool:
 
 
 def _is_finished(run: Run) -> bool:
-    # A write that is stored with the checkpoint that it made names its node.
+    # A write that is stored with the checkpoint it produced names its node.
     return any(write.channel not in CONTROL or write.node is not None for write in run.writes)
 
 
@@ -252,7 +253,7 @@ def _task(run: Run) -> Task:
 def _questions(
     value: Value, write: Write, node: str | None, *, answered: bool
 ) -> Iterator[Question]:
-    """The Interrupts of a write: several of them, or a bare one in LangGraph 0.2."""
+    """Yield the Interrupts of a write: a list of them, or a single one in LangGraph 0.2."""
     cut = value if isinstance(value, Cut) else None
     raised = value if cut is None else cut.kept
     items = items_of(raised)
@@ -269,7 +270,9 @@ def _questions(
 
 
 def _interrupt_id(fields: Mapping[Value, Value]) -> str | None:
-    """The id of an Interrupt. LangGraph before 0.6 stored `ns`, from which newer ones hash it."""
+    """Return the id of an Interrupt. LangGraph before 0.6 stored `ns`; newer versions hash it to
+    the id.
+    """
     identity = fields.get("id", fields.get("interrupt_id"))
     if isinstance(identity, str) and identity != "placeholder-id":
         return identity
@@ -280,7 +283,7 @@ def _interrupt_id(fields: Mapping[Value, Value]) -> str | None:
 
 
 def _error_text(value: Value) -> str:
-    """An error as text: Python savers store its `repr`, LangGraph.js its name and message."""
+    """Return an error as text: Python savers store its `repr`, LangGraph.js its name and message."""
     if isinstance(value, str):
         return value
     fields = _fields(value)
@@ -289,9 +292,9 @@ def _error_text(value: Value) -> str:
 
 
 def _chosen(body: Body, writes: Iterable[Write]) -> set[str]:
-    """The channels that the caller wrote to, which LangGraph.js counts in what is next.
+    """Return the channels that the caller wrote to, which LangGraph.js counts for what runs next.
 
-    Python's libraries do so only with the checkpoint that holds what was written. Source:
+    The Python libraries count them only in the checkpoint that contains what was written. Source:
     `_prepareStateSnapshot` in `@langchain/langgraph/dist/pregel/index.js`, 0.2.74 and 1.7.3.
     """
     if not body.is_javascript:
@@ -304,10 +307,10 @@ def _sent_nodes(
     parent_sends: Callable[[], Sequence[Write]],
     own_sends: Callable[[], Sequence[Write]] | None,
 ) -> list[str | None] | None:
-    """The node of each pending Send, None for an unreadable one; None if all are unreadable.
+    """Return the node of each pending Send, None for an unreadable one; None if all are unreadable.
 
-    Bodies before format 4 hold them apart or, where the layout does not store them, leave them
-    among the parent's writes. `own_sends` is given where the caller's Sends count too.
+    Bodies before format 4 hold Sends inline; if the layout does not store them there, they are
+    among the parent's writes. `own_sends` is given if the Sends of the caller count too.
     """
     packets: Value = body.values.get(SENDS)
     if body.v < 4:
@@ -316,7 +319,7 @@ def _sent_nodes(
             packets = _packets(parent_sends())
     if own_sends is not None and (packets is None or isinstance(packets, list)):
         sent = _packets(write for write in own_sends() if write.task_id == NULL_TASK_ID)
-        # From format 4 on they are a channel, in which new Sends replace the older ones.
+        # From format 4 on they are a channel, and new Sends replace older ones.
         packets = sent if sent is None or body.v >= 4 else [*(packets or ()), *sent]
     if packets is None and body.v < 4:
         return None
@@ -326,7 +329,7 @@ def _sent_nodes(
 
 
 def _packets(writes: Iterable[Write]) -> list[Value] | None:
-    """The Sends among some writes, in their order; None where one was not read."""
+    """Return the Sends among some writes, in order; None if one was not read."""
     sent = [write for write in writes if write.channel == SENDS]
     sent.sort(key=lambda write: (write.task_path, write.task_id, write.idx))
     if any(write.value is None for write in sent):
@@ -335,7 +338,7 @@ def _packets(writes: Iterable[Write]) -> list[Value] | None:
 
 
 def _sent_node(packet: Value) -> str | None:
-    """The node of a Send: `Send(node, arg)` in Python, `{node, args}` in LangGraph.js."""
+    """Return the node of a Send: `Send(node, arg)` in Python, `{node, args}` in LangGraph.js."""
     payload = packet.payload if isinstance(packet, Tagged) else packet
     node = _fields(packet).get("node")
     if isinstance(packet, Tagged) and isinstance(payload, list) and payload:
@@ -357,10 +360,10 @@ def _failed(run: Task) -> bool:
 
 
 def _is_part(run: Task, step: Step) -> bool:
-    """Whether the error of a run that is not planned is one of the step.
+    """Return whether the error of an unplanned task counts as an error of the step.
 
-    That of a `@task` call is its caller's business. Without a path it is taken for a call where
-    all planned tasks are accounted for.
+    The error of a `@task` call counts for its caller. A task without a path is treated as a call if
+    all planned tasks have an id.
     """
     if is_handler(run.path) or is_call(run.path):
         return is_handler(run.path)

@@ -17,21 +17,22 @@ _UNITS = {
     "y": timedelta(days=365),
 }
 _DURATION = re.compile(r"(?:\d{1,4}d|\d{1,9}(?:mo|[smhwy]))+", re.ASCII)
-"""Days have few digits, since the end of a checkpoint id may look like a number of days."""
+"""At most 4 digits for days, because the end of a checkpoint id may look like a number of days."""
 _PART = re.compile(r"(\d+)(mo|[smhdwy])", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ].*)?", re.ASCII | re.DOTALL)
 _WORDS = ("now", "today", "yesterday")
 
 
 def looks_like_time(text: str) -> bool:
-    """Whether a text is meant as a time, well-formed or not."""
+    """Return whether a text is meant as a time, valid or not."""
     return text in _WORDS or any(form.fullmatch(text) for form in (_DURATION, _DATE))
 
 
 def parse_time(text: str, now: datetime, zone: tzinfo) -> datetime:
-    """A time: an age such as `2h`, a word, or ISO 8601, which is in `zone` if it names none.
+    """Parse a time: an age such as `2h`, a word, or ISO 8601 (in `zone` if it names no time zone).
 
-    A day means its beginning. A month has 30 days and a year 365. Raises `UsageError`.
+    A day means its beginning. A month has 30 days and a year 365. Raises `UsageError` for any other
+    text.
     """
     if _DURATION.fullmatch(text):
         return ago(text, now)
@@ -48,7 +49,7 @@ def parse_time(text: str, now: datetime, zone: tzinfo) -> datetime:
 
 
 def parse_duration(text: str) -> timedelta:
-    """A duration such as `90m` or `1d12h`. Raises `UsageError`."""
+    """Parse a duration such as `90m` or `1d12h`. Raises `UsageError` for any other text."""
     if _DURATION.fullmatch(text) is None:
         raise UsageError(f"'{text}' is not a duration", hint="use 30s, 90m, 2h or 7d")
     try:
@@ -58,7 +59,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def ago(text: str, now: datetime) -> datetime:
-    """The time that lies this duration before `now`. Raises `UsageError`."""
+    """Return the time this duration before `now`. Raises `UsageError`."""
     try:
         return now - parse_duration(text)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""The reducers that a user names."""
+"""The reducers that the user names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KNOWN = [*REDUCERS, CUSTOM]
 
 
 def named_reducers(options: Iterable[str]) -> dict[str, str]:
-    """Channel to reducer, from `--reducer CHANNEL=NAME`. Raises `UsageError`."""
+    """Parse `--reducer CHANNEL=NAME` options to channel and reducer. Raises `UsageError`."""
     named: dict[str, str] = {}
     for option in options:
         channel, equals, name = option.rpartition("=")
@@ -23,7 +23,10 @@ def named_reducers(options: Iterable[str]) -> dict[str, str]:
 
 
 def told_reducers(profile: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:
-    """Channel to reducer, from the profile and from `--reducer`. Raises `UsageError`."""
+    """Return channel to reducer, from the profile and `--reducer`; options win.
+
+    Raises `UsageError` for a malformed option or an unknown reducer.
+    """
     told = {**profile, **named_reducers(options)}
     for channel, name in told.items():
         if name not in _KNOWN:
@@ -35,7 +38,7 @@ def told_reducers(profile: Mapping[str, str], options: Iterable[str]) -> dict[st
 
 
 def no_channel(name: str, known: Collection[str], where: str) -> NotFound:
-    """The error for a channel that does not exist."""
+    """Return the error for a channel that does not exist."""
     there = f"channels: {', '.join(sorted(known))}" if known else None
     return NotFound(
         f"no channel '{name}' in {where}", hint=did_you_mean(name, sorted(known)) or there
@@ -43,6 +46,6 @@ def no_channel(name: str, known: Collection[str], where: str) -> NotFound:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A hint that names the known names like one that is unknown."""
+    """Return a hint with known names that are similar to an unknown one; None if there are none."""
     close = get_close_matches(name, list(known), n=3)
     return f"did you mean {' or '.join(repr(one) for one in close)}?" if close else None

@@ -1,4 +1,4 @@
-"""Turn messages into a conversation: roles, tool calls with their results, tokens."""
+"""Turn messages into a conversation: roles, tool calls with their results, and tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORMS = (
     ("prompt_tokens", "completion_tokens", "total_tokens"),
     ("promptTokens", "completionTokens", "totalTokens"),
 )
-"""Names that libraries use for the tokens of a prompt, of an answer, and of both."""
+"""Key names in different libraries for the tokens of the prompt, of the answer, and of both."""
 _MODELS = ("model_name", "model", "model_id", "modelId")
 
 
@@ -30,11 +30,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call, and the index of the message with its result."""
+    """A tool call, and the index of the message that contains its result."""
 
     call: ToolCall
     result: int | None
-    """Index in the conversation; None where there is no result."""
+    """Index in the conversation; None if there is no result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class Turn:
     """One message of a conversation."""
 
     index: int
-    """Place in the channel's list."""
+    """Index in the channel's list."""
     value: Value
-    """As stored."""
+    """The value as stored."""
     message: Message
     calls: tuple[Call, ...]
     answers: int | None
-    """Index of the message whose tool call this one answers."""
+    """Index of the message with the tool call that this message answers."""
     usage: Usage | None
     model: str | None
 
@@ -74,7 +74,7 @@ class ToolCount:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts of a conversation, the largest first."""
+    """Statistics of a conversation, largest numbers first."""
 
     roles: Mapping[str, int]
     models: Sequence[ModelTokens]
@@ -82,7 +82,7 @@ class Statistics:
 
 
 def message_list(value: Value) -> list[Value] | None:
-    """The items of a channel that holds messages, or one message; None for any other value."""
+    """Return the items of a channel with messages, or one message in a list; None for other values."""
     if as_message(value) is not None:
         return [value]
     held = inside(value)
@@ -92,10 +92,10 @@ def message_list(value: Value) -> list[Value] | None:
 
 
 def transcript(items: Sequence[Value]) -> list[Turn]:
-    """The conversation. An item that is no message is one of role `?`.
+    """Return the conversation. An item that is not a message gets the role `?`.
 
-    Ids of tool calls may come again: a result belongs to the nearest call before it that has
-    none yet.
+    Ids of tool calls may repeat: a result belongs to the nearest call before it that has no result
+    yet.
     """
     messages = [as_message(item) or _foreign(item) for item in items]
     open_calls: dict[str, list[tuple[int, int]]] = {}
@@ -128,7 +128,7 @@ def transcript(items: Sequence[Value]) -> list[Turn]:
 
 
 def statistics(turns: Sequence[Turn]) -> Statistics:
-    """Messages by role, tokens by model, calls by tool."""
+    """Return messages by role, tokens by model, and calls by tool."""
     roles = Counter(turn.message.role for turn in turns)
     spent: dict[str | None, list[Usage]] = {}
     for turn in turns:
@@ -148,18 +148,18 @@ def statistics(turns: Sequence[Turn]) -> Statistics:
 
 
 def answered_id(message: Message) -> str | None:
-    """Id of the tool call that a message answers."""
+    """Return the id of the tool call that a message answers."""
     found = message.fields.get("tool_call_id")
     return found if isinstance(found, str) else None
 
 
 def is_error(message: Message) -> bool:
-    """Whether a tool's message reports a failure."""
+    """Return whether a tool message reports a failure."""
     return message.fields.get("status") == "error"
 
 
 def usage_of(message: Message) -> Usage | None:
-    """The tokens of a message, from `usage_metadata` or from its provider's metadata."""
+    """Return the tokens of a message, from `usage_metadata` or from its provider's metadata."""
     said = _dict(message.fields.get("response_metadata"))
     for found in (
         message.fields.get("usage_metadata"),
@@ -175,7 +175,7 @@ def usage_of(message: Message) -> Usage | None:
 
 
 def model_of(message: Message) -> str | None:
-    """The model that made a message, from `response_metadata`."""
+    """Return the model that produced a message, from `response_metadata`."""
     said = _dict(message.fields.get("response_metadata"))
     for key in _MODELS:
         found = said.get(key)

@@ -1,9 +1,9 @@
-"""Which writes were applied to make a checkpoint, and in which order.
+"""Find out which writes were applied to make a checkpoint, and in which order.
 
-A checkpoint keeps its tasks' writes even if they were never applied. The `source` of the next
+A checkpoint keeps the writes of its tasks even if they were never applied. The `source` of the next
 checkpoint tells which of them it applied. Sources: `_first` and `after_tick` in
 `langgraph/pregel/_loop.py`, `perform_superstep` in `langgraph/pregel/main.py` and `apply_writes` in
-`langgraph/pregel/_algo.py` (1.2.22), and the same places of 0.2.14 to 1.0.10.
+`langgraph/pregel/_algo.py` (1.2.22), and the same functions of 0.2.14 to 1.0.10.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ckpt_cli.core.tasks import CONTROL, Step
 from ckpt_cli.core.write_view import Placed
 
 UPDATE = "~__interrupt__"
-"""Task path of what `update_state` wrote."""
+"""Task path of writes by `update_state`."""
 NOT_APPLIED = CONTROL | {"__no_writes__", "__return__", "__pregel_push"}
-"""Channels that no checkpoint has: they say what happened to a task."""
+"""Channels that no checkpoint has: they record what happened to a task."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _PERMUTED = 720
-"""So many orders of a step's tasks are tried, where none is stored: those of six tasks."""
+"""Maximum number of task orders that are tried if no order is stored: enough for six tasks."""
 
 Batches = tuple[tuple[Placed, ...], ...]
-"""Writes that are applied one batch after another, each with one call of a channel's `update`."""
+"""Batches of writes, applied one after another, each with one call of the channel's `update`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,34 +40,34 @@ class Way:
 
     batches: Batches
     assumed: bool = False
-    """Of several such ways, or orders, that nothing stored tells apart."""
+    """There are several such ways or orders, and nothing stored tells which one is right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What is known of how a child was made, over all its channels."""
+    """What is known about how a child was made, for all its channels."""
 
     ways: tuple[Way, ...]
-    """The likeliest first. One without batches left the state as it was."""
+    """The likeliest first. A way without batches left the state unchanged."""
     ordered: bool
     """Whether the order of the tasks is stored, or proven by their ids."""
     lacking: str = ""
-    """Why a channel that no way explains proves nothing; empty where it does."""
+    """Why a channel that no way explains proves nothing; empty if it does prove something."""
     bumps: bool = True
-    """Whether a step ran, so that what lives for one step is gone."""
+    """Whether a step ran, so that values that live for one step are gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """A checkpoint's writes by who made them, each in the order in which they are applied."""
+    """A checkpoint's writes by who made them, each group in the order in which it is applied."""
 
     null: tuple[Placed, ...]
-    """By the caller, with `Command(update=..., goto=...)`."""
+    """Writes by the caller, with `Command(update=..., goto=...)`."""
     tasks: tuple[Placed, ...]
     updates: tuple[Placed, ...]
-    """By `update_state`, as far as their paths tell."""
+    """Writes by `update_state`, as far as their paths show it."""
     inputs: tuple[Placed, ...]
-    """A new input's writes to DeltaChannels, which LangGraph 1.2 stores on its parent."""
+    """Writes of a new input to DeltaChannels; LangGraph 1.2 stores them on the input's parent."""
 
     @property
     def is_empty(self) -> bool:
@@ -75,7 +75,7 @@ class Sorted:
 
 
 def sort_writes(checkpoint_id: str, placed: Iterable[Placed], step: Step, body: Body) -> Sorted:
-    """The writes of a checkpoint that its children may be made of."""
+    """Group the writes of a checkpoint that its children may be made from."""
     null: list[Placed] = []
     tasks: list[Placed] = []
     updates: list[Placed] = []
@@ -111,10 +111,10 @@ def how_made(
     skipped: bool,
     takes_input: bool,
 ) -> Made:
-    """How a child of that source, with a body of its own, was made of a checkpoint.
+    """Return how a child with this source, and with a body of its own, was made from a checkpoint.
 
-    `again`: the checkpoint has another child of the same source. `skipped`: steps between the two
-    are not stored. `takes_input`: the child holds the input in a channel of its own.
+    `again`: the checkpoint has another child with the same source. `skipped`: steps between the two
+    are not stored. `takes_input`: the child stores the input in a separate channel.
     """
     is_ordered = _has_order(body) and all(one.path for one in writes.tasks)
     match source:
@@ -142,9 +142,9 @@ def how_made(
 
 
 def how_told(writes: Sorted) -> Made:
-    """How a checkpoint was made of the writes that its layout stores with it.
+    """Return how a checkpoint was made, for layouts that store with it the writes it was made from.
 
-    Those of one task after those of another, in the order of their times: tasks that ran one
+    The writes of one task are applied after those of another, in order of time: tasks that ran one
     after the other may have written into the same checkpoint.
     """
     tasks = [tuple(some) for _, some in groupby(writes.tasks, lambda one: one.write.task_id)]
@@ -163,8 +163,8 @@ _AGAIN = "its parent ran more than once, and the runs share the rows of their wr
 def _loop_lacks(writes: Sorted, step: Step, body: Body, child: Body, *, skipped: bool) -> str:
     if skipped:
         return 'the steps before it are not stored, as with durability="exit"'
-    # What a node saw is noted when its step ends. One that seems ready and did not run shows what
-    # LangGraph 0.6 and later may store of a join: the set that the next step has changed already.
+    # What a node has seen is recorded when its step ends. A node that seems ready but did not run
+    # shows what LangGraph 0.6 and later may store for a join: the set as changed by the next step.
     silent = [
         run.node or "?"
         for run in step.tasks
@@ -185,7 +185,7 @@ def _seen(body: Body, node: str | None) -> object:
 
 
 def orders(made: Made, channel: str) -> Iterator[Way]:
-    """The ways to make one channel: its writes alone, and where no order is stored, any order.
+    """Yield the ways to make one channel, with only its writes; in any order if none is stored.
 
     The first is the likeliest. Batches without a write to the channel are left out.
     """
@@ -207,12 +207,14 @@ def orders(made: Made, channel: str) -> Iterator[Way]:
 
 
 def written(made: Made) -> set[str]:
-    """The channels that a child's writes go to."""
+    """Return the channels that the child's writes go to."""
     return {one.write.channel for way in made.ways for batch in way.batches for one in batch}
 
 
 def writes_in_metadata(metadata: Mapping[str, Value]) -> Counter[str]:
-    """How many writes to each channel a checkpoint's metadata names; before LangGraph 0.5 only."""
+    """Count the writes to each channel that a checkpoint's metadata names (before LangGraph 0.5
+    only).
+    """
     wrote = metadata.get("writes")
     found: Counter[str] = Counter()
     for outputs in wrote.values() if isinstance(wrote, dict) else ():
@@ -223,7 +225,7 @@ def writes_in_metadata(metadata: Mapping[str, Value]) -> Counter[str]:
 
 
 def _ways(*found: Batches) -> tuple[Way, ...]:
-    """The ways that differ, batches without writes left out."""
+    """Return the ways without duplicates, and without empty batches."""
     kept: dict[tuple[tuple[int, ...], ...], Batches] = {}
     for batches in found:
         full = tuple(batch for batch in batches if batch)
@@ -240,7 +242,7 @@ def _of(batch: Sequence[Placed], channel: str) -> tuple[Placed, ...]:
 
 
 def _permuted(batch: Sequence[Placed]) -> Iterator[tuple[Placed, ...]]:
-    """The writes of a batch with their tasks in any order."""
+    """Yield the writes of a batch with its tasks in every order."""
     tasks = [tuple(group) for _, group in groupby(batch, lambda one: one.write.task_id)]
     chosen = permutations(tasks) if len(tasks) <= 6 else iter([tuple(tasks)])
     for order in chosen:
@@ -248,9 +250,10 @@ def _permuted(batch: Sequence[Placed]) -> Iterator[tuple[Placed, ...]]:
 
 
 def _has_order(body: Body) -> bool:
-    """Whether tasks are applied in the order of their paths: not before LangGraph 0.2.15 or so,
+    """Return whether tasks are applied in the order of their paths.
 
-    whose bodies have `v` 1 as those of LangGraph.js have, which sorts them.
+    This is not so before about LangGraph 0.2.15. Its bodies have `v` 1, as have those of
+    LangGraph.js, which does sort them.
     """
     return body.v > 1 or body.is_javascript
 

@@ -1,8 +1,8 @@
 """Arrange a thread as rows to draw: branches, forks, tips, folded steps, subgraph calls.
 
-`plan_tree` works on `Skeleton`s, which a store's key index can fill; `Plan.shown` then names
-the few checkpoints whose details (`Node`) the picture needs. The oldest comes first and time
-runs down. The branch that leads to the head is drawn straight, the others under their fork.
+`plan_tree` works on `Skeleton`s, which can be filled from a store's key index; `Plan.shown` then
+names the few checkpoints that need details (`Node`). The oldest row comes first. The branch that
+leads to the head is drawn straight, the others below their fork.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Literal
 Key = tuple[str, str]
 """Namespace and id of a checkpoint."""
 Trouble = Literal["parent gone", "loop"]
-"""Why a row without a drawn parent is not a first checkpoint."""
+"""Why a row without a drawn parent is not the first checkpoint of the thread."""
 
 SHORTEST_RUN = 3
-"""Fewest plain steps that are folded."""
+"""Minimum number of plain steps that are folded into one row."""
 FEWEST_ALIKE = 4
-"""Fewest calls of one node under one step that are drawn as one row."""
+"""Minimum number of calls of one node in one step that are drawn as one row."""
 DEEPEST = 50
-"""Deepest call that is drawn under its caller."""
+"""Deepest subgraph call that is drawn under its caller."""
 LANES = 12
-"""Most lanes that a row keeps, the innermost ones; more never fit a screen."""
+"""Maximum number of lanes of a row; the innermost are kept. More never fit on a screen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +37,18 @@ class Skeleton:
     parent_checkpoint_id: str | None
     step: int | None = None
     source: str | None = None
-    """None is drawn as `loop`; `undecided` lists where that may be wrong."""
+    """None is drawn as `loop`; `undecided` lists the checkpoints for which that may be wrong."""
     ran: tuple[str, ...] | None = None
-    """Nodes that ran to make it; counted where it is folded."""
+    """Nodes that ran to make it; they are counted if it is folded."""
     tasks: tuple[str, ...] = ()
-    """Known ids of the tasks of its next step; calls `node:task` are drawn under it."""
+    """Known ids of the tasks of its next step; calls `node:task` are drawn below it."""
     marked: bool = False
-    """It holds a question, an answer, an error or anything else that must not be folded."""
+    """It has a question, an answer, an error or something else that must not be folded."""
     forked_from: str | None = None
     place: int = 0
-    """Its place in its namespace, where ids do not tell the order."""
+    """Its position in its namespace, if ids do not tell the order."""
     parents: Mapping[str, str] = field(default_factory=dict)
-    """`metadata.parents`: the calling checkpoint of each outer namespace."""
+    """`metadata.parents`: the calling checkpoint in each outer namespace."""
 
     @property
     def key(self) -> Key:
@@ -56,13 +56,13 @@ class Skeleton:
 
     @property
     def order(self) -> tuple[int, str]:
-        """The oldest sorts first."""
+        """Sort key: oldest first."""
         return self.place, self.checkpoint_id
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The details of one checkpoint, read for those in `Plan.shown` only."""
+    """The details of one checkpoint, read only for those in `Plan.shown`."""
 
     at: datetime | None = None
     step: int | None = None
@@ -70,9 +70,9 @@ class Node:
     ran: tuple[str, ...] = ()
     """Nodes that ran to make it, one entry per task."""
     writes: int = 0
-    """Writes stored on it."""
+    """Number of writes stored on it."""
     next: tuple[str, ...] | None = None
-    """None where it is not known."""
+    """None if not known."""
     questions: tuple[str, ...] = ()
     """Open questions, one line each."""
     answered: int = 0
@@ -89,19 +89,19 @@ class StepRow:
     id: str
     step: int | None
     lanes: str
-    """`|` or blank for each column left of the row's own; only the innermost `LANES`."""
+    """`|` or blank for each column to the left of the row's own; only the innermost `LANES`."""
     depth: int
-    """Number of lanes, also those that are not kept."""
+    """Number of lanes, including those that are not kept."""
     branch: bool = False
-    """It begins a side branch at the fork in its last lane."""
+    """It starts a side branch at the fork in its last lane."""
     first: bool = False
-    """It has no parent in the picture."""
+    """It has no drawn parent."""
     last: bool = False
     """It is a tip: nothing follows in its column."""
     head: bool = False
     trouble: Trouble | None = None
     parent: str | None = None
-    """The checkpoint that it is drawn under, or its missing parent."""
+    """The checkpoint that it is drawn below, or its missing parent."""
 
     @property
     def key(self) -> Key:
@@ -118,18 +118,18 @@ class FoldRow:
     lanes: str
     depth: int
     ran: tuple[tuple[str, int], ...]
-    """Nodes with the number of their runs, as far as they are known."""
+    """Nodes with the number of their runs, as far as known."""
     all_known: bool
 
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """A subgraph call, or several alike, under the step that made it."""
+    """A subgraph call, or several similar ones, below the step that made it."""
 
     caller: Key
     namespaces: tuple[str, ...]
     keys: tuple[Key, ...]
-    """All their checkpoints, with those of the calls they made themselves."""
+    """All their checkpoints, including those of calls that they made themselves."""
     heads: tuple[Key, ...]
     """The newest checkpoint of each call."""
     first: str
@@ -137,19 +137,19 @@ class CallRow:
     """Smallest and greatest id in `keys`."""
     branches: int
     nested: bool
-    """The call's own tree follows, two columns further in."""
+    """The tree of the call follows, two columns further to the right."""
     lanes: str
     depth: int
 
 
 @dataclass(frozen=True, slots=True)
 class SectionRow:
-    """The tree of another namespace begins."""
+    """Start of the tree of another namespace."""
 
     ns: str
     checkpoints: int
     call: bool
-    """It is a subgraph call whose step is not in the store, not a stateful namespace."""
+    """True for a subgraph call with a step that is not stored; False for a stateful namespace."""
 
 
 Row = StepRow | FoldRow | CallRow | SectionRow
@@ -164,20 +164,21 @@ class Plan:
     """The checkpoints that need details."""
     checkpoints: int
     branches: int
-    """Tips of the first tree."""
+    """Number of tips in the first tree."""
     calls: int
     folded: int
-    """Steps in folds."""
+    """Number of folded steps."""
     ns: str = ""
-    """The namespace of the first tree: the root, or the only one that there is."""
+    """The namespace of the first tree: the root, or the only namespace of the thread."""
 
 
 def undecided(skeletons: Iterable[Skeleton]) -> list[Key]:
-    """The checkpoints with a `source` or `forked_from` that may change the structure.
+    """Return the checkpoints with a `source` or `forked_from` that may change the structure.
 
-    First ones, those after a fork, after a question or an error, after a step that stored
-    nothing, and those whose step does not follow their parent's: at all others a run went on.
-    An `update` elsewhere is found only where the caller fills `source` or `marked`.
+    These are first checkpoints, and those after a fork, after a question or an error, after a step
+    that stored nothing, and with a step number that does not follow their parent's. At all others a
+    run simply continued. An `update` elsewhere is found only if the caller fills `source` or
+    `marked`.
     """
     items = {item.key: item for item in skeletons}
     children = Counter((item.checkpoint_ns, item.parent_checkpoint_id) for item in items.values())
@@ -206,8 +207,8 @@ def plan_tree(
 ) -> Plan:
     """Arrange the checkpoints of one thread in rows.
 
-    `heads` gives a namespace's head where it is not its greatest id. `nest` draws the trees of
-    subgraph calls too; `unfold` shows every checkpoint, hence those as well.
+    `heads` gives the head of a namespace if it is not its greatest id. `nest` also draws the trees
+    of subgraph calls; `unfold` shows every checkpoint, including those of calls.
     """
     return _Planner(skeletons, heads or {}, unfold, nest or unfold).plan()
 
@@ -237,7 +238,7 @@ class _Forest:
             order.extend(self.children.get(key, ()))
         newest: dict[str, str] = {}
         self.trunk: dict[str, str] = {}
-        """Each checkpoint's child that goes on in its column."""
+        """For each checkpoint, the child that continues in its column."""
         for key in reversed(order):
             below = self.children.get(key)
             if below:
@@ -258,7 +259,7 @@ class _Forest:
 
 
 def _drawn_parent(item: Skeleton, items: Mapping[str, Skeleton]) -> str | None:
-    """The parent, or the fork's target where the fork was written as the target's sibling."""
+    """Return the parent, or the target of a fork that was written as a sibling of its target."""
     target = items.get(item.forked_from) if item.forked_from else None
     if (
         target is not None
@@ -271,7 +272,7 @@ def _drawn_parent(item: Skeleton, items: Mapping[str, Skeleton]) -> str | None:
 
 
 def _cut_loops(parent: dict[str, str | None], order: Callable[[str], tuple[int, str]]) -> set[str]:
-    """Cut every loop of parents below its newest one; the checkpoints that lost their parent."""
+    """Cut every loop of parents below its newest checkpoint; return those that lost their parent."""
     cut = set()
     done: set[str] = set()
     for start in parent:
@@ -306,7 +307,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call, or several alike, to draw under a step."""
+    """A call, or several similar ones, to draw below a step."""
 
     caller: Key
     namespaces: tuple[str, ...]
@@ -349,7 +350,7 @@ class _Planner:
         )
 
     def _hang_calls(self) -> tuple[dict[Key, list[str]], list[str]]:
-        """The namespaces called from each checkpoint, in order of time, and all the others."""
+        """Return the namespaces called from each checkpoint, by time, and all other namespaces."""
         by_task = {
             (ns, task): (ns, item.checkpoint_id)
             for ns, forest in self.forests.items()
@@ -366,7 +367,8 @@ class _Planner:
                 sections.append(ns)
         for made in calls.values():
             made.sort(key=lambda ns: min(self.forests[ns].items))
-        # Stateful namespaces are part of the thread's state; lost calls come after them.
+        # Stateful namespaces are part of the thread's state; calls without a caller come after
+        # them.
         return calls, sorted(sections, key=lambda ns: (is_call(ns), ns))
 
     def _caller(self, ns: str, by_task: Mapping[Key, Key]) -> Key | None:
@@ -387,7 +389,9 @@ class _Planner:
         return None
 
     def _draw(self, ns: str, lanes: str, depth: int) -> None:
-        """Draw a namespace's trees, without recursion: threads are deeper than Python's stack."""
+        """Draw the trees of a namespace; not recursive, since threads are deeper than Python's
+        stack.
+        """
         work: list[_Place | _Call] = [*reversed(self._roots(ns, lanes, depth))]
         while work:
             item = work.pop()
@@ -421,7 +425,7 @@ class _Planner:
             yield _Place(item.ns, on, item.lanes, item.depth)
 
     def _grouped(self, calls: Sequence[str]) -> Iterator[tuple[str, ...]]:
-        """One group per call, but a group for many calls of one node that need no attention."""
+        """Yield one group per call; many unmarked calls of one node form one group."""
         alike: dict[str, list[str]] = {}
         for ns in calls:
             alike.setdefault(node_of(ns), []).append(ns)
@@ -433,7 +437,7 @@ class _Planner:
                 yield from ((ns,) for ns in group)
 
     def _within(self, namespaces: Iterable[str]) -> list[Key]:
-        """All checkpoints of some namespaces and of the calls they made."""
+        """Return all checkpoints of some namespaces and of the calls that they made."""
         pending = list(namespaces)
         keys: list[Key] = []
         for ns in pending:
@@ -522,17 +526,20 @@ class _Planner:
 
 
 def is_call(ns: str) -> bool:
-    """Whether a namespace belongs to one call of a subgraph; others keep state over calls."""
+    """Return whether a namespace belongs to one call of a subgraph; others keep state across calls."""
     return parts_of(ns)[1] is not None
 
 
 def node_of(ns: str) -> str:
-    """The node that made the call, or the name of a stateful namespace."""
+    """Return the node that made the call, or the name of a stateful namespace."""
     return parts_of(ns)[0]
 
 
 def parts_of(ns: str) -> tuple[str, str | None, str]:
-    """Of the innermost call: node, task id (None if stateful), number of a further call in it."""
+    """Return (node, task id, number of a further call) of the innermost call.
+
+    The task id is None for a stateful namespace; the number is `''` for the first call in a task.
+    """
     segments = ns.split("|")
     number = ""
     while len(segments) > 1 and segments[-1].isdecimal():

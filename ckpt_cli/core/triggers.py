@@ -1,9 +1,9 @@
 """Find the nodes that are ready to run at a checkpoint, from its channels alone.
 
-A channel that holds something, in a version that a subscribed node has not seen, makes that node
-run next. Who subscribes to what is the graph's own knowledge; it shows in channel names
-(`branch:to:NODE`, `join:A+B:NODE`, ...) and in `versions_seen`. Source: `_triggers` and
-`prepare_next_tasks` in `langgraph/pregel/_algo.py`, 0.2.14 to 1.2.22.
+A channel with a value in a version that a subscribed node has not seen makes that node run next.
+The subscriptions are part of the graph; they show in channel names (`branch:to:NODE`,
+`join:A+B:NODE`, ...) and in `versions_seen`. Source: `_triggers` and `prepare_next_tasks` in
+`langgraph/pregel/_algo.py`, 0.2.14 to 1.2.22.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ NOT_NODES = frozenset({"__input__", "__interrupt__", "__snapshot_bumps__"})
 """Keys of `versions_seen` that are not nodes."""
 
 Readers = Mapping[str, Collection[str]]
-"""Channel to the nodes that subscribe to it."""
+"""Maps a channel to the nodes that subscribe to it."""
 
 
 @dataclass(slots=True)
 class Ready:
-    """The nodes that are ready, and the filled channels without a known reader."""
+    """The nodes that are ready, and the channels with a value but without a known reader."""
 
     fired: dict[str, set[str]] = field(default_factory=dict)
-    """Node to the channels that made it ready."""
+    """For each ready node, the channels that triggered it."""
     unread: list[str] = field(default_factory=list)
-    """Only those that a node may well read."""
+    """Only channels that a node may read."""
 
 
 def learn(bodies: Iterable[Body]) -> dict[str, set[str]]:
-    """Channel to the nodes that read it, as checkpoint bodies show.
+    """Return the nodes that read each channel, as seen in checkpoint bodies.
 
-    A channel that was emptied without a known reader is in it with none.
+    A channel that was emptied but has no known reader is included with no nodes.
     """
     readers: dict[str, set[str]] = {}
     for body in bodies:
@@ -58,24 +58,24 @@ def find_ready(
     delta_channels: Iterable[str],
     chosen: Collection[str] = (),
 ) -> Ready:
-    """The nodes that are ready; `own` are the readers that the body itself names.
+    """Return the nodes that are ready; `own` are the readers that the body itself names.
 
-    `chosen` are channels that hold something though the body does not have it.
+    `chosen` are channels that have a value though the body does not contain it.
     """
     ready = Ready()
     is_state_graph = _is_state_graph(body)
     channels = [name for name, value in body.values.items() if is_available(name, value)]
     channels += [name for name in chosen if name.startswith("branch:") and name not in channels]
     if not is_state_graph:
-        # A DeltaChannel between snapshots is stored nowhere, and only in a graph made of bare
-        # Pregel nodes can one trigger a node.
+        # A DeltaChannel between snapshots is not stored, and it can trigger a node only in a graph
+        # of bare Pregel nodes.
         stored = body.values.keys()
         channels += [c for c in delta_channels if c in body.versions and c not in stored]
     newest = max(map(_number, body.versions.values()), default=0.0)
 
     def may_be_read(channel: str) -> bool:
         if is_state_graph:
-            # Before LangGraph 0.3.15 a node wrote its name to a channel of that name.
+            # Before LangGraph 0.3.15 a node wrote its name to a channel with the same name.
             is_node = not body.names_edges and body.values.get(channel) == channel
             return channel == START or is_node
         return _number(body.versions[channel]) == newest
@@ -97,7 +97,7 @@ def find_ready(
 
 
 def named_node(channel: str) -> str | None:
-    """The node that the name of a channel says it triggers."""
+    """Return the node that a channel triggers according to its name; None if it names none."""
     kind, _, rest = channel.partition(":")
     if kind == "start":
         return rest or None
@@ -109,11 +109,11 @@ def named_node(channel: str) -> str | None:
 
 
 def is_available(channel: str, value: Value) -> bool:
-    """Whether a stored channel value can trigger a node."""
+    """Return whether a stored channel value can trigger a node."""
     items = items_of(value)
     if items is not None and len(items) == 2:
         if channel.startswith(("branch:", "join:")) and isinstance(items[1], bool):
-            # A channel of a deferred node: `[value, finished]`.
+            # The channel of a deferred node: `[value, finished]`.
             return items[1] and (_is_joined(channel, items[0]) or not channel.startswith("join:"))
         if channel.endswith("::then"):
             expected, seen = map(_members, items)
@@ -124,7 +124,7 @@ def is_available(channel: str, value: Value) -> bool:
 
 
 def is_new(body: Body, channel: str, node: str) -> bool:
-    """Whether a filled channel has a version that the node has not seen."""
+    """Return whether a channel with a value has a version that the node has not seen."""
     seen = body.seen.get(node)
     version = body.versions.get(channel)
     if version is None:
@@ -135,21 +135,23 @@ def is_new(body: Body, channel: str, node: str) -> bool:
 
 
 def has_branches(body: Body) -> bool:
-    """Whether the body is of a StateGraph in today's form, whose channels name their nodes."""
+    """Return whether the body is of a StateGraph in the current format: channel names contain
+    nodes.
+    """
     if body.v < 3 and not body.is_javascript:
         return False
     return any(name.startswith("branch:to:") for name in body.versions)
 
 
 def _is_state_graph(body: Body) -> bool:
-    """Whether it is a graph whose state channels trigger nothing; `@entrypoint` is one too."""
+    """Return whether state channels trigger nothing in this graph; this includes `@entrypoint`."""
     return any(name == START or named_node(name) is not None for name in body.versions)
 
 
 def _is_joined(channel: str, value: Value) -> bool:
-    """Whether all nodes that a join waits for have arrived.
+    """Return whether all nodes that a join waits for have arrived.
 
-    Their names may themselves hold a plus sign, so not the names but their length is compared.
+    Names may contain a plus sign, so the total length is compared instead of the names.
     """
     members = _members(value)
     awaited = channel.removeprefix("join:").rpartition(":")[0]
@@ -172,7 +174,7 @@ def _is_greater(version: Version, seen: Version) -> bool:
 
 
 def _number(version: Version) -> float:
-    """The counter of a version, where a thread holds text and numbers side by side."""
+    """Return the counter in a version, for threads that mix text and number versions."""
     try:
         return float(version.partition(".")[0]) if isinstance(version, str) else float(version)
     except (ValueError, OverflowError):

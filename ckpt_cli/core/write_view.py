@@ -1,4 +1,4 @@
-"""A checkpoint's writes with the task that each belongs to."""
+"""A checkpoint's writes, with the task of each."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from ckpt_cli.core.tasks import Step, owners, write_order
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A write in its place."""
+    """A write with its node and task path."""
 
     write: Write
     node: str | None
-    """None for the caller's writes, and where the task is not known."""
+    """None for the caller's writes, and if the task is not known."""
     path: str
-    """The task path, rebuilt where the layout stores none."""
+    """The task path; computed if the layout stores none."""
     instead: Value = None
-    """What to show for the value, if not the value itself."""
+    """Value to show instead of the real one, for example when it is redacted."""
 
     @property
     def value(self) -> Value:
-        """The value, decoded anew each time; None where it was not read."""
+        """The decoded value, decoded again each time; None if it was not read."""
         if self.instead is not None or self.write.value is None:
             return self.instead
         return decode(self.write.value)
 
 
 def place(writes: Iterable[Write], step: Step) -> list[Placed]:
-    """The writes in the order in which LangGraph applies them."""
+    """Return the writes in the order in which LangGraph applies them, each with its task."""
     owned = owners(step)
     found: list[Placed] = []
     for write in write_order(writes, step):
