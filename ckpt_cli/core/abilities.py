@@ -81,5 +81,7 @@ values that it restores exist only in layouts that store values apart.
 
 
 def limit(command: str, can: C) -> Limit | None:
-    """Return the limit of a command on a layout with these capabilities; None if there is no limit."""
+    """Return the limit of a command on a layout with these capabilities; None if there is no
+    limit.
+    """
     return next((one for one in LIMITS[command] if one.applies(can)), None)

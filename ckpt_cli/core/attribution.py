@@ -259,7 +259,9 @@ class Attribution:
         return task_ids.update_ids(self._origin, min(self._tasks, _UPDATES))
 
     def _proven(self, channel: str, readers: Iterable[str], channels: Nodes) -> Nodes:
-        """Return the nodes, among the readers of a channel, that have a task id in this checkpoint."""
+        """Return the nodes, among the readers of a channel, that have a task id in this
+        checkpoint.
+        """
         found = {}
         for node in readers:
             run = Run(node, "", fired=frozenset({channel}))
@@ -339,7 +341,9 @@ class Attribution:
         return found
 
     def _callers(self) -> Iterator[task_ids.Caller]:
-        """Yield the planned tasks; a task without writes is yielded under each id that it may have."""
+        """Yield the planned tasks; a task without writes is yielded under each id that it may
+        have.
+        """
         for run in (*self.sends, *self.nodes.values()):
             ids: Iterable[str] = [run.writes[0].task_id] if run.writes else self._send_ids(run)
             if not run.writes and run.index is None:
@@ -365,7 +369,9 @@ class Attribution:
 
 
 def _path_of(writes: Sequence[Write]) -> str:
-    """Return the path of a task. In stores made by several saver versions, some writes have none."""
+    """Return the path of a task. In stores made by several saver versions, some writes have
+    none.
+    """
     return max((write.task_path for write in writes), default="")
 
 

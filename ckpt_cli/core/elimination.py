@@ -98,7 +98,9 @@ class Check:
     """
 
     def differs_from(self, mask: int) -> Differences | None:
-        """Return the differences from the result of the first reducer in the mask; None if unknown."""
+        """Return the differences from the result of the first reducer in the mask; None if
+        unknown.
+        """
         places = self.differing or {}
         return next((found for place, found in places.items() if mask & 1 << place), None)
 
@@ -229,7 +231,9 @@ def is_unreadable(value: Held) -> bool:
 
 
 def judge(masks: Masks, told: str | None = None) -> Judgement:
-    """Return the reducers that explain the most transitions; `told` is a reducer named by the user."""
+    """Return the reducers that explain the most transitions; `told` is a reducer named by the
+    user.
+    """
     if told == CUSTOM:
         return Judgement((CUSTOM,), 0, told=True)
     if told is not None:

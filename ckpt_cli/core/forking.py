@@ -194,7 +194,9 @@ def empty_checkpoint(
 
 
 def _ts(new_id: str, body: Body) -> str:
-    """Return the time of an id in the format of its library: Python's `isoformat`, or JavaScript's."""
+    """Return the time of an id in the format of its library: Python's `isoformat`, or
+    JavaScript's.
+    """
     at = time_of(new_id)
     if at is None:
         raise ValueError(f"'{new_id}' holds no time")

@@ -13,7 +13,9 @@ from ckpt_cli.core.facts import same_as, text_of
 
 
 def parse_fields(words: Sequence[str], kind: str) -> dict[str, Any]:
-    """Parse `FIELD=VALUE` words for a fact or a section. Raises `UsageError` for an unknown field."""
+    """Parse `FIELD=VALUE` words for a fact or a section. Raises `UsageError` for an unknown
+    field.
+    """
     known = _FIELDS["facts" if kind == "facts" else "section"]
     found: dict[str, Any] = {}
     for word in words:

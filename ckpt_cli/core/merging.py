@@ -63,7 +63,9 @@ class Reducer:
     """
 
     def results(self, base: Held, batches: Sequence[Batch]) -> list[Held]:
-        """Return what a channel may hold after these batches; empty if the reducer does not apply."""
+        """Return what a channel may hold after these batches; empty if the reducer does not
+        apply.
+        """
         found: list[Held] = []
         for start in self.starts if base is ABSENT and any(batches) else (base,):
             held = start
@@ -170,7 +172,9 @@ def _add_messages(held: Held, batch: Batch) -> Held:
 
 
 def _append(held: Held, batch: Batch) -> Held:
-    """`operator.add` on lists; a write that is not a list counts as one item, and None as nothing."""
+    """`operator.add` on lists; a write that is not a list counts as one item, and None as
+    nothing.
+    """
     if not batch:
         return held
     if not (held is ABSENT or isinstance(held, list)):

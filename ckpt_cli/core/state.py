@@ -16,7 +16,9 @@ Version = str | int | float
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The content of a checkpoint body. A part that is missing or has a wrong type is left empty."""
+    """The content of a checkpoint body. A part that is missing or has a wrong type is left
+    empty.
+    """
 
     v: int
     """Format of the body: 1 to 4; 0 if it is not known."""

@@ -105,7 +105,9 @@ def caller_of(origin: Origin, name: str, task_id: str, path: str) -> Caller:
 
 
 def handler_ids(origin: Origin, handler: str, failed_node: str, failed_id: str) -> Iterator[str]:
-    """Yield the ids that an error handler's task may have; it runs in the failed task's namespace."""
+    """Yield the ids that an error handler's task may have; it runs in the failed task's
+    namespace.
+    """
     inside = replace(origin, checkpoint_ns=f"{_namespace(origin, failed_node)}:{failed_id}")
     yield from _hashes(inside, handler, PUSH, _HANDLER, failed_id)
     if origin.is_numeric:

@@ -283,7 +283,9 @@ def _interrupt_id(fields: Mapping[Value, Value]) -> str | None:
 
 
 def _error_text(value: Value) -> str:
-    """Return an error as text: Python savers store its `repr`, LangGraph.js its name and message."""
+    """Return an error as text: Python savers store its `repr`, LangGraph.js its name and
+    message.
+    """
     if isinstance(value, str):
         return value
     fields = _fields(value)

@@ -272,7 +272,9 @@ def _drawn_parent(item: Skeleton, items: Mapping[str, Skeleton]) -> str | None:
 
 
 def _cut_loops(parent: dict[str, str | None], order: Callable[[str], tuple[int, str]]) -> set[str]:
-    """Cut every loop of parents below its newest checkpoint; return those that lost their parent."""
+    """Cut every loop of parents below its newest checkpoint; return those that lost their
+    parent.
+    """
     cut = set()
     done: set[str] = set()
     for start in parent:
@@ -526,7 +528,9 @@ class _Planner:
 
 
 def is_call(ns: str) -> bool:
-    """Return whether a namespace belongs to one call of a subgraph; others keep state across calls."""
+    """Return whether a namespace belongs to one call of a subgraph; others keep state across
+    calls.
+    """
     return parts_of(ns)[1] is not None
 
 

@@ -1,1 +1,1 @@
-"""From a store to answers: reads what an answer needs and hands it to `ckpt_cli.core`."""
+"""Read from a store what an answer needs, and pass it to `ckpt_cli.core`."""

@@ -21,7 +21,9 @@ FORK_OPTIONS = "a REF such as `head`, or --as-of TIME"
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """How the user chose the checkpoint: by one of these."""
+    """The options that choose the checkpoint; at most one is set, besides `options` and the
+    default.
+    """
 
     ref: str | None = None
     at: str | None = None
@@ -30,9 +32,9 @@ class Back:
     to_last: str | None = None
     last_good: bool = False
     options: str = ROLLBACK_OPTIONS
-    """What the command takes, for a hint."""
+    """The options of the command, for a hint."""
     head_by_default: bool = False
-    """Whether a thread alone means its head."""
+    """Whether a thread without a REF means its head."""
 
 
 def find_target(
@@ -43,9 +45,9 @@ def find_target(
     zone: tzinfo,
     note: Callable[[str], None],
 ) -> Target:
-    """The chosen checkpoint of the root namespace.
+    """Return the chosen checkpoint of the root namespace.
 
-    Raises `NotFound`, `Ambiguous`, and `UsageError` where it is chosen twice or not at all.
+    Raises `NotFound`, `Ambiguous`, or `UsageError` if no checkpoint is chosen, or more than one.
     """
     said = [
         name
@@ -97,7 +99,7 @@ def _status(text: str | None) -> Status | None:
 
 
 def _up(reader: ThreadReader, start: str, steps: int) -> str:
-    """The ancestor N steps up; a copy that `ckpt` added counts as one step with its original."""
+    """Return the ancestor N steps up; a copy added by `ckpt` and its original count as one step."""
     line = reader.ancestry("", start)
     copies = {
         one.key.checkpoint_id
@@ -128,9 +130,9 @@ def _last_with(reader: ThreadReader, start: str, status: Status) -> str:
 
 
 def _input_of_failed(reader: ThreadReader, start: str, note: Callable[[str], None]) -> str:
-    """The checkpoint from which the last failed step started, even if a retry succeeded.
+    """Return the checkpoint from which the last failed step started, even if a retry succeeded.
 
-    It holds what the tasks before it answered, so that nobody is asked for that again.
+    It contains the answers to earlier questions, so that nobody is asked again.
     """
     for moment in _moments(reader, reader.ancestry("", start)):
         nodes = [task.node or "?" for task in moment.step.tasks if task.error and not task.handled]
@@ -150,6 +152,6 @@ def _list_them(reader: ThreadReader) -> str:
 
 
 def _moments(reader: ThreadReader, ids: list[str]) -> Iterator[Moment]:
-    """These checkpoints, newest first."""
+    """Yield these checkpoints, newest first."""
     if ids:
         yield from reader.moments("", ids)

@@ -1,7 +1,7 @@
-"""Plans for layouts that store only a checkpoint's place and its values.
+"""Plans for layouts that store only ids, parents and values of checkpoints.
 
-A rollback there adds a child of the target with copies of its values and without writes. Such a
-layout does not store what runs next.
+A rollback adds a child of the target with copies of its values and without writes. Such a layout
+does not store what runs next.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ckpt_cli.reading.rollback import (
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _NEW = "new"
-"""The version of a value that is not a copy."""
+"""Version of a value that is not a copy."""
 _FAR = timedelta(days=1)
 _NEXT = "this layout does not store what runs next: the application decides it"
 
@@ -44,7 +44,10 @@ _NEXT = "this layout does not store what runs next: the application decides it"
 def plan_bare_rollback(
     reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, wishes: Wishes
 ) -> Plan:
-    """Roll back to a checkpoint of the root namespace. Raises `Unsupported` and `Refused`."""
+    """Plan to roll back to a checkpoint of the root namespace.
+
+    Raises `Unsupported` if the layout does not allow it, and `Refused` if it is not safe.
+    """
     _check_wishes(wishes)
     target, head = _target_and_head(reader, checkpoint_id)
     newest = reader.thread.last_at
@@ -96,9 +99,10 @@ def plan_bare_rollback(
 def plan_bare_clone(
     reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, wishes: Wishes
 ) -> Plan:
-    """Copy a checkpoint of the root namespace and its ancestors to a new thread.
+    """Plan to copy a checkpoint of the root namespace and its ancestors to a new thread.
 
-    Raises `Refused` where the thread exists, and `Unsupported`.
+    Raises `Refused` if the thread exists, and `Unsupported` for edits and other options that the
+    layout does not allow.
     """
     check_free(rows, thread_id)
     _check_wishes(wishes)
@@ -164,9 +168,9 @@ def _target_and_head(reader: ThreadReader, checkpoint_id: str) -> tuple[Moment, 
 
 
 def _new_id(reader: ThreadReader, target: str, now: datetime) -> str:
-    """A new id of the same kind as the thread's ids."""
+    """Return a new id of the same kind as the thread's ids."""
     ids = {one.key.checkpoint_id for ns in reader.namespaces for one in reader.index(ns)}
-    # Subgraphs may count by themselves.
+    # Subgraphs may have a numbering of their own.
     own = next_name({one.key.checkpoint_id for one in reader.index("")})
     name = next_name(ids) or (own if own not in ids else None)
     if name is not None:
@@ -180,7 +184,7 @@ def _next_step(target: Moment) -> int | None:
 
 
 def _left(reader: ThreadReader, target: Moment) -> Iterator[str]:
-    """Notes on stateful subgraphs that ran after the target."""
+    """Yield notes on stateful subgraphs that ran after the target."""
     at = target.checkpoint.at
     for ns in filter(is_stateful, reader.namespaces):
         newest = reader.index(ns)[0].at

@@ -1,4 +1,4 @@
-"""Find the memory that belongs to a store of threads, by names alone."""
+"""Find the memory that belongs to a store of threads, by path names alone."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class MemoryPlace:
 
     url: StoreUrl
     named: bool
-    """Whether it was named, not found in the same folder."""
+    """Whether the user named it; otherwise it was found in the same folder."""
 
 
 def memory_place(threads: StoreUrl, chosen: StoreUrl | None) -> MemoryPlace | None:
-    """The chosen memory, or that of the DeerFlow folder that holds the file of threads.
+    """Return the chosen memory, or the memory of the DeerFlow folder that contains the threads.
 
-    None if there is none. Opens no file.
+    Returns None if there is none. Opens no file.
     """
     if chosen is not None:
         return MemoryPlace(chosen, named=True)

@@ -1,4 +1,4 @@
-"""The checkpoint that first set a value, and the task that wrote it."""
+"""Find the checkpoint that first set a value, and the task that wrote it."""
 
 from __future__ import annotations
 
@@ -29,38 +29,40 @@ By: TypeAlias = Literal["task", "input", "caller", "update", "fork", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What the metadata of a fork says of the edit that was made with it."""
+    """What the metadata of a fork says about an edit made with the fork."""
 
     forked_from: str | None
-    """The checkpoint that was copied; None where that is not recorded."""
+    """The checkpoint that was copied; None if it is not recorded."""
     forked_by: str | None
     reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """Where a value came from."""
+    """The origin of a value."""
 
     place: Place
     value: Value
     moment: Moment
-    """The first checkpoint that has it."""
+    """The first checkpoint that has the value."""
     by: By
-    """A task; the graph's input; the caller's `Command(update=...)`; `update_state`; an edit made
-    with a fork; or unknown."""
+    """A task; the graph's input; the caller's `Command(update=...)`; `update_state`; an edit
+    made with a fork; or unknown.
+    """
     writes: Sequence[Placed] = ()
-    """The write that set it; several where it cannot be told which one."""
+    """The write that set the value; several if it is not known which one."""
     node: str | None = None
     remark: str | None = None
-    """What a reader should know of the answer."""
+    """A limitation of the answer, to show to the user."""
     edit: Edit | None = None
-    """For an edit made with a fork."""
+    """Set if the value is an edit made with a fork."""
 
 
 def blame(target: Target, path: str) -> Blame:
-    """Who set the value at a path, such as `messages[-1].content`, of a checkpoint.
+    """Find the origin of the value at a path of a checkpoint, such as `messages[-1].content`.
 
-    Raises `NotFound` where the path leads nowhere, `Unreadable`, and `UsageError`.
+    Raises `NotFound` if the path does not exist, `Unreadable` if the checkpoint cannot be read, and
+    `UsageError` if the path does not name one value.
     """
     steps = parse_path(path)
     if not steps or not isinstance(steps[0], str) or any(isinstance(one, All) for one in steps):
@@ -72,7 +74,7 @@ def blame(target: Target, path: str) -> Blame:
     try:
         found = _blame(target, steps[0], steps)
     except NotFound:
-        # The usual words name the keys that are there.
+        # The usual error message would reveal existing keys.
         raise NotFound(f"nothing at '{path}' in this state") from None
     return replace(
         found,
@@ -84,7 +86,7 @@ def blame(target: Target, path: str) -> Blame:
 
 
 def _redacted(target: Target, edit: Edit) -> Edit:
-    """Without the reason, and without what may be an application's own text."""
+    """Return the edit without its reason and without text that may come from an application."""
     ids = {one.key.checkpoint_id for one in target.reader.index(target.checkpoint_ns)}
     return Edit(
         edit.forked_from if edit.forked_from in ids else None,
@@ -133,7 +135,10 @@ def _given(
     own: Sequence[Placed],
     found: Blame | None = None,
 ) -> Blame:
-    """By the caller's writes on a checkpoint; on a fork they are an edit, unless it copied them."""
+    """Return a result for the caller's writes on a checkpoint.
+
+    On a fork they are an edit made with the fork, unless the fork copied them.
+    """
     if moment.source == "fork" and moment.metadata.get(BY) == NAME:
         copied = _original(target, moment)
         stored = () if copied is None else place(copied.writes, copied.step)
@@ -153,7 +158,7 @@ def _edited(where: Place, value: Value, fork: Moment, writes: Sequence[Placed] =
 
 
 def _original(target: Target, fork: Moment, channel: str | None = None) -> Moment | None:
-    """The checkpoint that a fork is a copy of, if that is recorded and stored."""
+    """Return the checkpoint that a fork copied, if it is recorded and still stored."""
     copied = fork.metadata.get(FROM)
     if not isinstance(copied, str):
         return None
@@ -165,7 +170,7 @@ def _original(target: Target, fork: Moment, channel: str | None = None) -> Momen
 
 
 def _is_copied(target: Target, where: Place, value: Value, fork: Moment) -> bool:
-    """Whether a fork has a value from what it copied, or from before; not by an edit."""
+    """Return whether a fork has the value from the copied checkpoint, not from an edit."""
     original = _original(target, fork, where.channel)
     if original is None:
         return FROM not in fork.metadata and fork.metadata.get(BY) != NAME
@@ -175,7 +180,7 @@ def _is_copied(target: Target, where: Place, value: Value, fork: Moment) -> bool
 
 
 def _by_caller(moment: Moment, where: Place, value: Value) -> list[Placed]:
-    """The caller's writes on this very checkpoint, if the value is made by them."""
+    """Return the caller's writes on this checkpoint that make the value; empty if they do not."""
     own = [
         one
         for one in place(moment.writes, moment.step)
@@ -190,9 +195,9 @@ def _by_caller(moment: Moment, where: Place, value: Value) -> list[Placed]:
 
 
 def _first(target: Target, where: Place, value: Value) -> tuple[str, bool]:
-    """The oldest checkpoint from which on the place always had the value.
+    """Return the oldest checkpoint since which the place has always had the value.
 
-    False where an older one may have had it too, but is not stored.
+    The second result is False if an older checkpoint may have had it but is not stored.
     """
     chain = target.reader.ancestry(target.checkpoint_ns, target.checkpoint_id)
     first, version = chain[0], None
@@ -214,7 +219,9 @@ def _first(target: Target, where: Place, value: Value) -> tuple[str, bool]:
 def _first_rebuilt(
     target: Target, chain: Sequence[str], where: Place, value: Value
 ) -> tuple[str, bool]:
-    """The same for a channel that is not stored everywhere, with each state made once."""
+    """Like `_first`, for a channel that is not stored at every checkpoint; builds each state
+    once.
+    """
     first: str | None = None
     for point in Timeline(target.reader, target.checkpoint_ns, set(chain), [where.channel]):
         if first is not None and where.channel not in point.changed:
@@ -247,9 +254,9 @@ def _without_parent(where: Place, value: Value, setter: Moment, remark: str | No
 
 
 def _written(where: Place, value: Value, setter: Moment, parent: Moment) -> Blame:
-    """By which of the parent's writes, or else by what the setter's metadata says.
+    """Find the write of the parent that set the value, or else use the setter's metadata.
 
-    Where a checkpoint has the writes that it was made of, it stands in for the parent.
+    In layouts that store writes with the checkpoint they produced, `parent` is that checkpoint.
     """
     source = setter.source
     made_by = origin.made_by(place(parent.writes, parent.step), source)

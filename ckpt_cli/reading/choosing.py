@@ -1,4 +1,4 @@
-"""Which threads a command is about: those that are named, or those that match."""
+"""Choose the threads for a command: by name, or by conditions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ckpt_cli.reading.threads import Selection, list_threads, parse_where
 def chosen_threads(
     store: Store, names: Sequence[str], match: str | None, where: Sequence[str]
 ) -> Iterator[Thread]:
-    """The threads of these names; without names, all that match.
+    """Return the threads with these names; without names, all threads that match.
 
-    Raises `NotFound`, and `UsageError` where there are both names and conditions.
+    Raises `NotFound` for an unknown name, and `UsageError` if both names and conditions are given.
     """
     if names:
         if match is not None or where:
@@ -30,4 +30,4 @@ def chosen_threads(
 
 
 def _ignore(_: str) -> None:
-    """No thread is chosen for the caller, so there is nothing to note."""
+    """Ignore notes: every thread is named, so there is nothing to note."""

@@ -33,11 +33,11 @@ from ckpt_cli.reading.thread import Moment, ThreadReader
 def plan_clone(
     reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, wishes: Wishes
 ) -> Plan:
-    """Copy a checkpoint of the root namespace and its ancestors to a new thread.
+    """Plan to copy a checkpoint of the root namespace and its ancestors to a new thread.
 
-    Checkpoint ids stay the same, and so do the ids of tasks, which hash the checkpoint's and not
-    the thread's. A head is copied with everything that its tasks stored, so that a waiting
-    question waits in the copy too. Raises `Refused` where the thread exists, and `Unsupported`.
+    Checkpoint ids stay the same, and so do task ids, because they hash the checkpoint id and not
+    the thread id. A head is copied with all writes of its tasks, so an open question is also open
+    in the copy. Raises `Refused` if the thread exists, and `Unsupported`.
     """
     check_store(rows)
     if reader.is_bare:
@@ -68,7 +68,7 @@ def plan_clone(
     preview, edit_notes = previewed(reader.state(target).values, wishes.edits)
     at = configurable(key)
     if is_head:
-        # Without an id LangGraph continues from the head, instead of travelling in time.
+        # Without an id, LangGraph continues from the head instead of travelling in time.
         del at["checkpoint_id"]
     return Plan(
         action="fork",
@@ -98,7 +98,10 @@ def plan_clone(
 
 
 def _waits(head: Moment) -> tuple[str | None, ...] | None:
-    """The open questions of a head; before format 4 LangGraph took no answers by id."""
+    """Return the ids of a head's open questions; None if there are none.
+
+    Before format 4 LangGraph accepted no answers by id, so the id is None.
+    """
     open_questions = dict.fromkeys(
         question.interrupt_id if head.body.v >= NEWEST_FORMAT or head.body.is_javascript else None
         for task in head.step.tasks
@@ -117,7 +120,7 @@ def _next(target: Moment, edges: Sequence[str] | None, is_head: bool) -> tuple[s
 def _head_of(
     reader: ThreadReader, target: Moment, is_head: bool, edited: Edited
 ) -> CopyOfCheckpoint:
-    """The copy of the target, without the caller's writes to channels that are replaced."""
+    """Return the copy of the target, without the caller's writes to channels that are replaced."""
     found = _copy_of(reader, target.key, is_head)
     if not edited.dropped:
         return found
@@ -129,7 +132,7 @@ def _head_of(
 
 
 def _others(reader: ThreadReader, target: Moment, is_head: bool) -> Iterator[CopyOfCheckpoint]:
-    """The ancestors, their subgraph calls, and the checkpoints of stateful subgraphs."""
+    """Yield the ancestors, their subgraph calls, and the checkpoints of stateful subgraphs."""
     line = reader.ancestry("", target.key.checkpoint_id)
     for one in line[1:]:
         yield CopyOfCheckpoint(_key(reader, "", one))
@@ -150,9 +153,9 @@ def _others(reader: ThreadReader, target: Moment, is_head: bool) -> Iterator[Cop
 def _calls(
     reader: ThreadReader, ns: str, passed: Collection[str], target: str, is_head: bool
 ) -> Iterator[CheckpointKey]:
-    """The checkpoints of a subgraph call that was made on the way to the target.
+    """Yield the checkpoints of a subgraph call that was made on the way to the target.
 
-    LangGraph before 0.2.57 does not store the caller; there the time decides.
+    LangGraph before 0.2.57 does not store the caller; then the time decides.
     """
     for one in reader.store.checkpoints(reader.thread_id, checkpoint_ns=ns, metadata=True):
         parents = read_metadata(one).get("parents")
@@ -163,9 +166,9 @@ def _calls(
 
 
 def _copy_of(reader: ThreadReader, key: CheckpointKey, is_head: bool) -> CopyOfCheckpoint:
-    """The newest checkpoint of a namespace: with all writes, or those that are part of its state.
+    """Return the copy of a namespace's newest checkpoint, with all writes or only the caller's.
 
-    The writes are listed, since an agent may add others before they are copied.
+    The writes are listed, because an agent may add others before they are copied.
     """
     writes = _writes(reader, key)
     kept = writes if is_head else null_writes(writes)

@@ -15,16 +15,16 @@ from ckpt_cli.reading.thread import Moment
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What differs between two checkpoints."""
+    """The differences between two checkpoints."""
 
     before: Moment | None
-    """None where a first checkpoint, or one whose parent is not stored, is compared alone."""
+    """None if a checkpoint without a stored parent is shown alone."""
     after: Moment
     changes: Mapping[str, ChannelChange]
 
 
 def compare(first: Target, second: Target | None, channels: Collection[str] | None) -> Comparison:
-    """From the first checkpoint to the second; with one alone, from its parent to it."""
+    """Compare the first checkpoint with the second; without a second, its parent with it."""
     if second is None:
         after, here = _read(first, first.checkpoint_id, channels)
         parent = after.checkpoint.parent_checkpoint_id

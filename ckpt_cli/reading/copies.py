@@ -1,4 +1,4 @@
-"""Copies of a thread's checkpoints, as rows to add to it."""
+"""Copies of a thread's checkpoints, as rows to add to the thread."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ RESUME = "__resume__"
 
 @dataclass(slots=True)
 class Rows:
-    """What a plan adds, as it grows."""
+    """The rows that a plan adds, collected step by step."""
 
     store: Store
-    """The rows as they are stored, whatever the reader makes of them."""
+    """The store with the rows as stored, without what the reader decodes or hides."""
     added: list[Touched] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     copies: list[CopyOfWrites] = field(default_factory=list)
@@ -55,18 +55,21 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """What is wished of the copy in the root namespace."""
+    """Options for the copy in the root namespace."""
 
     sibling: bool = False
     edits: tuple[ChannelEdit, ...] = ()
     edges: tuple[str, ...] | None = None
-    """The edges to go on by, instead of the target's."""
+    """Edges that replace those of the target; None keeps them."""
     known: frozenset[str] = frozenset()
-    """The channels that the thread knows."""
+    """The channels that exist in the thread."""
 
 
 def whole(rows: Store, key: CheckpointKey, channels: Collection[str] = ()) -> Checkpoint:
-    """A checkpoint with its body, metadata and the values of some channels. Raises `NotFound`."""
+    """Return a checkpoint with its body, its metadata and the values of some channels.
+
+    Raises `NotFound` if it does not exist.
+    """
     for found in rows.checkpoints(
         key.thread_id,
         checkpoint_ns=key.checkpoint_ns,
@@ -80,7 +83,7 @@ def whole(rows: Store, key: CheckpointKey, channels: Collection[str] = ()) -> Ch
 
 
 def null_writes(writes: Sequence[Write]) -> list[Write]:
-    """The caller's writes that are part of a checkpoint's state: all but its answers."""
+    """Return the caller's writes that are part of a checkpoint's state: all except answers."""
     return [one for one in writes if one.task_id == NULL_TASK_ID and one.channel != RESUME]
 
 
@@ -90,7 +93,7 @@ def new_key(stored: Moment, tick: int) -> CheckpointKey:
 
 
 def add_empty(made: Rows, target: Moment, ns: str, tick: int, marks: Mapping[str, str]) -> None:
-    """A namespace that had no checkpoint at the time of the target gets one without state."""
+    """Add an empty checkpoint to a namespace that had none at the time of the target."""
     new_id = make_id(tick, EMPTY_STEP, secrets.randbits(48))
     key = CheckpointKey(target.key.thread_id, ns, new_id)
     made.checkpoints.append(
@@ -107,7 +110,7 @@ def add_copy(
     marks: Mapping[str, str],
     root: Root | None = None,
 ) -> str:
-    """Add a copy of a checkpoint under a new key. Gives the reason for its form."""
+    """Add a copy of a checkpoint under a new key. Returns the reason for its form."""
     root = root or Root()
     original = whole(made.store, stored.key)
     body = read_body(original)
@@ -141,9 +144,10 @@ def edit_copy_of(
     edges: Sequence[str] | None,
     known: Collection[str],
 ) -> Edited:
-    """What changes of a copy under this key, beside its id.
+    """Return what changes in a copy under this key, besides its id.
 
-    In the same thread, that is also what LangGraph.js needs to keep the branches apart.
+    In the same thread, this includes the version that LangGraph.js needs to keep the branches
+    apart.
     """
     numbered = key.thread_id == stored.key.thread_id and is_numbered(stored.checkpoint, stored.body)
     channels = [edit.channel for edit in edits]
@@ -158,7 +162,7 @@ def edit_copy_of(
     found = edit_copy(original, body, key, edits, kept, delta, known, version)
     if edges is not None:
         go_on_after(found, original, body, key.checkpoint_ns, edges, version)
-        # A `Command(goto=...)` of the caller would run beside what the node starts.
+        # A `Command(goto=...)` of the caller would run in addition to what the node starts.
         found.dropped |= {one.channel for one in kept if not is_state(one.channel, body)}
     elif numbered and not found.blobs:
         lift(found, original, body, key.checkpoint_ns, version)
@@ -166,17 +170,18 @@ def edit_copy_of(
 
 
 def _greatest(reader: ThreadReader, ns: str) -> int:
-    """The greatest version of a namespace, where versions are numbers."""
+    """Return the greatest version number in a namespace."""
     return greatest(
         map(read_body, reader.store.checkpoints(reader.thread_id, checkpoint_ns=ns, body=True))
     )
 
 
 def _delta_writes(reader: ThreadReader, stored: Moment) -> set[str]:
-    """The DeltaChannels with writes on a checkpoint; where that is unsure, perhaps others too.
+    """Return the DeltaChannels with writes on a checkpoint; if that is uncertain, possibly others
+    too.
 
-    Their values are seldom stored, and then as snapshots: a plain value behind the step shows
-    that a channel is none.
+    Their values are rarely stored, and then as snapshots: a plain value after the step shows that a
+    channel is not a DeltaChannel.
     """
     written = {one.channel for one in stored.writes if is_state(one.channel, stored.body)}
     found = _all_delta(stored)
@@ -199,7 +204,7 @@ def _delta_writes(reader: ThreadReader, stored: Moment) -> set[str]:
 
 
 def _all_delta(stored: Moment) -> set[str]:
-    """Channels whose value is not stored at a checkpoint, or as a snapshot."""
+    """Return the channels without a stored value at a checkpoint, or with a snapshot."""
     unset = {name for name in stored.body.versions if _is_rebuilt(stored.body, name)}
     return delta_channels(stored.metadata) | _snapshots(stored.body) | unset
 
@@ -209,5 +214,5 @@ def _snapshots(body: Body) -> set[str]:
 
 
 def _is_rebuilt(body: Body, channel: str) -> bool:
-    """Whether a channel that was written before has no stored value, as a DeltaChannel has."""
+    """Return whether a channel was written before but has no stored value, like a DeltaChannel."""
     return channel in body.versions and channel not in body.values

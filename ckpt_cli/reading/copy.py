@@ -22,9 +22,9 @@ class Copied:
 
 
 def plan_copy(reader: ThreadReader, rows: Store, new_id: str) -> Copied:
-    """Copy all checkpoints of a thread, in all namespaces, with their writes and values.
+    """Plan to copy all checkpoints of a thread, in all namespaces, with their writes and values.
 
-    Raises `Refused` where rows of the new id exist, and `Unsupported`.
+    Raises `Refused` if rows of the new id exist, and `Unsupported`.
     """
     check_store(rows)
     check_free(rows, new_id)
@@ -36,7 +36,7 @@ def plan_copy(reader: ThreadReader, rows: Store, new_id: str) -> Copied:
 
 
 def check_free(rows: Store, thread_id: str) -> None:
-    """Raise `Refused` where a thread with this id exists, or orphaned rows of one."""
+    """Raise `Refused` if a thread with this id exists, or orphaned rows with this id."""
     if rows.thread(thread_id) is not None:
         raise Refused(
             f"thread '{thread_id}' exists already",

@@ -1,4 +1,4 @@
-"""What uses the space of a store."""
+"""Measure what uses the space of a store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BYS: tuple[By, ...] = ("thread", "channel", "ns", "type", "table")
 
 METADATA = "metadata"
 _QUICK = 256 << 20
-"""Bytes of bodies to scan at most, unless all were asked for."""
+"""Maximum bytes of bodies to scan, unless all are requested."""
 
 Watch: TypeAlias = Callable[[Iterable[str]], Iterable[str]]
 
@@ -35,7 +35,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """How many checkpoints were scanned for the sizes of channels."""
+    """How many checkpoints were scanned to measure channels."""
 
     bodies: int
     bytes: int
@@ -55,17 +55,18 @@ class Survey:
     namespaces: Ranking[str]
     types: Ranking[str]
     channels: Ranking[Channel] | None
-    """None where bodies were not scanned."""
+    """None if bodies were not scanned."""
     scanned: Scanned | None
 
 
 def survey(
     store: Store, thread_id: str | None, top: int, *, scan: bool, whole: bool, watch: Watch
 ) -> Survey:
-    """Measure a store, or one thread. Raises `NotFound`.
+    """Measure a store, or one thread. Raises `NotFound` if the thread does not exist.
 
-    With `scan`, bodies are scanned for the sizes of channels: all with `whole`, otherwise those
-    of the largest threads, up to a limit. `watch` is given each thread that is scanned.
+    With `scan`, bodies are scanned for the sizes of channels: all with `whole`, otherwise those of
+    the largest threads, up to a limit. `watch` wraps the ids of the threads to scan, to show
+    progress.
     """
     if thread_id is not None and store.thread(thread_id) is None:
         raise NotFound(f"no thread '{thread_id}' in this store")
@@ -123,7 +124,7 @@ def _scan(
     of: Amount[None],
     limit: int | None,
 ) -> Scanned:
-    """Add the channels inside bodies to the others; stop after `limit` bytes."""
+    """Add the sizes of channels inside bodies; stop after `limit` bytes."""
     from ckpt_backends.codec.sizes import channel_sizes  # loads ormsgpack
 
     number = size = 0

@@ -1,4 +1,4 @@
-"""What edits need to know of a thread, and the state that they lead to."""
+"""What edits need to know about a thread, and the resulting state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EDGES = ("branch:", "join:", "start:", "__pregel_tasks")
 
 
 def known_channels(*moments: Moment) -> frozenset[str]:
-    """The channels that appear in some checkpoints or in the writes of their tasks."""
+    """Return the channels that appear in some checkpoints or in the writes of their tasks."""
     return frozenset(
         name
         for moment in moments
@@ -27,10 +27,10 @@ def known_channels(*moments: Moment) -> frozenset[str]:
 
 
 def edges_of(reader: ThreadReader, node: str) -> tuple[str, ...]:
-    """The edges that a node wrote when it last ran in this thread.
+    """Return the edges that a node wrote when it last ran in this thread.
 
-    Raises `NotFound` where it did not run, and `Unsupported` where it wrote to a join or a Send,
-    which cannot be repeated by name.
+    Raises `NotFound` if it never finished, and `Unsupported` if it wrote to a join or a Send, which
+    cannot be repeated by name.
     """
     nodes: set[str] = set()
     for moment in reader.moments(""):
@@ -54,14 +54,14 @@ def edges_of(reader: ThreadReader, node: str) -> tuple[str, ...]:
 
 
 def nodes_behind(edges: Sequence[str]) -> tuple[str, ...]:
-    """The nodes to which edges lead."""
+    """Return the nodes that the edges lead to."""
     return tuple(one.removeprefix(BRANCH) for one in edges)
 
 
 def previewed(
     values: Mapping[str, Value], edits: Sequence[ChannelEdit]
 ) -> tuple[dict[str, Value], list[str]]:
-    """The state after the edits, and notes on it."""
+    """Return the state after the edits, and notes about it."""
     found, notes = dict(values), []
     for edit in edits:
         before = found.get(edit.channel)

@@ -1,4 +1,4 @@
-"""How long a checkpoint stays where it is of use: with its writes and its ancestors."""
+"""Find out how long a checkpoint remains usable, with its writes and ancestors."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.reading.thread import ThreadReader
 
 _SAME = timedelta(seconds=2)
-"""Savers set the times to live of what they store together one after the other."""
+"""Savers set the expiry of rows that belong together one after the other, so small gaps are
+ignored.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """When a checkpoint goes, and what goes before it."""
+    """When a checkpoint expires, and what expires before it."""
 
     at: datetime | None
-    """None for one that stays."""
+    """None if the checkpoint does not expire."""
     writes_at: datetime | None = None
-    """When its writes go, where that is earlier."""
+    """When its writes expire, if that is earlier."""
     ancestor: str | None = None
-    """The ancestor that goes first, where that is earlier."""
+    """The ancestor that expires first, if that is earlier."""
     ancestor_at: datetime | None = None
 
     @property
     def remarks(self) -> Sequence[str]:
-        """What follows from it, in words."""
+        """The consequences, as sentences for the user."""
         found = []
         if self.writes_at is not None:
             found.append(
@@ -44,7 +46,7 @@ class Lifetime:
 
 
 def expires_at(store: Store, key: CheckpointKey) -> datetime | None:
-    """When a checkpoint goes; None where it stays."""
+    """Return when a checkpoint expires; None if it does not."""
     found = expiring(store)
     if found is None:
         return None
@@ -53,7 +55,7 @@ def expires_at(store: Store, key: CheckpointKey) -> datetime | None:
 
 
 def lifetime(reader: ThreadReader, key: CheckpointKey) -> Lifetime | None:
-    """How long a checkpoint stays; None where nothing of it expires."""
+    """Return how long a checkpoint remains usable; None if nothing of it expires."""
     store = expiring(reader.store)
     if store is None:
         return None
@@ -78,7 +80,7 @@ def _of(store: ExpiringStore, key: CheckpointKey, ids: Sequence[str]) -> dict[st
 
 
 def _ancestors(reader: ThreadReader, key: CheckpointKey) -> list[str]:
-    """The parent, its parent, and so on."""
+    """Return the parent, its parent, and so on."""
     index = reader.index(key.checkpoint_ns)
     parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in index}
     found: dict[str, None] = {}

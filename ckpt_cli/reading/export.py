@@ -1,4 +1,4 @@
-"""A thread as a whole, checkpoint by checkpoint."""
+"""Export a thread as a whole, checkpoint by checkpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ckpt_cli.reading.view import View, view
 
 
 def views(reader: ThreadReader) -> Iterator[View]:
-    """All checkpoints of a thread with state and writes: by namespace, oldest first."""
+    """Yield all checkpoints of a thread with state and writes: by namespace, oldest first."""
     for ns in reader.namespaces:
         for one in reversed(reader.index(ns)):
             yield view(Target(reader, ns, one.key.checkpoint_id, chosen=False), None, writes=True)

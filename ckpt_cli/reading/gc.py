@@ -22,9 +22,9 @@ SCOPES: tuple[Scope, ...] = ("blobs", "writes", "calls")
 
 
 def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator[Doomed]:
-    """The orphaned rows of each thread, also of threads that have no other rows.
+    """Yield the orphaned rows of each thread, including threads that have no other rows.
 
-    Rows stored after `before` are kept, since savers may commit a row before the row that refers
+    Rows stored after `before` are kept, because savers may commit a row before the row that refers
     to it. A value has no time; the time of its thread's last activity is used instead.
     """
     wanted = set(scopes)
@@ -47,7 +47,7 @@ def _orphans(
     name = thread.thread_id
     there = {(one.key.checkpoint_ns, one.key.checkpoint_id) for one in store.checkpoints(name)}
     lost: dict[tuple[str, str], datetime | None] = {}
-    """Checkpoints that do not exist and have writes, with the time of those if it is stored."""
+    """Missing checkpoints that have writes, with the time of the writes if it is stored."""
     number = 0
     for write in store.writes(name):
         number += 1
@@ -99,7 +99,7 @@ def _old(checkpoint_id: str, before: datetime, at: datetime | None = None) -> bo
 
 
 def _calls(store: Store, thread: Thread, there: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """The checkpoints of subgraph calls whose root checkpoint does not exist."""
+    """Yield the checkpoints of subgraph calls with a root checkpoint that does not exist."""
     for ns in store.namespaces(thread.thread_id):
         if ":" not in ns:
             continue
@@ -112,7 +112,7 @@ def _calls(store: Store, thread: Thread, there: set[tuple[str, str]]) -> Iterato
 def _unnamed(
     store: Store, thread: Thread, going: set[tuple[str, str]], *, is_bare: bool
 ) -> dict[BlobKey, tuple[int, int]]:
-    """The values that no checkpoint names, except those being removed; with rows and bytes."""
+    """Return the values that no remaining checkpoint refers to, with their rows and bytes."""
     stored = sizes_of_blobs(store, thread.thread_id)
     if not stored:
         return {}

@@ -1,4 +1,4 @@
-"""Searching threads: values, what tasks wrote, questions and errors, each text once."""
+"""Search threads: values, writes of tasks, questions and errors; each text is reported once."""
 
 from __future__ import annotations
 
@@ -39,30 +39,30 @@ if TYPE_CHECKING:
     from ckpt_cli.reading.opening import Opening
 
 Kind = Literal["value", "write", "question", "error"]
-"""Where a text stands. A `write` is one that no later state has."""
+"""Where a text was found. A `write` is text that no later state contains."""
 
 _KINDS: Mapping[str, Kind] = {INTERRUPT: "question", ERROR: "error"}
 _UNMERGED = frozenset({"__resume__", "__return__", SENDS})
-"""Channels of LangGraph's own in which tasks store what people wrote or read."""
+"""LangGraph's internal channels in which tasks store texts that people wrote or read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to look for, and where."""
+    """What to search for, and where."""
 
     pattern: str
     fixed: bool = False
     ignore_case: bool = False
     channels: tuple[str, ...] = ()
-    """All if empty."""
+    """All channels if empty."""
     checkpoint_ns: str | None = None
-    """All if None."""
+    """All namespaces if None."""
     head_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A matching line, at the oldest checkpoint of its branch that holds it."""
+    """A matching line, at the oldest checkpoint of its branch that contains it."""
 
     key: CheckpointKey
     ref: str
@@ -72,9 +72,9 @@ class Hit:
     match: Match
     kind: Kind = "value"
     task_id: str | None = None
-    """The task that stored it; None for a value."""
+    """The task that stored the text; None for a value."""
     node: str | None = None
-    """The node of the task, where it is known."""
+    """The node of the task, if known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,13 @@ class Searched:
 
     hits: tuple[Hit, ...]
     unread: int
-    """Values that could not be read, or only in part."""
+    """Number of values that could not be read, or only in part."""
 
 
 def grep_threads(
     store: Store, opening: Opening, threads: Iterable[Thread], wanted: Wanted, jobs: int
 ) -> Iterator[Searched]:
-    """The hits of each thread, in the order of the threads; with several jobs, by processes."""
+    """Yield the hits of each thread, in the order of the threads; several jobs use processes."""
     ids = (thread.thread_id for thread in threads)
     yield from of_threads(store, opening, ids, _Grep(wanted), jobs)
 
@@ -105,11 +105,11 @@ class _Grep:
 
 
 def grep_thread(store: Store, thread_id: str, wanted: Wanted) -> Searched:
-    """The hits of one thread, oldest first within each namespace."""
+    """Return the hits of one thread, oldest first within each namespace."""
     find = compile_pattern(wanted.pattern, fixed=wanted.fixed, ignore_case=wanted.ignore_case)
     try:
         reader = ThreadReader(store, thread_id)
-    except NotFound:  # Deleted meanwhile, or an id that can be listed and not looked up.
+    except NotFound:  # deleted meanwhile, or an id that can only be listed
         return Searched((), 0)
     namespaces = reader.namespaces
     if wanted.checkpoint_ns is not None:
@@ -137,7 +137,7 @@ def grep_thread(store: Store, thread_id: str, wanted: Wanted) -> Searched:
 def _namespace(
     reader: ThreadReader, ns: str, wanted: Wanted, find: Find
 ) -> Iterator[tuple[list[Hit], int]]:
-    """New hits and unread values of each checkpoint."""
+    """Yield the new hits and the number of unread values of each checkpoint."""
     head = reader.head(ns)
     if wanted.head_only and head is not None:
         yield from _head(reader, ns, head, wanted, find)
@@ -151,7 +151,7 @@ def _namespace(
         chosen = {name: point.values[name] for name in _chosen(point.changed, wanted)}
         key, parent = point.checkpoint.key, point.parent or ""
         children[parent] -= 1
-        # The last child takes what is known at its parent, the others a copy of it.
+        # The last child reuses what is known at its parent, the others copy it.
         known = known_at[parent].copy() if children[parent] > 0 else known_at.pop(parent, Known())
         found, unread = _hits(key, _time(point), chosen, find, known, point.before)
         yield found, unread + (point.body.problem is not None)
@@ -173,7 +173,7 @@ def _head(
 ) -> Iterator[tuple[list[Hit], int]]:
     try:
         stored = reader.stored(ns, head, state=wanted.channels or True)
-    except NotFound:  # Such an id is not text: it is listed, and not looked up.
+    except NotFound:  # the id is not text, so it can only be listed
         yield [], 1
         return
     values = reader.state(stored, wanted.channels or None).values
@@ -187,18 +187,22 @@ def _head(
 
 @dataclass(slots=True)
 class _Writes:
-    """The matching lines of a namespace's writes, until it is known whether a state has them."""
+    """The matching lines of a namespace's writes, until it is known whether a state contains
+    them.
+    """
 
     found: dict[str, list[tuple[Write, Match]]] = field(default_factory=dict)
-    """By checkpoint."""
+    """Matching lines by checkpoint id."""
     waiting: dict[str, list[Hit]] = field(default_factory=dict)
-    """By checkpoint: what none of the children seen so far has."""
+    """By checkpoint id: hits that none of the children seen so far contains."""
     told: set[tuple[Kind, str]] = field(default_factory=set)
 
     def stored_on(
         self, key: CheckpointKey, at: datetime | None, body: Body, known: Known, *, is_final: bool
     ) -> list[Hit]:
-        """The new hits on a checkpoint; without `is_final`, its writes wait for its children."""
+        """Return the new hits on a checkpoint; unless `is_final`, its writes wait for its
+        children.
+        """
         hits = [
             Hit(key, key.checkpoint_id, at, write.channel, match, kind, write.task_id)
             for write, match in self.found.pop(key.checkpoint_id, ())
@@ -213,7 +217,9 @@ class _Writes:
         return self._fresh([hit for hit in hits if hit.kind != "write"] + open_writes)
 
     def merged_into(self, parent: str, known: Known, *, is_last: bool) -> list[Hit]:
-        """The hits on a checkpoint of which, after its last child, no child has the text."""
+        """Return the hits on a checkpoint with a text that no child contains, after its last
+        child.
+        """
         hits = [hit for hit in self.waiting.pop(parent, []) if not _is_known(hit, known)]
         if not is_last:
             self.waiting[parent] = hits
@@ -221,7 +227,7 @@ class _Writes:
         return self._fresh(hits)
 
     def left(self) -> list[Hit]:
-        """The hits on checkpoints with a child that came before them."""
+        """Return the hits on checkpoints with a child that came before them."""
         return self._fresh([hit for hits in self.waiting.values() for hit in hits])
 
     def _fresh(self, hits: Iterable[Hit]) -> list[Hit]:
@@ -244,7 +250,7 @@ def _search_writes(
     find: Find,
     checkpoint_ids: Collection[str] | None = None,
 ) -> tuple[_Writes, int]:
-    """The writes that match, and how many parts of questions and errors could not be read."""
+    """Return the writes that match, and the number of unreadable parts of questions and errors."""
     found, unread = _Writes(), 0
     for write in reader.store.writes(
         reader.thread_id,
@@ -259,7 +265,7 @@ def _search_writes(
         for match in look(decode(write.value), find):
             if match is not None:
                 found.found.setdefault(write.key.checkpoint_id, []).append((write, match))
-            elif write.channel in _KINDS:  # Of other writes, the values that they became tell it.
+            elif write.channel in _KINDS:  # other writes are counted with the values they became
                 unread += 1
     return found, unread
 
@@ -267,7 +273,9 @@ def _search_writes(
 def _with_callers_writes(
     reader: ThreadReader, ns: str, children: Mapping[str | None, int]
 ) -> set[str]:
-    """Checkpoints that no step followed, with writes of the caller: those are part of the state."""
+    """Return the last checkpoints of branches that have writes by the caller (part of the
+    state).
+    """
     tips = [key for one in reader.index(ns) if not children[key := one.key.checkpoint_id]]
     writes = reader.store.writes(reader.thread_id, checkpoint_ns=ns, checkpoint_ids=tips)
     return {one.key.checkpoint_id for one in writes if one.task_id == NULL_TASK_ID}
@@ -281,7 +289,7 @@ def _hits(
     known: Known,
     before: Mapping[str, Value],
 ) -> tuple[list[Hit], int]:
-    """New matches, and how many parts could not be read. What was found is `known` afterwards."""
+    """Return the new matches, and the number of unreadable parts. Updates `known`."""
     hits: list[Hit] = []
     unread = 0
     for channel, value in values.items():
@@ -303,7 +311,7 @@ def _time(point: Point) -> datetime | None:
 
 
 def _named(reader: ThreadReader, hit: Hit, refs: Mapping[str, str]) -> Hit:
-    """The hit with its checkpoint's short id and, for one in a write, the node."""
+    """Return the hit with its checkpoint's short id and, for a write, its node."""
     key = hit.key
     found = replace(hit, ref=refs.get(key.checkpoint_id, key.checkpoint_id))
     if hit.task_id is None or hit.task_id == NULL_TASK_ID:

@@ -1,4 +1,4 @@
-"""Read the heads of many threads, a few hundred with one query."""
+"""Read the heads of many threads, a few hundred per query."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _AT_ONCE = 200
 
 
 def some_at_once(threads: Iterable[Thread]) -> Iterator[list[Thread]]:
-    """Threads in groups for one query each."""
+    """Yield threads in groups, one group per query."""
     remaining = iter(threads)
     while some := list(islice(remaining, _AT_ONCE)):
         yield some
 
 
 def head_keys(threads: Sequence[Thread]) -> list[CheckpointKey]:
-    """The root heads of the threads that have one."""
+    """Return the keys of the root heads, for threads that have one."""
     return [CheckpointKey(one.thread_id, "", one.head) for one in threads if one.head is not None]
 
 
 def read_heads(store: Store, threads: Sequence[Thread], lessons: Lessons) -> Iterator[Moment]:
-    """The root heads of some threads, in any order; missing ones are left out.
+    """Yield the root heads of some threads, in any order; missing ones are left out.
 
-    Values of writes are read for LangGraph's control channels only. Values of channels are not
-    read where the layout stores them apart.
+    Only values of writes to LangGraph's control channels are read. Values of channels are not read
+    if the layout stores them apart.
     """
     keys = head_keys(threads)
     if not keys:

@@ -15,22 +15,22 @@ from ckpt_cli.reading.thread import Moment, ThreadReader
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One checkpoint of a listing."""
+    """One checkpoint in a list."""
 
     moment: Moment
     depth: int
-    """Number of branches between it and the one that leads to the head, whose own depth is 0."""
+    """Number of forks between it and the branch that leads to the head; 0 on that branch."""
     children: Sequence[str]
     nodes: tuple[str, ...] | None
-    """The nodes that ran to make it, one entry per task; None where its parent is not stored."""
+    """The nodes that ran to make it, one entry per task; None if its parent is not stored."""
     plaintext: bool = False
-    """Stored unencrypted, in a thread with encrypted checkpoints."""
+    """True if it is stored unencrypted in a thread with encrypted checkpoints."""
 
 
 def history_entries(
     reader: ThreadReader, checkpoint_ns: str | None, *, all_ns: bool, limit: int | None
 ) -> Iterator[Entry]:
-    """Checkpoints newest first within each namespace, read a few at a time."""
+    """Yield checkpoints, newest first within each namespace, read a few at a time."""
     chosen = "" if checkpoint_ns is None else reader.namespace(checkpoint_ns)
     namespaces = reader.namespaces if all_ns else [chosen]
     found = (entry for ns in namespaces for entry in _entries(reader, ns))
@@ -62,10 +62,10 @@ def _entries(reader: ThreadReader, checkpoint_ns: str) -> Iterator[Entry]:
 def made_by(
     reader: ThreadReader, moment: Moment, older: Moment | None = None
 ) -> tuple[str, ...] | None:
-    """The nodes that ran to make a checkpoint, one entry per task.
+    """Return the nodes that ran to make a checkpoint, one entry per task.
 
-    None where that is not known, since its parent is not stored. `older` is a checkpoint that was
-    read already and may be the parent; otherwise the parent is read.
+    Returns None if its parent is not stored. `older` is a checkpoint that was already read and may
+    be the parent; otherwise the parent is read.
     """
     if reader.is_bare:
         tasks = {write.task_id: write for write in moment.writes if write.task_id != NULL_TASK_ID}
@@ -85,9 +85,9 @@ def made_by(
 
 
 def branch_depths(index: Sequence[Checkpoint], head: str | None) -> dict[str, int]:
-    """The number of branches between each checkpoint and the one that leads to the head.
+    """Return the number of forks between each checkpoint and the branch that leads to the head.
 
-    Of the children of a fork, the ancestor of the newest tip continues the branch.
+    At a fork, the ancestor of the newest tip continues the branch.
     """
     parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in index}
     depths: dict[str, int] = {}

@@ -19,21 +19,21 @@ from ckpt_cli.reading.thread import Moment, ThreadReader
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An open question, at the checkpoint whose step asked it."""
+    """An open question, at the checkpoint with the step that asked it."""
 
     key: CheckpointKey
     question: Question
     since: datetime | None
-    """Time of the checkpoint whose step asked it."""
+    """Time of the checkpoint with the step that asked it."""
 
 
 def open_questions(
     store: Store, threads: Iterable[Thread], before: datetime | None
 ) -> Iterator[Waiting]:
-    """The open questions of some threads, in their order.
+    """Yield the open questions of some threads, in the order of the threads.
 
-    With `before`, only those that were asked by then. A thread's head is read only if an
-    Interrupt is stored on it.
+    With `before`, only those that were asked by then. A thread's head is read only if an Interrupt
+    is stored on it.
     """
     lessons = Lessons(store)
     for some in some_at_once(threads):
@@ -43,7 +43,7 @@ def open_questions(
 
 
 def of_threads(store: Store, threads: Sequence[Thread]) -> Iterator[Waiting]:
-    """The open questions of a few hundred threads, in their order."""
+    """Yield the open questions of a few hundred threads, in their order."""
     lessons = Lessons(store)
     return (_shown(store, waiting) for waiting in _of_threads(store, threads, lessons))
 
@@ -60,14 +60,14 @@ def _shown(store: Store, found: Waiting) -> Waiting:
 
 
 def of_thread(reader: ThreadReader) -> Iterator[Waiting]:
-    """The open questions of a thread's head."""
+    """Yield the open questions of a thread's head."""
     head = reader.head("")
     if head is not None:
         yield from _leaves(reader, reader.moment("", head))
 
 
 def _that_may_ask(store: Store, threads: Sequence[Thread]) -> list[Thread]:
-    """Those of some threads that have an Interrupt at their head."""
+    """Return the threads that have an Interrupt at their head."""
     keys = head_keys(threads)
     found = store.writes_at(keys, channels=[INTERRUPT]) if keys else ()
     asking = {write.key.thread_id for write in found}
@@ -75,7 +75,7 @@ def _that_may_ask(store: Store, threads: Sequence[Thread]) -> list[Thread]:
 
 
 def _leaves(reader: ThreadReader, moment: Moment) -> Iterator[Waiting]:
-    """Open questions of a checkpoint, each in the innermost subgraph call that asked it.
+    """Yield the open questions of a checkpoint, each in the innermost subgraph call that asked it.
 
     The same Interrupt is stored at every level, from the node that asked up to the root.
     """
@@ -96,7 +96,7 @@ def _leaves(reader: ThreadReader, moment: Moment) -> Iterator[Waiting]:
 def _inside(
     reader: ThreadReader, key: CheckpointKey, task_id: str | None, node: str | None
 ) -> Iterator[Waiting]:
-    """Open questions of the subgraphs that a task called, or of the stateful one it is."""
+    """Yield the open questions of subgraphs that a task called, stateful ones included."""
     for ns in called(reader, key, task_id, node):
         head = reader.head(ns)
         if head is not None:

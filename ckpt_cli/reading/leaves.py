@@ -1,7 +1,7 @@
-"""The node in a subgraph that asked a question or failed.
+"""Find the node in a subgraph that asked a question or failed.
 
-LangGraph stores a question and an error at every level, from the node of the innermost subgraph
-up to the root graph's node that called it.
+LangGraph stores a question or an error at every level, from the node in the innermost subgraph up
+to the node of the root graph that called it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _DEEPEST = 50
-"""Levels of subgraphs that are looked into."""
+"""Maximum depth of subgraphs that are searched."""
 
 
 def locate(reader: ThreadReader, moment: Moment) -> Moment:
-    """A checkpoint whose questions and errors name the node in a subgraph that they are from."""
+    """Return the checkpoint with questions and errors that name the node in a subgraph."""
     step = moment.step
     if not any(task.questions or task.error is not None for task in (*step.tasks, *step.others)):
         return moment
@@ -34,12 +34,12 @@ def locate(reader: ThreadReader, moment: Moment) -> Moment:
 def called(
     reader: ThreadReader, key: CheckpointKey, task_id: str | None, node: str | None
 ) -> Iterator[str]:
-    """The namespaces of the subgraphs that a task called, or of the stateful one it is."""
+    """Yield the namespaces of the subgraphs that a task called, stateful ones included."""
     outer = f"{key.checkpoint_ns}|" if key.checkpoint_ns else ""
     call = f"{outer}{node}:{task_id}"
     known = reader.known_namespaces
     yield from (ns for ns in (f"{outer}{node}", call) if ns in known)
-    number = 1  # The second call in one task is `node:task|1`.
+    number = 1  # The namespace of a task's second call is `node:task|1`.
     while (again := f"{call}|{number}") in known:
         yield again
         number += 1
@@ -59,7 +59,7 @@ def _located(reader: ThreadReader, key: CheckpointKey, task: Task) -> Task:
 
 
 def _inner_tasks(reader: ThreadReader, key: CheckpointKey, task: Task) -> Iterator[Task]:
-    """Tasks of the called subgraphs at the checkpoints where something asked or failed."""
+    """Yield the tasks of called subgraphs at the checkpoints where something asked or failed."""
     for ns in called(reader, key, task.id, task.node):
         stored = reader.store.writes(
             reader.thread_id, checkpoint_ns=ns, channels={INTERRUPT, ERROR}
@@ -70,10 +70,10 @@ def _inner_tasks(reader: ThreadReader, key: CheckpointKey, task: Task) -> Iterat
 
 
 def _asked(node: str, question: Question, inner: list[Task]) -> Question:
-    """The question under the innermost node that asked it.
+    """Return the question with the innermost node that asked it.
 
-    It has the same id there. Without ids it has the same value, or is the only one, since an
-    encrypted value differs at each level.
+    The inner question has the same id. If there are no ids it has the same value, or it is the only
+    one (an encrypted value differs at each level).
     """
     alike = [
         one for task in inner for one in task.questions if one.interrupt_id == question.interrupt_id

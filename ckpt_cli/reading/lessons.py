@@ -1,7 +1,7 @@
 """Learn from other threads of the store which nodes read which channel.
 
-Old checkpoint formats do not tell what follows a node that never ran in a thread; another thread
-of the same graph may. Such answers are marked as assumed.
+In old checkpoint formats a thread does not show what follows a node that never ran in it, but
+another thread of the same graph may. Such answers are marked as assumed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ckpt_cli.core.state import Body, read_body, read_metadata
 from ckpt_cli.core.tasks import learn
 
 _THREADS = 200
-"""The number of newest threads that are read: enough to have seen a graph's nodes."""
+"""Number of newest threads that are read: enough to have seen a graph's nodes."""
 _SMALL = 1 << 20
-"""A thread with more bytes is not read for this."""
+"""Threads with more bytes than this are not read."""
 
 
 class Lessons:
@@ -29,17 +29,17 @@ class Lessons:
 
     @cached_property
     def is_bare(self) -> bool:
-        """Whether the store's layout keeps nothing of a checkpoint but its values."""
+        """Whether the layout stores only the values of a checkpoint."""
         return Capability.BARE in self._store.describe().capabilities
 
     @cached_property
     def readers(self) -> Mapping[str, Collection[str]]:
-        """Channel to nodes."""
+        """Maps a channel to the nodes that read it."""
         return learn(self._heads())
 
     @cached_property
     def functions(self) -> list[str]:
-        """What may be the name of a `@task` function."""
+        """Names that may be names of `@task` functions."""
         return function_names(
             (),
             (
@@ -50,7 +50,7 @@ class Lessons:
         )
 
     def _heads(self) -> Iterator[Body]:
-        """The newest body of each namespace: it knows every node that ran before."""
+        """Yield the newest body of each namespace: it knows every node that ran before."""
         for thread_id in self._small_threads():
             heads: dict[str, str] = {}
             for found in self._store.checkpoints(thread_id):

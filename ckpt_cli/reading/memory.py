@@ -1,7 +1,7 @@
-"""Answers from long-term memory: listings, single items and searches.
+"""Answers from long-term memory: lists, single items and searches.
 
-With `redacted`, no value leaves this module; only namespaces, keys, times, sizes and the names of
-vectors do.
+With `redacted`, no value leaves this module, only namespaces, keys, times, sizes and the names of
+vectors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ckpt_cli.core.redact import redact, redact_match
 from ckpt_cli.core.search import Find, Match, search
 
 _NAMED = 5
-"""Candidates that an error names at most."""
+"""Maximum number of candidates that an error names."""
 Place = Literal["namespace", "key", "value"]
 
 
@@ -39,16 +39,17 @@ class Hit:
     item: Item
     place: Place
     label: int | None
-    """Index of the label in the namespace."""
+    """Index of the matching label in the namespace."""
     match: Match
 
 
 def list_items(
     memory: MemoryStore, prefix: Namespace, wanted: Wanted, now: datetime, *, redacted: bool
 ) -> Iterator[Item]:
-    """The matching items under a namespace, in order.
+    """Yield the matching items under a namespace, in order.
 
-    Reads values only to filter by source thread, which items of a Store name in their value.
+    Values are read only to filter by source thread, because items of a Store name it in their
+    value.
     """
     found = memory.items(prefix=prefix, values=wanted.source is not None)
     for one in found if wanted.source is None else map(_with_source, found):
@@ -59,19 +60,19 @@ def list_items(
 def read_items(
     memory: MemoryStore, prefix: Namespace, wanted: Wanted, now: datetime, *, redacted: bool
 ) -> Iterator[Read]:
-    """The same with their values, one at a time."""
+    """Yield the same items with their values, one at a time."""
     for one in memory.items(prefix=prefix, values=True):
         if wanted.fits(one, now):
             yield _read(one, redacted=redacted)
 
 
 def named_items(memory: MemoryStore, names: Iterable[str], prefix: Namespace) -> Iterator[Item]:
-    """The named items, in order. Raises `NotFound` or `Ambiguous`."""
+    """Yield the named items, in order. Raises `NotFound` or `Ambiguous`."""
     yield from memory.items(keys=dict.fromkeys(find_key(memory, name, prefix) for name in names))
 
 
 def find_key(memory: MemoryStore, text: str, prefix: Namespace) -> ItemKey:
-    """The item with this key under a namespace, or with this NAMESPACE/KEY.
+    """Return the key of the item with this key under a namespace, or with this NAMESPACE/KEY.
 
     An item in the namespace itself wins over those below it. Raises `NotFound` or `Ambiguous`.
     """
@@ -96,14 +97,14 @@ def find_key(memory: MemoryStore, text: str, prefix: Namespace) -> ItemKey:
 
 
 def stored_item(memory: MemoryStore, key: ItemKey) -> Item:
-    """An item with its value as stored. Raises `NotFound`."""
+    """Return an item with its value as stored. Raises `NotFound`."""
     for one in memory.items(keys=[key], values=True):
         return one
     raise NotFound(f"item '{format_key(key)}' no longer exists")
 
 
 def read_item(memory: MemoryStore, key: ItemKey, *, redacted: bool) -> Read:
-    """An item with its value. Raises `NotFound`."""
+    """Return an item with its decoded value. Raises `NotFound`."""
     return _read(stored_item(memory, key), redacted=redacted)
 
 
@@ -115,7 +116,7 @@ def search_items(
     *,
     redacted: bool,
 ) -> Iterator[Hit | None]:
-    """Matching lines of namespaces, keys and values, in order; None for unreadable values."""
+    """Yield matching lines of namespaces, keys and values, in order; None for unreadable values."""
     for item in watch(memory.items(prefix=prefix, values=True)):
         value = _read(item, redacted=False).value
         bare = without_values(item) if redacted else replace(item, value=None)
@@ -152,5 +153,5 @@ def _with_source(item: Item) -> Item:
 
 
 def without_values(item: Item) -> Item:
-    """An item without what its value says, which its category is part of."""
+    """Return an item without its value, category and confidence."""
     return replace(item, value=None, category=None, confidence=None)

@@ -23,15 +23,15 @@ class Conversation:
     channel: str
     turns: Sequence[Turn]
     others: Sequence[str]
-    """Further channels that hold messages."""
+    """Other channels that contain messages."""
     remarks: Sequence[str]
-    """Notes on the value: rebuilt, or cut."""
+    """Notes on the value, for example that it was rebuilt or cut."""
 
 
 def conversation(target: Target, channel: str | None) -> Conversation:
-    """The messages of a channel, or of the one that holds them.
+    """Return the messages of a channel, by default of the channel that contains the conversation.
 
-    Raises `NotFound` or `Unreadable`.
+    Raises `NotFound` if the channel does not exist or contains no messages, or `Unreadable`.
     """
     reader = target.reader
     wanted = True if channel is None else [channel]
@@ -64,7 +64,10 @@ def conversation(target: Target, channel: str | None) -> Conversation:
 
 
 def _usual(held: Mapping[str, Sequence[Value]], values: Mapping[str, Value]) -> str:
-    """The channel `messages`, else the one with the most messages. Raises `NotFound`."""
+    """Return the channel `messages`, or else the one with the most messages.
+
+    Raises `NotFound` if no channel contains messages.
+    """
     if USUAL in held:
         return USUAL
     if held:

@@ -17,11 +17,11 @@ class Opening:
 
     url: StoreUrl
     aes_key_file: str | None = None
-    """File with the key for encrypted values; None for the key of the environment."""
+    """File with the key for encrypted values; None to use the key from the environment."""
     redact: bool = False
 
     def open(self, note: Callable[[str], None]) -> Store:
-        """Open the store; `note` is told if values cannot be decrypted.
+        """Open the store; calls `note` if values cannot be decrypted.
 
         Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`.
         """

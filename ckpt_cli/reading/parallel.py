@@ -1,4 +1,4 @@
-"""The same work for each of many threads, by one process or by several."""
+"""Do the same work for many threads, in one process or in several."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 Work: TypeAlias = Callable[[Store], Callable[[str], _Result]]
-"""Given a store, what is done with each thread id. It can be sent to another process."""
+"""Maps a store to the function that processes one thread id. Must be picklable."""
 
 
 def of_threads(
     store: Store, opening: Opening, ids: Iterable[str], work: Work[_Result], jobs: int
 ) -> Iterator[_Result]:
-    """The result for each thread, in the order of the threads.
+    """Yield the result for each thread, in the order of the threads.
 
-    With several jobs, each process opens the store by itself, and a few threads are under way at
-    a time.
+    With several jobs, each process opens the store itself, and only a few threads are in progress
+    at a time.
     """
     ids = iter(ids)
     if jobs == 1:
         yield from map(work(store), ids)
         return
-    # Takes 20 ms to import.
+    # The import takes 20 ms.
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    # A forked process would share this one's connection.
+    # A forked process would share this process's connection.
     with ProcessPoolExecutor(
         jobs, mp_context=get_context("spawn"), initializer=_open, initargs=(opening, work)
     ) as pool:
@@ -59,7 +59,7 @@ def of_threads(
 
 @contextmanager
 def _deaf_children() -> Iterator[None]:
-    """Processes started meanwhile never get Ctrl-C; this one ends them when it gets it."""
+    """Child processes started here never receive Ctrl-C; this process stops them instead."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -71,16 +71,16 @@ def _deaf_children() -> Iterator[None]:
 
 
 _here: Callable[[str], Any] | None = None
-"""In a process of `of_threads`, what is done with a thread."""
+"""In a worker process of `of_threads`: the function that processes a thread."""
 
 
 def _open(opening: Opening, work: Work[Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _here  # noqa: PLW0603 - a process of the pool has no other place to keep its store
     try:
-        # The process that gives out the work makes the same remarks.
+        # The main process already makes the same notes.
         _here = work(opening.open(lambda _: None))
-    except CkptError as error:  # An error here would end the pool, and be lost.
+    except CkptError as error:  # an error raised here would end the pool and be lost
         _here = partial(_fail, error)
 
 

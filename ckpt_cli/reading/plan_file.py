@@ -1,4 +1,4 @@
-"""Plan files: what a purge will remove, one line of JSON per thread, to be reviewed first.
+"""Plan files: what a purge will remove, one line of JSON per thread, for review.
 
 The first line names the store. Deleting a line keeps its thread.
 """
@@ -30,19 +30,21 @@ class PlanFile:
     sums: Sums
     """What will be removed."""
     kept: Sequence[tuple[str, str]]
-    """The threads that a rule keeps, and why."""
+    """The threads that a rule keeps, with the reason."""
 
     @property
     def going(self) -> int:
-        """The number of threads that will be removed or pruned."""
+        """Number of threads that will be removed or pruned."""
         return self.sums.threads
 
     def threads(self) -> Iterator[Doomed]:
-        """The threads that will be removed or pruned. Raises `UsageError` at a broken line."""
+        """Yield the threads that will be removed or pruned. Raises `UsageError` at a damaged
+        line.
+        """
         return (one for one in _threads(self.path) if one.action != "keep")
 
     def check_store(self, info: StoreInfo) -> None:
-        """Raise `UsageError` where the plan is of another store."""
+        """Raise `UsageError` if the plan was made for another store."""
         if (self.store, self.layout) != (info.url, info.layout):
             raise UsageError(
                 f"cannot use the plan '{self.path}' on '{info.url}':"
@@ -52,7 +54,10 @@ class PlanFile:
 
 
 def write_plan(path: Path, info: StoreInfo, now: datetime, threads: Iterable[Doomed]) -> PlanFile:
-    """Write a plan file; it appears only when it is complete. Raises `UsageError`."""
+    """Write a plan file, which appears only when it is complete.
+
+    Raises `UsageError` if it cannot be written.
+    """
     head = {
         "ckpt_purge_plan": FORMAT,
         "store": info.url,
@@ -70,7 +75,7 @@ def write_plan(path: Path, info: StoreInfo, now: datetime, threads: Iterable[Doo
 
 
 def read_plan(path: Path) -> PlanFile:
-    """Read a plan file. Raises `UsageError` where it is not one."""
+    """Read a plan file. Raises `UsageError` if it is not a plan file, or damaged."""
     head = next(_records(path), None)
     if not isinstance(head, Mapping) or head.get("ckpt_purge_plan") != FORMAT:
         raise UsageError(
@@ -85,7 +90,7 @@ def read_plan(path: Path) -> PlanFile:
 
 
 class _Count:
-    """The counts of a plan, while its threads pass through."""
+    """Counts the threads of a plan while they pass through."""
 
     def __init__(self) -> None:
         self.sums = Sums()

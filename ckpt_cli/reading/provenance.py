@@ -1,4 +1,4 @@
-"""From a memory item to the thread and message that it came from, and back."""
+"""Trace a memory item to the thread and message it came from, and back."""
 
 from __future__ import annotations
 
@@ -33,25 +33,27 @@ class Origin:
 
     thread_id: str
     store: str
-    """The store of its threads, printable; empty if unknown."""
+    """URL of the store of its thread, without secrets; empty if unknown."""
     checkpoint_id: str | None = None
-    """The newest root checkpoint when the item was created; the head if the item has no time. None
-    if there is none."""
+    """The newest root checkpoint when the item was created; the head if the item has no time.
+    None if there is none.
+    """
     step: int | None = None
     at: datetime | None = None
     turn: Turn | None = None
     """The human message that the item most likely came from."""
     likeness: Likeness | None = None
     people: int = 0
-    """Human messages in the checkpoint."""
+    """Number of human messages in the checkpoint."""
     remark: str = ""
     """Why nothing more is known."""
 
 
 def threads_place(memory: StoreUrl, chosen: StoreUrl | None) -> Checkpointer:
-    """The store of the threads that a memory came from.
+    """Return the store of the threads that a memory came from.
 
-    The chosen one; for DeerFlow's files, the one in its config.yaml; else the same store.
+    This is the chosen one; for DeerFlow's files the one in its config.yaml; otherwise the same
+    store.
     """
     if chosen is not None:
         return Checkpointer(chosen, "from --threads or the profile")
@@ -61,9 +63,9 @@ def threads_place(memory: StoreUrl, chosen: StoreUrl | None) -> Checkpointer:
 
 
 def trace(threads: Store, thread_id: str, made_at: datetime | None, text: str) -> Origin:
-    """The thread, checkpoint and message of an item with this creation time and text.
+    """Find the thread, checkpoint and message of an item with this creation time and text.
 
-    Never raises for what the store holds or lacks; the remark says so.
+    Never raises because of the store's contents; the remark explains what is missing.
     """
     store = threads.describe().url
     try:
@@ -90,7 +92,7 @@ def trace(threads: Store, thread_id: str, made_at: datetime | None, text: str) -
 
 
 def named_by(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> dict[str, list[Item]]:
-    """The items that came from some threads, by thread, with their values."""
+    """Return the items that came from the wanted threads, by thread, with their values."""
     found: dict[str, list[Item]] = {}
     for thread_id, item in naming(memory, is_wanted):
         found.setdefault(thread_id, []).append(item)
@@ -98,7 +100,7 @@ def named_by(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> dict[str,
 
 
 def naming(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, Item]]:
-    """The same one at a time, each with its thread. Reads every value."""
+    """Yield the same items one at a time, each with its thread. Reads every value."""
     for item in memory.items(values=True):
         source = source_of(item)
         thread_id = None if source is None else source.thread_id
@@ -109,9 +111,9 @@ def naming(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> Iterator[tu
 def memories_of(
     place: MemoryPlace, is_wanted: Callable[[str], bool], note: Callable[[str], None]
 ) -> dict[str, list[Item]] | None:
-    """The items that came from some threads; None if there is no memory.
+    """Return the items that came from the wanted threads; None if there is no memory.
 
-    Raises what `open_memory` raises if the memory was named. Otherwise an unreadable memory is
+    Raises what `open_memory` raises if the user named the memory. Otherwise an unreadable memory is
     only noted.
     """
     try:
@@ -126,7 +128,7 @@ def memories_of(
 
 
 def _checkpoint(reader: ThreadReader, moment: datetime | None) -> str:
-    """The newest root checkpoint at a time, or the head. Raises `NotFound`."""
+    """Return the newest root checkpoint at a time, or the head. Raises `NotFound`."""
     line = reader.line("")
     if moment is not None:
         return refs.as_of(moment, line)

@@ -1,4 +1,4 @@
-"""Plans that remove whole threads, or the checkpoints inside them that a policy does not keep."""
+"""Plans that remove whole threads, or the checkpoints that a policy does not keep."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from ckpt_cli.reading.thread import ThreadReader, moment_time, unreadable
 from ckpt_cli.reading.threads import Selection, list_threads
 
 _AT_ONCE = 500
-"""The number of threads whose sizes are read together."""
+"""Number of threads that are measured together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Which threads are considered, and what of them is removed."""
+    """Which threads are considered, and what is removed from them."""
 
     selection: Selection = field(default_factory=Selection)
     older_than: datetime | None = None
-    """Only threads whose last activity is before this."""
+    """Only threads with their last activity before this."""
     protect: tuple[str, ...] = ()
     """Shell patterns of thread ids that are never touched."""
     keep: Keep = field(default_factory=Keep)
@@ -45,12 +45,12 @@ class Policy:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it selects nothing, so that it would mean all threads."""
+        """Whether no condition is given, so that it would select all threads."""
         return self.older_than is None and self.selection == Selection() and self.keep.is_empty
 
     @property
     def included(self) -> frozenset[Status]:
-        """The conditions in which threads are removed too."""
+        """The conditions in which threads are removed despite the protection."""
         found: set[Status] = set()
         found |= {Status.INTERRUPTED} if self.include_interrupted else set()
         found |= {Status.PENDING, Status.UNKNOWN} if self.include_pending else set()
@@ -69,9 +69,9 @@ def plan_purge(
     now: datetime,
     watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
 ) -> Iterator[Doomed]:
-    """The plan for each thread that the policy selects, newest first.
+    """Yield the plan for each thread that the policy selects, newest first.
 
-    Threads of which nothing is removed are left out, except for those that a rule keeps.
+    A thread from which nothing is removed is left out, unless a rule keeps it.
     """
     lessons = Lessons(store)
     rows = list_threads(store, policy.selection, sizes=False, watch=watch)
@@ -92,7 +92,7 @@ def _is_young(thread: Thread, policy: Policy) -> bool:
 def _held(
     store: Store, threads: Sequence[Thread], policy: Policy, lessons: Lessons
 ) -> dict[str, str]:
-    """The threads that are kept for their status, or because it cannot be read; and why."""
+    """Return the threads that are kept for their status, or because it cannot be read, and why."""
     told: dict[str, tuple[Status, ...]] = {one.thread_id: (Status.EMPTY,) for one in threads}
     told |= {key.thread_id: (Status.UNKNOWN,) for key in head_keys(threads)}
     try:
@@ -132,7 +132,7 @@ def _reason(thread: Thread, policy: Policy) -> str:
 
 
 def plan_named(store: Store, names: Iterable[str]) -> Iterator[Doomed]:
-    """Remove these threads; the plan keeps a thread that does not exist, as `NOT_FOUND`.
+    """Plan to remove these threads; a thread that does not exist is kept with `NOT_FOUND`.
 
     A thread without checkpoints is removed if other rows of it are left.
     """
@@ -151,13 +151,13 @@ def _named(store: Store, name: str) -> Doomed:
 
 
 def _whole(thread: Thread, reason: str) -> Doomed:
-    """A thread that is removed whole; its writes are not counted yet."""
+    """Return the plan to remove a whole thread; its writes are not counted yet."""
     removal = Removal(thread.thread_id, thread.last_at, thread.checkpoints, 0)
     return Doomed("remove", reason, thread.checkpoints, 0, removal)
 
 
 def _sized(store: Store, threads: Sequence[Doomed]) -> Iterator[Doomed]:
-    """The same, with the sizes of threads that are removed whole."""
+    """Add the sizes to threads that are removed whole."""
     whole = [one.thread_id for one in threads if one.action == "remove"]
     sizes = dict(zip(whole, store.sizes(whole), strict=True))
     for one in threads:
@@ -172,7 +172,7 @@ def _sized(store: Store, threads: Sequence[Doomed]) -> Iterator[Doomed]:
 
 
 def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> Doomed | None:
-    """Remove the checkpoints that a policy does not keep; None where it keeps all."""
+    """Plan to remove the checkpoints that a policy does not keep; None if it keeps all of them."""
     facts = _Facts(reader)
     stays = choose(facts.items, keep, now)
     goes = [key for key in facts.blobs if key not in stays]
@@ -209,9 +209,9 @@ def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> Doomed | Non
 
 
 def sum_of(store: Store, thread_id: str, keys: Collection[tuple[str, str]]) -> ThreadSize:
-    """The size of some checkpoints of a thread with their writes, as the store counts it.
+    """Return the size of some checkpoints with their writes, as the store counts it.
 
-    Writes count also where their checkpoint is missing.
+    Writes count even if their checkpoint is missing.
     """
     wanted = set(keys)
     checkpoints = writes = size = 0
@@ -226,7 +226,7 @@ def sum_of(store: Store, thread_id: str, keys: Collection[tuple[str, str]]) -> T
 def sizes_of_blobs(
     store: Store, thread_id: str, keys: Collection[BlobKey] | None = None
 ) -> dict[BlobKey, tuple[int, int]]:
-    """The rows and bytes of values stored apart: of those that exist among some keys, or of all."""
+    """Return (rows, bytes) of the values that are stored apart; with `keys`, only of those."""
     found: dict[BlobKey, tuple[int, int]] = {}
     for key, size in store.blobs(thread_id):
         if keys is None or key in keys:
@@ -241,14 +241,14 @@ def _kept(thread: Thread, why: str) -> Doomed:
 
 
 class _Facts:
-    """What the choice needs to know of a thread; no channel value is read for it."""
+    """The facts about a thread that decide what is kept; reads no channel values."""
 
     def __init__(self, reader: ThreadReader) -> None:
         self.items: list[Item] = []
         self.writes = 0
-        """The number of writes of the thread."""
+        """Number of writes of the thread."""
         self.blobs: dict[tuple[str, str], set[BlobKey]] = {}
-        """The values stored apart that each checkpoint names."""
+        """The separately stored values that each checkpoint refers to."""
         sends, waiting = set(), set()
         for write in reader.store.writes(reader.thread_id):
             key = (write.key.checkpoint_ns, write.key.checkpoint_id)
@@ -285,14 +285,15 @@ class _Facts:
 
 
 def _inherited(one: Checkpoint) -> frozenset[str]:
-    """Channels of which a part is stored only with an ancestor."""
+    """Return the channels with a value that is partly stored at an ancestor."""
     return frozenset(name for name, blob in (one.blobs or {}).items() if blob.inherited)
 
 
 def named_blobs(ns: str, one: Checkpoint, body: Body) -> set[BlobKey]:
-    """The values that a checkpoint names, where values are stored apart.
+    """Return the values that a checkpoint refers to, if values are stored apart.
 
-    A named value need not be stored: a channel may have none, or small ones stand in the body.
+    A value that it refers to may not be stored: a channel may have none, or a small one is in the
+    body.
     """
     if one.blobs is None:
         return set()
@@ -300,7 +301,7 @@ def named_blobs(ns: str, one: Checkpoint, body: Body) -> set[BlobKey]:
 
 
 def root_of(one: Checkpoint) -> str | None:
-    """The root checkpoint whose step called a subgraph; None where that is not stored."""
+    """Return the root checkpoint with the step that called a subgraph; None if it is not stored."""
     parents = read_metadata(one).get("parents")
     root = parents.get("") if isinstance(parents, dict) else None
     return root if isinstance(root, str) else None

@@ -1,8 +1,9 @@
-"""`--redact`: what leaves this package for the screen has the values taken out.
+"""`--redact`: hide values before they leave this package for the screen.
 
-The store of such a run is a `RedactedStore`. It reads as any other, since tasks, rebuilt values
-and differences come from what is stored; each function of this package that answers a command
-hands its answer through here, so that nothing that prints can forget it.
+The store of such a run is a `RedactedStore`. It reads like any other, because tasks, rebuilt values
+and differences are computed from what is stored. Each function of this package that answers a
+command hides the values of its answer with these functions, so that code that prints cannot forget
+it.
 """
 
 from __future__ import annotations
@@ -32,27 +33,27 @@ if TYPE_CHECKING:
 
 
 class RedactedStore(WrappedStore):
-    """A store of which no value may be shown."""
+    """A store with values that must not be shown."""
 
 
 def is_redacted(store: Store) -> bool:
-    """Whether answers from a store are to be redacted."""
+    """Return whether answers from a store must be redacted."""
     return isinstance(store, RedactedStore)
 
 
 def refuse_raw(store: Store) -> None:
-    """Raise `UsageError` where bytes as stored would be shown."""
+    """Raise `UsageError` if stored bytes would be shown although `--redact` is given."""
     if is_redacted(store):
         raise no_raw()
 
 
 def no_raw() -> UsageError:
-    """What is said where bytes as stored would be shown."""
+    """Return the error for showing stored bytes together with `--redact`."""
     return UsageError("--raw and --redact exclude each other", hint="give one of them")
 
 
 def moment(found: Moment) -> Moment:
-    """A checkpoint without its values."""
+    """Return a checkpoint without its values."""
     body = found.body
     problem = None if body.problem is None else redact_opaque(body.problem)
     return replace(
@@ -71,18 +72,20 @@ def moment(found: Moment) -> Moment:
 
 
 def state(found: State) -> State:
-    """The values of channels by type and size."""
+    """Return a state with types and sizes in place of values."""
     return replace(found, values=redact_values(found.values))
 
 
 def placed(found: Placed) -> Placed:
-    """A write by its value's type and size."""
+    """Return a write with type and size in place of its value."""
     instead = None if found.write.value is None else redact(found.value)
     return replace(found, write=_write(found.write), instead=instead)
 
 
 def selected(found: Selected, asked: Path) -> Selected:
-    """A place by its value's type and size; keys that were not asked for are left out."""
+    """Return a place with type and size in place of its value; keys that were not asked for are
+    hidden.
+    """
     path = tuple(
         step if n == 0 or isinstance(step, int) or step in asked else "*"
         for n, step in enumerate(found.path)
@@ -91,7 +94,7 @@ def selected(found: Selected, asked: Path) -> Selected:
 
 
 def plan(found: Plan) -> Plan:
-    """A plan to be shown: its values by type and size, questions and errors without their text."""
+    """Return a plan for display, with types and sizes in place of values, questions and errors."""
     changes = {name: redact_change(change) for name, change in found.changes.items()}
     return replace(
         found, changes=changes, now=None if found.now is None else redact_step(found.now)

@@ -1,4 +1,4 @@
-"""Rebuilding values that are missing or unreadable, from what the tasks wrote."""
+"""Rebuild values that are missing or unreadable, from the writes of tasks."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ from ckpt_cli.reading.replay import Lost, replay_with_lost
 from ckpt_cli.reading.thread import ThreadReader
 
 _DAMAGED = ("msgpack", "json")
-"""Tags of which it can be told that the bytes are damaged, rather than of a kind not read here."""
+"""Type tags that ckpt can read: if decoding fails, the bytes are damaged."""
 
 _Key = tuple[str, str, str]
-"""Namespace, channel, version."""
+"""(namespace, channel, version)."""
 
 
 class _Refused(Exception):
-    """Why a value is not put back."""
+    """The value cannot be restored; the message is the reason."""
 
 
 def plan_repair(reader: ThreadReader, told: Mapping[str, str]) -> Repair:
-    """What can be put back into a thread, and what cannot and why.
+    """Plan which values of a thread are restored; also returns those that cannot be, with the
+    reason.
 
-    Nothing readable is touched. Raises `Unsupported` where values are not kept apart.
+    Readable values are never changed. Raises `Unsupported` if the layout does not store values
+    apart.
     """
     capabilities = reader.store.describe().capabilities
     if Capability.INLINE_VALUES in capabilities or Capability.ADDING not in capabilities:
@@ -83,7 +85,7 @@ def plan_repair(reader: ThreadReader, told: Mapping[str, str]) -> Repair:
 
 
 def _is_damage(one: Lost, judgement: Judgement) -> bool:
-    """Whether a value should be there and is not, or cannot be read for its bytes."""
+    """Return whether a value is missing although it should be stored, or has damaged bytes."""
     if one.blob is not None:
         return one.blob.type in _DAMAGED and isinstance(decode(one.blob), Opaque)
     verdict, _ = verdict_of(one.check, judgement)
@@ -93,7 +95,7 @@ def _is_damage(one: Lost, judgement: Judgement) -> bool:
 def _rebuild(
     reader: ThreadReader, one: Lost, judgement: Judgement, known: Mapping[_Key, TypedBytes]
 ) -> tuple[Value, TypedBytes]:
-    """The value, and its bytes. Raises `_Refused` or `Unbuildable`."""
+    """Return the value and its bytes. Raises `_Refused` or `Unbuildable`."""
     if not judgement.survivors:
         raise _Refused("the reducer of the channel is unknown; name it with --reducer")
     if one.made_lacks:
@@ -133,7 +135,7 @@ def _rebuild(
 
 
 def _base(one: Lost, known: Mapping[_Key, TypedBytes], pieces: Pieces) -> Held:
-    """What the channel was before, from its own bytes where it has them apart."""
+    """Return the previous value of the channel, from its own bytes if it is stored apart."""
     parent, name = one.parent, one.check.channel
     version = str(parent.body.versions.get(name))
     typed = known.get((parent.key.checkpoint_ns, name, version))
@@ -143,7 +145,7 @@ def _base(one: Lost, known: Mapping[_Key, TypedBytes], pieces: Pieces) -> Held:
     if blob is not None and blob.value is not None:
         return pieces.read(blob.value)
     if name in parent.body.values:
-        return parent.body.values[name]  # a small one, which stands in the body
+        return parent.body.values[name]  # small values are stored in the body
     if name in parent.body.versions:
         raise _Refused("the previous value is missing too")
     return ABSENT
@@ -156,7 +158,7 @@ def _read(pieces: Pieces, typed: TypedBytes | None) -> Value:
 
 
 def _completed(reader: ThreadReader, one: Lost, held: Held, pieces: Pieces) -> Value:
-    """A list with the ids that its messages were given, as later values have them."""
+    """Return the value with the generated ids of its messages, taken from later values."""
     assert not isinstance(held, Absent)  # noqa: S101
     if is_complete(held) or not isinstance(held, list):
         return held
@@ -197,7 +199,7 @@ def _later_values(reader: ThreadReader, one: Lost, pieces: Pieces) -> Iterator[l
 
 
 def _tag(one: Lost) -> str:
-    """The serializer's tag of what the value is made of."""
+    """Return the type tag of the values that the value is made from."""
     blob = (one.parent.checkpoint.blobs or {}).get(one.check.channel)
     tags = [] if blob is None else [blob.type]
     tags += [

@@ -1,4 +1,4 @@
-"""Replaying a thread: each checkpoint rebuilt from its parent and what was written there."""
+"""Replay a thread: rebuild each checkpoint from its parent and the writes stored there."""
 
 from __future__ import annotations
 
@@ -38,33 +38,33 @@ from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _AT_ONCE = 200
 _BYTES = 8 << 20
-"""So many checkpoints, and about so many bytes, are fetched with one query."""
+"""Maximum number of checkpoints, and approximate number of bytes, that one query fetches."""
 _NO_PARENT = "its parent is not stored"
 _NO_BODY = "the checkpoint cannot be read"
 _FIRST = {
     "input": "an input's writes to other channels are not stored",
     "update": "the writes of update_state are not stored",
 }
-"""Why the values of a first checkpoint cannot be verified."""
+"""Why the values of a first checkpoint cannot be verified, by source."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A checkpoint whose children are still to come."""
+    """A checkpoint with children that are still to come."""
 
     moment: Moment
     values: Mapping[str, Value]
     writes: Sorted
     carried: dict[str, dict[int, Held]] = field(default_factory=dict)
-    """By channel and reducer, what the value should be, where it is not what is stored."""
+    """By channel and reducer: the expected value, if it differs from the stored one."""
     open: dict[str, list[Check]] = field(default_factory=dict)
-    """The checks that did not explain what is stored here."""
+    """The checks that did not explain the value stored here, by channel."""
     sources: Counter[str | None] = field(default_factory=Counter)
-    """Of its children, where there are several."""
+    """The sources of its children, if there are several children."""
     decoded: dict[int, Value] = field(default_factory=dict)
 
     def value(self, write: Placed) -> Value:
-        """What a task wrote, decoded once."""
+        """Return the value of a write; each write is decoded once."""
         if id(write) not in self.decoded:
             self.decoded[id(write)] = write.value
         return self.decoded[id(write)]
@@ -72,10 +72,10 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """One channel of the transition that is looked at."""
+    """One channel of the transition that is examined."""
 
     base: Held
-    """What it was; of a DeltaChannel, what its reducer made of the steps before."""
+    """The value before; for a DeltaChannel, the result of its reducer for the steps before."""
     ways: tuple[Way, ...]
     """How its writes may have been applied, the likeliest first."""
     stored: Held
@@ -84,36 +84,36 @@ class Looked:
 
 @dataclass(slots=True)
 class Look:
-    """All that is known of one transition."""
+    """All that is known about one transition."""
 
     child: Moment
     parent: Moment | None = None
-    """None where it is not stored."""
+    """None if the parent is not stored."""
     writes: Sorted | None = None
-    """All that is stored on the parent, but for what says what happened to a task."""
+    """All writes on the parent, except those that record what happened to a task."""
     values: dict[int, Value] = field(default_factory=dict)
-    """What was written, by the id of its `Placed`."""
+    """Values of writes, by the id of their `Placed`."""
     channels: dict[str, Looked] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A value that its layout keeps apart, and that is not there or cannot be read."""
+    """A value that the layout stores apart and that is missing or unreadable."""
 
     child: Moment
-    """The first checkpoint that names its version."""
+    """The first checkpoint that refers to its version."""
     parent: Moment
     ways: tuple[Way, ...]
     """How its writes may have been applied, the likeliest first."""
     made_lacks: str
-    """Why what was written does not tell the value; empty where it does."""
+    """Why the writes do not determine the value; empty if they do."""
     check: Check
     blob: TypedBytes | None
-    """What stands there and cannot be read."""
+    """The stored bytes that cannot be read; None if nothing is stored."""
 
 
 def replay_with_lost(reader: ThreadReader) -> tuple[Replayed, list[Lost]]:
-    """A thread replayed, and the values that are missing in it, oldest first."""
+    """Replay a thread; also return the values that are missing in it, oldest first."""
     found = Replayed(reader.thread_id)
     lost: list[Lost] = []
     with remembering():
@@ -124,7 +124,10 @@ def replay_with_lost(reader: ThreadReader) -> tuple[Replayed, list[Lost]]:
 
 
 def look_at(reader: ThreadReader, checkpoint_ns: str, child: str) -> tuple[Replayed, Look]:
-    """A namespace replayed, and one of its transitions as a whole."""
+    """Replay a namespace; also return all about the transition to `child`.
+
+    Raises `NotFound` if there is no such checkpoint.
+    """
     found = Replayed(reader.thread_id)
     namespace = _Namespace(reader, checkpoint_ns, found.tallies, None, child)
     with remembering():
@@ -137,7 +140,7 @@ def look_at(reader: ThreadReader, checkpoint_ns: str, child: str) -> tuple[Repla
 def replay_thread(
     reader: ThreadReader, checkpoint_ns: str | None = None, upto: str | None = None
 ) -> Replayed:
-    """All transitions of a thread; of one namespace; of a checkpoint's line of ancestors in it."""
+    """Replay all transitions of a thread, of one namespace, or up to one checkpoint of it."""
     found = Replayed(reader.thread_id)
     namespaces = reader.namespaces if checkpoint_ns is None else [checkpoint_ns]
     with remembering():
@@ -148,7 +151,7 @@ def replay_thread(
 
 
 class _Namespace:
-    """The transitions of a namespace, oldest first, each checkpoint read once."""
+    """The transitions of a namespace, oldest first; each checkpoint is read once."""
 
     def __init__(
         self,
@@ -172,7 +175,7 @@ class _Namespace:
         self._lost = lost
         self._is_bare = reader.is_bare
         self.looked: Look | None = None
-        """The transition that was asked for, once it has come."""
+        """The requested transition, after it was reached."""
         self._order = [one.key.checkpoint_id for one in reversed(chosen)]
         self._children = Counter(one.parent_checkpoint_id for one in chosen)
         self._kept: dict[str, _Kept] = {}
@@ -191,7 +194,7 @@ class _Namespace:
             self._let_go(moment, here)
 
     def _moments(self) -> Iterator[Moment]:
-        """Checkpoints with their state and writes, oldest first, a few megabytes at a time."""
+        """Yield checkpoints with state and writes, oldest first, read a few megabytes at a time."""
         ids, largest = iter(self._order), _BYTES
         while chunk := list(islice(ids, max(1, min(_AT_ONCE, _BYTES // (largest + 1))))):
             found = list(self._reader.moments(self._ns, chunk, values=True, state=True))
@@ -213,7 +216,7 @@ class _Namespace:
 
     def _transition(self, moment: Moment, here: _Kept) -> Transition:
         parent_id = moment.checkpoint.parent_checkpoint_id
-        # An assumed parent proves nothing.
+        # A parent that is only assumed proves nothing.
         is_told = parent_id is not None and not moment.checkpoint.begins_run
         parent = self._kept.get(parent_id or "") if is_told else None
         if moment.key.checkpoint_id == self._look:
@@ -241,9 +244,10 @@ class _Namespace:
         )
 
     def _of_its_own(self, moment: Moment, here: _Kept, parent: _Kept | None) -> list[Check]:
-        """A checkpoint whose own writes are told, with a parent or without.
+        """Check a checkpoint in a layout that stores its own writes with it.
 
-        What is not stored of the state of either is unknown, not nothing.
+        It may have a parent or not. A part of either state that is not stored is unknown, not
+        empty.
         """
         is_first = moment.checkpoint.parent_checkpoint_id is None
         before = parent or _Kept(moment, {}, here.writes)
@@ -266,7 +270,7 @@ class _Namespace:
         reason = _FIRST.get(moment.source or "", _NO_PARENT) if is_first else _NO_PARENT
         unproven = set(here.values)
         if is_first and moment.source == "input":
-            # LangGraph.js stores what a channel begins with.
+            # LangGraph.js stores the initial values of channels.
             unproven = {name for name, value in here.values.items() if not is_empty(value)}
         checks = {name: _unproven(name, moment, reason) for name in unproven}
         if not self._reader.has_history:
@@ -320,18 +324,18 @@ class _Namespace:
                 yield Check(name, moment.key.checkpoint_id, 0, 0, 0, missing=1)
 
     def _lacks_write(self, name: str, moment: Moment, parent: _Kept, made: Made) -> bool:
-        """Whether a channel to which nothing was written has a new version all the same."""
+        """Return whether a channel has a new version although no write to it is stored."""
         return (
             _is_complete_step(moment, made)
-            and not self._is_delta(name, moment)  # a snapshot has a new version, too
+            and not self._is_delta(name, moment)  # a snapshot also gets a new version
             and name in parent.moment.body.versions
             and not _same_version(name, moment, parent.moment)
         )
 
     def _is_unwritten(self, name: str, moment: Moment, parent: _Kept, made: Made) -> bool:
-        """Whether an edge or a None, of formats 1 and 2, is stored, and no write of it.
+        """Return whether an edge or a None is stored without a write, in formats 1 and 2.
 
-        Later formats have edges to deferred nodes, which are taken without a write.
+        In later formats, edges to deferred nodes are consumed without a write.
         """
         body = moment.body
         if body.names_edges or body.v > 2 or name.startswith("__"):
@@ -345,7 +349,7 @@ class _Namespace:
     def _check(
         self, name: str, moment: Moment, here: _Kept, parent: _Kept, made: Made
     ) -> Check | None:
-        """One channel; None where nothing is stored that could be compared."""
+        """Check one channel; None if nothing is stored that could be compared."""
         possible = tuple(orders(made, name))
         ways = [
             ([[parent.value(one) for one in batch] for batch in way.batches], way.assumed)
@@ -367,13 +371,13 @@ class _Namespace:
             return None
         if is_lost and carried and not wrote and _same_version(name, moment, parent.moment):
             here.carried[name], here.open[name] = carried, parent.open.get(name, [])
-            return None  # the value that was found missing before
+            return None  # this missing value was reported before
         if stored is ABSENT and _takes_none_for_nothing(moment):
             last = [value for batch in ways[0][0] for value in batch][-1:]
             if last == [None]:
                 stored, is_lost = None, False
         if base is ABSENT and carried and self._is_delta(name, parent.moment):
-            # Of a DeltaChannel between two snapshots, only what each reducer makes is known.
+            # For a DeltaChannel between two snapshots, only the results of the reducers are known.
             base = NOT_STORED
         found = explain(base, carried, list(_with_steps(ways, bumps=made.bumps)), stored)
         lacking = made.lacking
@@ -415,7 +419,7 @@ class _Namespace:
     def _differing(
         self, name: str, found: Explained, stored: Held
     ) -> dict[int, Differences] | None:
-        """Where a value differs from what the likeliest reducers make of the writes."""
+        """Return where a value differs from the results of the likeliest reducers."""
         leaders = self._tally(name).leaders
         if found.mask & leaders:
             return None
@@ -443,7 +447,7 @@ class _Namespace:
             self._lost.append(Lost(moment, parent.moment, ways, made.lacking, check, value))
 
     def _copied_from(self, moment: Moment) -> Mapping[str, Value] | None:
-        """The values of the checkpoint that a fork copies and stands beside, if it is stored."""
+        """Return the values of the checkpoint that a fork copied, if it is a stored sibling."""
         if moment.source != "fork":
             return None
         for versions, values in self._siblings.get(moment.checkpoint.parent_checkpoint_id, []):
@@ -467,7 +471,7 @@ class _Namespace:
         return self._tallies.setdefault((self._graph, channel), Tally())
 
     def _let_go(self, moment: Moment, here: _Kept) -> None:
-        """Forget a checkpoint all of whose children were seen."""
+        """Drop a checkpoint when all of its children were seen."""
         parent = moment.checkpoint.parent_checkpoint_id
         self._children[parent] -= 1
         if self._children[parent]:
@@ -490,7 +494,7 @@ def _unread(
     *,
     is_gone: bool,
 ) -> str:
-    """Which part of a transition is missing or unreadable; `''` if none."""
+    """Return which part of a transition is missing or unreadable; `''` if none."""
     if stored is NOT_STORED:
         return "its value is not stored"
     if is_unreadable(stored):
@@ -511,24 +515,28 @@ def _is_kept(base: Held, stored: Held) -> bool:
 
 
 def _is_complete_step(moment: Moment, made: Made) -> bool:
-    """Whether all that made a checkpoint should be stored: the writes of one step's tasks."""
+    """Return whether everything that made a checkpoint should be stored: a normal step with all
+    writes.
+    """
     return moment.source == "loop" and made.bumps and not made.lacking
 
 
 def _is_apart(name: str, moment: Moment) -> bool:
-    """Whether a channel without a value should have one in a place of its own."""
+    """Return whether a channel has a version and the layout stores values apart."""
     return moment.checkpoint.blobs is not None and name in moment.body.versions
 
 
 def _takes_none_for_nothing(moment: Moment) -> bool:
-    """Whether a None that was written is no value: until LangGraph 0.3, `state_values` says."""
+    """Return whether a written None counts as no value, as until LangGraph 0.3 (`state_values`)."""
     return moment.body.v in {1, 2} and not moment.body.is_javascript
 
 
 def _with_steps(
     ways: Iterable[tuple[list[list[Value]], bool]], *, bumps: bool
 ) -> Iterator[tuple[list[list[Value]], bool]]:
-    """The ways with the step that ran, which ends what lives for one step, if it wrote nothing."""
+    """Yield the ways, with one empty step added if nothing was written: it ends short-lived
+    values.
+    """
     for batches, is_assumed in ways:
         yield batches or [[]], is_assumed
         if not bumps and not batches:
@@ -540,7 +548,7 @@ def _unproven(channel: str, moment: Moment, reason: str) -> Check:
 
 
 def _is_skipped(child: Moment, parent: Moment) -> bool:
-    """Whether steps between the two are not stored."""
+    """Return whether steps between the two are not stored."""
     return (
         child.source == "loop"
         and child.number is not None

@@ -1,4 +1,4 @@
-"""Replaying many threads of a store."""
+"""Replay many threads of a store."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 def check_channels(
     store: Store, thread_ids: Iterable[str], names: Collection[str], where: str
 ) -> None:
-    """Raise `NotFound` for a channel that none of the threads has; `where` says which they are.
+    """Raise `NotFound` for a channel that none of the threads has; `where` names them in the error.
 
-    A name is a channel's, or that of a subgraph's channel: `NODE/CHANNEL`. Stops at the first
-    threads that have all of them.
+    A name is a channel, or a channel of a subgraph as `NODE/CHANNEL`. Stops as soon as all names
+    were found.
     """
     missing, known = set(names), set[str]()
     for thread_id in thread_ids if missing else ():
@@ -44,7 +44,7 @@ def check_channels(
 
 
 def _channels(store: Store, thread_id: str, ns: str) -> set[str]:
-    """The state channels at the newest checkpoint of a namespace."""
+    """Return the state channels at the newest checkpoint of a namespace."""
     newest = islice(store.checkpoints(thread_id, checkpoint_ns=ns), 1)
     ids = [one.key.checkpoint_id for one in newest]
     stored = store.checkpoints(thread_id, checkpoint_ns=ns, checkpoint_ids=ids, body=True)
@@ -64,7 +64,7 @@ class _Replay:
         def replay(thread_id: str) -> Replayed:
             try:
                 return replay_thread(ThreadReader(store, thread_id, lessons))
-            except NotFound:  # Deleted meanwhile, or an id that can be listed and not looked up.
+            except NotFound:  # deleted meanwhile, or an id that can only be listed
                 return Replayed(thread_id)
 
         return replay
@@ -73,5 +73,5 @@ class _Replay:
 def replay_threads(
     store: Store, opening: Opening, ids: Iterable[str], jobs: int
 ) -> Iterator[Replayed]:
-    """Each thread replayed, in the order given; with several jobs, by processes."""
+    """Yield each thread replayed, in the order given; several jobs use processes."""
     return of_threads(store, opening, ids, _Replay(), jobs)

@@ -23,7 +23,7 @@ from ckpt_cli.reading.thread import Moment, ThreadReader
 _BUSY = timedelta(seconds=10)
 """An agent may still be running on a thread that changed within this time."""
 _LOOKED_AT = 100
-"""The number of steps after the target in which nodes are looked for."""
+"""Number of steps after the target that are searched for nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +32,28 @@ class Wishes:
 
     sibling: bool = False
     root_only: bool = False
-    """Leave the namespaces of stateful subgraphs as they are."""
+    """Do not roll back the namespaces of stateful subgraphs."""
     reason: str | None = None
     fork: bool = False
-    """The user calls it a fork, not a rollback."""
+    """The command is `fork`, not `rollback`."""
     edits: tuple[ChannelEdit, ...] = ()
     as_node: str | None = None
-    """Go on as if this node had run."""
+    """Continue as if this node had run."""
     force: bool = False
-    """Proceed even if the newest checkpoint lies in the future."""
+    """Proceed even if the newest checkpoint is in the future."""
 
 
 def plan_rollback(
     reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, wishes: Wishes
 ) -> Plan:
-    """Roll back to a checkpoint of the root namespace.
+    """Plan to roll back to a checkpoint of the root namespace.
 
-    Raises `Unsupported` where the layout or the checkpoint does not allow it, and `Refused`.
+    Raises `Unsupported` if the layout or the checkpoint does not allow it, and `Refused` if it is
+    not safe.
     """
     check_store(rows)
     if reader.is_bare:
-        from ckpt_cli.reading.bare import plan_bare_rollback  # needs this module
+        from ckpt_cli.reading.bare import plan_bare_rollback  # imports this module
 
         return plan_bare_rollback(reader, rows, checkpoint_id, now, wishes)
     target = reader.moment("", checkpoint_id, state=True)
@@ -63,7 +64,7 @@ def plan_rollback(
     made = Rows(rows)
     marks: dict[str, str] = {} if wishes.reason is None else {REASON: wishes.reason}
     stateful, kept = _memories(reader, target, wishes)
-    # The root's id is the greatest: a resume looks for the state of its subgraphs before it.
+    # The root gets the greatest id: a resume looks for the state of subgraphs before it.
     key = new_key(target, tick + len(stateful))
     for ahead, (ns, older) in enumerate(stateful):
         with_root = {**marks, WITH: key.checkpoint_id}
@@ -113,7 +114,7 @@ def plan_rollback(
 
 
 def check_store(rows: Store) -> None:
-    """Raise `Unsupported` where a layout takes no further checkpoints."""
+    """Raise `Unsupported` if checkpoints cannot be added in this layout."""
     info = rows.describe()
     if Capability.HISTORY not in info.capabilities:
         raise Unsupported(
@@ -133,7 +134,7 @@ def check_store(rows: Store) -> None:
 
 
 def configurable(key: CheckpointKey) -> dict[str, str]:
-    """The configuration with which a graph resumes from a checkpoint."""
+    """Return the config with which a graph resumes from a checkpoint."""
     return {
         "thread_id": key.thread_id,
         "checkpoint_ns": key.checkpoint_ns,
@@ -142,7 +143,7 @@ def configurable(key: CheckpointKey) -> dict[str, str]:
 
 
 def heads_of(reader: ThreadReader) -> dict[str, str]:
-    """The newest checkpoint of each namespace."""
+    """Return the newest checkpoint of each namespace."""
     heads: dict[str, str] = {}
     for one in reader.store.checkpoints(reader.thread_id):
         heads.setdefault(one.key.checkpoint_ns, one.key.checkpoint_id)
@@ -150,37 +151,39 @@ def heads_of(reader: ThreadReader) -> dict[str, str]:
 
 
 def is_stateful(checkpoint_ns: str) -> bool:
-    """Whether a namespace belongs to a subgraph with `checkpointer=True`."""
+    """Return whether a namespace belongs to a subgraph with `checkpointer=True`."""
     return checkpoint_ns != "" and ":" not in checkpoint_ns
 
 
 def finished_nodes(moment: Moment) -> tuple[str, ...]:
-    """The nodes of the next step that had finished."""
+    """Return the nodes of the next step that have already finished."""
     return tuple(task.node or "?" for task in moment.step.tasks if task.finished)
 
 
 def asking_nodes(moment: Moment) -> tuple[str, ...]:
-    """The nodes of the next step that asked something."""
+    """Return the nodes of the next step that asked a question."""
     return tuple(task.node or "?" for task in moment.step.tasks if task.questions)
 
 
 def named(
     reader: ThreadReader, head: Moment, target: Moment, added: Mapping[str, int | None]
 ) -> dict[str, Named]:
-    """How the head, the target and added checkpoints (id to step) of the root are shown."""
+    """Return how to show the head, the target and added checkpoints (id to step) of the root."""
     steps = {**{one.key.checkpoint_id: one.number for one in (head, target)}, **added}
     refs = short_refs(list({one.key.checkpoint_id for one in reader.index("")} | steps.keys()))
     return {one: Named(refs[one], step) for one, step in steps.items()}
 
 
 def left_behind(reader: ThreadReader, head: Moment, target: Moment) -> list[str]:
-    """The checkpoints of the head's branch that the target's does not have, newest first."""
+    """Return the checkpoints that are on the head's branch but not on the target's, newest
+    first.
+    """
     kept = set(reader.ancestry("", target.key.checkpoint_id))
     return [one for one in reader.ancestry("", head.key.checkpoint_id) if one not in kept]
 
 
 def later_nodes(reader: ThreadReader, left: list[str]) -> tuple[str, ...]:
-    """The nodes that ran after some of the oldest of these checkpoints, in their order."""
+    """Return the nodes that ran after the oldest of these checkpoints, in their order."""
     if not left:
         return ()
     moments = list(reader.moments("", left[-_LOOKED_AT:]))
@@ -195,7 +198,9 @@ def later_nodes(reader: ThreadReader, left: list[str]) -> tuple[str, ...]:
 
 
 def _moved_on(reader: ThreadReader, checkpoint_id: str) -> Iterator[tuple[str, str | None]]:
-    """Stateful namespaces with later checkpoints than this one, and their newest older one."""
+    """Yield stateful namespaces with checkpoints after this one, and their newest earlier
+    checkpoint.
+    """
     for ns in reader.namespaces:
         ids = [one.key.checkpoint_id for one in reader.index(ns)] if is_stateful(ns) else []
         if ids and ids[0] > checkpoint_id:
@@ -205,10 +210,10 @@ def _moved_on(reader: ThreadReader, checkpoint_id: str) -> Iterator[tuple[str, s
 def _memories(
     reader: ThreadReader, target: Moment, wishes: Wishes
 ) -> tuple[list[tuple[str, str | None]], list[str]]:
-    """Stateful namespaces to roll back, each with its checkpoint at that time; and those to leave.
+    """Return the stateful namespaces to roll back, each with its checkpoint, and those to leave.
 
-    Where versions are plain numbers, an empty checkpoint would make them start again at 1, and
-    later values would be mixed up with those of the abandoned branch.
+    If versions are plain numbers, an empty checkpoint would restart them at 1, and later values
+    would be mixed up with those of the abandoned branch.
     """
     moved = list(_moved_on(reader, target.key.checkpoint_id))
     if wishes.root_only:
@@ -220,7 +225,7 @@ def _memories(
 
 
 def _too_early(reader: ThreadReader, target: Moment, main: Touched) -> Iterator[str]:
-    """A warning of what LangGraph gets wrong: a sibling resets subgraphs to its parent's time.
+    """Yield a warning about a LangGraph fault: a sibling resets subgraphs to its parent's time.
 
     Source: `replay_checkpoint_id` in `_first` of `langgraph/pregel/_loop.py`.
     """
@@ -237,7 +242,7 @@ def _too_early(reader: ThreadReader, target: Moment, main: Touched) -> Iterator[
 
 
 def notes_of(reader: ThreadReader, head: Moment, target: Moment, now: datetime) -> Iterator[str]:
-    """Warnings before a rollback."""
+    """Yield warnings to show before a rollback."""
     newest = reader.thread.last_at
     if newest is not None and now - newest < _BUSY:
         yield "the newest checkpoint is a few seconds old: stop the agent of this thread first"

@@ -15,7 +15,7 @@ from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import ThreadReader
 
 FACTS = frozenset({"session_id", "user_id", "thread_id", "created_at", "updated_at"})
-"""Fields that every session has, if stored."""
+"""Fields that every session has, if they are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,14 @@ class Joined:
 
     session: AppSession
     thread: Thread | None
-    """None where the store has no such thread, or holds no checkpoints."""
+    """None if the store has no such thread, or contains no checkpoints."""
     status: Status | None
 
 
 def list_sessions(
     sessions: SessionStore, threads: Store | None, *, thread: str | None, user: str | None
 ) -> list[Joined]:
-    """The sessions wanted, the last changed first."""
+    """Return the sessions of a thread or user, the last changed first."""
     found = [
         replace(one, fields={})
         for one in sessions.sessions()
@@ -45,7 +45,9 @@ def list_sessions(
 def find_session(
     sessions: SessionStore, threads: Store | None, name: str, *, redacted: bool
 ) -> Joined:
-    """A session by its id, by USER:SESSION, or by its key. Raises `NotFound` or `Ambiguous`."""
+    """Return a session by its id, by USER:SESSION, or by its key. Raises `NotFound` or
+    `Ambiguous`.
+    """
     fits: Sequence[AppSession] = [
         one
         for one in sessions.sessions()
@@ -79,7 +81,7 @@ def _joined(session: AppSession, threads: Store | None, lessons: Lessons | None)
 
 
 def threads_beside(opened: Callable[[], Store]) -> Store | None:
-    """The checkpoints in the same store; None where it has none."""
+    """Return the checkpoints in the same store; None if it has none."""
     try:
         return opened()
     except UnknownLayout:

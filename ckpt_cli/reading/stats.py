@@ -1,4 +1,4 @@
-"""Counting the writes of threads, by node and channel, without reading a value."""
+"""Count the writes of threads, by node and channel, without reading a value."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Which checkpoints count: those of these moments, both included."""
+    """A time range of checkpoints; both bounds are inclusive."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -40,14 +40,16 @@ class Range:
         return self.since is None and self.until is None
 
     def holds(self, at: datetime | None) -> bool:
-        """Whether a moment is in it; one that is not known is only in a range without bounds."""
+        """Return whether a time is in the range; an unknown time is only in a range without
+        bounds.
+        """
         if at is None:
             return self.is_all
         return (self.since is None or self.since <= at) and (self.until is None or at <= self.until)
 
 
 def thread_stats(reader: ThreadReader, within: Range, checkpoint_ns: str | None = None) -> Stats:
-    """The writes of one thread, and what its values take."""
+    """Return the writes of one thread, and the size of its values."""
     found = Stats(threads=1)
     for ns in reader.namespaces if checkpoint_ns is None else [checkpoint_ns]:
         ids = None
@@ -59,7 +61,7 @@ def thread_stats(reader: ThreadReader, within: Range, checkpoint_ns: str | None 
 
 
 def _count_own(reader: ThreadReader, ns: str, within: Range, found: Stats) -> None:
-    """Where writes have a node and a time of their own."""
+    """Count writes that have their own node and time."""
     for write in reader.store.writes(reader.thread_id, checkpoint_ns=ns):
         if within.holds(write.at):
             found.write(write.node or UNKNOWN, write.channel, write.size)
@@ -68,7 +70,10 @@ def _count_own(reader: ThreadReader, ns: str, within: Range, found: Stats) -> No
 def _count_writes(
     reader: ThreadReader, ns: str, ids: set[str] | None, within: Range, found: Stats
 ) -> None:
-    """Nodes are in the task paths, but for Sends and rows without a path: those take the body."""
+    """Count writes by the node in their task path.
+
+    For Sends and rows without a path, the node is found with the checkpoint's body.
+    """
     open_ids: list[str] = []
     if reader.is_bare:
         _count_own(reader, ns, within, found)
@@ -115,7 +120,7 @@ def _count_values(reader: ThreadReader, ns: str, ids: set[str] | None, found: St
 
 
 def _count_blobs(one: Checkpoint, seen: set[tuple[str, object]], found: Stats) -> None:
-    """Values kept apart, each version of a channel once."""
+    """Count values that are stored apart, each version of a channel once."""
     body = read_body(one)
     for channel, blob in (one.blobs or {}).items():
         key = (channel, body.versions.get(channel))
@@ -139,7 +144,7 @@ class _Count:
         def count(thread_id: str) -> Stats:
             try:
                 return thread_stats(ThreadReader(store, thread_id, lessons), self.within)
-            except NotFound:  # Deleted meanwhile, or an id that can be listed and not looked up.
+            except NotFound:  # deleted meanwhile, or an id that can only be listed
                 return Stats()
 
         return count
@@ -148,5 +153,5 @@ class _Count:
 def threads_stats(
     store: Store, opening: Opening, ids: Iterable[str], within: Range, jobs: int
 ) -> Iterator[Stats]:
-    """The same of each of several threads."""
+    """Yield the statistics of each thread, in the order given."""
     return of_threads(store, opening, ids, _Count(within), jobs)

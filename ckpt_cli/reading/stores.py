@@ -1,4 +1,4 @@
-"""Finding stores: the one that is named, those of the profiles, those in this folder."""
+"""Find stores: the named one, those of the profiles, and those in a folder."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _SUFFIXES = {".db", ".sqlite", ".sqlite3"}
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One store, or why it could not be opened."""
+    """One store, or the reason why it could not be opened."""
 
     name: str
     url: str
-    """Printable."""
+    """URL without secrets, safe to print."""
     info: StoreInfo | None
     error: CkptError | None
     memory: MemoryInfo | None = None
-    """Set where a place holds long-term memory and no threads."""
+    """Set if the place contains long-term memory and no threads."""
 
 
 def inspect(name: str, url: StoreUrl) -> list[Found]:
@@ -47,19 +47,19 @@ def inspect(name: str, url: StoreUrl) -> list[Found]:
 
 
 def _of_memory(name: str, url: StoreUrl, error: CkptError) -> Found:
-    """A place without threads: its long-term memory, if it has any."""
+    """Describe the long-term memory of a place without threads, if it has any."""
     with suppress(CkptError), open_memory(url) as memory:
         return Found(name, str(url), None, None, memory.describe())
     return Found(name, str(url), None, error)
 
 
 def broken(name: str, url: str, error: CkptError) -> Found:
-    """A store without a valid URL, such as a profile with an unset variable."""
+    """Return an entry for a store without a valid URL, such as a profile with an unset variable."""
     return Found(name, printable(url), None, error)
 
 
 def in_folder(folder: Path) -> Iterator[Found]:
-    """The stores in a folder; databases without checkpoints or memory are left out."""
+    """Yield the stores in a folder; databases without checkpoints or memory are left out."""
     kinds: dict[str, str] = {}
     with suppress(OSError):
         for entry in os.scandir(folder):

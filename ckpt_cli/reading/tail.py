@@ -1,4 +1,4 @@
-"""Follow the checkpoints of a thread as they are stored."""
+"""Follow the checkpoints of a thread while they are stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ckpt_cli.reading.history import Entry, branch_depths, made_by
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _Place: TypeAlias = tuple[str, str]
-"""Checkpoint id and namespace, so that places sort by time."""
+"""(checkpoint id, namespace), so that places sort by time."""
 
 
 class Tail:
@@ -28,25 +28,27 @@ class Tail:
         self._ns = None if all_ns else checkpoint_ns or ""
         self._seen: set[_Place] = set()
         self._heads: dict[_Place, tuple[int, frozenset[str]]] = {}
-        """The newest checkpoint seen of each namespace: its number of writes, and its events."""
+        """For the newest checkpoint seen in each namespace: its number of writes, and its
+        events.
+        """
 
     def last(self, number: int) -> list[Entry]:
-        """The newest checkpoints, oldest first. Raises `NotFound`."""
+        """Return the newest checkpoints, oldest first. Raises `NotFound` if there is no thread."""
         reader = ThreadReader(self._store, self._thread_id)
         if self._ns:
             self._ns = reader.namespace(self._ns)
         self._seen = self._places(reader)
-        # The newest is read even if it is not wanted, to see later what is written to it.
+        # Read the newest one even if it is not wanted, to notice later writes to it.
         found = list(self._entries(reader, sorted(self._seen)[-max(number, 1) :]))
         self._store.refresh()
         return list(map(self._shown, found)) if number else []
 
     def new(self) -> list[Entry]:
-        """The checkpoints that were added since, oldest first.
+        """Return the checkpoints that were added since the last call, oldest first.
 
-        One that was newest before comes again when its step asked a question or failed since,
-        even if the failure was retried and other checkpoints follow already. Raises
-        `StoreChanged` where the thread is gone.
+        A checkpoint that was the newest before is returned again if its step has since asked a
+        question or failed, even if the failure was retried and other checkpoints follow. Raises
+        `StoreChanged` if the thread was deleted.
         """
         try:
             reader = ThreadReader(self._store, self._thread_id)
@@ -105,7 +107,7 @@ class Tail:
 
 
 def _events(moment: Moment) -> frozenset[str]:
-    """The questions and failures of a checkpoint's step."""
+    """Return the questions and failures of a checkpoint's step."""
     runs = (*moment.step.tasks, *moment.step.others)
     asked = {f"{one.task_id} asked {one.interrupt_id}" for run in runs for one in run.questions}
     return frozenset(asked | {f"{run.id} failed: {run.error}" for run in failures(moment.step)})

@@ -15,7 +15,7 @@ from ckpt_cli.core.times import parse_time
 from ckpt_cli.reading.thread import ThreadReader
 
 _SEARCHED = 1000
-"""Number of newest threads that are searched for an id like a mistyped one."""
+"""Number of newest threads that are searched for an id similar to a mistyped one."""
 _NAMED = 3
 
 
@@ -27,12 +27,12 @@ class Target:
     checkpoint_ns: str
     checkpoint_id: str
     chosen: bool
-    """Whether the user named a checkpoint; if not, this is the head of the thread."""
+    """Whether the user named a checkpoint; otherwise this is the head of the thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What the user typed."""
+    """The words of the command line that name a checkpoint."""
 
     thread: str | None
     at: str | None = None
@@ -41,7 +41,10 @@ class Words:
 
 
 def find_thread(store: Store, thread_id: str | None, note: Callable[[str], None]) -> ThreadReader:
-    """The thread with this id, or the newest one, which a note then names. Raises `NotFound`."""
+    """Return the thread with this id, or the newest one, which a note then names.
+
+    Raises `NotFound` if there is none.
+    """
     if thread_id is not None:
         try:
             return ThreadReader(store, thread_id)
@@ -56,7 +59,7 @@ def find_thread(store: Store, thread_id: str | None, note: Callable[[str], None]
 def find_checkpoint(
     store: Store, words: Words, now: datetime, zone: tzinfo, note: Callable[[str], None]
 ) -> Target:
-    """The checkpoint that the words name; a thread alone names its head.
+    """Return the checkpoint that the words name; a thread alone names its head.
 
     Raises `NotFound`, `Ambiguous` or `UsageError`.
     """
@@ -79,16 +82,16 @@ def find_checkpoint(
 
 
 def has_ref(store: Store, words: Words) -> bool:
-    """Whether the words name a checkpoint, not only a thread."""
+    """Return whether the words name a checkpoint, not only a thread."""
     if words.at is not None or words.as_of is not None:
         return True
     return words.thread is not None and _split(store, words.thread)[1] is not None
 
 
 def with_ref(store: Store, words: Words, ref: str | None) -> Words:
-    """The words of `THREAD REF`, where the checkpoint may be given once only.
+    """Add the REF of `THREAD REF` to the words.
 
-    Raises `UsageError`.
+    Raises `UsageError` if they already name a checkpoint.
     """
     if ref is None or words.thread is None:
         return words
@@ -110,17 +113,17 @@ def find_two(
     zone: tzinfo,
     note: Callable[[str], None],
 ) -> tuple[Target, Target | None]:
-    """The checkpoints to compare: from the one named first to the one named second.
+    """Return the checkpoints to compare: first the one named first.
 
-    A thread with one ref means from that ref to the head. The second is None where one checkpoint
-    alone is named, which is then compared with its parent.
+    A thread with one ref means: from that ref to the head. The second result is None if only one
+    checkpoint is named; it is then compared with its parent.
     """
     one = find_checkpoint(store, words, now, zone, note)
     if first is None:
         return one, None
 
     def find(text: str) -> tuple[Target, bool]:
-        """The checkpoint, and whether the text names a thread with it."""
+        """Return the checkpoint, and whether the text names a thread too."""
         thread_id, ref = one.reader.thread_id, text
         if not refs.is_ref(text):
             whole, part = _split(store, text)
@@ -139,17 +142,17 @@ def find_two(
                 hint="`ckpt diff THREAD@REF REF` or `ckpt diff THREAD REF REF` compares two",
             )
         return other, find(second)[0]
-    # `THREAD REF` leaves out the head, as `git diff REF` leaves out the working tree.
+    # `THREAD REF` compares with the head, as `git diff REF` compares with the working tree.
     return (one, other) if one.chosen or is_thread else (other, one)
 
 
 def _split(store: Store, text: str) -> tuple[str, str | None]:
-    """`THREAD` or `THREAD@REF` as (thread id, ref)."""
+    """Split `THREAD` or `THREAD@REF` into (thread id, ref)."""
     return refs.split_target(text, lambda whole: store.thread(whole) is not None)
 
 
 def _no_thread(store: Store, thread_id: str) -> NotFound:
-    """An error that names what may have been meant, from the newest threads."""
+    """Return an error with suggestions from the newest threads."""
     alone, _, ref = thread_id.rpartition("@")
     if ref and alone and store.thread(alone) is not None:
         return NotFound(

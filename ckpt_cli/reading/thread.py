@@ -43,9 +43,9 @@ from ckpt_cli.reading.lessons import Lessons
 
 _FIRST_YEAR, _LAST_YEAR = 1, 9999
 NOT_STORED = "not stored: "
-"""Beginning of the reason where a layout does not store the state of a checkpoint."""
+"""Start of the reason text if a layout does not store the state of a checkpoint."""
 _AT_ONCE = 200
-"""Checkpoints whose writes are fetched with one query."""
+"""Number of checkpoints for which one query fetches the writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ class Stored:
         return self.checkpoint.key
 
     def check_readable(self) -> None:
-        """Raise `Unreadable` where nothing of the body could be read."""
+        """Raise `Unreadable` if the body could not be read at all."""
         if self.body.problem is not None:
             raise unreadable(f"checkpoint '{self.key.checkpoint_id}'", self.body.problem)
 
     @property
     def number(self) -> int | None:
-        """The step, from the metadata, else from the id."""
+        """The step, from the metadata, or else from the id."""
         return _number(self.key.checkpoint_id, self.metadata)
 
     @property
@@ -93,7 +93,7 @@ class Moment(Stored):
 
     @property
     def conditions(self) -> tuple[Status, ...]:
-        """All that holds, the worst first."""
+        """All conditions of the step, the worst first."""
         return conditions_of(self.step)
 
 
@@ -107,14 +107,14 @@ class State:
 
     @property
     def unstored(self) -> list[str]:
-        """Channels whose value is lost."""
+        """Channels with a value that is not stored and cannot be rebuilt."""
         return [name for name, value in self.values.items() if value == LOST_DELTA]
 
 
 class ThreadReader:
-    """Reads one thread, given by its id or as it was listed.
+    """Reads one thread, given by its id or by its entry in a list.
 
-    Raises `NotFound` where the store has no such thread. Readers of several threads of one store
+    Raises `NotFound` if the store has no such thread. Readers of several threads of one store
     should share `lessons`.
     """
 
@@ -134,34 +134,33 @@ class ThreadReader:
 
     @property
     def is_bare(self) -> bool:
-        """Whether the layout stores only the values of a checkpoint, with the writes that made
-        it."""
+        """Whether the layout stores only a checkpoint's values, and the writes that made them."""
         return self._lessons.is_bare
 
     @cached_property
     def namespaces(self) -> list[str]:
-        """Names of the thread's namespaces; the root is `''`."""
+        """The thread's namespaces; the root is `''`."""
         return self.store.namespaces(self.thread_id)
 
     @cached_property
     def known_namespaces(self) -> frozenset[str]:
-        """The same, to look names up in."""
+        """The same namespaces as a set, for fast lookups."""
         return frozenset(self.namespaces)
 
     def index(self, checkpoint_ns: str) -> list[Checkpoint]:
-        """The checkpoints of a namespace without bodies, newest first."""
+        """Return the checkpoints of a namespace without bodies, newest first."""
         if checkpoint_ns not in self._indexes:
             found = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns)
             self._indexes[checkpoint_ns] = list(found)
         return self._indexes[checkpoint_ns]
 
     def head(self, checkpoint_ns: str) -> str | None:
-        """The checkpoint that a saver loads in a namespace."""
+        """Return the checkpoint that a saver loads in a namespace; None if there is none."""
         index = self.index(checkpoint_ns)
         return index[0].key.checkpoint_id if index else None
 
     def ancestry(self, checkpoint_ns: str, checkpoint_id: str) -> list[str]:
-        """A checkpoint and its stored ancestors, nearest first; ends where one comes again."""
+        """Return a checkpoint and its stored ancestors, nearest first; stops at a loop."""
         parents = {
             one.key.checkpoint_id: one.parent_checkpoint_id for one in self.index(checkpoint_ns)
         }
@@ -178,7 +177,7 @@ class ThreadReader:
         return Capability.HISTORY in self.store.describe().capabilities
 
     def delta_channels(self, checkpoint_ns: str) -> set[str]:
-        """The DeltaChannels of a namespace, as the metadata of all its checkpoints tells."""
+        """Return the DeltaChannels of a namespace, from the metadata of all its checkpoints."""
         if checkpoint_ns not in self._delta:
             found = self.store.checkpoints(
                 self.thread_id, checkpoint_ns=checkpoint_ns, metadata=True
@@ -189,7 +188,7 @@ class ThreadReader:
         return self._delta[checkpoint_ns]
 
     def namespace(self, text: str) -> str:
-        """The namespace that a text names: by its name, its beginning, or a shell pattern.
+        """Return the namespace that a text names: by its name, its beginning, or a shell pattern.
 
         Raises `NotFound` or `Ambiguous`.
         """
@@ -211,7 +210,7 @@ class ThreadReader:
         )
 
     def line(self, checkpoint_ns: str) -> refs.Line:
-        """The namespace's checkpoints, for resolving a ref."""
+        """Return the checkpoints of a namespace, for resolving a ref."""
         return refs.Line(
             self.thread_id,
             self.index(checkpoint_ns),
@@ -228,7 +227,7 @@ class ThreadReader:
         }
 
     def times(self, checkpoint_ns: str) -> dict[str, datetime | None]:
-        """The time of each checkpoint of a namespace, from its id, else from its body."""
+        """Return the time of each checkpoint of a namespace, from its id, or else from its body."""
         times = {
             one.key.checkpoint_id: one.at or time_of(one.key.checkpoint_id)
             for one in self.index(checkpoint_ns)
@@ -249,7 +248,7 @@ class ThreadReader:
         values: bool = False,
         state: bool | Collection[str] = False,
     ) -> Moment:
-        """One checkpoint; `values` and `state` as in `moments`. Raises `NotFound`."""
+        """Return one checkpoint; `values` and `state` as in `moments`. Raises `NotFound`."""
         for found in self.moments(checkpoint_ns, [checkpoint_id], values=values, state=state):
             return found
         raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
@@ -257,7 +256,7 @@ class ThreadReader:
     def stored(
         self, checkpoint_ns: str, checkpoint_id: str, *, state: bool | Collection[str] = False
     ) -> Stored:
-        """One checkpoint without its tasks, and with writes that have no values.
+        """Return one checkpoint without its tasks; its writes have no values.
 
         `state` is as in `moments`. Raises `NotFound`.
         """
@@ -281,11 +280,11 @@ class ThreadReader:
         values: bool = False,
         state: bool | Collection[str] = False,
     ) -> Iterator[Moment]:
-        """Checkpoints of a namespace, newest first, a few in memory at a time.
+        """Yield checkpoints of a namespace, newest first, with a few in memory at a time.
 
-        Values of writes are read for LangGraph's control channels only, or all with `values`. Where
-        the layout stores the values of channels apart, they are read only with `state`, which may
-        name the channels wanted. Questions and errors name the node in a subgraph they are from.
+        Only values of writes to LangGraph's control channels are read, or all with `values`. If the
+        layout stores the values of channels apart, they are read only with `state`, which may name
+        the channels wanted. Questions and errors name the node in a subgraph that they come from.
         """
         stream = self.store.checkpoints(
             self.thread_id,
@@ -318,7 +317,7 @@ class ThreadReader:
         return grouped
 
     def with_step(self, checkpoint: Checkpoint, writes: Sequence[Write]) -> Moment:
-        """A checkpoint that was read with body and metadata, with the tasks of its next step."""
+        """Add the tasks of the next step to a checkpoint that was read with body and metadata."""
         body, metadata = read_body(checkpoint), read_metadata(checkpoint)
         parent = checkpoint.parent_checkpoint_id
 
@@ -348,7 +347,9 @@ class ThreadReader:
         return subgraph_calls(self.namespaces)
 
     def _functions(self, body: Body) -> Sequence[str]:
-        """What may be the name of a `@task` function; before format 4, metadata tells the names."""
+        """Return names that may be `@task` functions; before format 4 the metadata contains
+        them.
+        """
         if body.v >= 4:
             return self._own_functions
         return [*self._own_functions, *self._lessons.functions]
@@ -360,14 +361,14 @@ class ThreadReader:
 
     @cached_property
     def _learned_thread(self) -> Mapping[str, Collection[str]]:
-        """The nodes that each channel triggers, by all bodies of this thread."""
+        """The nodes that each channel triggers, from all bodies of this thread."""
         return learn(map(read_body, self.store.checkpoints(self.thread_id, body=True)))
 
     def state(self, moment: Stored, channels: Collection[str] | None = None) -> State:
-        """The values at a checkpoint: DeltaChannels are rebuilt, the caller's writes applied.
+        """Return the values at a checkpoint: DeltaChannels rebuilt, the caller's writes applied.
 
-        With `channels`, only those are rebuilt. The moment was read with its
-        state, or with these channels of it.
+        With `channels`, only those are rebuilt. The checkpoint must have been read with its state,
+        or with these channels of it.
         """
         values = dict(state_values(moment.body))
         rebuilt = {
@@ -394,14 +395,14 @@ class ThreadReader:
         return State(dict(sorted(values.items())), rebuilt)
 
     def _null_writes(self, moment: Stored) -> dict[str, list[Value]]:
-        """The caller's writes to state channels with `Command(update=...)`, by channel."""
+        """Return the caller's writes to state channels with `Command(update=...)`, by channel."""
         names = {
             write.channel
             for write in moment.writes
             if write.task_id == NULL_TASK_ID and is_state(write.channel, moment.body)
         }
         grouped: dict[str, list[Value]] = {}
-        if not names or self.is_bare:  # There they went into what is stored.
+        if not names or self.is_bare:  # they are already part of the stored value
             return grouped
         key = moment.key
         for write in self.store.writes(
@@ -416,7 +417,7 @@ class ThreadReader:
         return grouped
 
     def _unstored(self, moment: Stored) -> set[str]:
-        """DeltaChannels of this checkpoint's namespace that may have no stored value here."""
+        """Return the DeltaChannels that may have no stored value at this checkpoint."""
         unset = {
             name
             for name in moment.body.versions
@@ -430,10 +431,11 @@ class ThreadReader:
         return unset & (found | self.delta_channels(moment.key.checkpoint_ns))
 
     def _rebuild(self, checkpoint: Checkpoint, names: set[str]) -> Iterator[tuple[str, Value, str]]:
-        """DeltaChannel values from the writes of ancestors, down to the nearest stored value.
+        """Yield DeltaChannel values, rebuilt from the writes of ancestors since the last stored
+        value.
 
-        A checkpoint's own writes are not part of its value; those of the ancestor that stores
-        the value are.
+        A checkpoint's own writes are not part of its value; those of the ancestor that stores the
+        value are.
         """
         batches: dict[str, list[list[Value]]] = {name: [] for name in names}
         seeds: dict[str, Value] = {}
@@ -462,7 +464,9 @@ class ThreadReader:
             yield name, *fold(seeds.get(name), writes)
 
     def _ancestors(self, checkpoint: Checkpoint, names: set[str]) -> Iterator[Checkpoint]:
-        """Parents, nearest first, with the values of some channels; ends where one is gone."""
+        """Yield the ancestors, nearest first, with the values of some channels; stops at a
+        missing one.
+        """
         ns = checkpoint.key.checkpoint_ns
         for one in self.ancestry(ns, checkpoint.key.checkpoint_id)[1:]:
             yield from self.store.checkpoints(
@@ -470,12 +474,13 @@ class ThreadReader:
             )
 
     def is_plaintext(self, moment: Moment) -> bool:
-        """Whether a part of a checkpoint is stored unencrypted where others are encrypted.
+        """Return whether a part of a checkpoint is stored unencrypted although others are
+        encrypted.
 
-        Whoever can write to a store could slip in what the application then reads as its own.
+        Anyone who can write to a store could insert data that the application then trusts.
         """
         checkpoint = moment.checkpoint
-        # Where values are kept apart, the body itself is not encrypted.
+        # If values are stored apart, the body itself is not encrypted.
         parts = [] if checkpoint.blobs is not None else [checkpoint.body]
         parts += [write.value for write in moment.writes]
         plain = any(part is not None and not part.encrypted for part in parts) or any(
@@ -485,13 +490,13 @@ class ThreadReader:
 
     @cached_property
     def _has_encrypted(self) -> bool:
-        """Whether values of this thread are encrypted; looked up only if some may be."""
+        """Whether values of this thread are encrypted; looked up only if encryption is possible."""
         return expects_encrypted(self.store) and any(
             is_encrypted_type(one.type) for one in self.store.usage(self.thread_id)
         )
 
     def children(self, key: CheckpointKey) -> list[str]:
-        """Ids of the checkpoints whose parent this is, oldest first."""
+        """Return the ids of the children of a checkpoint, oldest first."""
         return [
             one.key.checkpoint_id
             for one in reversed(self.index(key.checkpoint_ns))
@@ -500,7 +505,7 @@ class ThreadReader:
 
 
 def unreadable(what: str, problem: Opaque) -> Unreadable:
-    """The error for something that cannot be decoded.
+    """Return the error for something that cannot be decoded.
 
     The reason may quote its bytes, so only `show` prints it, which obeys `--redact`.
     """
@@ -517,7 +522,9 @@ def unreadable(what: str, problem: Opaque) -> Unreadable:
 
 
 def moment_time(checkpoint_id: str, body: Body) -> datetime | None:
-    """The time of a checkpoint, from its id, else from the body's `ts`."""
+    """Return the time of a checkpoint, from its id, or else from the body's `ts`; None if
+    unknown.
+    """
     at = time_of(checkpoint_id)
     if at is not None or body.ts is None:
         return at
@@ -525,7 +532,7 @@ def moment_time(checkpoint_id: str, body: Body) -> datetime | None:
         found = datetime.fromisoformat(body.ts)
     except ValueError:
         return None
-    # Times at the ends of the calendar have no place in every zone.
+    # Times in the first or last year of the calendar cannot be converted to every time zone.
     sane = found.tzinfo is not None and _FIRST_YEAR < found.year < _LAST_YEAR
     return found if sane else None
 

@@ -43,19 +43,19 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """The facts of a thread that are read from its head."""
+    """The facts about a thread that are read from its head."""
 
     conditions: tuple[Status, ...]
-    """All that holds of the thread, the worst first: there is at least one."""
+    """All conditions of the thread, the worst first; at least one."""
     head: Head | None
     bytes: int | None
-    """None where it was not asked for."""
+    """None if the size was not requested."""
     expires_at: datetime | None = None
-    """When the head expires; None where it stays."""
+    """When the head expires; None if it does not."""
     next: tuple[str, ...] | None = None
-    """The nodes that are next; None where that is not known."""
+    """The nodes that run next; None if not known."""
     error: str | None = None
-    """The error of the first task that failed and left none of its work."""
+    """The error of the first task that failed, and was neither retried nor handled."""
 
     @property
     def status(self) -> Status:
@@ -64,27 +64,27 @@ class Details:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One thread of a listing; `details` is None where its head was not read."""
+    """One thread of a list; `details` is None if its head was not read."""
 
     thread: Thread
     details: Details | None = None
     first_message: str | None = None
-    """The first message of a person, where that was asked for."""
+    """The first human message, if it was requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which threads are wanted: those that meet every condition given."""
+    """Conditions for threads; all that are given must hold."""
 
     match: str | None = None
-    """Shell pattern that the whole thread id fits."""
+    """Shell pattern that the whole thread id must match."""
     since: datetime | None = None
     until: datetime | None = None
-    """Bounds of the thread's newest checkpoint, both included."""
+    """Bounds of the time of the newest checkpoint, both inclusive."""
     status: frozenset[Status] = frozenset()
-    """A condition that the thread is in; any if empty."""
+    """The thread must be in one of these conditions; any if empty."""
     user: str | None = None
-    """Its owner, in layouts that store one."""
+    """The owner of the thread, in layouts that store one."""
     where: tuple[tuple[tuple[str, ...], str], ...] = ()
     """Paths in the head's metadata, each with the wanted value as text."""
 
@@ -95,7 +95,10 @@ class Selection:
 
 
 def parse_where(text: str) -> tuple[tuple[str, ...], str]:
-    """`metadata.user_id=42` or `user_id=42` as (("user_id",), "42"). Raises `UsageError`."""
+    """Parse `metadata.user_id=42` or `user_id=42` to (("user_id",), "42").
+
+    Raises `UsageError` if it is not KEY=VALUE.
+    """
     name, equals, wanted = text.partition("=")
     path = tuple(name.removeprefix("metadata.").split("."))
     if not equals or not all(path):
@@ -107,7 +110,7 @@ def parse_where(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def parse_status(text: str) -> Status:
-    """A status by its name. Raises `UsageError`."""
+    """Return a status by its name. Raises `UsageError` if there is none."""
     try:
         return Status(text)
     except ValueError:
@@ -126,11 +129,11 @@ def list_threads(
     limit: int | None = None,
     watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
 ) -> Iterator[Row]:
-    """The threads wanted, in the order asked for, streamed where that is the store's order.
+    """Yield the selected threads in the requested order; streams them if the store has this order.
 
-    The first `skip` are left out. With `limit`, one more than that comes at most, to show that
-    there are more. Details include the thread's size unless `sizes` is false. `watch` gets each
-    thread before its head is read, to show progress.
+    The first `skip` are left out. With `limit`, at most one more than that is returned, to show
+    that there are more. Details include the thread's size unless `sizes` is false. `watch` gets
+    each thread before its head is read, to show progress.
     """
     as_stored = wanted == Selection() and sort == "last"
     most = skip + limit + 1 if as_stored and limit is not None else None
@@ -156,7 +159,7 @@ def list_threads(
 
 
 def first_message(store: Store, thread: Thread) -> str | None:
-    """The first message of a person in a thread; None where its head has no messages."""
+    """Return the first human message in a thread; None if its head has no messages."""
     from ckpt_cli.reading.messages import conversation
     from ckpt_cli.reading.target import Target
 
@@ -179,13 +182,13 @@ def _shown(store: Store, row: Row) -> Row:
 
 
 def first(rows: Iterator[Row], limit: int) -> tuple[list[Row], bool]:
-    """The first rows up to a limit, and whether there are more."""
+    """Return the first rows up to a limit, and whether there are more."""
     found = list(islice(rows, limit + 1))
     return found[:limit], len(found) > limit
 
 
 def matching(threads: Iterable[Thread], wanted: Selection) -> Iterator[Thread]:
-    """The threads that a selection admits by what the index tells of them."""
+    """Yield the threads that a selection accepts, as far as the index shows."""
     pattern = None if wanted.match is None else re.compile(translate(wanted.match))
 
     def fits(thread: Thread) -> bool:
@@ -205,7 +208,7 @@ def matching(threads: Iterable[Thread], wanted: Selection) -> Iterator[Thread]:
 def _detailed(
     store: Store, threads: Iterable[Thread], lessons: Lessons, *, sizes: bool
 ) -> Iterator[Row]:
-    """The same threads with the details from their heads."""
+    """Yield the same threads with the details from their heads."""
     for some in some_at_once(threads):
         found = {
             head.key.thread_id: _details(store, head) for head in read_heads(store, some, lessons)
@@ -217,14 +220,14 @@ def _detailed(
             else {}
         )
         for one in some:
-            # An id that is not text is listed, and not looked up.
+            # An id that is not text can only be listed.
             without = Status.EMPTY if one.head is None else Status.UNKNOWN
             details = found.get(one.thread_id, Details((without,), None, None))
             yield Row(one, replace(details, bytes=bytes_of.get(one.thread_id)))
 
 
 def _details(store: Store, head: Moment) -> Details:
-    """The details from a head, without the size of its thread."""
+    """Return the details from a head, without the size of its thread."""
     facts = Head(head.number, head.source, head.checkpoint.parent_checkpoint_id, head.metadata)
     failed = [run for run in failures(head.step) if not (run.finished or run.handled)]
     return Details(
@@ -245,7 +248,7 @@ def _fits(details: Details, wanted: Selection) -> bool:
 
 
 def _at(metadata: Mapping[str, Value], path: tuple[str, ...]) -> Value:
-    """The value at a path; a key that itself holds dots is tried first."""
+    """Return the value at a path; a single key that contains the dots is tried first."""
     whole = ".".join(path)
     if whole in metadata:
         return metadata[whole]
@@ -258,7 +261,7 @@ def _at(metadata: Mapping[str, Value], path: tuple[str, ...]) -> Value:
 
 
 def _as_text(value: Value) -> str | None:
-    """A metadata value as a user would type it: text as it is, the rest as JSON."""
+    """Return a metadata value as a user would type it: text unchanged, the rest as JSON."""
     import json
 
     if value is None or isinstance(value, str):
@@ -267,7 +270,7 @@ def _as_text(value: Value) -> str | None:
 
 
 def _order(row: Row, sort: Sort) -> tuple[Any, ...]:
-    """A key that puts the most interesting row first: newest, largest; ids from a to z."""
+    """Return a sort key: newest or largest first, ids alphabetically."""
     thread, details = row.thread, row.details
     keys: dict[Sort, Any] = {
         "first": -(thread.first_at or _NEVER).timestamp(),
@@ -289,7 +292,7 @@ class Summary:
     size: ThreadSize
     in_namespaces: tuple[NamespaceSummary, ...]
     lifetime: Lifetime | None = None
-    """How long the head stays; None where nothing of it expires."""
+    """How long the head remains usable; None if nothing of it expires."""
     plaintext: bool = False
     """The head is stored unencrypted, in a thread with encrypted checkpoints."""
 
@@ -306,7 +309,7 @@ class NamespaceSummary:
 
 
 def summarize(reader: ThreadReader) -> Summary:
-    """Everything that the index and the head tell of a thread."""
+    """Return everything that the index and the head show about a thread."""
     store = reader.store
     head = None if reader.thread.head is None else reader.moment("", reader.thread.head)
     (row,) = _detailed(store, [reader.thread], Lessons(store), sizes=True)

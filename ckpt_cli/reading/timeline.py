@@ -1,4 +1,4 @@
-"""The states of a namespace from the oldest to the newest, each value decoded once."""
+"""Iterate over the states of a namespace, oldest first; each value is decoded once."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from ckpt_cli.reading.thread import ThreadReader
 
 _AT_ONCE = 200
 _BYTES = 8 << 20
-"""Most checkpoints, and about the most bytes, that one query fetches."""
+"""Maximum number of checkpoints, and approximate number of bytes, that one query fetches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One checkpoint's state."""
+    """The state of one checkpoint."""
 
     checkpoint: Checkpoint
     body: Body
     values: Mapping[str, Value]
     """Stored values and rebuilt DeltaChannels; the caller's writes are not applied."""
     parent: str | None
-    """Id of its parent; None where that is not stored or comes later."""
+    """Id of its parent; None if the parent is not stored or comes later."""
     changed: Collection[str]
-    """Channels whose version differs from the parent's, those without a version included."""
+    """Channels with another version than at the parent, and channels without a version."""
     before: Mapping[str, Value]
-    """The parent's values; none where it is not stored or comes later."""
+    """The parent's values; empty if the parent is not stored or comes later."""
 
 
 class Timeline:
@@ -46,7 +46,7 @@ class Timeline:
         ids: Collection[str] | None = None,
         channels: Collection[str] | None = None,
     ) -> None:
-        """With `channels`, others may be left out."""
+        """`channels` limits which values are read."""
         index = reader.index(checkpoint_ns)
         chosen = [one for one in index if ids is None or one.key.checkpoint_id in ids]
         self._reader = reader
@@ -77,7 +77,7 @@ class Timeline:
             self._let_go(parent)
 
     def _checkpoints(self) -> Iterator[Checkpoint]:
-        """Bodies, oldest first, a few megabytes at a time."""
+        """Yield checkpoints with bodies, oldest first, a few megabytes at a time."""
         ids, number = iter(self._order), 1
         while chunk := list(islice(ids, number)):
             found = list(
@@ -97,7 +97,9 @@ class Timeline:
     def _rebuilt(
         self, checkpoint: Checkpoint, body: Body, stored: Mapping[str, Value]
     ) -> dict[str, Value]:
-        """Values of DeltaChannels: the parent's, with its tasks' writes merged in."""
+        """Return values of DeltaChannels: the parent's value merged with the writes of its
+        tasks.
+        """
         unset = {name for name in body.versions if name not in stored and is_state(name, body)}
         parent = checkpoint.parent_checkpoint_id
         missing = unset & self._reader.delta_channels(self._ns) if unset else unset
@@ -124,7 +126,7 @@ class Timeline:
             self._values[checkpoint_id] = values
 
     def _let_go(self, parent: str | None) -> None:
-        """Forget a checkpoint once all its children were seen."""
+        """Drop a checkpoint when all of its children were seen."""
         self._children[parent] -= 1
         if parent is not None and not self._children[parent]:
             self._versions.pop(parent, None)

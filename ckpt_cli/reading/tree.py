@@ -1,4 +1,4 @@
-"""Read the tree of a thread: the shape from keys and writes, details for the rows shown."""
+"""Read the tree of a thread: the structure from keys and writes, details only for rows shown."""
 
 from __future__ import annotations
 
@@ -26,21 +26,23 @@ from ckpt_cli.reading import redacted
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 _SMALL = 300
-"""Most checkpoints of a thread that is read whole, so that folded steps name their nodes."""
+"""A thread with at most this many checkpoints is read whole, so that folded steps name their
+nodes.
+"""
 _UPDATE = "~__interrupt__"
-"""Task path of what `update_state` wrote; the checkpoint that it made is a child of this one."""
+"""Task path of writes by `update_state`; the checkpoint that it made is a child of this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Everything needed to draw a thread."""
+    """Everything that is needed to draw a thread."""
 
     plan: Plan
     details: Mapping[Key, Node]
     refs: Mapping[str, str]
-    """Checkpoint id to short ref."""
+    """Maps a checkpoint id to its short ref."""
     conditions: Sequence[Status]
-    """What holds of the thread, the worst first."""
+    """The conditions of the thread, the worst first."""
 
     @property
     def status(self) -> Status:
@@ -52,13 +54,13 @@ class _Stored:
     """The tasks of a checkpoint, from the keys of its writes."""
 
     tasks: dict[str, str | None]
-    """Task id to node, None where the path does not name it."""
+    """Maps a task id to its node; None if the path does not name it."""
     marked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """The parts of a checkpoint that tell which nodes ran after it."""
+    """The parts of a checkpoint that show which nodes ran after it."""
 
     step: Step
     seen: Mapping[str, Mapping[str, Version]]
@@ -73,9 +75,9 @@ def read_tree(
     unfold: bool,
     keep: Key | None = None,
 ) -> Tree:
-    """The tree of a thread, or of one namespace of it; `say` puts a question on one line.
+    """Return the tree of a thread, or of one namespace; `say` formats a question on one line.
 
-    The checkpoint to `keep` is never folded.
+    The checkpoint `keep` is never folded.
     """
     namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
     index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
@@ -98,7 +100,7 @@ def read_tree(
 
 
 def _filled(skeleton: Skeleton, node: Node) -> Skeleton:
-    """Add the source and the nodes that ran, which the keys do not always tell."""
+    """Add the source and the nodes that ran, which keys do not always show."""
     return replace(skeleton, source=node.source, ran=node.ran or skeleton.ran)
 
 
@@ -139,7 +141,7 @@ def _skeletons(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> list[Sk
 
 
 def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, _Stored]:
-    """Tasks and marks of each checkpoint, from the keys of its writes."""
+    """Return the tasks and marks of each checkpoint, from the keys of its writes."""
     namespaces = {ns for ns, _ in index}
     only = next(iter(namespaces)) if len(namespaces) == 1 else None
     found: dict[Key, _Stored] = {}
@@ -155,7 +157,7 @@ def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, 
 
 
 def _ran(parent: _Stored | None) -> tuple[str, ...] | None:
-    """Nodes of the tasks that stored writes on the parent; None unless all are known."""
+    """Return the nodes of tasks that stored writes on the parent; None unless all are known."""
     if parent is None:
         return None
     nodes = tuple(node for node in parent.tasks.values() if node is not None)
@@ -178,14 +180,14 @@ def _details(
     shown: Sequence[Key],
     say: Callable[[Value], str],
 ) -> dict[Key, Node]:
-    """Details of the checkpoints shown; their parents are read for the nodes that ran."""
+    """Return details of the checkpoints shown; reads their parents to find the nodes that ran."""
     nodes: dict[Key, Node] = {}
     moments: dict[Key, _Facts] = {}
     is_redacted = redacted.is_redacted(reader.store)
     for key, moment in _moments(reader, shown):
         nodes[key] = _node(redacted.moment(moment) if is_redacted else moment, say)
         moments[key] = _Facts(moment.step, moment.body.seen)
-    for key in set(shown) - nodes.keys():  # Not text: listed, but not found.
+    for key in set(shown) - nodes.keys():  # an id that is not text can only be listed
         nodes[key] = Node(problem="its id is not text")
     parents = {
         key: (key[0], index[key].parent_checkpoint_id or "")

@@ -22,11 +22,11 @@ from ckpt_cli.reading.thread import ThreadReader
 
 
 def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) -> Plan:
-    """Undo the newest rollback or fork on the head's branch.
+    """Plan to undo the newest rollback or fork on the head's branch.
 
     If nothing followed it, its rows are removed, and the thread is as before. Otherwise later
-    checkpoints need them: then the plan rolls back to the head before it. Raises `NotFound` where
-    there is nothing to undo, and what `plan_rollback` raises.
+    checkpoints need them: then the plan rolls back to the previous head. Raises `NotFound` if there
+    is nothing to undo, and everything that `plan_rollback` raises.
     """
     check_store(rows)
     added = _newest_added(reader)
@@ -65,7 +65,7 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
 
 
 def _plan_removal(reader: ThreadReader, added: Checkpoint) -> Plan:
-    """Remove a thread that is a copy, unless it was used since."""
+    """Plan to remove a thread that is a copy. Raises `Refused` if it was used since it was made."""
     metadata = read_metadata(added)
     every: Counter[CheckpointKey] = Counter()
     for one in reader.store.checkpoints(reader.thread_id):
@@ -98,7 +98,7 @@ def _plan_removal(reader: ThreadReader, added: Checkpoint) -> Plan:
 
 
 def _newest_added(reader: ThreadReader) -> Checkpoint:
-    """The nearest checkpoint on the head's branch that `ckpt` added."""
+    """Return the nearest checkpoint on the head's branch that `ckpt` added."""
     head = reader.head("")
     line = [] if head is None else reader.ancestry("", head)
     place = {checkpoint_id: number for number, checkpoint_id in enumerate(line)}
@@ -120,7 +120,7 @@ def _is_ours(metadata: Mapping[str, Value]) -> bool:
 
 
 def _head_before(reader: ThreadReader, added: Checkpoint) -> str:
-    """The head at that time: an added checkpoint is newer than all that existed."""
+    """Return the previous head: an added checkpoint is newer than all others at that time."""
     ids = [one.key.checkpoint_id for one in reader.index("")]
     for before in ids[ids.index(added.key.checkpoint_id) + 1 :]:
         return before
@@ -131,7 +131,7 @@ def _head_before(reader: ThreadReader, added: Checkpoint) -> str:
 
 
 def _parts(reader: ThreadReader, added: Checkpoint) -> list[Checkpoint]:
-    """The checkpoints that one command added: the root's first, then those of subgraphs."""
+    """Return the checkpoints that one command added: the root's first, then those of subgraphs."""
     parts = [added]
     for ns in reader.namespaces:
         if ns:
@@ -146,7 +146,7 @@ def _parts(reader: ThreadReader, added: Checkpoint) -> list[Checkpoint]:
 
 
 def _built_on(reader: ThreadReader, parts: list[Checkpoint]) -> str:
-    """What followed on the added checkpoints; `''` if nothing did."""
+    """Return what follows the added checkpoints, in words; `''` if nothing does."""
     root = parts[0].key.checkpoint_id
     heads = heads_of(reader)
     if heads[""] != root or (not reader.is_bare and any(head > root for head in heads.values())):
@@ -166,9 +166,9 @@ def _expected_writes(metadata: Mapping[str, Value]) -> int:
 
 
 def _blobs(reader: ThreadReader, added: Checkpoint) -> Iterator[tuple[str, str, str]]:
-    """The values that were added with a checkpoint, under versions that its original lacks.
+    """Yield the values that were added with a checkpoint: versions that its original does not have.
 
-    Namespace, channel and version; none where values are stored in the body.
+    Yields (namespace, channel, version); nothing if values are stored in the body.
     """
     ns, origin = added.key.checkpoint_ns, read_metadata(added).get(FROM)
     ids = [added.key.checkpoint_id, *([origin] if isinstance(origin, str) else [])]

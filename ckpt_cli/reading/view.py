@@ -29,21 +29,21 @@ class View:
     children: Sequence[str]
     is_head: bool
     lifetime: Lifetime | None = None
-    """When it expires; None where nothing of it does."""
+    """When it expires; None if nothing of it does."""
     plaintext: bool = False
-    """Stored unencrypted, in a thread with encrypted checkpoints."""
+    """It is stored unencrypted, in a thread with encrypted checkpoints."""
     unstored: Sequence[str] = ()
-    """Channels that were written and whose value is not stored.
+    """Channels that were written but have no stored value.
 
-    DeltaChannels of a shallow saver; and, in layouts that store writes with the checkpoint that
-    they made, channels without a value there.
+    These are DeltaChannels of a shallow saver, and, in layouts that store writes with the
+    checkpoint they produced, channels without a value there.
     """
 
 
 def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> View:
-    """A checkpoint; with `channels`, only these values; with `writes`, the values of its writes.
+    """Return a checkpoint; `channels` limits the values; `writes` reads the values of writes.
 
-    Raises `NotFound`, or with `channels` `Unreadable`.
+    Raises `NotFound`; with `channels` also `Unreadable`.
     """
     reader = target.reader
     moment = reader.moment(
@@ -88,9 +88,9 @@ def _redacted(found: View) -> View:
 
 
 def picked(target: Target, path: str) -> list[Selected]:
-    """The parts of the state that a path such as `messages[-1].content` names.
+    """Return the parts of the state that a path such as `messages[-1].content` selects.
 
-    Raises `NotFound` with what is there, `Unreadable`, or `UsageError`.
+    Raises `NotFound` with the existing keys, `Unreadable`, or `UsageError`.
     """
     from ckpt_cli.core.paths import parse_path, select
 
@@ -110,12 +110,16 @@ def picked(target: Target, path: str) -> list[Selected]:
     try:
         return [redacted.selected(one, parsed) for one in select(values, parsed)]
     except NotFound:
-        # The usual error names the keys of the state.
+        # The usual error message would reveal the keys of the state.
         raise NotFound(f"nothing at '{path}' in this state") from None
 
 
 def raw_bytes(target: Target) -> bytes:
-    """The checkpoint body as stored. Raises `NotFound` or `Unreadable`."""
+    """Return the checkpoint body as stored.
+
+    Raises `NotFound`, `Unreadable`, `Unsupported` if the layout stores no body, or `UsageError` if
+    redaction is on.
+    """
     redacted.refuse_raw(target.reader.store)
     if target.reader.is_bare:
         raise Unsupported(
@@ -140,7 +144,7 @@ def raw_bytes(target: Target) -> bytes:
 
 
 def _chosen(moment: Moment, state: State, channels: Collection[str]) -> dict[str, Value]:
-    """The values asked for, LangGraph's own channels too when they are named."""
+    """Return the requested values; includes LangGraph's internal channels if they are named."""
     known = {**moment.body.values, **state.values}
     for name in channels:
         if name not in known:

@@ -1,4 +1,6 @@
-"""How one checkpoint was made: each task's writes to each channel, and what they did."""
+"""Find out how one checkpoint was made: the writes of each task to each channel, and their
+effects.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ from ckpt_cli.reading.thread import Moment
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes as compact JSON."""
+    """Sizes in bytes, as compact JSON."""
 
     before: int
     written: int
@@ -41,53 +43,53 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a checkpoint takes, in bytes as they are stored."""
+    """Numbers and stored bytes of a checkpoint's writes and values."""
 
     writes: int
     written: int
     values: int
-    """Those that are stored with it, and not shared with its parent."""
+    """Number of values that are stored with it, not shared with its parent."""
     kept: int
-    """Bytes of those."""
+    """Bytes of these values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One channel to which something was written, or that changed."""
+    """One channel that was written to, or that changed."""
 
     judgement: Judgement
     verdict: Verdict
     reason: str
     assumed: bool
-    """The order of the writes, or which they were, is not stored."""
+    """The order or the selection of the writes is not stored."""
     before: Value
-    """None where it had no value."""
+    """None if it had no value."""
     writes: tuple[Contribution, ...]
     rebuilt: Value
-    """None where no reducer is known."""
+    """None if no reducer is known."""
     stored: Value
     sizes: Sizes
     differences: Differences | None = None
-    """Where the stored value differs from what was written, for a mismatch."""
+    """Where the stored value differs from the expected one, for a mismatch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A checkpoint, what it was made from, and what was not taken."""
+    """A checkpoint, what it was made from, and the writes that were not applied."""
 
     child: Moment
     parent: Moment | None
     channels: Mapping[str, Channel]
     others: tuple[Contribution, ...]
-    """Writes that are in no channel: LangGraph's own, dropped and ignored ones."""
+    """Writes that changed no channel: internal, dropped and ignored ones."""
     stored: Stored | None = None
-    """None where values stand in the body."""
+    """None if values are stored in the body."""
 
 
 def written(
     target: Target, told: Mapping[str, str], channels: Collection[str] | None = None
 ) -> Written:
-    """How a checkpoint was made from its parent, all channels or some of them."""
+    """Return how a checkpoint was made from its parent; `channels` limits the channels."""
     found, look = look_at(target.reader, target.checkpoint_ns, target.checkpoint_id)
     if look.writes is None or look.writes.is_empty:
         look.child.check_readable()
@@ -160,7 +162,9 @@ def _is_nothing(value: Held) -> bool:
 
 
 def _fitting(one: Looked, look: Look, judgement: Judgement) -> Way:
-    """The first way that the channel's reducer explains its value by, else the likeliest."""
+    """Return the first way by which the channel's reducer explains its value, or else the
+    likeliest.
+    """
     reducers = [one for one in CANDIDATES if one.name in judgement.survivors]
     for way in one.ways:
         values = [[look.values[id(placed)] for placed in batch] for batch in way.batches] or [[]]
