@@ -1,4 +1,4 @@
-"""The entry point. It ends with 130, silently, whenever Ctrl-C comes."""
+"""The entry point. Ctrl-C always ends the process silently with exit code 130."""
 
 import os
 import sys
@@ -13,10 +13,10 @@ except KeyboardInterrupt:
 
 
 def main() -> None:
-    """Run `ckpt` with the arguments of this process and leave with its exit code."""
+    """Run `ckpt` with the arguments of this process and exit with its exit code."""
     sys.excepthook = _uncaught
     sys.unraisablehook = _unraisable
-    # A shell lets a command in the background ignore Ctrl-C.
+    # A shell makes background commands ignore Ctrl-C.
     heeded = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
     if heeded:
         signal.signal(signal.SIGINT, _leave)
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    """Exit at once: nothing is open."""
+    """Exit immediately: no store is open."""
     os._exit(INTERRUPTED)
 
 

@@ -1,4 +1,4 @@
-"""The command table."""
+"""The table of commands."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ COMMANDS = {
 
 
 def root() -> LazyGroup:
-    """The `ckpt` command."""
+    """Return the `ckpt` command."""
     group = LazyGroup(name="ckpt", refs=COMMANDS, help=HELP, options=global_options)
     group.params.append(_version_option())
     return group
 
 
 def _version_option() -> Parameter:
-    """`--version`, an option of the root command only."""
+    """Return `--version`, an option of the root command only."""
 
     def show(ctx: Context, param: Parameter, value: bool) -> None:  # noqa: ARG001
         if value:

@@ -1,8 +1,8 @@
 """Completions that depend on the store: thread ids, refs, namespaces, channels and profiles.
 
-`ckpt _complete KIND WORD STORE CONFIG THREAD NS` prints lines of a value and its description. An
-argument that was not given is an empty text. Errors are silent, since a shell could only print
-them into the command line. Nothing here imports the parser, which takes longer than the answer.
+`ckpt _complete KIND WORD STORE CONFIG THREAD NS` prints lines with a value and its description. An
+argument that is not given is empty. Errors are not printed, since they would appear in the command
+line. This module does not import the parser, which takes longer than the answer.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from ckpt_cli.core.shortrefs import short_refs
 from ckpt_cli.session import Session
 
 _MOST = 200
-"""The largest number of completions offered."""
+"""Maximum number of completions."""
 
 Found = tuple[str, str]
 
 
 def complete(words: list[str]) -> int:
-    """Print the completions of a word. Always 0."""
+    """Print the completions of a word. Always returns 0."""
     kind, word, store, config, thread, ns, *_ = [*words, *[""] * 6]
     session = Session()
     session.settings |= {"quiet": True}
     session.settings |= {k: v for k, v in (("store", store), ("config", config)) if v}
-    with suppress(Exception):  # a traceback would be printed into the command line
+    with suppress(Exception):  # a traceback would appear in the command line
         try:
             fitting = (
                 (value, what)
@@ -54,7 +54,7 @@ def _threads(session: Session, *_: str) -> Iterator[Found]:
 
 
 def _targets(session: Session, word: str, *_: str) -> Iterator[Found]:
-    """Threads; after an `@`, the refs of the thread before it."""
+    """Yield threads; after an `@`, the refs of the thread before it."""
     thread_id, at, _ref = word.rpartition("@")
     if at and session.store.thread(thread_id) is not None:
         yield from ((f"{thread_id}@{ref}", what) for ref, what in _refs(session, "", thread_id, ""))
@@ -77,7 +77,7 @@ def _namespaces(session: Session, _: str, thread: str, __: str) -> Iterator[Foun
 
 
 def _channels(session: Session, _: str, thread: str, ns: str) -> Iterator[Found]:
-    """The channels of a thread's head."""
+    """Yield the channels of a thread's head."""
     from ckpt_cli.core.channels import is_state
     from ckpt_cli.core.state import read_body
 

@@ -41,11 +41,11 @@ def warn(text: str) -> None:
 
 
 def progress(items: Iterable[_Item], *, total: int | None, label: str) -> Iterator[_Item]:
-    """Pass items through, with a bar on a terminal until the answer begins."""
+    """Yield the items and show a progress bar on a terminal until the answer begins."""
     if not sys.stderr.isatty() or _hidden:
         yield from items
         return
-    # Takes 60 ms to import, so only a terminal that shows a bar pays for it.
+    # The import takes 60 ms, so it is done only if a bar is shown.
     from rich.console import Console
     from rich.progress import Progress
 
@@ -59,7 +59,9 @@ def progress(items: Iterable[_Item], *, total: int | None, label: str) -> Iterat
 
 @contextmanager
 def no_progress() -> Iterator[None]:
-    """Clear the bar, and show none until this ends: the answer needs the terminal."""
+    """Remove the progress bar, and show none until the context ends: the answer uses the
+    terminal.
+    """
     for bar in _bars:
         bar.stop()
     _hidden.append(True)
@@ -70,13 +72,13 @@ def no_progress() -> Iterator[None]:
 
 
 _bars: list[Progress] = []
-"""Bars on the terminal."""
+"""Bars that are on the terminal now."""
 _hidden: list[bool] = []
 """Not empty while an answer is being written."""
 
 
 def ask(question: str) -> bool | None:
-    """Ask a person for yes or no; None if stdin or stderr is no terminal."""
+    """Ask the user yes or no; returns None if stdin or stderr is not a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     with suppress(OSError):
@@ -87,7 +89,7 @@ def ask(question: str) -> bool | None:
 
 
 def traceback() -> None:
-    """Print the traceback of the error that is being handled."""
+    """Print the traceback of the current error."""
     from traceback import format_exc
 
     for line in format_exc().splitlines():
@@ -95,8 +97,8 @@ def traceback() -> None:
 
 
 def _write(line: str) -> None:
-    # stdout is buffered in a pipe and stderr is not: unflushed, the answer would come after a note
-    # that was printed later.
+    # In a pipe, stdout is buffered and stderr is not: without the flush, a note would come before
+    # an answer that was printed earlier.
     with suppress(OSError):
         sys.stdout.flush()
     with suppress(OSError):

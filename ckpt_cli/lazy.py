@@ -26,22 +26,22 @@ HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 
 @dataclass(frozen=True, slots=True)
 class CommandRef:
-    """Where a command is implemented, and its line in help."""
+    """Where a command is implemented, and its line in the help."""
 
     target: str
     """`package.module:function`, or `package.module:GROUP` for a group of commands."""
     summary: str
     """The first line of the command's docstring; a test compares them."""
     panel: str
-    """The heading above it in help."""
+    """The heading above it in the help."""
 
 
 class GlobalOption(typer.core.TyperOption):
-    """An option that every command takes, listed under its own heading in help."""
+    """An option of every command; the help lists these options under their own heading."""
 
 
 class SectionedCommand(typer.core.TyperCommand):
-    """A command whose help lists its own options before those that all commands share."""
+    """A command with a help that lists its own options before the global ones."""
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         write_options(self.get_params(ctx), ctx, formatter)
@@ -67,7 +67,7 @@ def write_options(params: Sequence[Parameter], ctx: Context, formatter: HelpForm
 
 
 class LazyGroup(typer.core.TyperGroup):
-    """Commands by name, each imported when it is called."""
+    """Commands by name; each is imported when it is called."""
 
     def __init__(
         self,
@@ -112,19 +112,19 @@ class LazyGroup(typer.core.TyperGroup):
             for name, ref in self.refs.items()
             if name.startswith(incomplete)
         ]
-        # TyperGroup's own would import every command to ask for its help.
+        # The method of TyperGroup would import every command to get its help.
         return names + super(typer.core.TyperGroup, self).shell_complete(ctx, incomplete)
 
     def resolve_command(
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, Command | None, list[str]]:
-        # "Did you mean" looks at the keys only.
+        # "Did you mean" uses only the keys.
         self.commands = dict.fromkeys(self.refs, self)
         return super().resolve_command(ctx, args)
 
 
 def load_command(name: str, ref: CommandRef, options: Callable[[], list[Parameter]]) -> Command:
-    """Import one command and add the options that all commands share."""
+    """Import one command and add the global options."""
     module, _, attribute = ref.target.partition(":")
     found: Any = getattr(import_module(module), attribute)
     if isinstance(found, Mapping):

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the global options that all commands take."""
+"""Options that several commands share, and the global options of all commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ COLORS = ("auto", "always", "never")
 
 
 def global_options() -> list[Parameter]:
-    """Options allowed before and after any command; if given twice, the later one wins."""
+    """Return the options allowed before and after any command; if given twice, the last one
+    wins.
+    """
     return [
         _value(["-s", "--store"], "URL", "SQLite file, store URL or profile [env: CKPT_STORE]."),
         _value(["--config"], "FILE", "Read profiles from this file."),
@@ -135,7 +137,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")
 
 
 def _storable(text: str | None) -> str | None:
-    """The text, if it can be stored. Raises `UsageError` if it is not UTF-8."""
+    """Return the text. Raises `UsageError` if it is not UTF-8 and so cannot be stored."""
     if text is not None and not text.isascii():
         try:
             text.encode()

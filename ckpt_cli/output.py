@@ -1,4 +1,4 @@
-"""The only writer of stdout: lists of records, and documents, in the format that was chosen."""
+"""The only writer of stdout: lists of records, and documents, in the chosen format."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _ANSI: Mapping[Style, str] = {
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=2)
 _LINE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-"""Made once: `json.dumps` makes one for each record."""
+"""Created once, because `json.dumps` creates one for each record."""
 
 
 class Output:
-    """Where the answer goes, in the format that the user chose."""
+    """Writes the answer in the format that the user chose."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Output:
     ) -> None:
         self._stream = stream or sys.stdout
         self.terminal = self._stream.isatty()
-        """Whether stdout is a terminal, where long parts may be shortened."""
+        """Whether stdout is a terminal; long parts may be shortened there."""
         self._no_progress = no_progress if self.terminal else nullcontext
         self._chosen = chosen
         self._pager = pager and self.terminal
@@ -69,7 +69,7 @@ class Output:
 
     @property
     def width(self) -> int:
-        """Columns of the terminal; without limit in a file or pipe."""
+        """Number of columns of the terminal; unlimited in a file or pipe."""
         return shutil.get_terminal_size().columns if self.terminal else _UNLIMITED
 
     @property
@@ -84,7 +84,7 @@ class Output:
 
     @property
     def array(self) -> bool:
-        """Whether records are one JSON document."""
+        """Whether records are printed as one JSON document."""
         return self._chosen == "json"
 
     @property
@@ -104,7 +104,9 @@ class Output:
         *,
         rest: Callable[[], str] | None = None,
     ) -> None:
-        """Print a list. `rest`, if given, is a line below the table about what it leaves out."""
+        """Print a list. `rest`, if given, returns a line below the table about what it leaves
+        out.
+        """
         if self._chosen == "json":
             self._print(_json_array(rows))
         elif self._chosen == "ndjson":
@@ -120,7 +122,7 @@ class Output:
         columns: Sequence[Column],
         text: Callable[[Record], Line],
     ) -> None:
-        """Print each record as soon as it comes: as NDJSON, as TSV, or as a line of text."""
+        """Print each record as soon as it arrives: as NDJSON, as TSV, or as a line of text."""
         if self._chosen in {"json", "ndjson"}:
             lines: Iterable[str] = map(_json_line, rows)
         elif self.table:
@@ -132,7 +134,7 @@ class Output:
             self._stream.flush()
 
     def wait(self, seconds: float) -> None:
-        """Sleep. Raises `BrokenPipeError` as soon as the reader of stdout is gone."""
+        """Sleep. Raises `BrokenPipeError` as soon as the reader of stdout has closed it."""
         import select
 
         if not hasattr(select, "poll"):
@@ -151,7 +153,7 @@ class Output:
         rows: Callable[[], Iterable[Record]],
         columns: Sequence[Column],
     ) -> None:
-        """Print one thing: as JSON, as text, or its parts as TSV."""
+        """Print one object: as JSON, as text, or its parts as TSV."""
         if self._chosen == "json":
             pieces = _ENCODER.iterencode(record())
             self._write(chain(map(safe_json, pieces), ["\n"]))
@@ -170,7 +172,9 @@ class Output:
     def to_file(self, path: Path, rows: Iterable[Record], *, lines: bool = False) -> None:
         """Write records to a file, which appears only when it is complete.
 
-        One line each, or with -o json an array unless `lines` is set. Raises `StoreUnavailable`.
+        One line each, or an array with -o json unless `lines` is set.
+
+        Raises `StoreUnavailable` if it cannot be written.
         """
         from ckpt_backends.unfinished import writing
 
@@ -201,7 +205,7 @@ class Output:
 
     def _write(self, pieces: Iterable[str]) -> None:
         pieces = iter(pieces)
-        first = list(islice(pieces, 1))  # what takes time comes before the first piece
+        first = list(islice(pieces, 1))  # slow work happens before the first piece
         with self._no_progress():
             for piece in chain(first, pieces):
                 try:
@@ -213,7 +217,7 @@ class Output:
                     raise PartlyDone(f"cannot write the answer: {reason}") from error
 
     def _page(self, lines: Iterable[Line]) -> None:
-        """Print lines, through the pager if they are more than the screen holds."""
+        """Print lines, through the pager if they do not fit on the screen."""
         command = _pager_command() if self._pager else None
         if command is None:
             self._print(self._paint(lines))
@@ -229,7 +233,7 @@ class Output:
 
 
 def _screenful(lines: Iterator[Line]) -> tuple[list[Line], bool]:
-    """The first lines, and whether these are all and the terminal holds them above its prompt."""
+    """Return the first lines, and whether these are all lines and fit on the screen."""
     columns, rows = shutil.get_terminal_size()
     found: list[Line] = []
     for one in lines:
@@ -241,7 +245,7 @@ def _screenful(lines: Iterator[Line]) -> tuple[list[Line], bool]:
 
 
 def _feed(command: str, lines: Iterable[str]) -> None:
-    """Show lines in the user's own pager, run by the shell as git does."""
+    """Show lines in the user's pager, run by the shell as git does."""
     options = {"LESS": "FRX", "LESSCHARSET": "utf-8", **os.environ}
     pager = subprocess.Popen(  # noqa: S602
         command, shell=True, stdin=subprocess.PIPE, text=True, encoding="utf-8", env=options
@@ -251,7 +255,7 @@ def _feed(command: str, lines: Iterable[str]) -> None:
         for line in lines:
             pager.stdin.write(line + "\n")
     except BrokenPipeError:
-        pass  # the reader has seen enough
+        pass  # the user left the pager
     finally:
         _wait(pager)
 
@@ -261,12 +265,12 @@ def _pager_command() -> str | None:
     program = command.partition(" ")[0]
     if program in {"", "cat"} or shutil.which(program) is None or os.environ.get("TERM") == "dumb":
         return None
-    # The user's own LESS may leave out what lets colours through.
+    # The user's LESS variable may lack the option that lets colours through.
     return f"{command} -R" if os.path.basename(program) == "less" else command
 
 
 def _wait(pager: subprocess.Popen[str]) -> None:
-    """Wait for a pager, which handles Ctrl-C itself; leaving before it would spoil the terminal."""
+    """Wait for a pager, which handles Ctrl-C itself; exiting before it would spoil the terminal."""
     assert pager.stdin is not None  # noqa: S101
     while True:
         try:
@@ -283,7 +287,7 @@ def _json_line(record: Any) -> str:
 
 
 def _json_array(rows: Iterable[Record]) -> Iterator[str]:
-    """A JSON array with one record a line, so that it streams and diffs well."""
+    """Yield a JSON array with one record per line, so that it can be streamed and compared."""
     line, empty = "[", True
     for row in rows:
         yield line if empty else line + ","

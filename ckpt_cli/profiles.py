@@ -27,7 +27,9 @@ from ckpt_backends.url import is_almost_url
 _TOP = frozenset({"default", "stores"})
 """Keys of the file."""
 _OWN = frozenset({"url", "reducers", "retention", "threads", "memory"})
-"""Keys of a profile. Any other is a parameter of its URL, which the backend accepts or refuses."""
+"""Keys of a profile. Any other key is a parameter of its URL, which the backend accepts or
+rejects.
+"""
 _EXAMPLES = {
     "retention": 'retention = "90d"',
     "threads": 'threads = "agent.db"',
@@ -42,15 +44,15 @@ class Profile:
 
     name: str
     url: str
-    """As written: `${NAME}` is not yet replaced, so it can be printed redacted."""
+    """As written: `${NAME}` is not replaced yet, so it can be printed safely."""
     params: Mapping[str, str]
     """Parameters added to the URL's query."""
     reducers: Mapping[str, str] = field(default_factory=dict)
-    """Channel to the reducer that its graph uses."""
+    """Maps a channel to the reducer that its graph uses."""
     retention: str | None = None
     """How long threads are kept after their last activity, such as `90d`."""
     threads: str | None = None
-    """The store of the threads that this memory came from: a file, URL or profile."""
+    """The store of the threads that this memory came from: a file, a URL or a profile."""
     memory: str | None = None
     """The store of the long-term memory of these threads."""
 
@@ -65,14 +67,14 @@ class Profiles:
 
 
 def load_profiles(chosen: str | None, folder: Path) -> Profiles:
-    """The profiles of the file `chosen`, or of the nearest one from `folder` upwards.
+    """Return the profiles of the file `chosen`, or of the nearest one from `folder` upwards.
 
-    Raises `UsageError` for a file that is missing or unreadable, and for an unknown key in it.
+    Raises `UsageError` if a file is missing or unreadable, or contains an unknown key.
     """
     if chosen is not None:
         return _parse(Path(chosen), _read(Path(chosen)))
     for path in _candidates(folder):
-        # Unlike Path.is_file, this is False also where the folder may not be read.
+        # Unlike Path.is_file, this returns False for a folder that may not be read.
         if not os.path.isfile(path):
             continue
         if path.name != "pyproject.toml":
@@ -84,7 +86,7 @@ def load_profiles(chosen: str | None, folder: Path) -> Profiles:
 
 
 def _of_project(path: Path) -> object:
-    """`[tool.ckpt]` of a pyproject.toml; None if it has none or cannot be read."""
+    """Return `[tool.ckpt]` of a pyproject.toml; None if it has none or cannot be read."""
     try:
         tool = _read(path).get("tool")
     except UsageError:
@@ -93,7 +95,7 @@ def _of_project(path: Path) -> object:
 
 
 def expand(text: str, environment: Mapping[str, str]) -> str:
-    """Replace each `${NAME}`. Raises `UsageError` for a variable that is not set."""
+    """Replace each `${NAME}` in a text. Raises `UsageError` for a variable that is not set."""
 
     def value(match: re.Match[str]) -> str:
         name = match.group(1)
@@ -108,7 +110,10 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
 
 
 def expand_url(text: str, environment: Mapping[str, str]) -> str:
-    """The same for a URL, with values percent-encoded where they land in its user or password."""
+    """Replace each `${NAME}` in a URL; values in its user or password are percent-encoded.
+
+    Raises `UsageError` for a variable that is not set.
+    """
     scheme, separator, rest = text.partition("://")
     user, at, place = rest.rpartition("@")
     if not at:
@@ -126,7 +131,9 @@ def expand_url(text: str, environment: Mapping[str, str]) -> str:
 
 
 def beside(source: Path | None, url: str) -> str:
-    """A profile's URL; a relative path is relative to the folder of the configuration file."""
+    """Return a profile's URL; a relative path is relative to the folder of the configuration
+    file.
+    """
     if source is None or "://" in url or os.path.isabs(url) or is_almost_url(url):
         return url
     return str(source.parent / url)
@@ -199,7 +206,7 @@ def _param(value: object) -> str:
 
 
 def _reducers(profile: str, where: str, table: object) -> Mapping[str, str]:
-    """Channel to reducer. Raises `UsageError` for a reducer that is not built in."""
+    """Return channel to reducer. Raises `UsageError` for a reducer that is not built in."""
     if not isinstance(table, dict) or not all(isinstance(one, str) for one in table.values()):
         raise UsageError(
             f"reducers are not a table of names in {where}",

@@ -1,4 +1,4 @@
-"""Runs one command line and turns an error into one line and an exit code."""
+"""Run one command line; turn errors into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     import typer
 
 COMPLETE = "_complete"
-"""The command that a shell's completion calls; see `ckpt_cli.complete`."""
+"""The command that shell completion calls; see `ckpt_cli.complete`."""
 
 
 def safe_streams() -> None:
-    """Make stdout and stderr take any text, also where they were closed by whoever started us."""
+    """Make stdout and stderr accept any text, even if the parent process closed them."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -29,12 +29,12 @@ def safe_streams() -> None:
 
 
 def run(argv: list[str]) -> int:
-    """Run one command line and return its exit code. Only Ctrl-C is raised to the caller."""
+    """Run one command line and return its exit code. Only KeyboardInterrupt is raised."""
     if argv[:1] == [COMPLETE]:
         from ckpt_cli.complete import complete
 
         return complete(argv[1:])
-    # Late, since a shell that waits for completions has no time for them.
+    # Imported late: a shell that waits for completions has no time for it.
     import typer
 
     from ckpt_cli.app import root
@@ -83,7 +83,7 @@ def _fail(error: CkptError, argv: list[str], session: Session) -> int:
 
 
 def _usage(error: typer.TyperException, argv: list[str], session: Session) -> int:
-    """Report an error of the parser in the form of our own, without a full stop."""
+    """Report a parser error in our own form, without a full stop."""
     import typer
 
     context = getattr(error, "ctx", None)
@@ -104,7 +104,7 @@ def _bug(error: Exception, argv: list[str], session: Session) -> int:
 
     if session.settings.get("debug"):
         diagnostics.traceback()
-    # The text of an unexpected error may hold values.
+    # The text of an unexpected error may contain values.
     words = "redacted" if session.settings.get("redact") else error
     line = f"internal error: {type(error).__name__}: {words}"
     hint = "this is a bug in ckpt; run again with --debug and report what it prints"
@@ -113,7 +113,9 @@ def _bug(error: Exception, argv: list[str], session: Session) -> int:
 
 
 def _wants_json(argv: list[str]) -> bool:
-    """Whether errors are printed as JSON; read from the words, since parsing may have failed."""
+    """Return whether errors are printed as JSON; uses the arguments, since parsing may have
+    failed.
+    """
     formats = [
         value
         for option, value in zip(argv, [*argv[1:], ""], strict=True)

@@ -26,7 +26,7 @@ _COPIED = ("sqlite", "deerflow")
 
 
 class Session:
-    """What a command works with. The parser puts the global options into `settings`."""
+    """Everything a command works with. The parser stores global options in `settings`."""
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {}
@@ -34,12 +34,12 @@ class Session:
 
     @cached_property
     def now(self) -> datetime:
-        """When this run started, in UTC."""
+        """Start time of this run, in UTC."""
         return datetime.now(UTC)
 
     @cached_property
     def zone(self) -> tzinfo:
-        """The time zone of all times that this run prints or reads."""
+        """Time zone of all times that this run prints or reads."""
         return UTC if self.settings.get("utc") else _local_zone()
 
     @cached_property
@@ -64,13 +64,13 @@ class Session:
 
     @property
     def store_name(self) -> str | None:
-        """The store named by `-s`, else by `CKPT_STORE`."""
+        """The store named by `-s`, or else by `CKPT_STORE`."""
         name = self.settings.get("store") or os.environ.get("CKPT_STORE")
         return str(name) if name else None
 
     @cached_property
     def store_url(self) -> StoreUrl:
-        """The store of this run. Raises `UsageError` if none is named."""
+        """URL of the store of this run. Raises `UsageError` if none is named."""
         if "config" in self.settings:
             _ = self.profiles  # a file that cannot be read is an error even if -s names a URL
         name = self.store_name or self.profiles.default
@@ -90,7 +90,7 @@ class Session:
 
     @property
     def reducers(self) -> Mapping[str, str]:
-        """Channel to reducer, from the profile of this run's store."""
+        """Maps a channel to its reducer, from the profile of this run's store."""
         return {} if self._profile is None else self._profile.reducers
 
     @property
@@ -101,7 +101,9 @@ class Session:
     def other_store(
         self, what: Literal["threads", "memory"], chosen: str | None = None
     ) -> StoreUrl | None:
-        """The store of threads or of memory: the chosen one, else the one in the profile."""
+        """Return the store of threads or of memory: the chosen one, or else the one in the
+        profile.
+        """
         if chosen is not None:
             return self.url_of(chosen)
         profile = self._profile
@@ -120,7 +122,7 @@ class Session:
         return None if name is None or "://" in name else self.profiles.stores.get(name)
 
     def url_of(self, name: str) -> StoreUrl:
-        """The URL of a file, a store URL or a profile."""
+        """Return the URL for a file, a store URL or a profile."""
         from dataclasses import replace
 
         from ckpt_backends.url import parse_url
@@ -151,14 +153,14 @@ class Session:
 
     @cached_property
     def opening(self) -> Opening:
-        """Everything needed to open the store of this run."""
+        """Everything that is needed to open the store of this run."""
         from ckpt_cli.reading.opening import Opening
 
         key_file, redact = self.settings.get("aes_key_file"), bool(self.settings.get("redact"))
         return Opening(self.store_url, key_file, redact)
 
     def open_other(self, url: StoreUrl) -> Store:
-        """Another store, opened with this run's key and redaction; the caller closes it."""
+        """Open another store with this run's key and redaction; the caller closes it."""
         from dataclasses import replace
 
         return replace(self.opening, url=url).open(self.note)
@@ -171,7 +173,7 @@ class Session:
         return open_store(self.store_url)
 
     def _opened(self) -> Store:
-        """Open the store of this run. An error also says where its name came from."""
+        """Open the store of this run. Errors also name where the store's name came from."""
         try:
             return self.opening.open(self.note)
         except UsageError as error:
@@ -187,7 +189,7 @@ class Session:
             raise
 
     def _meant(self) -> str | None:
-        """A hint if the store's name looks like a mistyped profile."""
+        """Return a hint if the store's name looks like a mistyped profile."""
         name = self.store_name or self.profiles.default
         if name is None or name in self.profiles.stores:
             return None
@@ -197,14 +199,14 @@ class Session:
         return f"did you mean the profile '{close[0]}'?" if close else None
 
     def note(self, text: str) -> None:
-        """Print a remark on stderr, unless the user asked for quiet."""
+        """Print a note on stderr, unless --quiet is given."""
         if not self.settings.get("quiet"):
             from ckpt_cli import diagnostics
 
             diagnostics.note(text)
 
     def warn(self, text: str) -> None:
-        """Print a warning on stderr, also with --quiet."""
+        """Print a warning on stderr, even with --quiet."""
         from ckpt_cli import diagnostics
 
         diagnostics.warn(text)
@@ -218,7 +220,7 @@ class Session:
 
 
 def _local_zone() -> tzinfo:
-    """This machine's time zone with its daylight saving rules, not only today's offset."""
+    """Return this machine's time zone with its daylight saving rules, not only today's offset."""
     from zoneinfo import ZoneInfo
 
     name = os.environ.get("TZ", "").removeprefix(":")

@@ -1,1 +1,1 @@
-"""Carrying out plans that go batch by batch; what one transaction does is the store's `apply`."""
+"""Apply plans batch by batch; the store's `apply` handles plans of one transaction."""

@@ -1,4 +1,4 @@
-"""Carrying out a removal of items: first the archive, then batch by batch."""
+"""Remove memory items: first write the archive, then remove batch by batch."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.memory import Item, MemoryStore, WritableMemoryStore
 
 _AT_ONCE = 500
-"""Items of one transaction."""
+"""Maximum number of items in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a removal."""
+    """The result of a removal."""
 
     removed: int
-    """Of the items planned, so many from the first on are gone."""
+    """Number of items that were removed, counted from the start of the plan."""
     stopped: CkptError | None = None
-    """Why the others stay; None where none do."""
+    """Why the other items were not removed; None if all were."""
 
 
 def archive_items(memory: MemoryStore, items: Sequence[Item], folder: Path, made_at: str) -> Path:
-    """Write one bundle of all rows of some items. Raises `StoreUnavailable`."""
+    """Write one bundle with all rows of some items. Raises `StoreUnavailable`."""
     info = memory.describe()
     path = folder / memory_bundle_name(made_at)
     header = Header(None, info.layout, "", info.url, made_at)
@@ -34,9 +34,9 @@ def archive_items(memory: MemoryStore, items: Sequence[Item], folder: Path, made
 
 
 def remove_items(writable: WritableMemoryStore, items: Sequence[Item]) -> Done:
-    """Remove items, each batch whole or not at all.
+    """Remove items; each batch is removed whole or not at all.
 
-    Raises what the first batch raises; what a later one raises is a stop.
+    If the first batch fails, its error is raised; if a later batch fails, the removal stops there.
     """
     removed = 0
     for start in range(0, len(items), _AT_ONCE):

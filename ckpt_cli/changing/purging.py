@@ -1,4 +1,4 @@
-"""Carrying out a purge in batches, so that writers never wait long and a stop loses nothing."""
+"""Apply a purge in batches, so that writers never wait long and stopping loses nothing."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ckpt_backends.protocol import Store, WritableStore
 from ckpt_cli.core.purge import Doomed, Report
 
 _ROWS_AT_ONCE = 5000
-"""The number of rows after which a batch ends early."""
+"""A batch ends early after this number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a purge goes."""
+    """How fast a purge runs."""
 
     batch: int = 100
-    """Threads in one transaction."""
+    """Maximum number of threads in one transaction."""
     sleep: float = 0.0
-    """Seconds between two of them."""
+    """Seconds to wait between transactions."""
     until: float | None = None
-    """When it stops before the next one, by `time.monotonic`."""
+    """Start no transaction after this time (`time.monotonic`); None for no limit."""
 
     def why_stop(self) -> str:
-        """Why no further batch begins; empty where one may."""
+        """Return why no further batch starts; empty if one may."""
         is_over = self.until is not None and time.monotonic() >= self.until
         return "--max-duration reached" if is_over else ""
 
@@ -51,7 +51,7 @@ class Archive:
             header = Header(thread_id, info.layout, info.saver, info.url, self.made_at)
             path = self.folder / bundle_name(thread_id, self.made_at)
             write_bundle(path, header, self.rows.rows(thread_id))
-        # A reader of a file that is not in WAL mode would block our own writer.
+        # In a file that is not in WAL mode, an open read would block our own writer.
         self.rows.refresh()
 
 
@@ -62,10 +62,10 @@ def run_purge(
     archive: Archive | None,
     why_stop: Callable[[], str],
 ) -> Report:
-    """Remove what is planned of each thread; after a stop, only count what is left.
+    """Remove the planned rows of each thread; after a stop, only count the remaining threads.
 
-    `why_stop` is called before each batch and returns `''` to go on. Raises what the first batch
-    raises; an error in a later batch is a stop.
+    `why_stop` is called before each batch and returns `''` to continue. If the first batch fails,
+    its error is raised; if a later batch fails, the purge stops there.
     """
     report = Report()
     for number, batch in enumerate(_batches(threads, pace.batch)):

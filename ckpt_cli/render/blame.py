@@ -1,4 +1,4 @@
-"""Where a value came from, as text and as a record."""
+"""Show where a value came from, as text and as a record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WORDS: dict[By, str] = {
 
 
 def blame_record(found: Blame) -> dict[str, Any]:
-    """The answer of `blame`."""
+    """Return the answer of `blame` as JSON."""
     moment, key = found.moment, found.moment.key
     one = found.writes[0].write if len(found.writes) == 1 else None
     edit = found.edit
@@ -57,7 +57,7 @@ def blame_record(found: Blame) -> dict[str, Any]:
 
 
 def blame_columns() -> Sequence[Column]:
-    """The columns of `blame` as TSV."""
+    """Return the columns of `blame` as TSV."""
     names = ("path", "value", "checkpoint_id", "step", "ts", "source", "by", "node", "task_id")
     return [
         Column(name.upper(), name)
@@ -66,7 +66,7 @@ def blame_columns() -> Sequence[Column]:
 
 
 def blame_lines(found: Blame, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
-    """The value, where it was set, and by whom."""
+    """Yield the value, where it was set, and by whom."""
     moment = found.moment
     path = safe_text(format_path(found.place.path))
     yield line((path, "head"), "  ", summary(found.value, max(width - len(path) - 2, 20)))

@@ -1,4 +1,4 @@
-"""Values in full, over as many lines as they need, in the manner of YAML."""
+"""Print values in full, over as many lines as needed, in a style like YAML."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ckpt_cli.render.value import key_text, message_label, summary
 _TEXT_BLOCK = {"type", "text"}
 _UNLIMITED = 1 << 30
 _SMALL = 10_000
-"""A list with more parts and characters than this is never put on one line."""
+"""A list with more parts and characters than this is never printed on one line."""
 
 
 def block(value: Value, indent: int, width: int) -> Iterator[str]:
-    """A whole value in lines of about `width` cells; long lines are wrapped."""
+    """Yield a whole value in lines of about `width` columns; long lines are wrapped."""
     yield from _indented(_lines(value, width - indent), indent)
 
 
@@ -47,7 +47,7 @@ def _lines(value: Value, width: int) -> Iterator[str]:
 
 
 def _entry(label: str, value: Value, width: int) -> Iterator[str]:
-    """A value behind its key."""
+    """Yield a value after its key."""
     flat = _flat(value, width - cell_len(label) - 1)
     if flat is not None:
         yield f"{label} {flat}"
@@ -64,7 +64,7 @@ def _entry(label: str, value: Value, width: int) -> Iterator[str]:
 
 
 def _item(value: Value, width: int) -> Iterator[str]:
-    """A value as an item of a list."""
+    """Yield a value as an item of a list."""
     flat = _flat(value, width - 2)
     lines = _lines(value, width - 2) if flat is None else iter([flat])
     yield f"- {'|' if flat is None and isinstance(value, str) else next(lines, '')}"
@@ -72,8 +72,8 @@ def _item(value: Value, width: int) -> Iterator[str]:
 
 
 def _flat(value: Value, room: int) -> str | None:
-    """A small value on one line; None if it has keys or does not fit."""
-    # Counted before it is formatted, since each nested list asks for it again.
+    """Return a small value on one line; None if it has keys or does not fit."""
+    # Estimate the length before formatting, because each nested list asks for it again.
     if _room_left(value, room if isinstance(value, str | bytes) else min(room, _SMALL)) < 0:
         return None
     text = summary(value, _UNLIMITED)
@@ -81,7 +81,7 @@ def _flat(value: Value, room: int) -> str | None:
 
 
 def _room_left(value: Value, room: int) -> int:
-    """The cells that a value leaves at best; negative if it does not fit or has keys."""
+    """Return the columns left after a value, at best; negative if it does not fit or has keys."""
     inner = value.payload if isinstance(value, Tagged) else value
     length = len(inner) if isinstance(inner, str | bytes | list) else 1
     if max(length, 1) > room or (isinstance(value, str) and "\n" in value):
@@ -129,7 +129,7 @@ def _call(call: ToolCall, width: int) -> Iterator[str]:
 
 
 def _said(key: Value, value: Value) -> bool:
-    """Whether the heading, content or calls of a message already show a field."""
+    """Return whether the heading, content or calls of a message already show a field."""
     if key in ("type", "role", "id", "name"):
         return isinstance(value, str)
     return key == "content" or (key == "tool_calls" and isinstance(value, list))

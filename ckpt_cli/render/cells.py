@@ -1,4 +1,4 @@
-"""Text measured in terminal cells: East Asian wide characters take two, combining ones none."""
+"""Measure text in terminal columns: East Asian wide characters take two, combining ones none."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import unicodedata
 from collections.abc import Iterator
 
 MIN_WIDTH = 20
-"""Text is never wrapped narrower than this, however deep it is indented."""
+"""Text is never wrapped to fewer columns than this, however deep it is indented."""
 _MARKS = "({[=,:|/"
-"""A word longer than a line is broken after one of these, which leaves the ids in it whole."""
+"""A word that is longer than a line is broken after one of these, so that ids stay whole."""
 
 
 def cell_len(text: str) -> int:
-    """The cells that a text takes."""
+    """Return the number of terminal columns of a text."""
     return len(text) if text.isascii() else sum(map(_cells, text))
 
 
 def fit(text: str, width: int) -> str:
-    """A text cut to `width` cells, with `…` at the end of a cut one."""
+    """Cut a text to `width` columns; a cut text ends with `…`."""
     if len(text) * 2 <= width or cell_len(text) <= width:
         return text
     end = _end(text, 0, width - 1)
@@ -25,12 +25,12 @@ def fit(text: str, width: int) -> str:
 
 
 def pad(text: str, width: int) -> str:
-    """A text followed by blanks, up to `width` cells."""
+    """Pad a text with blanks to `width` columns."""
     return text + " " * (width - cell_len(text))
 
 
 def wrap(text: str, width: int) -> Iterator[str]:
-    """One line in pieces that fit: broken at blanks, else after punctuation, else anywhere."""
+    """Break a line into pieces that fit: at blanks, or else after punctuation, or else anywhere."""
     width = max(width, MIN_WIDTH)
     start = 0
     while (end := _end(text, start, width)) < len(text):
@@ -46,7 +46,7 @@ def wrap(text: str, width: int) -> Iterator[str]:
 
 
 def longest_part(text: str) -> int:
-    """The cells of the longest part that `wrap` breaks only if it is wider than a line."""
+    """Return the columns of the longest part that `wrap` breaks only if it is wider than a line."""
     longest = start = 0
     for end, character in enumerate(text + " ", 1):
         if character == " " or character in _MARKS:
@@ -55,7 +55,7 @@ def longest_part(text: str) -> int:
 
 
 def _end(text: str, start: int, width: int) -> int:
-    """The end of the longest piece from `start` that fits."""
+    """Return the end of the longest piece from `start` that fits."""
     if text.isascii():
         return min(start + max(width, 0), len(text))
     used = 0

@@ -1,4 +1,4 @@
-"""The names of the two checkpoints that a diff compares."""
+"""Print the names of the two checkpoints that a diff compares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ckpt_cli.render.units import step_number
 
 
 def compared_lines(found: Comparison) -> Iterator[Line]:
-    """The checkpoint that the diff goes from, and the one it goes to, as git names two files."""
+    """Yield the old and the new checkpoint of a diff, in the way git names two files."""
     before: tuple[Span, ...] = (("nothing", "dim"),)
     if found.before is not None:
         before = _named(found.before)

@@ -1,4 +1,4 @@
-"""Print differences between states, as git does."""
+"""Print differences between states in the style of git."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ckpt_cli.render.value import counted, noun_for, summary
 
 MAX_BAR = 40
 MAX_COMPARED = 4_000_000
-"""Largest product of the line counts of two texts that are compared line by line."""
+"""Two texts are compared line by line only up to this product of their line counts."""
 
 _MARKS: dict[str, tuple[str, Style]] = {
     "add": ("+", "add"),
@@ -33,7 +33,7 @@ _MARKS: dict[str, tuple[str, Style]] = {
 def diff_text(
     changes: Mapping[str, ChannelChange], *, stat: bool = False, width: int = 100
 ) -> Iterator[Line]:
-    """The changes as one block per channel; with `stat`, one line per channel and a sum."""
+    """Yield one block per channel; with `stat`, one line per channel and a total."""
     if stat:
         yield from _stat(changes)
         return
@@ -57,7 +57,7 @@ def _heading(name: str, change: ChannelChange) -> Line:
 
 
 def _held(change: ChannelChange) -> str:
-    """The number of items of a list, set or dict before and after: ` (4 → 6 messages)`."""
+    """Return the number of items of a list, set or dict before and after: ` (4 → 6 messages)`."""
     sides = [change.before] if change.change == "removed" else [change.after]
     if change.change == "changed":
         sides = [change.before, change.after]
@@ -77,7 +77,7 @@ def _held(change: ChannelChange) -> str:
 
 
 def _whole(change: ChannelChange, width: int) -> Iterator[Line]:
-    """The lines of an added or removed channel: one per item of a list, else one."""
+    """Yield the lines of an added or removed channel: one per item of a list, otherwise one."""
     mark, style = _MARKS["add" if change.change == "added" else "remove"]
     value = change.after if change.change == "added" else change.before
     for item in value if isinstance(value, list) else [value]:
@@ -93,7 +93,7 @@ def _op(op: Op, after: Value, width: int) -> Iterator[Line]:
         yield _value_line(f"  {mark} {label}", _at(after, op.path), style, width)
     else:
         value = op.before if op.op == "remove" else op.after
-        # The index of a message says little, and that of a set's member nothing.
+        # The index of a message is of little use, and the index of a set member is meaningless.
         nameless = as_message(value) or is_set(_at(after, op.path[:-1]))
         name = _name(op.path[:-1] if nameless else op.path)
         yield _value_line(f"  {mark} {name}{': ' if name else ''}", value, style, width)
@@ -133,7 +133,7 @@ def _line_diff(before: list[str], after: list[str], width: int) -> Iterator[Line
 
 
 def _apart(before: Value, after: Value, width: int) -> tuple[Value, Value]:
-    """Two long strings without most of their common beginning."""
+    """Shorten two long strings at the start, where they are equal."""
     if not (isinstance(before, str) and isinstance(after, str)):
         return before, after
     pairs = enumerate(zip(before, after, strict=False))

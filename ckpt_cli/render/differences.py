@@ -1,4 +1,4 @@
-"""Where a stored value differs from the expected one, in words and as a record."""
+"""Show where a stored value differs from the expected one, as text and as a record."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.value import summary
 
 _CELLS = 40
-"""Cells of one side."""
+"""Maximum columns of each of the two values."""
 _BEFORE = 12
-"""Characters before the first that differs, in long texts."""
+"""Number of characters shown before the first difference of long texts."""
 
 
 def difference_texts(found: Differences) -> Iterator[str]:
-    """One text for each place: `[149].note: "tick 150" ≠ "tick 999"`."""
+    """Yield one text for each place: `[149].note: "tick 150" ≠ "tick 999"`."""
     for op in found.ops:
         path = safe_text(format_path(op.path)) if op.path else ""
         yield f"{path}: {_text(op)}" if path else _text(op)
@@ -29,7 +29,7 @@ def difference_texts(found: Differences) -> Iterator[str]:
 
 
 def difference_records(found: Differences) -> dict[str, Any]:
-    """The same as records; a side that does not exist is null."""
+    """Return the same as JSON; a side that does not exist is null."""
     return {
         "places": [
             {
@@ -60,7 +60,7 @@ def _side(value: Value) -> str:
 
 
 def _apart(one: Value, other: Value) -> tuple[Value, Value]:
-    """Two long texts from shortly before the first character that differs."""
+    """Shorten two long texts to start shortly before their first difference."""
     if not (isinstance(one, str) and isinstance(other, str)):
         return one, other
     ends = min(len(one), len(other))

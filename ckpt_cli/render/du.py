@@ -1,4 +1,4 @@
-"""Sizes as tables with bars, and as records."""
+"""Print sizes as tables with bars, and as records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEADERS: Mapping[By, str] = {
 
 
 def ranking(found: Survey, by: By) -> Ranking[Any]:
-    """The amounts of a survey, grouped as `--by` names it."""
+    """Return the sizes of a survey for one grouping of `--by`."""
     chosen: dict[By, Ranking[Any] | None] = {
         "thread": found.threads,
         "channel": found.channels,
@@ -38,7 +38,7 @@ def ranking(found: Survey, by: By) -> Ranking[Any]:
 
 
 def amount_records(found: Survey, by: By) -> Iterator[dict[str, Any]]:
-    """One record for each thread, channel, namespace kind, type or column, largest first."""
+    """Yield one record for each thread, channel, namespace kind, type or column, largest first."""
     ranked = ranking(found, by)
     for one in ranked.top:
         share = one.bytes / ranked.total if ranked.total else 0.0
@@ -46,7 +46,7 @@ def amount_records(found: Survey, by: By) -> Iterator[dict[str, Any]]:
 
 
 def amount_columns(by: By, *, unicode: bool) -> Sequence[Column]:
-    """The columns of `du --by`."""
+    """Return the columns of `du --by`."""
     names: dict[By, list[Column]] = {
         "thread": [Column("THREAD", "thread_id", style="head")],
         "channel": [
@@ -67,13 +67,13 @@ def amount_columns(by: By, *, unicode: bool) -> Sequence[Column]:
 
 
 def more_text(found: Survey, by: By) -> str:
-    """What a table leaves out; empty if it shows all."""
+    """Return a line about what a table leaves out; empty if it shows all."""
     ranked = ranking(found, by)
     return f"… and {ranked.more} more, {size(ranked.more_bytes)}" if ranked.more else ""
 
 
 def scanned_text(found: Survey) -> str:
-    """How many checkpoints were scanned, unless all were."""
+    """Return how many checkpoints were scanned; empty if all were."""
     done = found.scanned
     if done is None or done.bodies >= done.of_bodies:
         return ""
@@ -84,7 +84,7 @@ def scanned_text(found: Survey) -> str:
 
 
 def survey_record(found: Survey) -> dict[str, Any]:
-    """The answer of `du`."""
+    """Return the answer of `du` as JSON."""
     done = found.scanned
     return {
         "size": found.info.size,
@@ -108,7 +108,7 @@ def survey_record(found: Survey) -> dict[str, Any]:
 
 
 def survey_rows(found: Survey) -> Iterator[dict[str, Any]]:
-    """The same as rows, one for each amount."""
+    """Yield the same as rows, one for each amount."""
     for by in _HEADERS:
         for record in amount_records(found, by):
             yield {**record, "by": by, "name": _name(by, record)}
@@ -120,7 +120,7 @@ SURVEY_COLUMNS = [Column(name.upper(), name) for name in ("by", "name", "rows", 
 def survey_lines(
     found: Survey, thread_id: str | None, width: int, *, unicode: bool
 ) -> Iterator[Line]:
-    """The totals, and a table for each grouping with more than one entry."""
+    """Yield the totals, and a table for each grouping with more than one entry."""
     yield _totals(found, thread_id)
     for by in ("table", "thread", "ns", "channel", "type"):
         ranked = ranking(found, by)
@@ -140,7 +140,7 @@ def survey_lines(
 
 
 def share_text(*, unicode: bool) -> Callable[[float], str]:
-    """A share as a percentage and a bar."""
+    """Return a function that shows a share as a percentage and a bar."""
 
     def show(share: float) -> str:
         percents = f"{share:4.0%}"

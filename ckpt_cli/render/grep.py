@@ -1,4 +1,4 @@
-"""Matching lines as records and columns."""
+"""Print matching lines as records and columns."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ckpt_cli.render.table import Column
 from ckpt_cli.render.units import iso
 
 _BEFORE, _AFTER = 24, 200
-"""Characters around a match that a table keeps; it cuts them to what fits."""
+"""Characters around a match that are kept for a table; the table cuts them to its width."""
 
 
 def hit_record(hit: Hit) -> dict[str, Any]:
-    """One matching line of `grep`."""
+    """Return one matching line of `grep` as JSON."""
     match = hit.match
     return {
         "thread_id": hit.key.thread_id,
@@ -36,13 +36,13 @@ def hit_record(hit: Hit) -> dict[str, Any]:
 
 
 def table_record(hit: Hit) -> dict[str, Any]:
-    """The same with the line cut to the surroundings of the match, for a table."""
+    """Return the same with the line cut to the part around the match, for a table."""
     record = hit_record(hit)
     return {**record, "line": excerpt(hit.match.line, hit.match.start, hit.match.end)}
 
 
 def excerpt(text: str, start: int, end: int) -> str:
-    """The part of a line around a match."""
+    """Return the part of a line around a match."""
     begin = max(start - _BEFORE, 0)
     stop = min(max(end, start + 1) + _AFTER, begin + 4 * _AFTER)
     blank = text.find(" ", begin, start)
@@ -52,7 +52,7 @@ def excerpt(text: str, start: int, end: int) -> str:
 
 
 def hit_columns() -> Sequence[Column]:
-    """The columns of `grep`; a table shows short refs, TSV whole ids."""
+    """Return the columns of `grep`; a table shows short refs, TSV full ids."""
     return [
         Column("THREAD", "thread_id", style="head"),
         Column("CHECKPOINT", "checkpoint_id", table=False),

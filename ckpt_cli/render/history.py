@@ -1,4 +1,4 @@
-"""Columns of the lists of checkpoints, writes, changes and questions."""
+"""Columns of lists of checkpoints, writes, changes and questions."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ckpt_cli.render.value import summary
 
 _TASK_ID = re.compile(r":([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _QUIET = {Status.PENDING, Status.UNKNOWN, Status.EMPTY}
-"""Conditions that `tail` does not print: a run goes on, it seems."""
+"""Conditions that `tail` does not print, because a run probably continues."""
 _SHOWN = 200
-"""Width of a value in a table."""
+"""Maximum width of a value in a table."""
 
 
 def history_columns(
     shorts: Mapping[str, str], now: datetime, zone: tzinfo, *, all_ns: bool
 ) -> Sequence[Column]:
-    """The columns of `history`; a table shows short refs, TSV whole ids."""
+    """Return the columns of `history`; a table shows short refs, TSV full ids."""
 
     def at(text: str) -> str:
         return when(datetime.fromisoformat(text), now, zone)
@@ -52,12 +52,12 @@ def history_columns(
 
 
 def short_ns(checkpoint_ns: str) -> str:
-    """A namespace whose task ids are cut to eight digits: `planner:fe0c6028…`."""
+    """Shorten the task ids in a namespace to eight digits: `planner:fe0c6028…`."""
     return _TASK_ID.sub(r":\1…", checkpoint_ns)
 
 
 def history_line(record: Mapping[str, Any], zone: tzinfo, *, all_ns: bool) -> Line:
-    """One checkpoint as a line of `tail`, which cannot align it with later ones."""
+    """Return one checkpoint as a line of `tail`, which cannot be aligned with later lines."""
     ts, ns = record["ts"], record["checkpoint_ns"]
     at = "" if ts is None else f"{datetime.fromisoformat(ts).astimezone(zone):%H:%M:%S}"
     asked = [one for one in record["interrupts"] if not one["answered"]]
@@ -79,7 +79,7 @@ def history_line(record: Mapping[str, Any], zone: tzinfo, *, all_ns: bool) -> Li
 
 
 def write_columns() -> Sequence[Column]:
-    """The columns of a checkpoint's writes."""
+    """Return the columns of a checkpoint's writes."""
     return [
         Column("NODE", "node", style="node"),
         Column("TASK", "task_id", lambda text: text[:8], style="dim"),
@@ -92,18 +92,18 @@ def write_columns() -> Sequence[Column]:
 
 
 def channel_columns() -> Sequence[Column]:
-    """The columns of a checkpoint's values as TSV."""
+    """Return the columns of a checkpoint's values as TSV."""
     return [Column("CHANNEL", "channel"), Column("VALUE", "value"), Column("REBUILT", "rebuilt")]
 
 
 def change_columns() -> Sequence[Column]:
-    """The columns of `diff` as TSV, one row per operation."""
+    """Return the columns of `diff` as TSV, one row per operation."""
     names = ("channel", "change", "op", "path", "before", "after")
     return [Column(name.upper(), name) for name in names]
 
 
 def interrupt_columns(now: datetime) -> Sequence[Column]:
-    """The columns of `interrupts`."""
+    """Return the columns of `interrupts`."""
     return [
         Column("THREAD", "thread_id", style="head"),
         Column("NODE", "path", path_text, style="node"),
@@ -118,5 +118,5 @@ def interrupt_columns(now: datetime) -> Sequence[Column]:
 
 
 def value_text(record: Any) -> str:
-    """A value of a record, which is in JSON form, on one line."""
+    """Return a value of a record, given in JSON form, on one line."""
     return summary(from_json(record), _SHOWN)

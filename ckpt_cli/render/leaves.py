@@ -1,4 +1,4 @@
-"""Values without parts: numbers, strings, times, ids, paths, bytes."""
+"""Print values without parts: numbers, strings, times, ids, paths, bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ckpt_cli.render.cells import fit
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.units import size
 
-# Possessive, since giving digits back takes the square of their number.
+# Possessive quantifiers: backtracking would take time quadratic in the number of digits.
 _SCALAR = re.compile(
     r"[-+]?(\d++\.?+\d*+|\.\d++)(e[-+]?\d++)?|[-+]?(inf|nan)|null|true|false", re.I
 )
@@ -21,7 +21,7 @@ _AS_TEXT = ("datetime.datetime", "decimal.Decimal", "uuid.UUID", "zoneinfo.ZoneI
 
 
 def leaf(value: Value, limit: int | None = None) -> str | None:
-    """The text of a value without parts; None for strings and for values with parts.
+    """Return the text of a value without parts; None for strings and for values with parts.
 
     With a limit, only that many bytes are shown.
     """
@@ -31,7 +31,7 @@ def leaf(value: Value, limit: int | None = None) -> str | None:
         case bool():
             return "true" if value else "false"
         case int():
-            # Python refuses to write very long integers in decimal.
+            # Python refuses to convert very long integers to decimal.
             return str(value) if value.bit_length() < 10_000 else hex(value)
         case float():
             return repr(value)
@@ -50,12 +50,12 @@ def leaf(value: Value, limit: int | None = None) -> str | None:
 
 
 def short_class(type_name: str) -> str:
-    """The class name without its module."""
+    """Return the class name without its module."""
     return safe_text(type_name.rpartition(".")[2] or type_name)
 
 
 def string(text: str, width: int, *, nested: bool = False, quote: bool = False) -> str:
-    """A string on one line, in quotes if it could be read as another type."""
+    """Return a string on one line, in quotes if it could be read as another type."""
     body = safe_text(text[: width + 1])
     if not (quote or _misread(text, nested=nested)):
         return fit(body, width)
@@ -64,7 +64,7 @@ def string(text: str, width: int, *, nested: bool = False, quote: bool = False) 
 
 
 def cut_note(value: Cut) -> str:
-    """The note after the kept part of a value that was cut."""
+    """Return the note that follows the kept part of a value that was cut."""
     return f"(cut, {size(value.size)} in all: {safe_text(value.reason)})"
 
 

@@ -1,4 +1,4 @@
-"""Lines of text with meaning instead of colour; one writer turns the meaning into colour."""
+"""Lines of text with styles that describe meaning; one writer turns the styles into colours."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Style: TypeAlias = Literal[
     "node",
     "time",
 ]
-"""What a piece of text is. The text alone must say the same: colour may be off."""
+"""Meaning of a piece of text. The text must be clear without it: colour may be off."""
 
 Span: TypeAlias = tuple[str, Style]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line, in pieces; safe to print as it is."""
+    """One line in styled pieces; safe to print."""
 
     spans: tuple[Span, ...]
 
@@ -37,6 +37,6 @@ class Line:
 
 
 def line(*spans: Span | str) -> Line:
-    """A line of its pieces; bare text is plain, empty pieces are left out."""
+    """Make a line from pieces; bare strings get the style plain, empty pieces are left out."""
     styled: list[Span] = [(span, "plain") if isinstance(span, str) else span for span in spans]
     return Line(tuple(span for span in styled if span[0]))

@@ -1,4 +1,4 @@
-"""Long-term memory: a tree of namespaces, single items as text, and records."""
+"""Print long-term memory: a tree of namespaces, single items as text, and records."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from ckpt_cli.render.units import age, iso, size, when
 
 _INDENT = 2
 _ALIGNED = 200
-"""Items of one namespace that are aligned with each other at most."""
+"""Maximum number of items of one namespace that are aligned with each other."""
 _WIDEST = 40
-"""Width up to which keys are padded; keys are never cut."""
+"""Keys are padded up to this width; keys are never cut."""
 _TOLD = frozenset({"id", "category", "confidence", "createdAt", "updatedAt", "source"})
-"""Fields of DeerFlow's facts that are shown like those of any item."""
+"""Fields of DeerFlow's facts that are already shown as facts of the item."""
 _AGE, _SIZE = 8, 8
-"""Cells of `12mo ago` and `1023 KiB`."""
+"""Columns for `12mo ago` and `1023 KiB`."""
 
 
 def item_record(item: Item, now: datetime) -> dict[str, Any]:
-    """One item of `memory list`."""
+    """Return one item of `memory list` as JSON."""
     record: dict[str, Any] = {
         "namespace": list(item.key.namespace),
         "key": item.key.key,
@@ -58,12 +58,14 @@ def item_record(item: Item, now: datetime) -> dict[str, Any]:
 
 
 def read_record(read: Read, now: datetime) -> dict[str, Any]:
-    """One item of `memory show` and `memory export`."""
+    """Return one item of `memory show` and `memory export` as JSON."""
     return {**item_record(read.item, now), "value": to_json(read.value)}
 
 
 def row_record(item: Item, now: datetime) -> dict[str, Any]:
-    """An item as a row of a table or TSV, with its namespace in the form of `--namespace`."""
+    """Return an item as a row of a table or TSV, with its namespace in the form of
+    `--namespace`.
+    """
     record = item_record(item, now)
     source = item.source
     return {
@@ -76,7 +78,7 @@ def row_record(item: Item, now: datetime) -> dict[str, Any]:
 
 
 def item_columns(now: datetime, *, marked: bool = False) -> Sequence[Column]:
-    """The columns of `memory list` and `memory delete`; with `marked`, those of faults too."""
+    """Return the columns of `memory list` and `memory delete`; `marked` adds those of problems."""
     faults = [
         Column("SAME AS", "duplicate_of", style="question"),
         Column("THREAD", "orphan", lambda _: "missing", style="question"),
@@ -102,7 +104,7 @@ def tree_lines(
     now: datetime,
     faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Iterator[Line]:
-    """Items under their namespaces, with their faults."""
+    """Yield items below their namespaces, with their problems."""
     return (found for _, found in tree_rows(items, now, faults))
 
 
@@ -111,7 +113,7 @@ def tree_rows(
     now: datetime,
     faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Iterator[tuple[Item | Namespace, Line]]:
-    """The same, each line with its item or namespace."""
+    """Yield the same lines, each with its item or namespace."""
     before: Namespace = ()
     for namespace, some in groupby(items, key=lambda one: one.key.namespace):
         yield from _labels(namespace, before)
@@ -122,7 +124,7 @@ def tree_rows(
 
 
 def _labels(namespace: Namespace, before: Namespace) -> Iterator[tuple[Namespace, Line]]:
-    """The labels of a namespace that differ from the one before."""
+    """Yield the labels of a namespace that differ from the previous one."""
     same = 0
     while same < min(len(namespace), len(before)) and namespace[same] == before[same]:
         same += 1
@@ -149,7 +151,7 @@ def _items(
 
 
 def _marks(item: Item, now: datetime) -> Iterator[Span]:
-    """What else is known of an item, at the end of its line."""
+    """Yield expiry, vectors, facts and source of an item, for the end of its line."""
     if item.expires_at is not None:
         yield _expiry(item.expires_at, now)
     if item.vectors:
@@ -169,7 +171,7 @@ def _faults(found: Mapping[str, Any]) -> Iterator[Span]:
 
 
 def fact_words(item: Item) -> Iterator[str]:
-    """The category and confidence of a fact; not yet safe to print."""
+    """Yield the category and confidence of a fact; the text is not escaped yet."""
     if item.category is not None:
         yield item.category
     if item.confidence is not None:
@@ -183,7 +185,7 @@ def _expiry(at: datetime, now: datetime) -> Span:
 
 
 def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
-    """One item as text, its value in full."""
+    """Yield one item as text, with its whole value."""
     item = read.item
     yield from field("ns", format_namespace(item.key.namespace), width, "node")
     yield from field("key", item.key.key, width, "head")
@@ -213,7 +215,7 @@ def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[
 
 
 def _untold(read: Read) -> Value:
-    """The value without the fields already shown for a fact, its text first."""
+    """Return the value without the fields already shown for a fact; its text comes first."""
     item, value = read.item, read.value
     is_fact = item.category is not None and item.source is not None
     if not is_fact or not isinstance(value, dict):
@@ -223,7 +225,7 @@ def _untold(read: Read) -> Value:
 
 
 def hit_record(hit: Hit) -> dict[str, Any]:
-    """One line of `memory search`."""
+    """Return one line of `memory search` as JSON."""
     match = hit.match
     return {
         "namespace": list(hit.item.key.namespace),
@@ -239,7 +241,7 @@ def hit_record(hit: Hit) -> dict[str, Any]:
 
 
 def hit_row(hit: Hit, *, table: bool) -> dict[str, Any]:
-    """The same as a row; a table shows the text around the match."""
+    """Return the same as a row; a table shows the text around the match."""
     record = {**hit_record(hit), "namespace": format_namespace(hit.item.key.namespace)}
     if table:
         record["line"] = excerpt(hit.match.line, hit.match.start, hit.match.end)
@@ -247,7 +249,7 @@ def hit_row(hit: Hit, *, table: bool) -> dict[str, Any]:
 
 
 def hit_columns() -> Sequence[Column]:
-    """The columns of `memory search`."""
+    """Return the columns of `memory search`."""
     return [
         Column("NAMESPACE", "namespace", style="node"),
         Column("KEY", "key", style="head"),
@@ -262,7 +264,7 @@ def hit_columns() -> Sequence[Column]:
 
 
 def sum_record(items: Iterable[Item]) -> dict[str, int]:
-    """Totals of items."""
+    """Return the totals of some items."""
     total = {"items": 0, "vectors": 0, "bytes": 0}
     for one in items:
         total["items"] += 1
@@ -279,7 +281,7 @@ def removal_lines(
     done: bool = False,
     bundle: Path | None = None,
 ) -> Iterator[Line]:
-    """The items of a removal, planned or done, and their archive."""
+    """Yield the items of a removal, planned or done, and their archive."""
     yield from tree_lines(items, now)
     yield line("")
     total = sum_record(items)

@@ -1,4 +1,4 @@
-"""A whole memory on one page: the text of each item, under its namespace."""
+"""Print a whole memory on one page: the text of each item, below its namespace."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.value import summary
 
 _SAYS = ("content", "summary")
-"""The text of a fact, or of a section."""
+"""Keys of the text in a fact or a section."""
 _GAP = 2
 _ALIGNED = 200
-"""Items of one namespace that are aligned with each other at most."""
+"""Maximum number of items of one namespace that are aligned with each other."""
 _SHORT = 1000
-"""Characters of a value without a text."""
+"""Maximum number of characters of a value without a text."""
 _STYLES: Sequence[Style] = ("head", "plain", "plain", "id")
 
 
 def whole_lines(items: Iterable[Read], width: int) -> Iterator[Line]:
-    """Items by namespace in columns, their text wrapped.
+    """Yield items by namespace in columns, with wrapped text.
 
     Leaves out empty items, such as sections of DeerFlow that are not filled yet.
     """
@@ -58,7 +58,7 @@ def _rows(rows: Sequence[tuple[Sequence[str], str]], width: int) -> Iterator[Lin
 
 
 def _cells(one: Read) -> tuple[str, str, str, str]:
-    """Key, category, confidence and source, safe to print; empty if there is none."""
+    """Return key, category, confidence and source, escaped; empty if there is none."""
     item = one.item
     source = item.source
     return (
@@ -70,7 +70,7 @@ def _cells(one: Read) -> tuple[str, str, str, str]:
 
 
 def said_by(value: Value) -> str:
-    """The text of an item, safe to print; else its value on one line."""
+    """Return the text of an item, escaped, or else its value on one line."""
     if isinstance(value, dict):
         for name in _SAYS:
             if isinstance(words := value.get(name), str):

@@ -1,8 +1,7 @@
 """Print the tree of a thread as a Mermaid flowchart, for issues and documents.
 
-Labels are quoted, and everything in them that is neither a letter, a digit nor one of a few
-harmless signs is written as a character code, so that no data can end its label, open a
-directive or become HTML.
+Labels are quoted. Everything in them except letters, digits and a few harmless signs is written as
+a character code, so that data cannot end its label, open a directive or become HTML.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _CLASSES = {
 def mermaid_lines(
     plan: Plan, details: Mapping[Key, Node], refs: Mapping[str, str]
 ) -> Iterator[Line]:
-    """The rows of a plan as `flowchart TD`, with a box for each line of `tree_lines`."""
+    """Yield the rows of a plan as `flowchart TD`, with a box for each line of `tree_lines`."""
     chart = _Chart(Words(plan, details, refs, UNICODE))
     for row in plan.rows:
         if isinstance(row, StepRow):
@@ -41,7 +40,7 @@ def mermaid_lines(
 
 
 class _Chart:
-    """Boxes, in one block per namespace, and the arrows between them."""
+    """The boxes, in one block per namespace, and the arrows between them."""
 
     def __init__(self, words: Words) -> None:
         self.words = words
@@ -111,7 +110,7 @@ class _Chart:
 
 
 def _label(texts: Iterable[str]) -> str:
-    """Texts as the lines of one quoted label."""
+    """Join texts as the lines of one quoted label."""
     shown = (cut(text.strip(), _LONGEST, UNICODE.dots) for text in texts)
     return '"' + "<br/>".join(_escape(text) for text in shown if text) + '"'
 

@@ -1,4 +1,4 @@
-"""Print a conversation as text, as records, and as counts."""
+"""Print a conversation as text, as records, and as statistics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ckpt_cli.render.value import call_text, counted, message_label
 
 _MESSAGE_LINES = 24
 _RESULT_LINES = 4
-"""Lines that are shown on a terminal without `--full`."""
+"""Number of lines that are shown on a terminal without `--full`."""
 _STYLES: dict[str, Style] = {
     "ai": "node",
     "assistant": "node",
@@ -37,10 +37,9 @@ STAT_COLUMNS = [
 def transcript_lines(
     turns: Sequence[Turn], first: int, width: int, *, full: bool, cut: bool
 ) -> Iterator[Line]:
-    """The conversation from one message on, with tool results under their calls.
+    """Yield the conversation from one message on, with tool results below their calls.
 
-    With `full`, every message in its place with all its fields; with `cut`, long texts are
-    shortened.
+    `full` shows every message in its place with all its fields; `cut` shortens long texts.
     """
     started = False
     for turn in turns[first:]:
@@ -58,7 +57,7 @@ def transcript_lines(
 
 
 def turn_lines(turn: Turn, turns: Sequence[Turn], width: int, *, cut: bool) -> Iterator[Line]:
-    """One message, with the results of its tool calls under them."""
+    """Yield one message, with the results of its tool calls below it."""
     yield _header(turn)
     yield from _text(turn.message.content, 2, width, _MESSAGE_LINES if cut else None)
     for call in turn.calls:
@@ -66,7 +65,7 @@ def turn_lines(turn: Turn, turns: Sequence[Turn], width: int, *, cut: bool) -> I
 
 
 def message_records(turns: Sequence[Turn], first: int) -> Iterator[dict[str, Any]]:
-    """One record per message; a tool call holds its result."""
+    """Yield one record per message; a tool call contains its result."""
     for turn in turns[first:]:
         message, usage = turn.message, turn.usage
         record: dict[str, Any] = {
@@ -87,13 +86,13 @@ def message_records(turns: Sequence[Turn], first: int) -> Iterator[dict[str, Any
 
 
 def message_columns() -> Sequence[Column]:
-    """The columns of a conversation as TSV."""
+    """Return the columns of a conversation as TSV."""
     names = ("index", "role", "name", "id", "content", "tool_calls", "tool_call_id", "model")
     return [Column(name.upper(), name) for name in (*names, "usage")]
 
 
 def statistics_record(found: Statistics) -> dict[str, Any]:
-    """The answer of `messages --stat`."""
+    """Return the answer of `messages --stat` as JSON."""
     return {
         "messages": dict(found.roles),
         "tokens": [
@@ -119,7 +118,7 @@ def statistics_record(found: Statistics) -> dict[str, Any]:
 
 
 def statistics_rows(record: dict[str, Any]) -> Iterator[Record]:
-    """The same, one row per role, model or tool."""
+    """Yield the same, one row per role, model or tool."""
     for role, number in record["messages"].items():
         yield {"kind": "role", "name": role, "count": number}
     for one in record["tokens"]:
@@ -129,7 +128,7 @@ def statistics_rows(record: dict[str, Any]) -> Iterator[Record]:
 
 
 def statistics_lines(record: dict[str, Any], width: int) -> Iterator[Line]:
-    """The same as tables."""
+    """Yield the same as tables."""
     roles = [{"role": role, "n": number} for role, number in record["messages"].items()]
     tables = [
         (roles, [Column("ROLE", "role", style="head"), _count("MESSAGES", "n")]),
@@ -175,7 +174,7 @@ def _header(turn: Turn) -> Line:
 
 
 def _text(content: Value, indent: int, width: int, most: int | None) -> Iterator[Line]:
-    """A content in lines; if there are more than `most`, the number left out."""
+    """Yield a content in lines; if there are more than `most`, with the number left out."""
     text = content_text(content) if isinstance(content, str | list) else ""
     if text:
         lines = [

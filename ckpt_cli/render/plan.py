@@ -1,4 +1,4 @@
-"""The plan of a rollback, fork or undo as text and as a record."""
+"""Print the plan of a rollback, fork or undo as text and as a record."""
 
 from __future__ import annotations
 
@@ -34,20 +34,22 @@ _WHAT = {
     "removal": "",
 }
 _REMOVES, _ADDS, _COPIES = ("removes", "removed"), ("adds", "added"), ("copies", "copied")
-"""Before the change, and after it."""
+"""The verb before the change, and after it."""
 _NONE = "(none)"
 _CHANNELS = 20
-"""Channels that are shown."""
+"""Maximum number of channels that are shown."""
 _OPS = 4
-"""Lines of changes that are shown of one list or dict."""
+"""Maximum number of changed lines that are shown for one list or dict."""
 _VALUE = 120
-"""Cells of a value that are shown; a larger one is shown with its size."""
+"""Maximum columns of a value; a larger value is shown with its size."""
 _QUESTION = 1000
-"""Cells of a question that are shown."""
+"""Maximum columns of a question."""
 
 
 def plan_record(plan: Plan, undo: str, *, dry_run: bool, rows: bool) -> dict[str, Any]:
-    """The answer of `rollback`, `fork` and `undo`; with `rows`, also the rows that change."""
+    """Return the answer of `rollback`, `fork` and `undo` as JSON; `rows` adds the rows that
+    change.
+    """
     main = plan.main
     record: dict[str, Any] = {
         "action": plan.action,
@@ -75,18 +77,18 @@ def plan_record(plan: Plan, undo: str, *, dry_run: bool, rows: bool) -> dict[str
 
 
 def plan_rows(plan: Plan) -> list[dict[str, Any]]:
-    """The checkpoints that are added or removed, one row each."""
+    """Return the checkpoints that are added or removed, one row each."""
     return [_touched_record(one) for one in (plan.main, *plan.also)]
 
 
 def plan_columns() -> Sequence[Column]:
-    """The columns of a plan as TSV."""
+    """Return the columns of a plan as TSV."""
     keys = ("thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "form")
     return [Column(key.upper(), key) for key in (*keys, "forked_from")]
 
 
 def plan_lines(plan: Plan, width: int, *, undo: str = "", is_done: bool = False) -> Iterator[Line]:
-    """What a plan would change, or what it has changed."""
+    """Yield what a plan would change, or what it has changed."""
     main = plan.main
     is_clone = main.form == "clone"
     yield from field("thread", main.key.thread_id, width, "head")
@@ -126,7 +128,7 @@ def plan_lines(plan: Plan, width: int, *, undo: str = "", is_done: bool = False)
 
 
 def done_lines(plan: Plan, undo: str) -> Iterator[Line]:
-    """What has been changed, and how to resume or undo."""
+    """Yield what was changed, and how to resume or undo."""
     thread = plan.main.key.thread_id
     verb = {"rollback": "rolled back", "fork": "forked", "undo": "undid the last change of"}
     if plan.head is None:
@@ -143,7 +145,9 @@ def done_lines(plan: Plan, undo: str) -> Iterator[Line]:
 
 
 def resume_line(plan: Plan) -> str:
-    """The call that resumes the thread afterwards; `''` for one that an undo restored."""
+    """Return the call that resumes the thread after the change; `''` if an undo restored the
+    thread.
+    """
     if plan.configurable is None:
         return ""
     config = json.dumps({"configurable": plan.configurable}, ensure_ascii=False)
@@ -163,7 +167,7 @@ def resume_line(plan: Plan) -> str:
 
 
 def _change(plan: Plan, width: int, *, is_done: bool) -> Iterator[Line]:
-    """What becomes of the head."""
+    """Yield how the head changes."""
     main, tense = plan.main, int(is_done)
     if main.form == "removal":
         what = "the whole thread" if plan.head is None else f"{_name(plan, main.key)}"
@@ -182,7 +186,7 @@ def _change(plan: Plan, width: int, *, is_done: bool) -> Iterator[Line]:
 
 
 def _trouble(plan: Plan, width: int) -> Iterator[Line]:
-    """The errors and open questions of the head before the change."""
+    """Yield the errors and open questions of the head before the change."""
     if plan.now is None:
         return
     for task in (*plan.now.tasks, *plan.now.others):
@@ -196,7 +200,7 @@ def _trouble(plan: Plan, width: int) -> Iterator[Line]:
 
 
 def _changes(plan: Plan, width: int) -> Iterator[Line]:
-    """The values that change, a line or a few for each channel."""
+    """Yield the values that change, one or a few lines for each channel."""
     if not plan.changes:
         if plan.head is not None:
             yield from field("state", "no channel changes", width)
@@ -224,7 +228,7 @@ def _channel(name: str, change: ChannelChange, width: int) -> Iterator[Line]:
 
 
 def _value(value: Value, room: int) -> str:
-    """A value on one line, with its size where it is large."""
+    """Return a value on one line, with its size if it is large."""
     text, bytes_of = summary(value, room, quote=True), json_size(value)
     return f"{text} ({size(bytes_of)})" if bytes_of > _VALUE else text
 
@@ -239,7 +243,7 @@ def _state(plan: Plan) -> str:
 
 
 def _name(plan: Plan, key: CheckpointKey) -> str:
-    """A checkpoint by its short id and step."""
+    """Return a checkpoint's short id and step."""
     known = plan.names.get(key.checkpoint_id)
     return key.checkpoint_id if known is None else _named(known)
 
@@ -249,7 +253,7 @@ def _named(one: Named) -> str:
 
 
 def _nodes(nodes: Sequence[str] | None) -> str:
-    """Node names; one that runs several times as `node ×N`."""
+    """Return node names; one that runs several times as `node ×N`."""
     if nodes is None:
         return "?"
     many = Counter(nodes)
@@ -257,13 +261,15 @@ def _nodes(nodes: Sequence[str] | None) -> str:
 
 
 def undo_command(store: Sequence[str], thread_id: str) -> str:
-    """The command that undoes a change of a thread; `store` is the option that names its store."""
+    """Return the command that undoes a change of a thread; `store` is the option that names its
+    store.
+    """
     guard = ["--"] if thread_id.startswith("-") else []
     return " ".join(map(quoted, ["ckpt", *store, "undo", *guard, thread_id]))
 
 
 def quoted(word: str) -> str:
-    """A word quoted for a shell; with escapes where it is not printable."""
+    """Quote a word for a shell; uses escapes if it contains unprintable characters."""
     if word.isprintable():
         return shlex.quote(word)
     escaped = word.encode("unicode_escape").decode().replace("'", "\\'")
@@ -271,7 +277,7 @@ def quoted(word: str) -> str:
 
 
 def _step(plan: Plan) -> int | None:
-    """The step of the head afterwards."""
+    """Return the step of the head after the change."""
     known = None if plan.head is None else plan.names.get(plan.head.checkpoint_id)
     return None if known is None else known.step
 

@@ -1,4 +1,4 @@
-"""The origin of a memory item, and the memory items of a thread: lines and records."""
+"""Print the origin of a memory item, and the memory items of a thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def origin_record(found: Origin) -> dict[str, Any]:
-    """The origin of an item; `message` is a guess."""
+    """Return the origin of an item as JSON; `message` is a guess."""
     record: dict[str, Any] = {"thread_id": found.thread_id, "store": found.store}
     record["checkpoint_id"] = found.checkpoint_id
     if found.checkpoint_id is not None:
@@ -49,7 +49,7 @@ def origin_record(found: Origin) -> dict[str, Any]:
 
 
 def origin_lines(found: Origin, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
-    """The origin of an item, as text."""
+    """Yield the origin of an item, as text."""
     yield line("")
     place = f" in {found.store}" if found.store else ""
     yield from field("from", f"thread {found.thread_id}{place}", width, "id")
@@ -76,7 +76,7 @@ def origin_lines(found: Origin, now: datetime, zone: tzinfo, width: int) -> Iter
 def memory_rows(
     memories: Mapping[str, Sequence[Item]], *, redacted: bool = False
 ) -> list[dict[str, Any]]:
-    """Items that came from threads, one row each; redacted ones without their text."""
+    """Return items that came from threads, one row each; redacted ones without their text."""
     rows = []
     for thread_id, items in memories.items():
         for item in items:
@@ -93,7 +93,7 @@ def memory_rows(
 
 
 def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line]:
-    """A table of the items that came from a thread."""
+    """Yield a table of the items that came from a thread."""
     shown = [{**row, "item": _name(row)} for row in rows]
     yield line("")
     yield from table_lines(
@@ -111,9 +111,9 @@ def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line
 def from_thread_lines(
     item: Item, now: datetime, zone: tzinfo, width: int, *, redacted: bool
 ) -> Iterator[Line]:
-    """One item that came from a thread, with its value: key, facts, time and text.
+    """Yield one item that came from a thread: key, facts, time and text.
 
-    A redacted one is shown without its text and category.
+    A redacted item is shown without its text and category.
     """
     yield line((safe_text(format_key(item.key)), "head"))
     facts = [] if redacted else list(fact_words(item))
@@ -128,7 +128,7 @@ def from_thread_lines(
 
 
 def going_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line]:
-    """The memory items of threads that are removed; the items stay."""
+    """Yield notes on the memory items of removed threads; the items are kept."""
     for row in rows:
         text = f"{_name(row)} came from {row['thread_id']}; it is kept, but its source will be gone"
         yield from field("memory", text, width, "question")

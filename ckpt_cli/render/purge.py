@@ -1,4 +1,4 @@
-"""The plan and the report of a purge, as text and as records."""
+"""Print the plan and the result of a purge, as text and as records."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ckpt_cli.render.units import size
 from ckpt_cli.render.value import counted
 
 _NAMED = 5
-"""The number of kept threads that are named for one reason."""
+"""Maximum number of kept threads that are named for one reason."""
 
 
 def purge_columns() -> Sequence[Column]:
-    """The columns of a plan."""
+    """Return the columns of a plan."""
     return [
         Column("THREAD", "thread_id", style="head"),
         Column("ACTION", "action", style="change"),
@@ -36,12 +36,12 @@ def purge_columns() -> Sequence[Column]:
 
 
 def plan_rows(threads: Iterable[Doomed]) -> Iterator[dict[str, Any]]:
-    """One row per thread that is removed or pruned."""
+    """Yield one row per thread that is removed or pruned."""
     return map(doomed_record, threads)
 
 
 def plan_lines(plan: PlanFile, width: int) -> Iterator[Line]:
-    """What would be removed: a table, the totals, and the threads that a rule keeps."""
+    """Yield what would be removed: a table, the totals, and the threads that a rule keeps."""
     if plan.going:
         yield from table_lines(plan_rows(plan.threads()), purge_columns(), width)
         yield line("")
@@ -54,7 +54,7 @@ def plan_lines(plan: PlanFile, width: int) -> Iterator[Line]:
 def report_lines(
     plan: PlanFile, report: Report, width: int, archive: Path | None = None
 ) -> Iterator[Line]:
-    """What a purge has removed, where it is archived, and what it kept."""
+    """Yield what was removed, where it is archived, and what was kept."""
     sums = report.sums
     if sums.threads:
         yield from _total_lines(sums, width, "Removed", "Pruned")
@@ -67,7 +67,7 @@ def report_lines(
 
 
 def question(sums: Sums) -> str:
-    """What a person is asked: `Remove 3 threads (15 checkpoints, 15 KiB)?`."""
+    """Return the question for confirmation: `Remove 3 threads (15 checkpoints, 15 KiB)?`."""
     parts = []
     for verb, one in (("remove", sums.removed), ("prune", sums.pruned)):
         if one.threads:
@@ -84,7 +84,7 @@ def _total_lines(sums: Sums, width: int, removed: str, pruned: str) -> Iterator[
 
 
 def _amount(one: Sum, *, brief: bool = False) -> str:
-    """What is removed, such as `15 checkpoints, 40 writes, 22 blobs, 15 KiB`."""
+    """Return what is removed, such as `15 checkpoints, 40 writes, 22 blobs, 15 KiB`."""
     numbers = {"checkpoint": one.checkpoints, "write": one.writes, "blob": one.blobs}
     found = [counted(number, noun) for noun, number in numbers.items() if number]
     return ", ".join([*(found[:1] if brief else found), size(one.bytes)])
@@ -93,7 +93,7 @@ def _amount(one: Sum, *, brief: bool = False) -> str:
 def _kept_lines(kept: Iterable[tuple[str, str]], width: int, verb: str) -> Iterator[Line]:
     by_reason: dict[str, list[str]] = {}
     for thread_id, why in kept:
-        if why != NOT_FOUND:  # the command ends with an error that names it
+        if why != NOT_FOUND:  # the error at the end of the command names these
             by_reason.setdefault(why, []).append(thread_id)
     for why, names in by_reason.items():
         named = ", ".join(map(safe_text, names[:_NAMED]))
@@ -103,7 +103,7 @@ def _kept_lines(kept: Iterable[tuple[str, str]], width: int, verb: str) -> Itera
 
 
 def done(plan: PlanFile, report: Report) -> Iterator[Doomed]:
-    """The threads that were removed or pruned."""
+    """Yield the threads that were removed or pruned."""
     for one in islice(plan.threads(), report.done):
         if one.thread_id not in report.skipped:
             yield one
@@ -112,7 +112,7 @@ def done(plan: PlanFile, report: Report) -> Iterator[Doomed]:
 def purge_record(
     plan: PlanFile, report: Report, archive: Path | None, *, dry_run: bool
 ) -> dict[str, Any]:
-    """The answer of `purge` as JSON."""
+    """Return the answer of `purge` as JSON."""
     kept = [*plan.kept, *report.skipped.items()]
     return {
         "dry_run": dry_run,
@@ -126,7 +126,7 @@ def purge_record(
 
 
 def removed_record(report: Report) -> dict[str, Any]:
-    """What was removed: threads, pruned threads, bytes, and rows by table."""
+    """Return what was removed: threads, pruned threads, bytes, and rows by table."""
     sums = report.sums
     return {
         "threads": sums.removed.threads,
@@ -137,13 +137,13 @@ def removed_record(report: Report) -> dict[str, Any]:
 
 
 def removed_sizes(plan: PlanFile, report: Report) -> Iterator[ThreadSize]:
-    """What was removed of each thread."""
+    """Yield what was removed from each thread."""
     for one in done(plan, report):
         yield ThreadSize(one.checkpoints, one.writes, one.bytes, one.blobs)
 
 
 def sum_record(sizes: Iterable[ThreadSize]) -> dict[str, int]:
-    """Sizes of threads, added up."""
+    """Return the sum of some thread sizes."""
     total = {"checkpoints": 0, "writes": 0, "blobs": 0, "bytes": 0}
     for one in sizes:
         for name in total:

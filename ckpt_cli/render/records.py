@@ -1,7 +1,7 @@
 """Answers as records: the JSON shapes that scripts rely on. Keys may be added, never renamed.
 
-Times are UTC ISO 8601, sizes are bytes, values are in the codec's JSON form. An absent key was not
-read.
+Times are UTC in ISO 8601, sizes are in bytes, and values are in the codec's JSON form. If a key is
+absent, the data was not read.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 _STEPS_IN_ID = 8000
-"""A checkpoint id holds a step of 14 bits with its sign, up to 8191."""
+"""A checkpoint id contains a step of 14 bits with its sign, up to 8191."""
 
 
 def store_record(found: Found) -> dict[str, Any]:
-    """One store of `stores`."""
+    """Return one store of `stores`."""
     record: dict[str, Any] = {"name": found.name, "url": found.url}
     if found.error is not None:
         return {**record, "error": found.error.message}
@@ -64,7 +64,7 @@ def store_record(found: Found) -> dict[str, Any]:
 
 
 def thread_record(row: Row) -> dict[str, Any]:
-    """One thread of `threads list`."""
+    """Return one thread of `threads list`."""
     thread = row.thread
     record = _from_index(thread)
     if row.first_message is not None:
@@ -103,14 +103,14 @@ def _from_index(thread: Thread) -> dict[str, Any]:
 
 
 def _step_from_index(thread: Thread) -> int | None:
-    """The step in the head's id, unless the thread may have more steps than fit there."""
+    """Return the step in the head's id, unless the thread may have more steps than fit there."""
     if thread.head is None or thread.checkpoints > _STEPS_IN_ID:
         return None
     return step_of(thread.head)
 
 
 def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
-    """A checkpoint without its values and writes, as in `history`."""
+    """Return a checkpoint without its values and writes, as in `history`."""
     key, step = moment.key, moment.step
     return {
         "thread_id": key.thread_id,
@@ -142,10 +142,10 @@ def moment_record(moment: Moment, children: Sequence[str]) -> dict[str, Any]:
 
 
 def entry_record(entry: Entry) -> dict[str, Any]:
-    """One checkpoint of `history`, and of `show --tree`."""
+    """Return one checkpoint of `history` and `show --tree`."""
     moment = entry.moment
     record = moment_record(moment, entry.children)
-    # Nothing is pending any more in a step that others followed.
+    # If other checkpoints follow, nothing is pending any more.
     passed = bool(entry.children)
     record |= {
         "depth": entry.depth,
@@ -157,7 +157,7 @@ def entry_record(entry: Entry) -> dict[str, Any]:
 
 
 def show_record(found: View) -> dict[str, Any]:
-    """A checkpoint whole, as in `show`."""
+    """Return a whole checkpoint, as in `show`."""
     record = moment_record(found.moment, found.children)
     del record["write_count"]
     record["values"] = values_record(found.state.values)
@@ -169,7 +169,7 @@ def show_record(found: View) -> dict[str, Any]:
 
 
 def _lifetime(found: Lifetime | None) -> dict[str, Any]:
-    """When it expires, and what expires before it; empty if nothing does."""
+    """Return when it expires, and what expires before it; empty if nothing does."""
     if found is None:
         return {}
     times = {
@@ -181,7 +181,7 @@ def _lifetime(found: Lifetime | None) -> dict[str, Any]:
 
 
 def channel_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """The values of a `show` record, one row per channel."""
+    """Return the values of a `show` record, one row per channel."""
     rebuilt = record["rebuilt"]
     return [
         {"channel": name, "value": value, "rebuilt": rebuilt.get(name)}
@@ -190,14 +190,14 @@ def channel_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def picked_rows(found: Sequence[Selected]) -> list[dict[str, Any]]:
-    """The places that `show --path` found, one row each."""
+    """Return the places that `show --path` found, one row each."""
     from ckpt_cli.core.paths import format_path
 
     return [{"path": format_path(one.path), "value": to_json(one.value)} for one in found]
 
 
 def summary_record(found: Summary) -> dict[str, Any]:
-    """One thread of `threads show`."""
+    """Return one thread of `threads show`."""
     record = thread_record(found.row)
     if found.head is not None:
         record |= {
@@ -211,7 +211,7 @@ def summary_record(found: Summary) -> dict[str, Any]:
 
 
 def interrupt_record(found: Waiting) -> dict[str, Any]:
-    """One open question of `interrupts`."""
+    """Return one open question of `interrupts`."""
     key = found.key
     return {
         "thread_id": key.thread_id,
@@ -230,7 +230,7 @@ def interrupt_record(found: Waiting) -> dict[str, Any]:
 def diff_record(
     before: Moment | None, after: Moment, changes: Mapping[str, ChannelChange]
 ) -> dict[str, Any]:
-    """The answer of `diff`."""
+    """Return the answer of `diff`."""
     from ckpt_cli.core.changes import change_record
 
     return {
@@ -241,7 +241,7 @@ def diff_record(
 
 
 def change_rows(changes: Mapping[str, ChannelChange]) -> Iterator[dict[str, Any]]:
-    """The answer of `diff`, one row per operation, or per added or removed channel."""
+    """Yield the answer of `diff`, one row per operation, or per added or removed channel."""
     from ckpt_cli.core.changes import change_record
 
     for name, change in changes.items():
@@ -263,12 +263,12 @@ def _key_record(moment: Moment) -> dict[str, Any]:
 
 
 def values_record(values: Mapping[str, Value]) -> dict[str, Any]:
-    """Channel values in JSON form."""
+    """Return channel values in JSON form."""
     return {name: to_json(value) for name, value in values.items()}
 
 
 def task_record(task: Task) -> dict[str, Any]:
-    """One task of a checkpoint's next step."""
+    """Return one task of a checkpoint's next step."""
     return {
         "id": task.id,
         "node": task.node,
@@ -281,7 +281,7 @@ def task_record(task: Task) -> dict[str, Any]:
 
 
 def question_record(question: Question) -> dict[str, Any]:
-    """One Interrupt of a task."""
+    """Return one Interrupt of a task."""
     return {
         "task_id": question.task_id,
         "node": question.node,
@@ -293,7 +293,7 @@ def question_record(question: Question) -> dict[str, Any]:
 
 
 def write_record(placed: Placed) -> dict[str, Any]:
-    """One write, in the order in which LangGraph applies them."""
+    """Return one write of a task, with its node and path."""
     write: Write = placed.write
     record: dict[str, Any] = {
         "task_id": write.task_id,

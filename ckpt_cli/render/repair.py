@@ -1,4 +1,4 @@
-"""What is restored in a thread, as text, as a record and as rows."""
+"""Print what a repair restores, as text, as a record and as rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ckpt_cli.render.value import summary
 
 
 def repair_record(found: Repair, *, dry_run: bool) -> dict[str, Any]:
-    """The answer of `replay --repair`."""
+    """Return the answer of `replay --repair` as JSON."""
     return {
         "thread_id": found.thread_id,
         "repaired": [
@@ -36,7 +36,7 @@ def repair_record(found: Repair, *, dry_run: bool) -> dict[str, Any]:
 
 
 def repair_rows(found: Repair) -> Iterator[dict[str, Any]]:
-    """One row a value."""
+    """Yield one row per value."""
     record = repair_record(found, dry_run=False)
     for one in record["repaired"]:
         yield {**one, "action": "put back"}
@@ -54,7 +54,7 @@ REPAIR_COLUMNS = [
 
 
 def repair_lines(found: Repair, width: int) -> Iterator[Line]:
-    """What is about to happen."""
+    """Yield what a repair would do."""
     yield line(("thread   ", "dim"), (safe_text(found.thread_id), "head"))
     for one in found.rebuilt:
         yield line(("restore  ", "add"), *_named(one.place))

@@ -1,4 +1,4 @@
-"""What replaying found, as text, as records and as rows."""
+"""Print the result of a replay, as text, as records and as rows."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _STYLES: Mapping[str, Style] = {
     Verdict.UNVERIFIABLE: "change",
 }
 _SHOWN = 20
-"""Findings with the same reason that are shown one by one."""
+"""Maximum number of findings with the same reason that are shown one by one."""
 
 
 def transition_rows(
     found: Replayed, judgements: Mapping[Place, Judgement]
 ) -> Iterator[dict[str, Any]]:
-    """One row for each channel of each transition that was written to, or that changed."""
+    """Yield one row for each channel of a transition that was written to, or that changed."""
     for transition in found.transitions:
         kind = namespace_kind(transition.checkpoint_ns)
         for check, verdict, reason in verdicts(transition, judgements):
@@ -60,7 +60,7 @@ def transition_rows(
 
 
 def transition_columns(refs: Mapping[str, str]) -> Sequence[Column]:
-    """The columns of `replay`; `refs` are the short forms of checkpoint ids."""
+    """Return the columns of `replay`; `refs` are the short forms of checkpoint ids."""
 
     def short(checkpoint_id: str) -> str:
         return refs.get(checkpoint_id, checkpoint_id)
@@ -85,7 +85,7 @@ def transition_columns(refs: Mapping[str, str]) -> Sequence[Column]:
 
 
 def report_record(found: Report) -> dict[str, Any]:
-    """The answer of `replay --verify`."""
+    """Return the answer of `replay --verify` as JSON."""
     return {
         "thread_id": found.thread_id,
         "transitions": found.transitions,
@@ -97,7 +97,7 @@ def report_record(found: Report) -> dict[str, Any]:
 
 
 def report_rows(found: Report) -> Iterator[dict[str, Any]]:
-    """The findings of `replay --verify`, one row each."""
+    """Yield the findings of `replay --verify`, one row each."""
     for one in found.findings:
         yield {"thread_id": found.thread_id, **_finding(one)}
 
@@ -112,7 +112,7 @@ REPORT_COLUMNS = [
 
 
 def thread_rows(found: Report) -> dict[str, Any]:
-    """One thread of `replay --all`: as `--verify` has it, and its first finding."""
+    """Return one thread of `replay --all`: the answer of `--verify`, and its first finding."""
     record = report_record(found)
     first = [one for one in found.findings if one.verdict is Verdict.MISMATCH] or found.findings
     return record | {"first": None if not first else _said(first[0])}
@@ -131,7 +131,7 @@ THREAD_COLUMNS = [
 
 
 def report_lines(found: Report, refs: Mapping[str, str], width: int) -> Iterator[Line]:
-    """The verdicts of one thread, its channels and its findings."""
+    """Yield the verdicts of one thread, its channels and its findings."""
     counts = _counts(found.verdicts)
     yield line(
         (safe_text(found.thread_id), "head"),

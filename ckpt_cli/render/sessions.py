@@ -1,4 +1,4 @@
-"""Sessions of an application: a table, single sessions as text, and records."""
+"""Print the sessions of an application: a table, single sessions as text, and records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def session_record(found: Joined) -> dict[str, Any]:
-    """One session; its other fields only if they were read."""
+    """Return one session as JSON; its other fields only if they were read."""
     one = found.session
     record: dict[str, Any] = {
         "session_id": one.session_id,
@@ -42,7 +42,7 @@ def session_record(found: Joined) -> dict[str, Any]:
 
 
 def session_columns(now: datetime) -> Sequence[Column]:
-    """The columns of `sessions list`."""
+    """Return the columns of `sessions list`."""
     return [
         Column("SESSION", "session_id", style="head"),
         Column("USER", "user_id"),
@@ -58,7 +58,7 @@ def session_columns(now: datetime) -> Sequence[Column]:
 
 
 def session_lines(found: Joined, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
-    """One session as text."""
+    """Yield one session as text."""
     one = found.session
     yield from field("session", one.session_id, width, "head")
     yield from field("user", one.user_id, width)

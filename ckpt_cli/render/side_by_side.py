@@ -10,19 +10,19 @@ from ckpt_cli.render.cells import fit, pad
 from ckpt_cli.render.lines import Line, Style, line
 
 MOST = 3000
-"""Most lines of a text that are aligned; longer texts are printed line by line."""
+"""Longer texts than this number of lines are not aligned, but printed line by line."""
 _BETWEEN = " │ "
 
 
 _AROUND = 3
-"""Equal lines that are shown around different ones."""
+"""Number of equal lines that are shown around different ones."""
 
 Pair = tuple[str | None, str | None, bool]
-"""A line of each side, None for a gap, and whether they are equal."""
+"""(left line, right line, whether they are equal); a line is None for a gap."""
 
 
 def side_by_side(before: Sequence[str], after: Sequence[str], width: int) -> Iterator[Line]:
-    """Two texts in two columns; different lines are marked, long equal parts left out."""
+    """Yield two texts in two columns; different lines are marked, long equal parts left out."""
     room = max((width - len(_BETWEEN)) // 2, 1)
     for is_same, group in groupby(aligned(before, after), key=lambda pair: pair[2]):
         pairs = list(group)
@@ -35,7 +35,7 @@ def side_by_side(before: Sequence[str], after: Sequence[str], width: int) -> Ite
 
 
 def aligned(before: Sequence[str], after: Sequence[str]) -> Iterator[Pair]:
-    """The lines of two texts in pairs."""
+    """Yield the lines of two texts in pairs."""
     if len(before) > MOST or len(after) > MOST:
         for left, right in zip_longest(before, after):
             yield left, right, left == right

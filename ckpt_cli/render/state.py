@@ -23,19 +23,19 @@ from ckpt_cli.render.value import summary
 
 _INDENT = 2
 _SIZE_CELLS = 16
-"""Width of the size and the gaps in the line of a write."""
+"""Columns for the size and the gaps in the line of a write."""
 _TIME_CELLS = 14
-"""Width of `  10:00:30.100`."""
+"""Columns of a time such as `  10:00:30.100`."""
 _WORTH = 20
-"""Least width of a value if a time is shown, too."""
+"""Minimum columns of a value; if fewer are left, times are not shown."""
 _WIDEST = 30
-"""Widest column of the nodes and channels of writes; longer names are not cut."""
+"""Maximum width of the node and channel columns of writes; longer names are not cut."""
 
 
 def show_lines(
     found: View, now: datetime, zone: tzinfo, width: int, *, writes: bool, metadata: bool
 ) -> Iterator[Line]:
-    """A checkpoint with its values in full, and its writes and metadata if asked for."""
+    """Yield a checkpoint with its values in full, and optionally its writes and metadata."""
     yield from standing_lines(found, now, zone, width)
     if found.moment.body.problem is not None:
         reason = found.moment.body.problem.reason
@@ -60,7 +60,7 @@ def show_lines(
 
 
 def picked_lines(found: Sequence[Selected], width: int) -> Iterator[Line]:
-    """Parts of a state in full, under their paths if there are several."""
+    """Yield parts of a state in full, below their paths if there are several."""
     for one in found:
         if len(found) > 1:
             yield line((safe_text(format_path(one.path)), "head"))
@@ -71,7 +71,7 @@ def picked_lines(found: Sequence[Selected], width: int) -> Iterator[Line]:
 
 
 def standing_lines(found: View, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
-    """The ids of a checkpoint, its place in the thread, and what comes after it."""
+    """Yield the ids of a checkpoint, its place in the thread, and what comes after it."""
     moment = found.moment
     key = moment.key
     step = step_words(moment.number, moment.source)
@@ -94,7 +94,7 @@ def standing_lines(found: View, now: datetime, zone: tzinfo, width: int) -> Iter
 
 
 def value_lines(name: str, value: Value, width: int, remark: str | None) -> Iterator[Line]:
-    """A named value in full, with a remark."""
+    """Yield a named value in full, with a remark."""
     title = safe_text(name)
     note: Span = (f"  {remark}" if remark else "", "dim")
     if not _long(value):
@@ -108,14 +108,14 @@ def value_lines(name: str, value: Value, width: int, remark: str | None) -> Iter
 
 
 def _long(value: Value) -> bool:
-    """Whether a value is printed below its name."""
+    """Return whether a value is printed below its name."""
     if isinstance(value, str):
         return "\n" in value
     return isinstance(value, list | dict) and bool(value)
 
 
 def placed_lines(writes: Sequence[Placed], zone: tzinfo, width: int) -> Iterator[Line]:
-    """The writes of a checkpoint's tasks, one per line, with times if known."""
+    """Yield the writes of a checkpoint's tasks, one per line, with times if known."""
     yield line((f"writes  {len(writes)}", "head"))
     whose = [
         "(caller)" if one.write.task_id == NULL_TASK_ID else safe_text(one.node or "?")
@@ -123,7 +123,7 @@ def placed_lines(writes: Sequence[Placed], zone: tzinfo, width: int) -> Iterator
     ]
     where = [safe_text(one.write.channel) for one in writes]
     named, put = (min(max(map(cell_len, one), default=0), _WIDEST) for one in (whose, where))
-    # Values go before times where there is not room enough for both.
+    # If there is not enough space for both, values are shown and times are not.
     is_wide = width - named - put - _SIZE_CELLS - _TIME_CELLS >= _WORTH
     for placed, who, channel in zip(writes, whose, where, strict=True):
         write, at = placed.write, ""

@@ -1,4 +1,4 @@
-"""What was written, by node and channel, as tables with bars and as records."""
+"""Print what was written, by node and channel, as tables with bars and as records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ckpt_cli.render.value import counted
 
 
 def stats_record(found: Stats) -> dict[str, Any]:
-    """The answer of `stats`."""
+    """Return the answer of `stats` as JSON."""
     total = found.total
     return {
         "threads": found.threads,
@@ -36,7 +36,7 @@ def stats_record(found: Stats) -> dict[str, Any]:
 
 
 def pair_records(found: Stats) -> Iterator[dict[str, Any]]:
-    """One record for each node and channel, the most bytes first."""
+    """Yield one record for each node and channel, most bytes first."""
     total = found.total.bytes
     for node, channel, amount in found.largest():
         yield {
@@ -69,7 +69,7 @@ STATS_COLUMNS = [
 
 
 def stats_lines(found: Stats, top: int, width: int, *, unicode: bool) -> Iterator[Line]:
-    """The sums, the largest pairs with bars, and each channel's writes beside its values."""
+    """Yield the totals, the largest pairs with bars, and the writes and values of each channel."""
     total = found.total
     yield line(
         f"{counted(found.threads, 'thread')}, {counted(found.checkpoints, 'checkpoint')},"

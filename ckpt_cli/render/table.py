@@ -1,6 +1,6 @@
-"""Records as a table for people, and as TSV for scripts.
+"""Print records as a table for people, and as TSV for scripts.
 
-Tables do not use rich, which holds every row and cuts ids in a narrow terminal.
+Tables do not use rich, which keeps every row in memory and cuts ids in a narrow terminal.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ckpt_cli.render.text import safe_text
 Record = Mapping[str, Any]
 
 _WIDTHS_FROM = 200
-"""The number of rows that decide the column widths; later rows may be wider."""
+"""Number of rows that decide the column widths; later rows may be wider."""
 _NARROWEST = 16
-"""A column is never cut below this width."""
+"""Columns are never cut below this width."""
 _GAP = 2
 
 
@@ -30,25 +30,26 @@ class Column:
 
     header: str
     key: str
-    """Key of the record; TSV prints its value as JSON has it."""
+    """Key in the record; TSV prints its JSON value."""
     show: Callable[[Any], str] = str
-    """The value as a person reads it in a table."""
+    """Formats the value for a table."""
     style: Style | Callable[[Any], Style] = "plain"
-    """The same for all, or by the value."""
+    """One style for all rows, or a function of the value."""
     right: bool = False
     cut: bool = False
     """Whether a table may shorten it. Ids are never cut."""
     table: bool = True
-    """Whether a table shows it; TSV has all columns."""
+    """Whether a table shows it; TSV always has all columns."""
     drop: int = 0
     """Columns above 0 are left out if all cells are empty or the terminal is too narrow, the
-    highest first."""
+    highest number first.
+    """
 
 
 def tsv_lines(rows: Iterable[Record], columns: Sequence[Column]) -> Iterator[str]:
-    """A header line and a line a row; tab, newline and backslash are escaped."""
+    """Yield a header line and one line per row; tab, newline and backslash are escaped."""
     lines = ("\t".join(_tsv_cell(row.get(column.key)) for column in columns) for row in rows)
-    # An answer that fails at its first row prints no header.
+    # If the first row raises an error, no header is printed.
     first = list(islice(lines, 1))
     yield "\t".join(column.key for column in columns)
     yield from chain(first, lines)
@@ -63,10 +64,10 @@ def _tsv_cell(value: Any) -> str:
 
 
 def table_lines(rows: Iterable[Record], columns: Sequence[Column], width: int) -> Iterator[Line]:
-    """A header and a line per row, columns aligned, at most `width` cells wide.
+    """Yield a header and one line per row, with aligned columns, at most `width` columns wide.
 
-    Columns that matter less are dropped if the terminal is too narrow. If the rest is still too
-    wide, each row becomes a block with a line per column, and so does a later row that is too wide.
+    Less important columns are dropped if the terminal is too narrow. If the rest is still too wide,
+    each row becomes a block with a line per column; so does a later row that is too wide.
     """
     stream = iter(rows)
     first = list(islice(stream, _WIDTHS_FROM))
@@ -100,7 +101,7 @@ def _cell(row: Record, column: Column) -> Span:
 
 
 def _fitting(rows: Sequence[Record], columns: list[Column], width: int) -> list[Column]:
-    """The columns without those that are empty or too much for the width."""
+    """Return the columns without those that are empty or do not fit."""
     needs = {}
     for column in columns:
         longest = max(cell_len(_cell(row, column)[0]) for row in rows)
@@ -114,7 +115,9 @@ def _fitting(rows: Sequence[Record], columns: list[Column], width: int) -> list[
 
 
 def _widths(rows: list[list[Span]], columns: Sequence[Column], width: int) -> list[int]:
-    """Each column's width: its widest cell; if that is too much, the cuttable ones give way."""
+    """Return the widths of columns: the widest cell; if that is too wide, cuttable columns
+    shrink.
+    """
     widths = [max(cell_len(row[i][0]) for row in rows) for i in range(len(columns))]
     over = _total(widths) - width
     for i, column in sorted(enumerate(columns), key=lambda pair: -widths[pair[0]]):
@@ -126,7 +129,7 @@ def _widths(rows: list[list[Span]], columns: Sequence[Column], width: int) -> li
 
 
 def _widened(cells: list[Span], columns: Sequence[Column], widths: list[int]) -> list[int]:
-    """The widths of one row, whose cells may be wider than those that decided them."""
+    """Return the widths for one row with cells that may be wider than the column."""
     return [
         width if column.cut else max(width, cell_len(text))
         for (text, _), column, width in zip(cells, columns, widths, strict=True)
@@ -134,7 +137,7 @@ def _widened(cells: list[Span], columns: Sequence[Column], widths: list[int]) ->
 
 
 def _total(widths: Iterable[int]) -> int:
-    """The width of a line with columns of these widths."""
+    """Return the width of a line with columns of these widths."""
     return sum(width + _GAP for width in widths) - _GAP
 
 
@@ -152,7 +155,7 @@ def _line(cells: Sequence[Span], columns: Sequence[Column], widths: list[int]) -
 
 
 def _block(row: Record, columns: Sequence[Column], width: int, *, apart: bool) -> Iterator[Line]:
-    """A row as lines of `header: value`; a longer value goes below its header."""
+    """Yield a row as lines of `header: value`; a longer value goes below its header."""
     if apart:
         yield line("")
     for column in columns:

@@ -1,4 +1,4 @@
-"""Escapes text from a store, so that a terminal neither obeys nor hides any of it."""
+"""Escape text from a store, so that a terminal does not interpret or hide any of it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Written out, since computing them from `unicodedata` would cost each start 100 ms. Those past
-# U+FFFF stand apart: with them in it, the class is searched five times slower.
+# Written as literals, since computing them from `unicodedata` would add 100 ms to each start. Those
+# above U+FFFF are checked separately: inside the class they make the search five times slower.
 _INVISIBLE = (
     "\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
     "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\uf8ff\ufdd0-\ufdef"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U00010000-\U0010ffff"
 )
 """DEL, C1, format and bidi characters, fillers, line separators, surrogates, private use,
-noncharacters, variation selectors; and everything past U+FFFF except for these:"""
+noncharacters, variation selectors; and everything above U+FFFF, of which these are visible:
+"""
 _VISIBLE = (
     "(?![\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a])"
     "[\U00010000-\U000dffff]"
@@ -35,10 +36,10 @@ _JOINER, _AS_EMOJI = "\u200d", "\ufe0f"
 
 
 def safe_text(text: str, *, newlines: bool = False) -> str:
-    r"""The text with each character that a terminal obeys, hides or reorders as an escape: `\x1b`.
+    r"""Escape each character that a terminal interprets, hides or reorders, as in `\x1b`.
 
     Newlines and tabs are escaped too unless `newlines` is set. Emoji sequences stay whole. A
-    backslash stays as it is, so that applying this twice changes nothing more.
+    backslash is not escaped, so escaping twice changes nothing.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -46,7 +47,7 @@ def safe_text(text: str, *, newlines: bool = False) -> str:
 
 
 def safe_json(text: str) -> str:
-    r"""The text of a JSON document, of the same value, with such characters as `\u` escapes."""
+    r"""Return a JSON text with the same value, with such characters as `\u` escapes."""
     if text.isascii() and "\x7f" not in text:
         return text
     return _compiled(_UNSAFE_IN_JSON).sub(_where_unsafe(_json_escape), text)
@@ -71,7 +72,7 @@ def _where_unsafe(escape: Callable[[str], str]) -> Callable[[re.Match[str]], str
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compile when first needed: most runs print ASCII only, and this takes some milliseconds."""
+    """Compile on first use: most runs print only ASCII, and compiling takes some milliseconds."""
     return re.compile(pattern)
 
 

@@ -1,4 +1,4 @@
-"""Threads as a table, and one thread as text with what is wrong and how to go on."""
+"""Print threads as a table, and one thread as text with its problems and how to continue."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from ckpt_cli.reading.threads import Summary
 
 _LABEL = 9
-"""Width of a fact's name."""
+"""Width of a label."""
 _BELOW = 2
 _QUESTION = 1000
-"""Width of a question that is shown."""
+"""Maximum width of a question."""
 
 _LINE_END = re.compile(r"\n|(?<!\\)\\n")
 
@@ -45,12 +45,12 @@ PLAINTEXT = "stored unencrypted, in a thread with encrypted checkpoints"
 
 
 def ago(now: datetime) -> Callable[[str], str]:
-    """A function that shows the time of a record as `3h ago`."""
+    """Return a function that shows the time of a record as `3h ago`."""
     return lambda text: f"{age(datetime.fromisoformat(text), now)} ago"
 
 
 def left(now: datetime) -> Callable[[str], str]:
-    """A function that shows the time of a record as `in 3h`."""
+    """Return a function that shows the time of a record as `in 3h`."""
     return lambda text: age(datetime.fromisoformat(text), now)
 
 
@@ -63,9 +63,9 @@ def thread_columns(
     first_message: bool = False,
     expires: bool = False,
 ) -> Sequence[Column]:
-    """The columns of `threads list`; those of the head only where `details` were read.
+    """Return the columns of `threads list`; those of the head only if `details` were read.
 
-    `long` adds the error of each thread, `sizes` its size, and `expires` when it expires.
+    `long` adds the error of each thread, `sizes` its size, and `expires` its expiry.
     """
     columns = [
         Column("THREAD", "thread_id", style="head"),
@@ -95,7 +95,7 @@ def thread_columns(
 
 
 def namespace_columns() -> Sequence[Column]:
-    """The columns of the namespaces in `threads show`."""
+    """Return the columns of the namespaces in `threads show`."""
     return [
         Column("NAMESPACE", "checkpoint_ns"),
         Column("CHECKPOINTS", "checkpoints", right=True),
@@ -106,7 +106,7 @@ def namespace_columns() -> Sequence[Column]:
 
 
 def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
-    """One thread as text."""
+    """Yield one thread as text."""
     thread, details = found.row.thread, found.row.details
     yield from field("thread", thread.thread_id, width, "head")
     if details is not None:
@@ -140,14 +140,14 @@ def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> It
 
 
 def status_lines(conditions: Sequence[Status], width: int) -> Iterator[Line]:
-    """All that holds of a thread, the worst first."""
+    """Yield all conditions of a thread, the worst first."""
     yield from field("status", ", ".join(conditions), width, STATUS_STYLES[conditions[0]])
 
 
 def lifetime_lines(
     found: Lifetime | None, now: datetime, zone: tzinfo, width: int
 ) -> Iterator[Line]:
-    """When a checkpoint expires, and what expires before it."""
+    """Yield when a checkpoint expires, and what expires before it."""
     if found is None:
         return
     text = "never"
@@ -159,16 +159,16 @@ def lifetime_lines(
 
 
 def head_lines(head: Moment, width: int) -> Iterator[Line]:
-    """What comes after a head: what is next, failed or waits, and how to go on."""
+    """Yield what follows a head: next nodes, errors and questions, and how to resume."""
     text = f"{head.key.checkpoint_id}  step {step_number(head.number)}"
     yield from field("head", text, width, "id")
     yield from step_lines(head, width, live=True)
 
 
 def step_lines(moment: Moment, width: int, *, live: bool) -> Iterator[Line]:
-    """What is next after a checkpoint, with the errors and questions of its tasks.
+    """Yield what is next after a checkpoint, with the errors and questions of its tasks.
 
-    `live` tells that it is the head, so that tasks may still wait.
+    `live`: it is the head, so tasks may still be waiting.
     """
     step = moment.step
     text = next_names(next_paths(step)) + ("  (assumed)" if step.assumed else "")
@@ -192,7 +192,7 @@ def step_lines(moment: Moment, width: int, *, live: bool) -> Iterator[Line]:
 
 
 def resume_lines(head: Moment, width: int) -> Iterator[Line]:
-    """The call that resumes a thread from its head, and what it does."""
+    """Yield the call that resumes a thread from its head, and what it does."""
     step = head.step
     is_javascript = head.body.is_javascript
     runs = (*step.tasks, *step.others)
@@ -218,7 +218,7 @@ def resume_lines(head: Moment, width: int) -> Iterator[Line]:
 
 
 def _resume(asked: Sequence[Question], *, is_javascript: bool) -> str:
-    """The command that answers questions, with `...` for each answer."""
+    """Return the command that answers questions, with `...` for each answer."""
     ids = [one.interrupt_id for one in asked]
     answers = ", ".join(f'"{one}": ...' for one in ids)
     answer = "..." if None in ids else f"{{{answers}}}"
@@ -226,30 +226,30 @@ def _resume(asked: Sequence[Question], *, is_javascript: bool) -> str:
 
 
 def _is_retried(run: Task) -> bool:
-    """Whether a resume runs a failed task again."""
+    """Return whether a resume runs a failed task again."""
     return run.error is not None and not run.finished and not run.handled
 
 
 def first_line(text: str) -> str:
-    """The first line of an error, which may be a `repr` with escaped line ends."""
+    """Return the first line of an error, which may be a `repr` with escaped line ends."""
     first = _LINE_END.split(text.strip(), maxsplit=1)[0]
     return first if first == text.strip() else f"{first} …"
 
 
 def names(nodes: Sequence[str] | None) -> str:
-    """The nodes that are next; `?` where they cannot be known."""
+    """Return the nodes that are next, in words; `?` if they are not known."""
     if nodes is None:
         return "?"
     return counted_names(nodes) or "nothing"
 
 
 def next_names(paths: Sequence[Sequence[str]] | None) -> str:
-    """The same, of paths into subgraphs."""
+    """Return the same for paths into subgraphs."""
     return names(None if paths is None else [path_text(tuple(path)) for path in paths])
 
 
 def counted_names(nodes: Sequence[str]) -> str:
-    """Nodes, each once: `agent, search ×3`."""
+    """Return the nodes, each once: `agent, search ×3`."""
     return ", ".join(
         f"{safe_text(node)} ×{n}" if n > 1 else safe_text(node)
         for node, n in Counter(nodes).items()
@@ -257,7 +257,7 @@ def counted_names(nodes: Sequence[str]) -> str:
 
 
 def marks_style(marks: Sequence[str]) -> Style:
-    """The style of a status, or of several together: that of the worst."""
+    """Return the style of the worst of some conditions."""
     known = [Status(mark) for mark in marks if mark in set(Status)]
     if known:
         return STATUS_STYLES[known[0]]
@@ -265,7 +265,7 @@ def marks_style(marks: Sequence[str]) -> Style:
 
 
 def field(name: str, text: str, width: int, style: Style = "plain") -> Iterator[Line]:
-    """A named fact, wrapped under itself; below its name if an id would be broken beside it."""
+    """Yield a label and its text, wrapped; below the label if an id would be broken next to it."""
     text, label = safe_text(text), f"{name:<{_LABEL}}"
     if name and width - _LABEL < longest_part(text) <= width - _BELOW:
         yield line((name, "dim"))

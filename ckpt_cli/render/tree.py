@@ -25,26 +25,26 @@ from ckpt_cli.render.tree_words import UNICODE, Glyphs, Words, count, cut, statu
 NARROWEST = 80
 _SHOWN_LANES = 10
 _WIDEST_REF_COLUMN = 8
-"""Longer refs are rare; they shift their own row only."""
+"""Longer refs are rare; they shift only their own row."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A line before the columns are known."""
+    """A line before the column widths are known."""
 
     left: tuple[Span, ...]
-    """The graph and the ref: never cut."""
+    """The graph and the ref; never cut."""
     text: tuple[Span, ...] = ()
-    """Cut where it does not fit."""
+    """Cut if it does not fit."""
     marks: tuple[Span, ...] = ()
-    """After the text; never cut."""
+    """Shown after the text; never cut."""
     writes: str = ""
     time: str = ""
-    """A range of times also takes the column of the writes."""
+    """A time; a range of times also uses the column of the writes."""
     remark: bool = False
-    """It stands outside the columns and may use the whole width."""
+    """The line is outside the columns and may use the whole width."""
     row: Row | None = None
-    """The row that the line belongs to; None for remarks, days and gaps."""
+    """The row that the line shows; None for remarks, dates and gaps."""
 
 
 def tree_lines(
@@ -59,10 +59,10 @@ def tree_lines(
     width: int = NARROWEST,
     glyphs: Glyphs = UNICODE,
 ) -> Iterator[Line]:
-    """The tree, in `width` columns but at least `NARROWEST`, and no wider than needed.
+    """Yield the tree in `width` columns, at least `NARROWEST`, and no wider than needed.
 
-    `refs` has the short ref of each checkpoint id. Days are named where they change, starting
-    from today. Only a ref that is itself too long makes a line longer than `width`.
+    `refs` has the short ref of each checkpoint id. A date is printed when it changes, starting from
+    today. A line is longer than `width` only if a ref itself is too long.
     """
     width = max(width, NARROWEST)
     yield from tree_header(plan, Words(plan, details, refs, glyphs), thread_id, status, width)
@@ -85,9 +85,9 @@ def drawn_rows(
     width: int,
     glyphs: Glyphs = UNICODE,
 ) -> Iterator[tuple[Row | None, Line]]:
-    """The rows of the tree without its header, each line with its row.
+    """Yield the lines of the tree without its header, each with its row.
 
-    In `width` columns, however few; remarks, days and gaps between trees are lines of no row.
+    Uses `width` columns, however few. The row is None for remarks, dates and gaps between trees.
     """
     drafts = list(_Drafter(plan, Words(plan, details, refs, glyphs), zone).drafts(now))
     rows = (draft.row for draft in drafts)
@@ -97,7 +97,7 @@ def drawn_rows(
 def tree_header(
     plan: Plan, words: Words, thread_id: str, status: str | None, width: int
 ) -> Iterator[Line]:
-    """The thread id, the number of checkpoints and branches, and the status."""
+    """Yield the thread id, the number of checkpoints and branches, and the status."""
     dot = words.glyphs.dot
     counts = [count(plan.checkpoints, "checkpoint")]
     if plan.branches > 1:
@@ -119,7 +119,7 @@ def tree_header(
 
 
 class _Drafter:
-    """Puts the words of each row behind its part of the graph."""
+    """Combines the words of each row with its part of the graph."""
 
     def __init__(self, plan: Plan, words: Words, zone: tzinfo) -> None:
         self.plan = plan
@@ -146,7 +146,7 @@ class _Drafter:
             day = times[-1].date() if times else day
 
     def _is_another_tree(self, row: Row, before: Row | None) -> bool:
-        """Whether a row needs a gap before it, since the tip above is not its parent."""
+        """Return whether a row needs a gap before it, because the tip above is not its parent."""
         begins = isinstance(before, SectionRow) or (isinstance(before, CallRow) and before.nested)
         return before is not None and not begins and isinstance(row, StepRow) and row.first
 
@@ -239,7 +239,7 @@ class _Drafter:
         return (("".join(signs), "dim"),)
 
     def _above(self, row: Row) -> tuple[Span, ...]:
-        """The graph on a line between a row and the one before it."""
+        """Return the graph for a line between a row and the row before it."""
         if isinstance(row, SectionRow):
             return ()
         begins = isinstance(row, CallRow) or (
@@ -248,7 +248,7 @@ class _Drafter:
         return (*self._graph(row.lanes, row.depth), ("" if begins else self.glyphs.lane, "dim"))
 
     def _times(self, row: Row) -> list[datetime]:
-        """When the row begins and ends; empty if not known."""
+        """Return the start and end time of the row; empty if not known."""
         if isinstance(row, SectionRow):
             return []
         if isinstance(row, StepRow):
@@ -266,12 +266,12 @@ class _Drafter:
 
 
 def _has_zones(at: datetime) -> bool:
-    """Whether a time exists in every zone; what a store tells may be the first day of year 1."""
+    """Return whether a time can be converted to every time zone; a store may contain year 1."""
     return MINYEAR < at.year < MAXYEAR
 
 
 def _in_columns(drafts: Sequence[_Draft], width: int, dots: str) -> Iterator[Line]:
-    """Times are aligned with the end of the longest line, so that short trees stay narrow."""
+    """Yield the lines with times aligned to the end of the longest, so short trees stay narrow."""
     time_width = max((len(draft.time) for draft in drafts if draft.writes), default=0)
     rights = [_right(draft, time_width) for draft in drafts]
     sizes = [_cells((*draft.left, *draft.text, *draft.marks)) for draft in drafts]
@@ -301,7 +301,7 @@ def _set(draft: _Draft, size: int, right: str, width: int, dots: str) -> Line:
         size = fixed + _cells(text)
     spans = (*draft.left, *text, *draft.marks)
     space = width - size - len(right)
-    # If a long ref leaves no room, writes and time are left out.
+    # If a long ref leaves no space, writes and time are left out.
     if not right or space < 2:
         return _trimmed(spans)
     writes = right[: len(right) - len(draft.time)]
@@ -309,7 +309,7 @@ def _set(draft: _Draft, size: int, right: str, width: int, dots: str) -> Line:
 
 
 def _fit(spans: Sequence[Span], room: int, dots: str) -> tuple[Span, ...]:
-    """One or two texts; if both are long, each gets half of the room."""
+    """Fit one or two texts; if both are long, each gets half of the space."""
     first = cell_len(spans[0][0]) if spans else 0
     later = _cells(spans[1:])
     for_later = min(later, max(room - first, room // 2))

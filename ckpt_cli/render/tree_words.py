@@ -1,4 +1,4 @@
-"""Words and signs for the tree of a thread, in every form that it is drawn in."""
+"""Words and signs for the tree of a thread, used by all its output forms."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Glyphs:
     step: str = "○ "
     input: str = "◆ "
     hand: str = "◇ "
-    """An update or a fork, written by a person or a tool."""
+    """An update or a fork, made by a person or a tool."""
     head: str = "● "
     fold: str = "┊ "
     call: str = "╰ "
@@ -74,7 +74,7 @@ ASCII = Glyphs(
 
 
 class Words:
-    """The text of each row. Only this class makes data safe to print."""
+    """The text of each row. Only this class escapes data for printing."""
 
     def __init__(
         self, plan: Plan, details: Mapping[Key, Node], refs: Mapping[str, str], glyphs: Glyphs
@@ -102,7 +102,7 @@ class Words:
         return "" if step is None else str(step)
 
     def sign(self, row: StepRow) -> Span:
-        """The mark of a checkpoint in the graph."""
+        """Return the sign of a checkpoint in the graph."""
         source = self.node(row.key).source
         if row.head:
             return self.glyphs.head, "head"
@@ -113,7 +113,7 @@ class Words:
         return self.glyphs.step, "plain"
 
     def made(self, row: StepRow) -> Span:
-        """What made the checkpoint: an input, a person, or the nodes that ran."""
+        """Return what made the checkpoint: an input, an update, a fork, or the nodes that ran."""
         node = self.node(row.key)
         if node.source == "input":
             return "input", "bold"
@@ -130,7 +130,9 @@ class Words:
         return nodes, "node"
 
     def next(self, row: StepRow) -> str:
-        """The nodes that run after a tip; empty for other rows, since the next row shows them."""
+        """Return the nodes that run after a tip; empty for other rows, since the next row shows
+        them.
+        """
         if not row.last or row.key not in self._details:
             return ""
         found = self.node(row.key).next
@@ -143,7 +145,7 @@ class Words:
         answered = self.node(row.key).answered
         number = f"{answered} " if answered > 1 else ""
         marks: list[Span] = [(f"{glyphs.answered}{number}answered", "question")] if answered else []
-        # A call's newest checkpoint is no head that a run would go on from.
+        # The newest checkpoint of a call is not a head that a run would continue from.
         if row.head and (row.ns == self._ns or not is_call(row.ns)):
             marks.append((f"{glyphs.head}head", "head"))
         elif row.last and not row.head:
@@ -151,9 +153,10 @@ class Words:
         return marks
 
     def remarks(self, row: StepRow) -> list[Span]:
-        """Questions, errors and problems, a line each, except those that a call below shows.
+        """Return questions, errors and problems, one line each, without those shown by a call
+        below.
 
-        LangGraph writes a question and an error of a subgraph at every level.
+        LangGraph stores a question and an error of a subgraph at every level.
         """
         glyphs = self.glyphs
         node = self.node(row.key)
@@ -187,7 +190,7 @@ class Words:
         return self.glyphs.dot.join(facts)
 
     def call_status(self, row: CallRow) -> str:
-        """The status of the call; empty if its own tree shows it, or if it is not known."""
+        """Return the status of the call; empty if its own tree shows it, or if it is not known."""
         if row.nested:
             return ""
         nodes = [self._details[key] for key in row.heads if key in self._details]
@@ -207,7 +210,7 @@ class Words:
         )
 
     def short_ns(self, ns: str) -> str:
-        """A call's namespace without the outer ones, with a short task id: `research:9c1e2b07…`."""
+        """Return a call's own namespace with a short task id: `research:9c1e2b07…`."""
         node, task, number = parts_of(ns)
         if task is None:
             return safe_text(ns)
@@ -225,7 +228,7 @@ def _signed(node: Node, glyphs: Glyphs) -> list[tuple[str, Sequence[str], Style]
 
 
 def status_style(status: str) -> Style:
-    """The style of the worst of some conditions, as in `error, interrupted`."""
+    """Return the style of the worst condition in a text such as `error, interrupted`."""
     styles: dict[str, Style] = {"interrupted": "question", "error": "error", "pending": "warn"}
     return styles.get(status.partition(",")[0], "plain")
 
@@ -237,7 +240,7 @@ def count(number: int, noun: str) -> str:
 
 
 def cut(text: str, room: int, dots: str) -> str:
-    """A text of at most `room` columns, with dots where it was cut."""
+    """Cut a text to `room` columns; a cut text ends with dots."""
     if cell_len(text) <= room:
         return text
     if room < len(dots):

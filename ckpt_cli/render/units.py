@@ -1,4 +1,4 @@
-"""Sizes and times, for people and for JSON."""
+"""Format sizes and times, for people and for JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _AGES = ((365 * 86400, "y"), (30 * 86400, "mo"), (7 * 86400, "w"), (86400, "d"),
 
 
 def size(n: int) -> str:
-    """Bytes in IEC units: `512 B`, `1.2 KiB`, `34 MiB`."""
+    """Return bytes in IEC units: `512 B`, `1.2 KiB`, `34 MiB`."""
     if n < 1024:
         return f"{n} B"
     value, units = n / 1024, ["TiB", "GiB", "MiB", "KiB"]
@@ -21,14 +21,16 @@ def size(n: int) -> str:
 
 
 def when(moment: datetime, now: datetime, zone: tzinfo) -> str:
-    """A time in a zone, with the year if it is not this one."""
+    """Return a time in a zone, with the year if it is not the current one."""
     moment, now = moment.astimezone(zone), now.astimezone(zone)
     year = "" if moment.year == now.year else f" {moment.year}"
     return f"{moment:%b} {moment.day:2}{year} {moment:%H:%M:%S}"
 
 
 def age(moment: datetime, now: datetime) -> str:
-    """The time since a moment in one unit, rounded down: `45s`, `3h`; `in 5m` for a future one."""
+    """Return the time since a moment in one unit, rounded down: `45s`, `3h`; `in 5m` if it is
+    future.
+    """
     seconds = int((now - moment).total_seconds())
     if seconds < 0:
         return f"in {_span(-seconds)}"
@@ -36,20 +38,20 @@ def age(moment: datetime, now: datetime) -> str:
 
 
 def step_number(step: int | None) -> str:
-    """The step of a checkpoint; `?` if its layout stores none."""
+    """Return the step of a checkpoint; `?` if its layout stores none."""
     return "?" if step is None else str(step)
 
 
 def step_words(step: int | None, source: str | None) -> str:
-    """Step and source, such as `3 loop`; one `?` if neither is stored."""
+    """Return step and source, such as `3 loop`; one `?` if neither is stored."""
     if step is None and source is None:
         return "?"
     return f"{step_number(step)} {source or '?'}"
 
 
 def iso(moment: datetime) -> str:
-    """A time in UTC as ISO 8601 with microseconds, for JSON."""
-    if moment.tzinfo is not UTC:  # as all times from ids are already
+    """Return a time in UTC as ISO 8601 with microseconds, for JSON."""
+    if moment.tzinfo is not UTC:  # times from ids are in UTC already
         moment = moment.astimezone(UTC)
     return f"{moment.isoformat(timespec='microseconds')[:-6]}Z"
 

@@ -19,40 +19,40 @@ _KINDS = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
 
 
 def summary(value: Value, width: int, *, quote: bool = False) -> str:
-    """A value on one line of at most `width` columns.
+    """Return a value on one line of at most `width` columns.
 
-    Strings are quoted where they would be misread otherwise, or always with `quote`.
+    Strings are quoted if they could be misread, or always with `quote`.
     """
     return fit(_inline(value, width, nested=False, quote=quote), width)
 
 
 def message_label(message: Message) -> str:
-    """The role of a message, and the name of its tool or agent."""
+    """Return the role of a message, and the name of its tool or agent."""
     return safe_text(f"{message.role} {message.name}" if message.name else message.role)
 
 
 def call_text(call: ToolCall, width: int) -> str:
-    """A tool call as a function call, at most `width` columns wide."""
+    """Return a tool call as a function call, at most `width` columns wide."""
     return fit(_call(call, width), width)
 
 
 def key_text(key: Value, *, width: int = 1000) -> str:
-    """A key of a dict."""
+    """Return a key of a dict as text."""
     return _inline(key, width)
 
 
 def counted(n: int, noun: str) -> str:
-    """A number and its noun: `1 item`, `2 items`."""
+    """Return a number and its noun: `1 item`, `2 items`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def noun_for(items: Iterable[Value]) -> str:
-    """The noun for the items of a list: message or item."""
+    """Return the noun for the items of a list: message or item."""
     return "message" if all(as_message(item) for item in items) else "item"
 
 
 def _inline(value: Value, width: int, *, nested: bool = True, quote: bool = False) -> str:
-    """A value of about `width` columns; the caller cuts what is too long."""
+    """Return a value of about `width` columns; the caller cuts what is too long."""
     if isinstance(value, str):
         return string(value, width, nested=nested, quote=quote)
     text = leaf(value, max(width, 0))
@@ -82,7 +82,7 @@ def _list(value: list[Value], width: int, *, quote: bool) -> str:
 
 
 def _items(items: list[Value], width: int, *, quote: bool) -> str | None:
-    """All items; None if they do not fit."""
+    """Return all items; None if they do not fit."""
     texts: list[str] = []
     room = width
     for item in items:
@@ -138,7 +138,7 @@ def _array(fields: Mapping[Value, Value], width: int) -> str:
 
 
 def _beginning(data: Value, width: int) -> str:
-    """As many items of nested lists as fit, and `…` for the others."""
+    """Return as many items of nested lists as fit, and `…` for the others."""
     if not isinstance(data, list):
         return _inline(data, width, quote=True)
     texts: list[str] = []

@@ -1,4 +1,4 @@
-"""The writes that made a checkpoint, as text, as a record and as rows."""
+"""Print the writes that made a checkpoint, as text, as a record and as rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _EFFECTS: dict[Effect, tuple[str, Style]] = {
 
 
 def written_record(found: Written) -> dict[str, Any]:
-    """The answer of `diff --writes`."""
+    """Return the answer of `diff --writes` as JSON."""
     key = found.child.key
     return {
         "thread_id": key.thread_id,
@@ -64,7 +64,7 @@ def _stored(found: Stored) -> dict[str, Any]:
 
 
 def written_rows(found: Written) -> Iterator[dict[str, Any]]:
-    """One row a write; a channel that changed without any has one too."""
+    """Yield one row per write; a channel that changed without writes gets one row too."""
     for name, one in found.channels.items():
         record = _channel(one)
         shared = {
@@ -87,7 +87,7 @@ WRITTEN_COLUMNS = [
 
 
 def written_lines(found: Written, width: int) -> Iterator[Line]:
-    """A block for each channel: what it was, each write, what it became."""
+    """Yield a block for each channel: the value before, each write, and the value after."""
     child, parent = found.child, found.parent
     yield line((safe_text(child.key.thread_id), "head"), *_origin(child, parent))
     yield line(
@@ -120,7 +120,7 @@ def _origin(child: Moment, parent: Moment | None) -> Iterator[Span]:
 
 def _stored_words(found: Stored, *, is_whole: bool) -> str:
     saved = 1 - found.kept / found.written
-    # What is lost was not saved by merging.
+    # Values that are missing were not saved by merging.
     less = f": merging saved {saved:.1%}" if saved > 0 and is_whole else ""
     return (
         f"stored: {counted(found.writes, 'write')} of {size(found.written)},"
