@@ -13,7 +13,7 @@ from ckpt_cli.tui.desk import Desk
 from ckpt_cli.tui.screens.main import MainScreen
 
 Start = Literal["threads", "memory", "memory alone"]
-"""The first screen. `memory alone` if the threads of the memory are not known."""
+"""The first screen. `memory alone` if the store of the memory's threads is not known."""
 
 
 class CkptApp(App[None]):
@@ -25,7 +25,7 @@ class CkptApp(App[None]):
 
     def __init__(self, desk: Desk, start: Start = "threads") -> None:
         super().__init__()
-        # No animation: lines may be slow, and motion distracts.
+        # No animation: the terminal may be slow, and motion distracts.
         self.animation_level = "none"
         self.desk = desk
         self._start = start
@@ -42,7 +42,7 @@ class CkptApp(App[None]):
             self.screen.action_memory()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002
-        """Keep Textual's own commands out of the palette."""
+        """Keep Textual's commands out of the palette."""
         return ()
 
     def on_unmount(self) -> None:

@@ -23,7 +23,7 @@ _WORDS: dict[CheckpointTab, tuple[str, ...]] = {
 
 
 def tab_command(store: Sequence[str], tab: CheckpointTab, place: Place, base: Place | None) -> str:
-    """The command that prints a tab of a checkpoint; a diff starts at `base`, if given."""
+    """Return the command that prints a tab of a checkpoint; a diff starts at `base`, if given."""
     words = ["ckpt", *store, *_WORDS[tab]]
     if place.checkpoint_ns:
         words += ["--ns", place.checkpoint_ns]
@@ -35,14 +35,14 @@ def tab_command(store: Sequence[str], tab: CheckpointTab, place: Place, base: Pl
 
 
 def tree_command(store: Sequence[str], thread_id: str, ns: str | None) -> str:
-    """The command that draws a thread's tree."""
+    """Return the command that draws a thread's tree."""
     inside = ["--ns", ns] if ns else []
     words = ["ckpt", *store, "show", "--tree", *inside, *_guarded(thread_id)]
     return " ".join(map(quoted, words))
 
 
 def list_command(store: Sequence[str], status: Sequence[str], text: str, user: str | None) -> str:
-    """The command that lists the threads of a filter."""
+    """Return the command that lists the threads of a filter."""
     words = ["ckpt", *store, "threads", "list", "--all"]
     for one in status:
         words += ["--status", one]
@@ -54,17 +54,17 @@ def list_command(store: Sequence[str], status: Sequence[str], text: str, user: s
 
 
 def match_of(text: str) -> str:
-    """The shell pattern for the text of a filter."""
+    """Return the shell pattern for the text of a filter."""
     return text if is_pattern(text) else f"*{escape(text)}*"
 
 
 def ref(place: Place) -> str:
-    """A checkpoint as THREAD@REF."""
+    """Return a checkpoint as THREAD@REF."""
     return f"{place.thread_id}@{place.checkpoint_id}"
 
 
 def config(place: Place) -> str:
-    """The config dict with which a graph reads or resumes a checkpoint."""
+    """Return the config dict with which a graph reads or resumes a checkpoint."""
     configurable = {
         "thread_id": place.thread_id,
         "checkpoint_ns": place.checkpoint_ns,
@@ -74,18 +74,18 @@ def config(place: Place) -> str:
 
 
 def memory_command(memory: Sequence[str], key: ItemKey) -> str:
-    """The command that prints a memory item."""
+    """Return the command that prints a memory item."""
     namespace = ["--namespace", format_namespace(key.namespace)]
     words = ["ckpt", *memory, "memory", "show", *namespace, *_guarded(key.key)]
     return " ".join(map(quoted, words))
 
 
 def remembered_command(store: Sequence[str], memory: str, thread_id: str) -> str:
-    """The command that prints a thread with its memory items."""
+    """Return the command that prints a thread with its memory items."""
     words = ["ckpt", *store, "threads", "show", "--memory", memory, *_guarded(thread_id)]
     return " ".join(map(quoted, words))
 
 
 def _guarded(word: str) -> list[str]:
-    """A word, guarded if it looks like an option."""
+    """Return a word, with `--` before it if it looks like an option."""
     return ["--", word] if word.startswith("-") else [word]

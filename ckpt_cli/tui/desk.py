@@ -1,4 +1,4 @@
-"""What all screens share: the store, its name, its connections and the time."""
+"""State that all screens share: the store, its name, its connections and the time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MemoryNamed:
 
 
 class Desk:
-    """One store with a connection for each kind of question, so that none waits for another.
+    """One store with a separate connection for each kind of query, so that none waits for another.
 
     The connection to its long-term memory is opened when it is first needed.
     """
@@ -53,7 +53,7 @@ class Desk:
         """The options that name the store on a command line."""
         self.zone = zone
         self.pause = pause
-        """Seconds between two refreshes; 0: only on request."""
+        """Seconds between two refreshes; 0 to refresh only on request."""
         self.now = now
         self.memory_named = memory or MemoryNamed(opening.url, store_words)
         self.threads, self.heads, self.detail, self.searching = lanes = [

@@ -15,12 +15,12 @@ class Key:
     """One key binding."""
 
     keys: str
-    """Textual's names, separated by commas."""
+    """Textual's key names, separated by commas."""
     action: str
     title: str
     help: str
     shown: str
-    """How the help writes the key."""
+    """The key as the help writes it."""
     footer: bool = False
     """Whether the footer shows it."""
 
@@ -89,11 +89,11 @@ MOVING: Sequence[tuple[str, str]] = (
     ("/", "Filter threads or items; elsewhere search: n, N"),
     ("s", "Sort threads: newest, oldest, id, checkpoints"),
 )
-"""The keys of the panes."""
+"""The keys inside panes."""
 
 
 def bindings(keys: Sequence[Key]) -> list[BindingType]:
-    """The keys as a screen takes them."""
+    """Return the keys as bindings for a screen."""
     return [
         Binding(key.keys, key.action, key.title, show=key.footer, key_display=key.shown)
         for key in keys

@@ -1,4 +1,4 @@
-"""Queries in a thread of their own, so that the screen never waits."""
+"""Run queries in a separate thread, so that the screen never waits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ckpt_backends.errors import CkptError, StoreUnavailable, Unsupported
 
 
 class _Kept(Protocol):
-    """What a lane opens: a store of threads or of long-term memory."""
+    """A store of threads or of long-term memory."""
 
     def refresh(self) -> None: ...
 
@@ -33,10 +33,10 @@ class _Asked:
 
 
 class Lane(Generic[_Store]):
-    """A store that is opened, queried and closed in one thread, one question after the other.
+    """A store that is opened, queried and closed in one thread, one query after the other.
 
-    The store is refreshed after each answer: the next one is current, and no idle reader blocks a
-    writer. After a lost connection, the next question opens the store again.
+    The store is refreshed after each answer, so the next answer is current and no idle reader
+    blocks a writer. After a lost connection, the next query opens the store again.
     """
 
     def __init__(self, open_store: Callable[[], _Store]) -> None:
@@ -44,15 +44,15 @@ class Lane(Generic[_Store]):
         self._store: _Store | None = None
         self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
         self.waiting = 0
-        """Questions without an answer yet."""
-        # A daemon, so that a long query does not keep the program from ending.
+        """Number of queries without an answer."""
+        # A daemon thread, so that a long query does not keep the program running.
         self._thread = Thread(target=self._run, name="lane", daemon=True)
         self._thread.start()
 
     async def ask(self, question: Callable[[_Store], _Answer]) -> _Answer:
-        """The answer to a question, which may be cancelled before its turn.
+        """Run a query in the lane and return its answer; it can be cancelled before its turn.
 
-        Raises what the question raises, and what opening the store does.
+        Raises what the query raises, and what opening the store raises.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_Answer] = loop.create_future()
@@ -64,11 +64,11 @@ class Lane(Generic[_Store]):
             self.waiting -= 1
 
     def close(self) -> None:
-        """Close the store after the last question."""
+        """Close the store after the last query."""
         self._queue.put(None)
 
     def join(self, seconds: float) -> None:
-        """Wait until it is closed, at most this long."""
+        """Wait until the lane is closed, at most this number of seconds."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -89,7 +89,7 @@ class Lane(Generic[_Store]):
             self._store = self._open_store()
         try:
             answer = question(self._store)
-            # A private copy (--copy) does not change.
+            # A private copy (--copy) cannot be refreshed, because it does not change.
             with suppress(Unsupported):
                 self._store.refresh()
         except StoreUnavailable:

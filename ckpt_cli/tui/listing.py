@@ -34,25 +34,25 @@ SIGNS: Mapping[Status | None, str] = {
     Status.EMPTY: "∅",
     None: " ",
 }
-"""The sign before a thread; blank until its head is read."""
+"""The sign before a thread, by status; blank until its head is read."""
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _AGE_CELLS = 4
 _COUNT_CELLS = 6
 _WIDE = 34
-"""Width from which the number of checkpoints is shown."""
+"""Number of checkpoints is shown from this width on."""
 _LONGEST = 1000
-"""Characters of a thread id that are drawn at most."""
+"""Maximum number of characters of a thread id that are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter of threads; every condition must hold."""
+    """A filter of threads; all conditions must hold."""
 
     text: str = ""
-    """Part of the id, in any case, or a shell pattern for the whole id."""
+    """Part of the id, ignoring case, or a shell pattern for the whole id."""
     status: frozenset[Status] = frozenset()
-    """One of these; any if empty."""
+    """The thread must have one of these; any if empty."""
     user: str | None = None
 
 
@@ -61,20 +61,22 @@ class Listing:
     """All threads as last listed, and those that are shown."""
 
     threads: Sequence[Thread] = ()
-    """In the store's own order: newest first."""
+    """In the order of the store: newest first."""
     shown: Sequence[Thread] = ()
     conditions: dict[str, tuple[Thread, Sequence[Status]]] = field(default_factory=dict)
-    """By thread id, what its head said, the worst first, when the thread was as given."""
+    """By thread id: the thread as it was when its head was read, and its conditions, the worst
+    first.
+    """
     wanted: Filter = Filter()
     sort: Sort = "last"
 
     def conditions_of(self, thread: Thread) -> Sequence[Status]:
-        """All that holds of a thread; nothing if its head was not read since it changed."""
+        """Return all conditions of a thread; empty if its head was not read since it changed."""
         known = self.conditions.get(thread.thread_id)
         return known[1] if known is not None and known[0] == thread else ()
 
     def status(self, thread: Thread) -> Status | None:
-        """The worst that holds; None if its head was not read since it changed."""
+        """Return the worst condition; None if the head was not read since the thread changed."""
         return next(iter(self.conditions_of(thread)), None)
 
     def settle(self) -> None:
@@ -83,15 +85,16 @@ class Listing:
         self.shown = order(found, self.sort)
 
     def place_of(self, thread_id: str | None) -> int | None:
-        """The line of a thread, if it is shown."""
+        """Return the line of a thread; None if it is not shown."""
         ids = (at for at, one in enumerate(self.shown) if one.thread_id == thread_id)
         return next(ids, None)
 
 
 def parse_filter(text: str) -> Filter:
-    """`status:interrupted user:anna trip` as a filter. Raises `UsageError` for an unknown status.
+    """Parse a filter such as `status:interrupted user:anna trip`.
 
-    All other words are the text, with the blanks between them.
+    All other words are the text, with the blanks between them. Raises `UsageError` for an unknown
+    status.
     """
     statuses: set[Status] = set()
     user: str | None = None
@@ -109,7 +112,7 @@ def parse_filter(text: str) -> Filter:
 def choose(
     threads: Sequence[Thread], wanted: Filter, conditions: Callable[[Thread], Sequence[Status]]
 ) -> Sequence[Thread]:
-    """The threads that fit. With a filter by status, those whose head was not read are left out."""
+    """Return the threads that match. A filter by status leaves out threads with unread heads."""
     if wanted == Filter():
         return threads
     fits = text_filter(wanted.text)
@@ -123,7 +126,7 @@ def choose(
 
 
 def order(threads: Sequence[Thread], sort: Sort) -> Sequence[Thread]:
-    """Threads sorted: newest, oldest or most checkpoints first, or by id."""
+    """Return threads sorted: newest, oldest or most checkpoints first, or by id."""
     if sort == "last":
         return threads
     keys: dict[Sort, Callable[[Thread], object]] = {
@@ -135,7 +138,7 @@ def order(threads: Sequence[Thread], sort: Sort) -> Sequence[Thread]:
 
 
 def unread_near(listing: Listing, seen: range, number: int) -> list[Thread]:
-    """Threads whose heads were not read: those on the lines seen, then those around them."""
+    """Return threads with unread heads: those on the visible lines, then those around them."""
     above, below = max(seen.start - number, 0), seen.stop + number
     near = [*seen, *range(seen.stop, below), *range(above, seen.start)]
     shown = (listing.shown[at] for at in near if at < len(listing.shown))
@@ -143,7 +146,7 @@ def unread_near(listing: Listing, seen: range, number: int) -> list[Thread]:
 
 
 def unread(listing: Listing) -> list[Thread]:
-    """Threads that a filter by status leaves out because their heads were not read."""
+    """Return threads that a filter by status leaves out because their heads were not read."""
     if not listing.wanted.status:
         return []
     wanted = replace(listing.wanted, status=frozenset())
@@ -152,7 +155,7 @@ def unread(listing: Listing) -> list[Thread]:
 
 
 def thread_line(thread: Thread, status: Status | None, now: datetime, width: int) -> Line:
-    """One thread in `width` cells: sign, id, age and number of checkpoints."""
+    """Return one thread as a line of `width` columns: sign, id, age and number of checkpoints."""
     sign = f"{SIGNS[status]} "
     old = age(thread.last_at, now) if thread.last_at is not None else ""
     right = f" {old:>{_AGE_CELLS}}"
@@ -165,7 +168,9 @@ def thread_line(thread: Thread, status: Status | None, now: datetime, width: int
 
 
 def text_filter(text: str) -> Callable[[str], bool]:
-    """Whether a name contains a text, in any case, or matches it as a shell pattern."""
+    """Return a function: whether a name contains a text, ignoring case, or matches it as a
+    pattern.
+    """
     if not text:
         return lambda _: True
     wanted = text.casefold()
@@ -176,5 +181,5 @@ def text_filter(text: str) -> Callable[[str], bool]:
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text is a shell pattern; brackets are taken literally."""
+    """Return whether a text is a shell pattern; brackets are taken literally."""
     return "*" in text or "?" in text

@@ -1,4 +1,4 @@
-"""Long-term memory without its screen: listing, one item, and its origin."""
+"""Long-term memory without its screen: list, single item, and origin."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from ckpt_cli.tui.listing import text_filter
 from ckpt_cli.tui.reads import Clock, Document, Place, cut
 
 _MOST_ITEMS = 20_000
-"""Items listed at most; a filter finds the rest."""
+"""Maximum number of items in the list; a filter finds the others."""
 _MOST_NAMING = 1_000
-"""Items of one thread shown at most."""
+"""Maximum number of items shown for one thread."""
 _YES_NO = {"yes": True, "no": False}
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFilter:
-    """A filter of items; every condition must hold."""
+    """A filter of items; all conditions must hold."""
 
     text: str = ""
-    """Part of NAMESPACE/KEY, in any case, or a shell pattern for the key or for both."""
+    """Part of NAMESPACE/KEY, ignoring case, or a shell pattern for the key or for both."""
     wanted: Wanted = field(default_factory=Wanted)
 
 
@@ -45,7 +45,7 @@ class Listed:
     rows: Sequence[tuple[Item | Namespace, Line]]
     items: int
     more: bool
-    """Whether more match than are listed."""
+    """Whether more items match than are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +59,26 @@ class Caused:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """One item, drawn."""
+    """One item as lines."""
 
     lines: Sequence[Line]
     caused: Caused | None
-    """None if it names no thread."""
+    """None if the item names no thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The origin of an item, drawn."""
+    """The origin of an item as lines."""
 
     lines: Sequence[Line]
     place: Place | None
-    """The newest checkpoint when it was created; None if there is none."""
+    """The newest checkpoint when the item was created; None if there is none."""
     remark: str
     """Why nothing more is known."""
 
 
 def parse_memory_filter(text: str) -> MemoryFilter:
-    """`category:goal confidence:0.8 tea` as a filter. Raises `UsageError`.
+    """Parse a filter such as `category:goal confidence:0.8 tea`. Raises `UsageError`.
 
     All other words are the text, with the blanks between them.
     """
@@ -101,7 +101,7 @@ def parse_memory_filter(text: str) -> MemoryFilter:
 def read_listing(
     memory: MemoryStore, wanted: MemoryFilter, clock: Clock, *, redacted: bool
 ) -> Listed:
-    """The matching items under their namespaces."""
+    """Return the matching items below their namespaces."""
     fits = text_filter(wanted.text)
     found = (
         one
@@ -117,7 +117,7 @@ def read_listing(
 def read_remembered(
     memory: MemoryStore, key: ItemKey, clock: Clock, width: int, *, redacted: bool
 ) -> Remembered:
-    """One item with its value. Raises `NotFound`."""
+    """Return one item with its value. Raises `NotFound`."""
     stored = stored_item(memory, key)
     read = read_item(memory, key, redacted=redacted)
     shown = replace(read, value=clip(read.value))
@@ -130,7 +130,7 @@ def read_remembered(
 
 
 def read_cause(store: Store, caused: Caused, clock: Clock, width: int) -> Cause:
-    """The thread and checkpoint that an item came from."""
+    """Return the thread and checkpoint that an item came from."""
     found = trace(store, caused.thread_id, caused.made_at, caused.text)
     place = None
     if found.checkpoint_id is not None:
@@ -139,7 +139,7 @@ def read_cause(store: Store, caused: Caused, clock: Clock, width: int) -> Cause:
 
 
 def no_cause(caused: Caused, error: CkptError, clock: Clock, width: int) -> Cause:
-    """The same if the threads cannot be read."""
+    """Return an origin with the error, for threads that cannot be read."""
     remark = error.message + (f"; {error.hint}" if error.hint else "")
     found = Origin(caused.thread_id, "", remark=remark)
     return Cause(_cause_lines(found, clock, width), None, remark)
@@ -148,7 +148,7 @@ def no_cause(caused: Caused, error: CkptError, clock: Clock, width: int) -> Caus
 def read_thread_memory(
     memory: MemoryStore, thread_id: str, clock: Clock, width: int, *, redacted: bool
 ) -> Document:
-    """The items that came from a thread. Reads the value of every item."""
+    """Return the items that came from a thread. Reads the value of every item."""
     lines: list[Line] = []
     items: dict[int, ItemKey] = {}
     for _, item in naming(memory, lambda one: one == thread_id):

@@ -1,4 +1,4 @@
-"""The pane of the Memory screen that lists items."""
+"""The pane of the memory screen that lists items."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ckpt_cli.tui.rows import Rows
 
 
 class MemoryRows(Rows):
-    """One line per namespace label and per item; the cursor stops at items."""
+    """One line per namespace label and per item; the cursor stops only at items."""
 
     def __init__(self) -> None:
         super().__init__(id="memory-rows")
@@ -29,14 +29,14 @@ class MemoryRows(Rows):
 
     @property
     def item(self) -> Item | None:
-        """The item under the cursor."""
+        """The item under the cursor; None if there is none."""
         found = self.listed[self.cursor][0] if self.cursor < len(self.listed) else None
         return found if isinstance(found, Item) else None
 
     def show_items(
         self, listed: Sequence[tuple[Item | Namespace, Line]], key: ItemKey | None
     ) -> None:
-        """Show these instead, with the cursor on an item."""
+        """Show other items, with the cursor on the item `key`."""
         self.listed = listed
         items = enumerate(one for one, _ in listed)
         found = (at for at, one in items if isinstance(one, Item) and one.key == key)

@@ -29,7 +29,7 @@ class Palette(Provider):
             if score > 0:
                 shown = matcher.highlight(key.title)
                 yield Hit(score, shown, partial(self._run, key), help=self._help(key))
-        # Last, since any text may be a thread id.
+        # Last, because any text may be a thread id.
         yield Hit(
             0.01,
             Content(f"Go to {query}"),

@@ -56,7 +56,7 @@ class FilterPane(Vertical):
     ]
 
     class Narrowed(Message):
-        """The filter or the order changed."""
+        """The filter or the order was changed."""
 
     def __init__(self, rows: Rows, hint: str, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")
@@ -64,7 +64,7 @@ class FilterPane(Vertical):
         self.search = Search(placeholder=hint, id="filter")
 
     def narrow(self, text: str) -> None:
-        """Apply a filter. Raises `UsageError`."""
+        """Apply a filter. Raises `UsageError` if it is invalid."""
         raise NotImplementedError
 
     def compose(self) -> ComposeResult:
@@ -89,7 +89,7 @@ class FilterPane(Vertical):
         try:
             self.narrow(event.value)
         except UsageError:
-            # A status may be half typed; Enter shows the error.
+            # A status may be only half typed; Enter shows the error.
             return
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -127,12 +127,12 @@ class ThreadRows(Rows):
 
     @property
     def thread(self) -> Thread | None:
-        """The one under the cursor."""
+        """The thread under the cursor; None if there is none."""
         shown = self.listing.shown
         return shown[self.cursor] if self.cursor < len(shown) else None
 
     def settle(self, thread_id: str | None) -> None:
-        """Show what fits now, with the cursor on a thread wherever that stands."""
+        """Filter and sort again, with the cursor on the thread `thread_id`, wherever it is now."""
         self.listing.settle()
         at = self.listing.place_of(thread_id)
         self.resize(self.cursor if at is None else at)
@@ -172,7 +172,7 @@ class Found(Lines):
         super().__init__(id=id)
         self.wanted = ""
         self.here = -1
-        """The line of the last match."""
+        """Line of the last match."""
 
     def look_for(self, text: str) -> None:
         """Mark the lines that contain a text, and go to the first one from the cursor."""
@@ -262,7 +262,7 @@ class TreeRows(Found):
 
     @property
     def key(self) -> Key | None:
-        """The checkpoint under the cursor."""
+        """The checkpoint under the cursor; None if there is none."""
         if self.picture is None or self.cursor >= len(self.picture.keys):
             return None
         return self.picture.keys[self.cursor]
@@ -283,18 +283,18 @@ class DocumentRows(Found):
 
     @property
     def path(self) -> str | None:
-        """The path of the value under the cursor, if the tab has any."""
+        """The path of the value under the cursor; None if there is none."""
         above = max((at for at in self.document.marks if at <= self.cursor), default=None)
         return None if above is None else self.document.marks[above]
 
     @property
     def item(self) -> ItemKey | None:
-        """The memory item under the cursor, if the tab has any."""
+        """The memory item under the cursor; None if there is none."""
         above = max((at for at in self.document.items if at <= self.cursor), default=None)
         return None if above is None else self.document.items[above]
 
     def show_document(self, document: Document, *, keep: bool) -> None:
-        """Show a document from its beginning, or with `keep` at the same line as before."""
+        """Show a document from its start; with `keep` at the same line as before."""
         self.document = document
         below = round(self.scroll_y)
         self.show_lines(document.lines, self.cursor if keep else 0)
@@ -327,14 +327,14 @@ class Inspector(SearchPane):
 
     @contextmanager
     def while_loading(self, text: str) -> Iterator[None]:
-        """Show that something is loading, if it takes long, and only until it ends.
+        """Show that something is loading, if it takes long, until it ends.
 
-        A read that ends without an answer leaves the title of what is still shown.
+        If a read ends without an answer, the title of the content that is still shown comes back.
         """
         is_over = False
 
         def tell() -> None:
-            # A timer that was stopped may still call once.
+            # A stopped timer may still call once.
             if not is_over:
                 title(self, text)
 
@@ -362,5 +362,5 @@ class Inspector(SearchPane):
 
 
 def title(pane: Vertical, text: str) -> None:
-    """Set the title of a pane; no markup is parsed."""
+    """Set the title of a pane; markup is not parsed."""
     pane.border_title = Content(text)

@@ -39,7 +39,7 @@ from ckpt_cli.tui.reads import Place
 Kind: TypeAlias = Literal["replace", "set", "append"]
 KINDS: tuple[Kind, ...] = ("replace", "set", "append")
 _REASONS = 3
-"""Kept threads that an error names, with the reason."""
+"""Maximum number of kept threads that an error names, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Proposal:
     """A planned change, and its text."""
 
     lines: Callable[[int], list[Line]]
-    """The text, for a width in cells."""
+    """Returns the text for a width in columns."""
     change: Change
     head: Place | None
     """The new head; None if the head does not change, or the thread is removed."""
@@ -70,7 +70,9 @@ class Purge:
     keep_last: str = ""
 
     def policy(self, now: datetime, zone: tzinfo) -> Policy:
-        """The policy of the same `ckpt purge`. Raises `UsageError`."""
+        """Return the policy of the same `ckpt purge`. Raises `UsageError` if the form is
+        invalid.
+        """
         if self.keep_last and not (self.keep_last.isdecimal() and int(self.keep_last)):
             raise UsageError(f"cannot keep '{self.keep_last}' checkpoints: not a number above 0")
         found = Policy(
@@ -96,29 +98,29 @@ class Fork:
 class Planner:
     """Plans changes of one store; `open_rows` opens it without redaction or decryption.
 
-    Each method is a question for a `Lane`. All raise what the same command raises.
+    Each method is a query for a `Lane`, and raises what the same command raises.
     """
 
     def __init__(self, open_rows: Callable[[], Store], now: Callable[[], datetime]) -> None:
         self._open_rows, self._now = open_rows, now
 
     def rollback(self, store: Store, place: Place) -> Proposal:
-        """Roll the thread back to a checkpoint."""
+        """Plan to roll the thread back to a checkpoint."""
         return self._forked(store, place, Fork(), Wishes())
 
     def fork(self, store: Store, place: Place, how: Fork) -> Proposal:
-        """Fork a checkpoint: to a new branch, or to a new thread."""
+        """Plan to fork a checkpoint: to a new branch, or to a new thread."""
         edits = () if how.edit is None else (how.edit.edit,)
         return self._forked(store, place, how, Wishes(fork=True, edits=edits, as_node=how.as_node))
 
     def undo(self, store: Store, thread_id: str) -> Proposal:
-        """Undo the last rollback or fork of a thread."""
+        """Plan to undo the last rollback or fork of a thread."""
         with closing(self._open_rows()) as rows:
             plan = plan_undo(ThreadReader(store, thread_id), rows, self._now(), force=False)
         return _proposal(plan)
 
     def repair(self, store: Store, thread_id: str, told: Mapping[str, str]) -> Proposal:
-        """Restore missing or unreadable values."""
+        """Plan to restore missing or unreadable values."""
         found = plan_repair(ThreadReader(store, thread_id), told)
         if not found.rebuilt:
             reasons = "; ".join(one.reason for one in found.refused)
@@ -126,11 +128,11 @@ class Planner:
         return Proposal(lambda width: list(repair_lines(found, width)), found.change, head=None)
 
     def delete(self, store: Store, thread_id: str, path: Path) -> Removing:
-        """Delete a thread, whatever its status."""
+        """Plan to delete a thread, whatever its status."""
         return self._removing(store, path, plan_named(store, [thread_id]))
 
     def purge(self, store: Store, policy: Policy, path: Path) -> Removing:
-        """Remove threads, or prune their old checkpoints."""
+        """Plan to remove threads, or to prune their old checkpoints."""
         return self._removing(store, path, plan_purge(store, policy, self._now()))
 
     def _removing(self, store: Store, path: Path, threads: Iterable[Doomed]) -> Removing:
@@ -159,25 +161,25 @@ class Planner:
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """What came back from the editor."""
+    """A value that was changed in the editor."""
 
     edit: ChannelEdit
     value: Value
-    """As a plan shows it."""
+    """The value as the plan shows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Editable:
-    """A channel's value as JSON for an editor, and the way back."""
+    """A channel's value as JSON for an editor, and the conversion back."""
 
     channel: str
     kind: Kind
     text: str
     objects: StoredObjects | None = None
-    """By which objects are written; None where plain JSON is asked for."""
+    """Writes objects in their stored form; None if only plain JSON is accepted."""
 
     def read(self, text: str) -> Edited:
-        """What an edited text means. Raises `UsageError`."""
+        """Parse an edited text. Raises `UsageError` if it is invalid."""
         if self.objects is None:
             edit = parse_edit(self.kind, f"{self.channel}={text}")
             return Edited(edit, edit.value)
@@ -190,9 +192,10 @@ class Editable:
 
 
 def editable(store: Store, place: Place, channel: str, kind: Kind) -> Editable:
-    """What an editor is opened with: the channel's value where it is to be replaced, else null.
+    """Return the text to edit: the channel's value if it is to be replaced, otherwise null.
 
-    Raises `Unsupported` where the value would not be accepted back as it is.
+    Raises `NotFound` if there is no such channel, and `Unsupported` if the unchanged value would
+    not be accepted.
     """
     reader = ThreadReader(store, place.thread_id)
     moment = reader.moment(place.checkpoint_ns, place.checkpoint_id, state=[channel])
@@ -215,7 +218,7 @@ def editable(store: Store, place: Place, channel: str, kind: Kind) -> Editable:
 
 
 def channels_of(store: Store, place: Place) -> list[str]:
-    """The channels that hold a value at a checkpoint."""
+    """Return the channels that have a value at a checkpoint."""
     reader = ThreadReader(store, place.thread_id)
     moment = reader.moment(place.checkpoint_ns, place.checkpoint_id, state=True)
     return list(reader.state(moment).values)
@@ -224,7 +227,7 @@ def channels_of(store: Store, place: Place) -> list[str]:
 def _with_edited(
     changes: Mapping[str, ChannelChange], edited: Edited
 ) -> Mapping[str, ChannelChange]:
-    """The changes of a plan, with a value that replaces another as people read it."""
+    """Return the changes of a plan, with a replaced value in the form shown to people."""
     channel = edited.edit.channel
     if edited.edit.kind != "replace" or channel not in changes:
         return changes
@@ -235,7 +238,7 @@ def _with_edited(
 
 
 def _proposal(plan: Plan, *, values: bool = False) -> Proposal:
-    """A plan with its text; with `values`, what changes is shown in full."""
+    """Return a plan with its text; with `values`, the changes are shown in full."""
 
     def lines(width: int) -> list[Line]:
         found = list(plan_lines(plan, width))

@@ -1,4 +1,4 @@
-"""What the panes ask a store: functions for a `Lane` that return lines."""
+"""Queries of the panes: functions for a `Lane` that return lines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Tab = Literal[CheckpointTab, "memory"]
 TABS: tuple[Tab, ...] = ("state", "diff", "writes", "messages", "metadata", "raw", "memory")
 
 _MOST_LINES = 20_000
-"""Lines of one document; `ckpt show` prints more."""
+"""Maximum number of lines of one document; `ckpt show` prints more."""
 _QUESTION_WIDTH = 200
 _RAW_BYTES = 16 * 1024
 _RAW_ROW = 16
@@ -54,7 +54,7 @@ _RAW_ROW = 16
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A checkpoint of the store, as the panes pass it around."""
+    """A checkpoint of the store, as passed between panes."""
 
     thread_id: str
     checkpoint_ns: str
@@ -67,7 +67,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The time now and the zone of the times shown."""
+    """The current time, and the time zone of the times shown."""
 
     now: datetime
     zone: tzinfo
@@ -75,37 +75,37 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The tree of a thread or of one namespace, drawn."""
+    """The tree of a thread or of one namespace, as lines."""
 
     tree: Tree
     lines: Sequence[Line]
     keys: Sequence[Key | None]
-    """The checkpoint of each line; None where the cursor does not stop."""
+    """The checkpoint of each line; None if the cursor does not stop there."""
     inner: Mapping[int, str]
     """The namespace of each line that is a subgraph call."""
     folds: frozenset[int]
     """Lines of folded steps."""
     head: Key | None
-    """The head of the first tree."""
+    """The head of the first tree; None if it is not shown."""
 
     def line_of(self, key: Key | None) -> int | None:
-        """The line of a checkpoint; None if it is folded away."""
+        """Return the line of a checkpoint; None if it is folded."""
         return next((at for at, one in enumerate(self.keys) if one == key), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a tab shows."""
+    """The content of a tab."""
 
     lines: Sequence[Line]
     marks: Mapping[int, str] = field(default_factory=dict)
-    """The path of the value that starts at a line; the cursor stops there."""
+    """By line: the path of the value that starts there; the cursor stops there."""
     items: Mapping[int, ItemKey] = field(default_factory=dict)
-    """The key of the memory item that starts at a line."""
+    """By line: the key of the memory item that starts there."""
 
 
 def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
-    """All threads, newest first; unchanged ones are the objects of `before`."""
+    """Return all threads, newest first; for unchanged ones, the same objects as in `before`."""
     known = {one.thread_id: one for one in before}
     found = []
     for one in store.threads():
@@ -115,7 +115,7 @@ def read_threads(store: Store, before: Sequence[Thread] = ()) -> list[Thread]:
 
 
 def read_conditions(store: Store, threads: Sequence[Thread]) -> list[Sequence[Status]]:
-    """The conditions of each thread, the worst first."""
+    """Return the conditions of each thread, the worst first."""
     heads = read_heads(store, threads, Lessons(store))
     found = {one.key.thread_id: one.conditions for one in heads}
     return [
@@ -127,7 +127,7 @@ def read_conditions(store: Store, threads: Sequence[Thread]) -> list[Sequence[St
 def read_thread_tree(
     store: Store, thread_id: str, ns: str | None, *, unfold: bool, nest: bool, keep: Key | None
 ) -> Tree:
-    """The tree of a thread, or of one namespace of it. Raises `NotFound`."""
+    """Return the tree of a thread, or of one namespace of it. Raises `NotFound`."""
     return read_tree(
         ThreadReader(store, thread_id),
         ns,
@@ -139,7 +139,7 @@ def read_thread_tree(
 
 
 def draw_tree(tree: Tree, clock: Clock, width: int) -> Picture:
-    """A tree as lines."""
+    """Return a tree as lines."""
     drawn = list(
         drawn_rows(tree.plan, tree.details, tree.refs, zone=clock.zone, now=clock.now, width=width)
     )
@@ -168,7 +168,7 @@ def _key(row: TreeRow | None) -> Key | None:
 def read_document(
     store: Store, tab: CheckpointTab, place: Place, base: Place | None, clock: Clock, width: int
 ) -> Document:
-    """A tab of a checkpoint, which is compared with `base`, or else with its parent.
+    """Return a tab of a checkpoint; its diff is against `base`, or else against its parent.
 
     Raises `NotFound`, `Unreadable`, and other errors of the same command.
     """
@@ -187,13 +187,13 @@ def read_document(
 
 
 def target_of(store: Store, place: Place) -> Target:
-    """The checkpoint for the functions of `reading`. Raises `NotFound`."""
+    """Return the checkpoint for the functions of `reading`. Raises `NotFound`."""
     reader = ThreadReader(store, place.thread_id)
     return Target(reader, place.checkpoint_ns, place.checkpoint_id, chosen=True)
 
 
 def read_origin(store: Store, place: Place, path: str) -> tuple[Place, str]:
-    """The first checkpoint that had a value, and its writer."""
+    """Return the first checkpoint that had a value, and the writer of the value."""
     found = blame(target_of(store, place), path)
     key = found.moment.key
     who = found.node or found.by
@@ -216,7 +216,7 @@ def _state(target: Target, clock: Clock, width: int) -> Document:
 
 
 def _heading(found: View, clock: Clock, width: int) -> Iterator[Line]:
-    """Next nodes, questions and problems."""
+    """Yield next nodes, questions and problems."""
     yield from step_lines(found.moment, width, live=found.is_head)
     if found.moment.body.problem is not None:
         reason = f"not readable: {found.moment.body.problem.reason}"
@@ -288,7 +288,7 @@ def _metadata(target: Target, clock: Clock, width: int) -> Iterator[Line]:
 
 
 def _raw(target: Target, width: int) -> Iterator[Line]:
-    """Where the checkpoint is stored, and the first bytes of its body."""
+    """Yield where the checkpoint is stored, and the first bytes of its body."""
     body = raw_bytes(target)
     key = target.reader.moment(target.checkpoint_ns, target.checkpoint_id).key
     for query in target.reader.store.sources(key):
@@ -298,7 +298,7 @@ def _raw(target: Target, width: int) -> Iterator[Line]:
     for start in range(0, min(len(body), _RAW_BYTES), _RAW_ROW):
         part = body[start : start + _RAW_ROW]
         text = "".join(chr(one) if 32 <= one < 127 else "." for one in part)
-        # Bytes alone if there is no room for both.
+        # Only the bytes, if there is not enough space for both.
         tail = f"  {text}" if width >= 8 + 3 * _RAW_ROW + _RAW_ROW else ""
         yield line((f"{start:06x}  ", "dim"), f"{part.hex(' '):<{3 * _RAW_ROW - 1}}", tail)
     if len(body) > _RAW_BYTES:
@@ -317,7 +317,7 @@ def _clipped(message: Message) -> Message:
 
 
 def _seen(target: Target, *, writes: bool) -> View:
-    """A checkpoint without its values, if its body is readable."""
+    """Return a checkpoint without its values, or with them if its body is not readable."""
     try:
         return view(target, (), writes=writes)
     except Unreadable:

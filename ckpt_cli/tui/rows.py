@@ -36,19 +36,19 @@ STYLES: dict[Style, RichStyle] = {
 
 
 def as_text(line: Line) -> Text:
-    """A line as a renderable; no markup is parsed."""
+    """Return a line as a renderable; markup is not parsed."""
     return Text.assemble(*((text, STYLES[style]) for text, style in line.spans), no_wrap=True)
 
 
 def as_strip(line: Line, base: RichStyle) -> Strip:
-    """A line for a widget that draws its own lines."""
+    """Return a line for a widget that draws its own lines."""
     return Strip([Segment(text, base + STYLES[style]) for text, style in line.spans])
 
 
 class Rows(ScrollView, can_focus=True):
     """Lines with a cursor.
 
-    Subclasses give their number (and call `resize` when it changes) and their text.
+    Subclasses define the number of lines (and call `resize` when it changes) and their text.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--cursor", "rows--found"}
@@ -90,41 +90,41 @@ class Rows(ScrollView, can_focus=True):
         """The width of the pane changed."""
 
     def count(self) -> int:
-        """How many lines there are."""
+        """Return the number of lines."""
         raise NotImplementedError
 
     def line_at(self, index: int, width: int) -> Line:
-        """A line, in at most `width` cells."""
+        """Return a line of at most `width` columns."""
         raise NotImplementedError
 
     @property
     def width(self) -> int:
-        """The width of a line in cells."""
+        """The width of a line in columns."""
         return self.scrollable_content_region.width
 
     @property
     def seen(self) -> range:
-        """The lines that the pane has room for now."""
+        """The lines that are visible now."""
         top = round(self.scroll_y)
         return range(top, top + self.size.height)
 
     def is_stop(self, index: int) -> bool:  # noqa: ARG002
-        """Whether the cursor stops at a line."""
+        """Return whether the cursor stops at a line."""
         return True
 
     def is_found(self, index: int) -> bool:  # noqa: ARG002
-        """Whether a search matches a line."""
+        """Return whether a search matches a line."""
         return False
 
     def resize(self, cursor: int) -> None:
-        """Show other lines; the cursor keeps its place on the screen."""
+        """Show other lines; the cursor keeps its position on the screen."""
         below = self.cursor - round(self.scroll_y)
         self.virtual_size = Size(self.size.width, self.count())
         self.set_reactive(Rows.cursor, self._near(cursor))
         self.scroll_to(y=max(self.cursor - below, 0), animate=False)
         self._show_cursor()
         self.refresh()
-        # Later and from this pane: a message does not bubble past its sender.
+        # Posted later and from this pane: a message does not bubble past its sender.
         self.call_next(self._say_moved)
 
     def validate_cursor(self, cursor: int) -> int:
@@ -192,11 +192,11 @@ class Rows(ScrollView, can_focus=True):
                 self.action_choose()
 
     def _stands(self) -> bool:
-        """Whether there is a cursor; a text without stops has none."""
+        """Return whether there is a cursor; a text without stops has none."""
         return self.cursor < self.count() and self.is_stop(self.cursor)
 
     def _near(self, cursor: int, way: int = 1) -> int:
-        """The nearest line at which the cursor stops, first in one direction."""
+        """Return the nearest line where the cursor stops, searching first in one direction."""
         count = self.count()
         start = min(max(cursor, 0), max(count - 1, 0))
         last = count if way > 0 else -1
@@ -205,21 +205,21 @@ class Rows(ScrollView, can_focus=True):
         return next(ahead, next(behind, start))
 
     def _show_cursor(self) -> None:
-        # The lines above a first stop are its heading.
+        # The lines above the first stop are a heading: show them too.
         top = 0 if self._near(0) == self.cursor else self.cursor
         region = Region(0, top, 1, self.cursor - top + 1)
         self.scroll_to_region(region, animate=False, force=True)
 
 
 class Lines(Rows):
-    """Lines held in memory."""
+    """Lines that are held in memory."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.lines: Sequence[Line] = ()
 
     def show_lines(self, lines: Sequence[Line], cursor: int = 0) -> None:
-        """Show these lines instead."""
+        """Show other lines."""
         self.lines = lines
         self.resize(cursor)
 

@@ -1,6 +1,6 @@
 """`ckpt tui --write`: the main screen with keys that change the store.
 
-The only module of this package that can change a store; imported only for `--write`.
+This is the only module of the package that can change a store; it is imported only for `--write`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from ckpt_cli.tui.screens.main import MainScreen
 from ckpt_cli.tui.screens.plan import PlanScreen
 
 _WIDTH = 200
-"""Width of the receipt of a purge, in cells."""
+"""Width of the result of a purge, in columns."""
 _COMMENTS = re.compile("^#.*\n?", re.MULTILINE)
 """Lines of the edited file that are not part of the value: no line of JSON starts with #."""
 _CANCEL = "Save to see the plan; leave it unchanged to cancel. Lines that start with # are ignored."
@@ -78,22 +78,22 @@ class WritingApp(CkptApp):
         return WritingScreen(self.desk)
 
     def open_rows(self) -> Store:
-        """The store without redaction or decryption, so that copies are byte for byte."""
+        """Open the store without redaction or decryption, so that copies are byte for byte."""
         return open_store(self.desk.opening.url)
 
     def apply(self, change: Change) -> None:
-        """Carry out a change. Raises what `WritableStore.apply` raises."""
+        """Apply a change. Raises what `WritableStore.apply` raises."""
         with open_writable(self.desk.opening.url) as writable:
             writable.apply(change)
 
     def remove(self, plan: PlanFile) -> Report:
-        """Carry out a purge, batch by batch. Raises what `WritableStore.remove` raises."""
+        """Apply a purge, batch by batch. Raises what `WritableStore.remove` raises."""
         with open_writable(self.desk.opening.url) as writable:
             return run_purge(writable, plan.threads(), Pace(), None, lambda: "")
 
 
 class WritingScreen(MainScreen):
-    """The main screen with keys that change the store; each shows its plan and asks."""
+    """The main screen with keys that change the store; each shows its plan and asks first."""
 
     app: WritingApp
     BINDINGS: ClassVar[list[BindingType]] = bindings(CHANGING)
@@ -152,7 +152,10 @@ class WritingScreen(MainScreen):
         await self._propose(question, "Fork this checkpoint?", said)
 
     def _edit(self, before: Editable) -> Edited | None:
-        """The value as edited; a text that is refused is opened again, with the reason."""
+        """Return the edited value; None if it was not changed.
+
+        If the text is invalid, the editor opens again with the reason.
+        """
         text, heading = before.text, _HEADINGS[before.kind].format(safe_text(before.channel))
         while (after := self.edited(text, heading)) is not None:
             try:
@@ -162,7 +165,7 @@ class WritingScreen(MainScreen):
         return None
 
     async def _propose(self, question: Callable[[Store], Proposal], ask: str, said: str) -> None:
-        """Show a plan, carry it out if the user agrees, and go to the new head."""
+        """Show a plan, apply it if the user agrees, and go to the new head."""
         found = await self.ask(self.desk.detail, question, self.tell_error)
         if found is None or not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
             return
@@ -179,7 +182,7 @@ class WritingScreen(MainScreen):
     async def listed_anew(self) -> None:
         """List all threads again, and wait until that is done."""
         while True:
-            # A refresh that starts meanwhile replaces this one.
+            # A refresh that starts at the same time replaces this one.
             with suppress(WorkerCancelled):
                 await self.load_threads().wait()
                 return
@@ -216,14 +219,16 @@ class WritingScreen(MainScreen):
         self.load_threads()
 
     def edited(self, text: str, heading: str) -> str | None:
-        """A text as the user's editor leaves it, below a heading; None if it was not changed."""
+        """Open a text below a heading in the user's editor; return the new text, or None if
+        unchanged.
+        """
         command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
         with TemporaryDirectory(prefix="ckpt-") as folder:
             path = Path(folder) / "value.json"
             path.write_text(f"{_comments(heading)}{text}", "utf-8")
             try:
                 with self.app.suspend():
-                    # The user's own choice of editor, as git runs it.
+                    # The user's choice of editor, run as git runs it.
                     code = subprocess.run([*command, str(path)], check=False).returncode  # noqa: S603
                 after = path.read_text("utf-8")
             except (OSError, SuspendNotSupported, UnicodeDecodeError) as error:
@@ -237,12 +242,12 @@ class WritingScreen(MainScreen):
 
 
 def _refusal(error: UsageError) -> str:
-    """Why a text was refused, and what to do."""
+    """Return why a text was rejected, and what to do."""
     hint = f"hint: {error.hint}\n" if error.hint else ""
     return f"{error.message}\n{hint}Correct it and save, or leave it unchanged to cancel."
 
 
 def _comments(heading: str) -> str:
-    """Lines that are not part of the value."""
+    """Return lines that are not part of the value."""
     lines = safe_text(heading, newlines=True).splitlines()
     return "".join(f"# {one}\n" for one in lines)

@@ -1,1 +1,1 @@
-"""The screens: the main one, and those that open over it."""
+"""The main screen, and the screens that open over it."""

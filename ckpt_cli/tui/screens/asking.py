@@ -1,4 +1,4 @@
-"""Base of the screens that read a store: messages and delayed actions."""
+"""Base class of screens that read a store: notifications and delayed actions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ckpt_cli.render.text import safe_text
 SOON = 0.05
 """Seconds that the cursor must rest before its line is read."""
 SHARE = 10
-"""Refreshing takes at most one part in this many of the time."""
+"""Refreshing takes at most this fraction of the time: one part in 10."""
 _SAID = 300
-"""Characters of a notification at most."""
+"""Maximum number of characters of a notification."""
 
 
 class Asking(Screen[ScreenResultType]):
@@ -36,18 +36,18 @@ class Asking(Screen[ScreenResultType]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being read, or about to be, other than a refresh."""
+        """Whether something is being read, or will be soon, other than a refresh."""
         reading = any(one.group in self.READING and not one.is_finished for one in self.workers)
         return reading or not self._rest.keys() <= self.AGAIN
 
     def say(self, text: str, *, is_error: bool = False) -> None:
-        """Notify, replacing earlier notifications; no markup is parsed."""
+        """Show a notification in place of earlier ones; markup is not parsed."""
         self.app.clear_notifications()
         severity: SeverityLevel = "error" if is_error else "information"
         self.notify(fit(safe_text(text), _SAID), severity=severity, markup=False)
 
     def tell_error(self, error: CkptError) -> None:
-        """Notify of an error, with its hint."""
+        """Show an error with its hint as a notification."""
         hint = f"; {error.hint}" if error.hint else ""
         self.say(f"{error.message}{hint}", is_error=True)
 
@@ -57,12 +57,12 @@ class Asking(Screen[ScreenResultType]):
         self.say(f"copied: {text}")
 
     def later(self, name: str, seconds: float, what: Callable[[], object]) -> None:
-        """Do something after a while, unless it is delayed again before."""
+        """Call `what` after some seconds; a new call with the same name replaces an earlier one."""
         if (before := self._rest.get(name)) is not None:
             before.stop()
 
         def run() -> None:
-            # A timer that was stopped may still call once.
+            # A stopped timer may still call once.
             if self._rest.pop(name, None) is not None:
                 what()
 
@@ -70,7 +70,7 @@ class Asking(Screen[ScreenResultType]):
 
 
 def error_lines(error: CkptError, width: int) -> Sequence[Line]:
-    """An error in place of what could not be read, for a width in cells."""
+    """Return an error as lines, to show in place of what could not be read."""
     lines = [line((part, "error")) for part in wrap(safe_text(error.message), width)]
     if error.hint:
         lines += [line((part, "dim")) for part in wrap(safe_text(error.hint), width)]

@@ -1,4 +1,4 @@
-"""What the main screen reads: it follows the store and the cursors."""
+"""Reading by the main screen: it follows the store and the cursors."""
 
 from __future__ import annotations
 
@@ -44,9 +44,11 @@ from ckpt_cli.tui.screens.asking import SHARE, SOON, Asking, error_lines
 _Answer = TypeVar("_Answer")
 
 _HEADS_NEAR, _HEADS = 50, 500
-"""Heads read with one question, near the screen and elsewhere; few, as others may wait."""
+"""Number of heads read with one query: near the screen, and elsewhere. Small, since other
+queries may be waiting.
+"""
 _MARK = 16
-"""Characters of a marked checkpoint that the status line shows."""
+"""Maximum number of characters of the marked checkpoint in the status line."""
 
 
 @dataclass(slots=True)
@@ -55,7 +57,7 @@ class View:
 
     thread_id: str | None = None
     ns: str | None = None
-    """One namespace alone; None for the whole thread."""
+    """Show only this namespace; None for the whole thread."""
     unfold: bool = False
     nest: bool = False
     tree: Tree | None = None
@@ -64,7 +66,7 @@ class View:
 
 
 class Following(Asking[None]):
-    """Threads on the left, the tree of one of them on the right, and a checkpoint below that."""
+    """Threads on the left, the tree of one thread on the right, and a checkpoint below it."""
 
     READING: ClassVar = frozenset({"threads", "heads", "tree", "document", "origin", "goto"})
     AGAIN: ClassVar = frozenset({"threads", "memory"})
@@ -76,20 +78,20 @@ class Following(Asking[None]):
         self._trouble = ""
         self.view = View()
         self.outer: list[tuple[str | None, TreeKey | None]] = []
-        """The namespaces entered so far, each with the checkpoint that called the next."""
+        """The namespaces that were left, each with the checkpoint that called the next one."""
         self.goal: TreeKey | None = None
-        """The checkpoint for the cursor once its tree is loaded."""
+        """The checkpoint where the cursor goes when its tree is loaded."""
         self.read: tuple[Place, Tab] | None = None
-        """What the inspector shows."""
+        """The content of the inspector."""
         self.shown: tuple[Place, Tab] | None = None
-        """The same while it is up to date."""
+        """The same, or None if it must be read again."""
         self.is_memory_fresh = False
-        """Whether the memory of the thread was read a short while ago."""
+        """Whether the memory of the thread was read recently."""
         self.base: Place | None = None
         """The checkpoint marked as the base of diffs."""
         self._reading_heads = False
 
-    # Parts
+    # Parts of the screen
 
     def compose(self) -> ComposeResult:
         self.threads_pane = ThreadsPane(self.desk.now)
@@ -116,12 +118,12 @@ class Following(Asking[None]):
 
     @property
     def clock(self) -> Clock:
-        """The time now and its zone, for the panes."""
+        """The current time and its zone, for the panes."""
         return Clock(self.desk.now(), self.desk.zone)
 
     @property
     def place(self) -> Place | None:
-        """The checkpoint under the cursor of the tree."""
+        """The checkpoint under the cursor of the tree; None if there is none."""
         key = self.tree_rows.key
         if self.view.thread_id is None or self.view.tree is None or key is None:
             return None
@@ -131,7 +133,7 @@ class Following(Asking[None]):
 
     @work(exclusive=True, group="threads")
     async def load_threads(self) -> None:
-        """List all threads, and again after a while."""
+        """List all threads now, and again after a pause."""
         began = time.monotonic()
         try:
             if self._info is None:
@@ -157,12 +159,13 @@ class Following(Asking[None]):
         before = self.rows.thread
         if list(listing.threads) != threads:
             if not listing.threads:
-                # They stay in memory: without this, garbage collection would make visible pauses.
+                # The threads stay in memory: without this, garbage collection causes visible
+                # pauses.
                 gc.freeze()
             listing.threads = threads
             self.rows.settle(before.thread_id if before is not None else None)
         else:
-            # Their ages have changed.
+            # The ages have changed.
             self.rows.refresh()
         self.read_heads()
         self.tell()
@@ -170,10 +173,10 @@ class Following(Asking[None]):
 
     @work(exclusive=True, group="heads")
     async def read_heads(self) -> None:
-        """Read the status of threads: first those on the screen, then all for a filter."""
+        """Read the status of threads: first those on the screen, then all of them for a filter."""
         listing = self.rows.listing
         self._reading_heads = True
-        # Newest last, as they are taken from the end.
+        # Newest last, because they are taken from the end.
         rest = unread(listing)[::-1]
         while some := unread_near(listing, self.rows.seen, _HEADS_NEAR) or rest[-_HEADS:]:
             try:
@@ -215,7 +218,7 @@ class Following(Asking[None]):
             ns=view.ns,
             unfold=view.unfold,
             nest=view.nest,
-            # Do not fold away the checkpoint asked for, or the one under the cursor.
+            # Do not fold the requested checkpoint, or the one under the cursor.
             keep=self.goal or (self.tree_rows.key if view.tree is not None else None),
         )
         if view.tree is None:
@@ -256,7 +259,7 @@ class Following(Asking[None]):
         self.clear(error_lines(error, self.tree_rows.width))
 
     def clear(self, said: Sequence[Line]) -> None:
-        """Show no tree and no checkpoint, but the reason."""
+        """Show lines with the reason in place of the tree and the checkpoint."""
         title(self.tree_pane, "Tree")
         self.inspector.set_heading("Checkpoint")
         self.tree_rows.picture = None
@@ -318,7 +321,7 @@ class Following(Asking[None]):
             self.later("memory", pause, self.load_memory_again)
 
     def load_memory_again(self) -> None:
-        """Read the memory again: it may have changed."""
+        """Read the memory again, because it may have changed."""
         self.is_memory_fresh = False
         if self.inspector.tab == "memory":
             self.load_document()
@@ -328,19 +331,19 @@ class Following(Asking[None]):
         self.inspector.document.show_document(Document(said), keep=False)
         self.shown = None
 
-    # What is said
+    # Status line
 
     def mode(self) -> Span:
-        """The mode in the status line."""
+        """Return the text of the mode for the status line."""
         return "read-only", "dim"
 
     def tell(self) -> None:
-        """Show in the status line what is open, and what is going on."""
+        """Show the store, the number of threads and the current activity in the status line."""
         listing = self.rows.listing
         total, shown = len(listing.threads), len(listing.shown)
         number = f"{shown:,} of {total:,}" if shown != total else f"{total:,}"
         spans: list[Span | str] = [("ckpt ", "bold"), self.mode(), "  "]
-        # The end may be cut.
+        # A narrow screen may cut the end.
         if self._trouble:
             spans.append((f"{safe_text(self._trouble)}  ", "error"))
         if self._info is not None:
@@ -365,11 +368,11 @@ class Following(Asking[None]):
         question: Callable[[Store], _Answer],
         otherwise: Callable[[CkptError], None],
     ) -> _Answer | None:
-        """The answer of a lane; None after an error, which is then shown."""
+        """Return the answer of a lane; None after an error, which is shown."""
         try:
             return await lane.ask(question)
         except (Unsupported, Unreadable) as error:
-            # The store answered: asking it again would not help.
+            # The store did answer, so asking again would not help.
             otherwise(error)
         except StoreUnavailable as error:
             self._trouble = f"retrying: {error.message}"

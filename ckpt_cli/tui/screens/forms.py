@@ -31,11 +31,11 @@ class Form(ModalScreen[_Wish | None], Generic[_Wish]):
     HEADING: ClassVar[str]
 
     def fields(self) -> Sequence[tuple[str, Input]]:
-        """The labels and fields."""
+        """Return the labels and fields."""
         raise NotImplementedError
 
     def wish(self) -> _Wish:
-        """What was filled in. Raises `UsageError`."""
+        """Return what was filled in. Raises `UsageError` if it is invalid."""
         raise NotImplementedError
 
     def compose(self) -> ComposeResult:
@@ -91,7 +91,10 @@ class ForkForm(Form[tuple[str, str, Kind, str | None]]):
         return self._to.value, self._chosen(), kind, self._node.value or None
 
     def _chosen(self) -> str:
-        """The channel that was typed, or the only one that starts with it."""
+        """Return the channel that was typed, or the only one that starts with it.
+
+        Raises `UsageError` if no channel, or more than one, starts with it.
+        """
         typed = self._channel.value
         found = [one for one in self._channels if one.startswith(typed)]
         if not typed or typed in found:

@@ -23,11 +23,11 @@ from ckpt_cli.tui.screens.asking import SOON
 from ckpt_cli.tui.screens.following import Following
 
 _NARROW = 60
-"""Columns below which one pane is shown at a time."""
+"""On screens with fewer columns, one pane is shown at a time."""
 
 
 class MainScreen(Following):
-    """Threads, a tree and a checkpoint, with the keys that read."""
+    """Threads, a tree and a checkpoint, with the keys that only read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings(LOOKING),
@@ -37,12 +37,12 @@ class MainScreen(Following):
     is_zoomed = False
 
     def go(self, rows: Rows) -> None:
-        """Focus a pane, and show it where there is room for one only."""
+        """Focus a pane, and show it if there is space for only one."""
         rows.focus()
         self.show_panes(rows)
 
     def show_panes(self, rows: Rows | None = None) -> None:
-        """Show all panes, or only one: if zoomed, or if there is no room for more."""
+        """Show all panes, or only one if zoomed or if there is no space for more."""
         alone = self.is_zoomed or self.size.width < _NARROW
         focused = rows or self.focused
         panes = (self.threads_pane, self.tree_pane, self.inspector)
@@ -54,10 +54,10 @@ class MainScreen(Following):
 
     def on_resize(self) -> None:
         self.show_panes()
-        # There may be more threads to see.
+        # More threads may be visible now.
         self.later("heads", SOON, self.read_heads)
 
-    # What happens
+    # Events
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
         event.stop()
@@ -127,7 +127,7 @@ class MainScreen(Following):
             self.jump(origin, "writes")
 
     def jump(self, place: Place, tab: Tab | None = None) -> None:
-        """Go to a checkpoint, clearing filters that hide it."""
+        """Go to a checkpoint; clears a filter that hides it."""
         listing = self.rows.listing
         at = listing.place_of(place.thread_id)
         if at is None and listing.wanted != Filter():
@@ -136,7 +136,7 @@ class MainScreen(Following):
         if at is None:
             self.say("this thread is no longer in the store", is_error=True)
             return
-        # A call's own tree, unless that is what is shown.
+        # Show the tree of the call, unless it is already shown.
         ns = place.checkpoint_ns or None
         inside = ns is not None and self.view.ns != ns and not self.view.nest
         if self.view.thread_id != place.thread_id:
@@ -159,7 +159,7 @@ class MainScreen(Following):
 
     @work(exclusive=True, group="goto")
     async def go_to(self, text: str) -> None:
-        """Go to what a person typed: THREAD or THREAD@REF."""
+        """Go to the checkpoint that was typed: THREAD or THREAD@REF."""
         clock = self.clock
 
         def find(store: Store) -> Place:
@@ -219,7 +219,7 @@ class MainScreen(Following):
         self.load_tree()
 
     def here(self) -> Place | None:
-        """The checkpoint under the cursor; says so if there is none."""
+        """Return the checkpoint under the cursor; shows an error if there is none."""
         if self.place is None:
             self.say("no checkpoint selected", is_error=True)
         return self.place
@@ -283,7 +283,7 @@ class MainScreen(Following):
         self.app.push_screen(CopyScreen("Command lines for what is shown", self.command_lines()))
 
     def command_lines(self) -> list[str]:
-        """The commands for what is shown, the focused pane first."""
+        """Return the commands for what is shown, that of the focused pane first."""
         store, place = self.desk.store_words, self.place
         wanted = self.rows.listing.wanted
         found = [command_line.list_command(store, sorted(wanted.status), wanted.text, wanted.user)]

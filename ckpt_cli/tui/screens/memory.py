@@ -1,4 +1,4 @@
-"""The memory screen: the items of a long-term memory, and the value of one."""
+"""The memory screen: the items of a long-term memory, and the value of one item."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TYPED = 0.2
 
 
 class MemoryScreen(Asking[Place | None]):
-    """Items by namespace above, the value of one below; Enter there goes to its thread."""
+    """Items by namespace at the top, the value of one below; Enter there goes to its thread."""
 
     READING: ClassVar = frozenset({"memory", "item"})
     AGAIN: ClassVar = frozenset({"memory"})
@@ -54,15 +54,15 @@ class MemoryScreen(Asking[Place | None]):
         super().__init__()
         self._desk = desk
         self._goal = goal
-        """The item for the cursor once it is listed."""
+        """The item where the cursor goes when it is listed."""
         self._alone = alone
-        """Whether no threads screen lies below this one."""
+        """Whether there is no threads screen below this one."""
         self._listed: Listed | None = None
         self._trouble = ""
         self._read: ItemKey | None = None
         """The item that the lower pane shows."""
         self._shown: Item | None = None
-        """The same while it is up to date."""
+        """The same, or None if it must be read again."""
         self._cause: Cause | None = None
 
     def compose(self) -> ComposeResult:
@@ -86,11 +86,11 @@ class MemoryScreen(Asking[Place | None]):
     def _clock(self) -> Clock:
         return Clock(self._desk.now(), self._desk.zone)
 
-    # What is read
+    # Reading
 
     @work(exclusive=True, group="memory")
     async def load(self) -> None:
-        """List the matching items, and again after a while."""
+        """List the matching items now, and again after a pause."""
         began = time.monotonic()
         wanted = self.pane.wanted
         redacted = self._desk.opening.redact
@@ -171,7 +171,7 @@ class MemoryScreen(Asking[Place | None]):
             self.document.show_document(whole, keep=True)
         self._shown = item
 
-    # What happens
+    # Events
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
         event.stop()
@@ -257,7 +257,7 @@ class MemoryScreen(Asking[Place | None]):
 
         self.app.push_screen(HelpScreen(REMEMBERING))
 
-    # What is said
+    # Status line
 
     def _tell(self) -> None:
         spans: list[Span | str] = [("ckpt ", "bold"), ("read-only", "dim"), "  "]

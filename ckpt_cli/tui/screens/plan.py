@@ -1,4 +1,4 @@
-"""A plan, and the question whether to carry it out."""
+"""A plan, and the question whether to apply it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ckpt_cli.tui.panes import title
 from ckpt_cli.tui.rows import Lines, as_text
 
 _UNREAD = 0.3
-"""Seconds in which `y` is ignored, as it was meant for the screen before."""
+"""Seconds in which `y` is ignored, because it was meant for the previous screen."""
 
 
 class PlanScreen(ModalScreen[bool]):
-    """The same text as the command prints; only `y` carries the plan out."""
+    """Shows the same text as the command prints; only `y` applies the plan."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "agree", "Yes"),

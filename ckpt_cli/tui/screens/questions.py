@@ -1,4 +1,4 @@
-"""Unanswered questions of all threads."""
+"""The unanswered questions of all threads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ckpt_cli.tui.reads import Place, read_threads
 from ckpt_cli.tui.rows import Rows
 
 _AT_ONCE = 200
-"""Threads read at once."""
+"""Number of threads read with one query."""
 _WIDEST_NAME = 30
 
 

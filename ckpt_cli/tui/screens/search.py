@@ -1,4 +1,4 @@
-"""Searching the values of one thread, or of all threads."""
+"""Search the values of one thread, or of all threads."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from ckpt_cli.tui.rows import Rows
 
 _WIDEST_NAME = 24
 _MOST = 2000
-"""Matches after which the search stops."""
+"""The search stops after this number of matches."""
 _SHOW_AGAIN = 20
-"""Threads between two updates of the progress in the title."""
+"""The title shows the progress again after this number of threads."""
 
 
 class SearchScreen(Screen[Place | None]):
-    """A field for a pattern, and the matches; Enter goes to one."""
+    """A field for a pattern, and the matches; Enter goes to a match."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "type", "Edit pattern", key_display="/"),

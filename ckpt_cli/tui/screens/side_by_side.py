@@ -33,7 +33,7 @@ _NARROWEST = 20
 
 
 class SideBySide(Screen[None]):
-    """The diff of two checkpoints; of one and its parent if only one is given."""
+    """The diff of two checkpoints, or of one checkpoint and its parent."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,d", "dismiss(None)", "Close", key_display="Esc"),
@@ -84,7 +84,7 @@ def _read(store: Store, base: Place | None, place: Place, width: int) -> list[Li
 
 
 def _sides(change: ChannelChange, width: int) -> tuple[list[str], list[str]]:
-    """The value before and after, as lines; none where there is no value."""
+    """Return the value before and after, as lines; no lines if there is no value."""
     before = [] if change.change == "added" else _lines(change.before, width)
     after = [] if change.change == "removed" else _lines(change.after, width)
     return before, after

@@ -31,7 +31,7 @@ class TextScreen(ModalScreen[None]):
         self.rows = Found(id="text")
 
     def lines(self, width: int) -> Sequence[Line]:
-        """The text, for a width in cells."""
+        """Return the text for a width in columns."""
         raise NotImplementedError
 
     def compose(self) -> ComposeResult:
@@ -48,7 +48,7 @@ class TextScreen(ModalScreen[None]):
 
 
 class HelpScreen(TextScreen):
-    """All keys."""
+    """The list of all keys."""
 
     def __init__(self, keys: Sequence[Key]) -> None:
         super().__init__("Keys")
@@ -69,7 +69,7 @@ class CopyScreen(TextScreen):
         super().__init__(heading)
         self._texts = texts
         self._owners: list[str] = []
-        """For each line, the text that it is a part of."""
+        """For each line, the text that it belongs to."""
 
     def lines(self, width: int) -> Sequence[Line]:
         found: list[Line] = []
