@@ -1,4 +1,4 @@
-"""A clean environment for every test: no settings of the person who runs it."""
+"""A clean environment for every test: no settings of the user who runs it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from tests import servers
 from tests.support import FIXTURES, SAMPLE, copy_store
 
-# How long an example takes tells of the machine's load, and nothing of the code.
+# The time of an example depends on the load of the machine, not on the code.
 settings.register_profile("ckpt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ckpt")
 
@@ -58,7 +58,9 @@ _Started = TypeVar("_Started", bound=_Stoppable)
 
 @contextmanager
 def started(kind: str, start: Callable[[], _Started]) -> Iterator[_Started]:
-    """A server for as long as it is needed; without it, its tests fail where it is required."""
+    """Start a server for a test; without one, tests are skipped, or fail if the server is
+    required.
+    """
     try:
         server = start()
     except servers.Unavailable as error:
@@ -74,14 +76,14 @@ def started(kind: str, start: Callable[[], _Started]) -> Iterator[_Started]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[servers.Server]:
-    """A PostgreSQL for the whole run, started when the first test asks for it."""
+    """A PostgreSQL server for the whole run, started when the first test needs it."""
     with started("postgres", servers.start_postgres) as server:
         yield server
 
 
 @contextmanager
 def redis_of_its_own(*, modules: bool, search: bool = True) -> Iterator[servers.Server]:
-    """An empty Redis, for as long as it is needed."""
+    """Yield an empty, separate Redis."""
     start = partial(servers.start_redis, modules=modules, search=search)
     with started("redis", start) as server:
         yield server
@@ -124,7 +126,9 @@ def postgres_url(postgres_server: servers.Server) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def redis_cluster() -> Iterator[servers.Cluster]:
-    """Three servers with RedisJSON that share their keys, started when the first test asks."""
+    """Three servers with RedisJSON that share their keys, started when the first test needs
+    them.
+    """
     with started("redis", partial(servers.start_redis_cluster, modules=True)) as cluster:
         yield cluster
 
@@ -139,7 +143,7 @@ def cluster_url(redis_cluster: servers.Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def mongodb_server() -> Iterator[servers.Server]:
-    """A server that speaks MongoDB's protocol, started when the first test asks for it."""
+    """A server with MongoDB's protocol, started when the first test needs it."""
     with started("mongodb", servers.start_mongodb) as server:
         yield server
 
@@ -153,7 +157,7 @@ def mongodb_url(mongodb_server: servers.Server) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def mysql_server() -> Iterator[servers.Server]:
-    """A MariaDB for the whole run, started when the first test asks for it."""
+    """A MariaDB server for the whole run, started when the first test needs it."""
     with started("mysql", servers.start_mysql) as server:
         yield server
 
@@ -167,7 +171,7 @@ def mysql_url(mysql_server: servers.Server) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def langgraph_js(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which node finds LangGraph.js: `CKPT_TEST_JS`, or one that npm fills now."""
+    """A folder where node finds LangGraph.js: `CKPT_TEST_JS`, or one that npm fills now."""
     given = os.environ.get("CKPT_TEST_JS")
     folder = tmp_path_factory.mktemp("js")
     if given is not None:
@@ -176,7 +180,7 @@ def langgraph_js(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("npm") is None:
         pytest.fail("npm is not installed: it brings LangGraph.js; or set CKPT_TEST_JS")
     wanted = json.loads((FIXTURES / "make/js/js-1.7.3/package.json").read_text())
-    # What is left out has a part in C, which may have to be compiled.
+    # Left out are packages with a part in C, which may have to be compiled.
     kept = {name: v for name, v in wanted["dependencies"].items() if "sqlite" not in name}
     (folder / "package.json").write_text(json.dumps({**wanted, "dependencies": kept}))
     subprocess.run(["npm", "install", "--no-audit", "--no-fund"], cwd=folder, check=True)
@@ -184,16 +188,16 @@ def langgraph_js(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 MISSING: list[str] = []
-"""Servers that could not be had, with the command that installs them."""
+"""Servers that are not available, with the command that installs them."""
 
 
-# Before xdist, which reads the marks in a hook of the same name.
+# Must run before xdist, which reads the marks in a hook of the same name.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests a worker runs together: those of a filled store, else those of a file.
+    """Group the tests that one worker runs together: those of a filled store, or of a file.
 
-    So that each store is filled once. Those of the screen share nothing and take long: they come
-    one by one, at the end, where a worker would else wait for another.
+    So each store is filled only once. Tests of the screen share nothing and take long: they run one
+    by one at the end, so that no worker waits for another.
     """
     for item in items:
         if item.path.parent.name == "tui":
@@ -205,7 +209,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker tells the run that it is part of which servers it had."""
+    """Pass the servers that a worker used to the main process."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["servers"], output["missing"] = dict(servers.USED), list(MISSING)
@@ -213,7 +217,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Called for each worker that ended."""
+    """Called for each worker that has ended."""
     output = getattr(node, "workeroutput", {})
     servers.USED.update(output.get("servers", {}))
     MISSING.extend(text for text in output.get("missing", ()) if text not in MISSING)

@@ -1,4 +1,4 @@
-"""LangGraph's in-memory saver on files, as `langgraph dev` sets it up."""
+"""LangGraph's in-memory saver on files, as `langgraph dev` configures it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver, PersistentDict
 
 
 class FileSaver(InMemorySaver):
-    """Stores its files when it is told to, as the server does every 10 seconds."""
+    """Stores its files when `sync` is called, as the server does every 10 seconds."""
 
     def __init__(self, folder: Path, *, at_each_put: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ class FileSaver(InMemorySaver):
         return [self.storage, self.writes, self.blobs]  # type: ignore[list-item]
 
     def sync(self) -> None:
-        """Store all files, as at the end of the server."""
+        """Store all files, as the server does when it ends."""
         with self._lock:
             for table in self.tables:
                 table.sync()
@@ -47,18 +47,18 @@ class FileSaver(InMemorySaver):
         return done
 
     def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-        # LangGraph looks at the signature, and else leaves out the path.
+        # LangGraph inspects the signature, and leaves out the path if there is no such parameter.
         with self._lock:
             super().put_writes(config, writes, task_id, task_path)
 
 
 def stored(folder: Path) -> dict[str, bytes]:
-    """The files of a folder."""
+    """Return the files of a folder."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 class FollowingSaver(FileSaver):
-    """Goes on with what others stored, as a server does that was started again."""
+    """Continues with what others stored, like a server after a restart."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -74,7 +74,7 @@ class FollowingSaver(FileSaver):
         return super().list(*args, **named)
 
     def follow(self) -> None:
-        """Read the files again if another process stored them."""
+        """Read the files again if another process has stored them."""
         with self._lock:
             if _stamps(self.folder) != self._seen:
                 for table in self.tables:
@@ -83,7 +83,7 @@ class FollowingSaver(FileSaver):
                 self._seen = _stamps(self.folder)
 
     def store(self) -> None:
-        """Store the files, unless another process did since."""
+        """Store the files; first read them again if another process has stored them."""
         with self._lock:
             self.follow()
             self.sync()

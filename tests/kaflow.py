@@ -1,6 +1,6 @@
-"""KaFlow's saver, written again from its tutorial (yangkun19921001/kaflow-py).
+"""KaFlow's saver, rewritten from its tutorial (yangkun19921001/kaflow-py).
 
-Only tests use it: it loads pickles, as KaFlow does.
+Only for tests: like KaFlow, it loads pickles.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHINA = timezone(timedelta(hours=8))
 
 
 class MongoDBCheckpointer(BaseCheckpointSaver[int]):
-    """What KaFlow's class of that name stores, and how it finds it again."""
+    """Stores and finds the same documents as KaFlow's class of this name."""
 
     def __init__(self, url: str, database: str, collection: str = "checkpoints") -> None:
         super().__init__()
@@ -71,17 +71,18 @@ class MongoDBCheckpointer(BaseCheckpointSaver[int]):
         return {"configurable": place}
 
     def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-        """Nothing, as in KaFlow."""
+        """Do nothing, as in KaFlow."""
 
     def delete_thread(self, thread_id: str) -> None:
         self.collection.delete_many({"thread_id": thread_id})
 
 
 class InTime(MongoDBCheckpointer):
-    """The saver as LangGraph needs it to read a history: each checkpoint with its own address.
+    """The saver with what LangGraph needs to read a history: each checkpoint has its own address.
 
-    KaFlow's gives back the caller's, has no `filter`, leaves those of one millisecond in any order,
-    and knows no parent of the first checkpoint of a run: here it is the one before it in time.
+    KaFlow's saver returns the caller's address, has no `filter`, returns checkpoints of the same
+    millisecond in any order, and has no parent for the first checkpoint of a run. Here the parent
+    is the checkpoint before it in time.
     """
 
     def __init__(self, saver: MongoDBCheckpointer) -> None:
@@ -120,13 +121,13 @@ def _address(thread_id: str, checkpoint_id: str) -> Any:
 
 
 def username(thread_id: str) -> str | None:
-    """The user in `user_uuid_config`."""
+    """Return the user in `user_uuid_config`."""
     parts = thread_id.split("_")
     return parts[0] if len(parts) >= 3 else None
 
 
 def thread_list(saver: MongoDBCheckpointer, user: str | None = None) -> list[dict[str, Any]]:
-    """KaFlow's `get_thread_list`, without its pages."""
+    """Return KaFlow's `get_thread_list`, without its pages."""
     stages: list[Any] = [
         *([{"$match": {"username": user}}] if user else []),
         {"$sort": {"thread_id": 1, "created_at": 1}},

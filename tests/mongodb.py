@@ -1,4 +1,4 @@
-"""The official MongoDB saver with what it reads wrongly put right."""
+"""The official MongoDB saver, with its reading faults corrected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class InOrder:
-    """A collection of writes that gives them in the order in which LangGraph applies them."""
+    """A collection that returns writes in the order in which LangGraph applies them."""
 
     def __init__(self, collection: Any) -> None:
         self._collection = collection
@@ -20,8 +20,11 @@ class InOrder:
 
 
 def in_order(saver: Any) -> Any:
-    """The saver takes writes as the server gives them, so that those of tasks that ran side by
-    side reach a DeltaChannel in the order of the tasks' ids."""
+    """Return the saver with writes in the right order.
+
+    The official saver uses the order of the server, so that writes of parallel tasks reach a
+    DeltaChannel in the order of the task ids.
+    """
     found = copy(saver)
     found.writes_collection = InOrder(saver.writes_collection)
     return found

@@ -1,4 +1,4 @@
-"""The official MySQL saver with what it reads wrongly put right."""
+"""The official MySQL saver, with its reading faults corrected."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _THREAD = "thread_id = %(thread_id)s"
 
 
 _REPLACED = {
-    # Behind its path, a task's id puts its writes where LangGraph has them.
+    # With the path before the task id, writes are sorted as LangGraph applies them.
     "json_arrayagg(json_array(\n            cw.task_id,": (
         f"json_arrayagg(json_array(concat(cw.task_path, '{_END_OF_PATH}', cw.task_id),"
     ),
-    # MariaDB finds no key by its path that is written with escapes, as all but ASCII is.
+    # MariaDB does not find a key by a path with escapes, which are used for all non-ASCII names.
     """json_extract(checkpoint, concat('$.channel_versions.', '"', channel, '"'))""": (
         "json_extract(json_extract(checkpoint, '$.channel_versions.*'), concat('$[', nth - 1, ']'))"
     ),
@@ -29,10 +29,12 @@ def _put_right(query: str) -> str:
 
 
 def exactly(saver: Any) -> Any:
-    """The saver takes threads for one whose ids differ in case, where the server does; it gives
-    writes by task id, so that those of tasks that ran side by side reach a DeltaChannel in the
-    order of the tasks' ids; and on MariaDB it gives no values of channels whose names are not
-    ASCII."""
+    """Return the saver with its reading faults corrected.
+
+    The official saver does not distinguish thread ids that differ in case, if the server does not.
+    It returns writes by task id, so that writes of parallel tasks reach a DeltaChannel in the order
+    of the task ids. On MariaDB it returns no values of channels with non-ASCII names.
+    """
 
     class Exactly(type(saver)):  # type: ignore[misc]
         SELECT_SQL = _put_right(getattr(saver, "SELECT_SQL", ""))

@@ -1,4 +1,4 @@
-"""Savers for Redis as the tests use them, and what a whole server holds."""
+"""Savers for Redis as the tests use them, and the contents of a whole server."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from langgraph.checkpoint.redis import RedisSaver, ShallowRedisSaver
 
 
 class SeeingRedisSaver(RedisSaver):
-    """The official saver, which writes as it does and reads all that is stored.
+    """The official saver with complete reading; it writes as the original.
 
-    As released it hides writes whose flag its own `put` has overwritten and gives the others in the
-    order of their arrival, which changes what DeltaChannels hold; and its `list` gives values as
-    they are stored, those of all namespaces for the root.
+    The released saver hides writes if its own `put` has overwritten their flag, and returns the
+    others in order of arrival, which changes the values of DeltaChannels. Its `list` returns values
+    as stored, and for the root those of all namespaces.
     """
 
     def _load_pending_writes_with_registry_check(
@@ -49,10 +49,10 @@ class SeeingRedisSaver(RedisSaver):
 
 
 class SeeingShallowRedisSaver(ShallowRedisSaver):
-    """The official shallow saver, for reading what it has stored.
+    """The official shallow saver with correct reading.
 
-    As released it takes the writes of all checkpoints that ever were for those of the newest one;
-    and its `list` gives the root another name.
+    The released saver returns the writes of all past checkpoints as writes of the newest one, and
+    its `list` returns another name for the root.
     """
 
     def _load_pending_writes(
@@ -75,7 +75,7 @@ class SeeingShallowRedisSaver(ShallowRedisSaver):
 
 
 def _pending(saver: Any, stored: list[Any]) -> list[Any]:
-    """Writes in the order in which LangGraph applies them."""
+    """Return writes in the order in which LangGraph applies them."""
     ordered = sorted(stored, key=lambda one: (one["task_path"], one["task_id"], one["idx"]))
     return [
         (
@@ -88,7 +88,7 @@ def _pending(saver: Any, stored: list[Any]) -> list[Any]:
 
 
 def _list(saver: Any, config: Any, wanted: Any, before: Any, limit: int | None) -> Iterator[Any]:
-    """What `list` promises, by the documents themselves."""
+    """Return what `list` promises, from the documents themselves."""
     asked = (config or {}).get("configurable", {})
     places = []
     for name in saver._redis.scan_iter("checkpoint:*", count=1000):
@@ -114,10 +114,10 @@ def _list(saver: Any, config: Any, wanted: Any, before: Any, limit: int | None) 
 
 
 class PlainRedisSaver(BaseCheckpointSaver[int]):
-    """The saver of hashes that a user of LangGraph quotes, after LangGraph's own guide.
+    """A saver of hashes that a LangGraph user published, based on LangGraph's own guide.
 
-    Two things differ: writes are read in the order of their numbers, not of their digits, and
-    `list` gives all namespaces where none is asked for.
+    Two things differ: writes are read in numerical order instead of alphabetical order, and `list`
+    returns all namespaces if none is requested.
     """
 
     def __init__(self, client: redis.Redis, separator: str = "$", seconds: int = 0) -> None:
@@ -233,7 +233,9 @@ class PlainRedisSaver(BaseCheckpointSaver[int]):
 
 
 def dump(url: str) -> dict[bytes, Any]:
-    """All that a server holds, with the moment each key expires, and the names of its indexes."""
+    """Return the contents of a server, with the expiry time of each key, and the names of its
+    indexes.
+    """
     found: dict[bytes, Any] = {}
     with redis.Redis.from_url(url, protocol=2) as connected:
         client: Any = connected

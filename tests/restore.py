@@ -1,4 +1,4 @@
-"""Puts the stores of the fixtures that need a server into an empty one."""
+"""Restore fixtures that need a server into an empty one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def restore(dump: Path, url: str) -> None:
-    """A dump of `fixtures/make/postgres.py`: statements, each COPY with its rows after it."""
+    """Restore a dump of `fixtures/make/postgres.py`: statements, each COPY followed by its rows."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
@@ -34,7 +34,7 @@ def restore(dump: Path, url: str) -> None:
 
 
 def restore_rows(dump: Path, url: str) -> None:
-    """The same for a dump of `fixtures/make/js`: statements and rows as JSON lines."""
+    """Restore a dump of `fixtures/make/js`: statements and rows as JSON lines."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
@@ -53,9 +53,9 @@ def restore_rows(dump: Path, url: str) -> None:
 
 
 def restore_documents(path: Path, url: str, suffix: str = "", prefix: str = "") -> None:
-    """Put the documents of a MongoDB fixture into a database, as its saver had them.
+    """Restore the documents of a MongoDB fixture into a database, as its saver stored them.
 
-    `suffix` goes behind the names of the collections, `prefix` before the ids of the threads.
+    `suffix` is appended to the names of the collections, `prefix` is put before thread ids.
     """
     import pymongo
     from bson import decode_all
@@ -64,7 +64,7 @@ def restore_documents(path: Path, url: str, suffix: str = "", prefix: str = "") 
     client: Any = pymongo.MongoClient(url)
     database = client[url.rpartition("/")[2]]
     names = [f"checkpoints{suffix}", f"checkpoint_writes{suffix}"]
-    if "0.2.70" not in str(path):  # langgraph-checkpoint-mongodb 0.1.0 makes no indexes
+    if "0.2.70" not in str(path):  # langgraph-checkpoint-mongodb 0.1.0 creates no indexes
         saver: Any = MongoDBSaver
         saver(client, database.name, *names)
     for one in decode_all(gzip.decompress(path.read_bytes())):
@@ -74,7 +74,7 @@ def restore_documents(path: Path, url: str, suffix: str = "", prefix: str = "") 
 
 
 def restore_javascript_documents(path: Path, url: str) -> None:
-    """Put the documents of a fixture of LangGraph.js into a database, with its saver's indexes."""
+    """Restore the documents of a LangGraph.js fixture into a database, with its saver's indexes."""
     import pymongo
     from bson import decode_all
 
@@ -91,7 +91,7 @@ def restore_javascript_documents(path: Path, url: str) -> None:
 
 
 def restore_keys(path: Path, url: str) -> None:
-    """Put the keys of a Redis fixture into an empty server, with the newest saver's indexes."""
+    """Restore the keys of a Redis fixture into an empty server, with the newest saver's indexes."""
     from langgraph.checkpoint.redis import RedisSaver
 
     with RedisSaver.from_conn_string(url) as saver:
@@ -100,7 +100,7 @@ def restore_keys(path: Path, url: str) -> None:
 
 
 def restore_javascript_keys(path: Path, url: str) -> None:
-    """The same with the indexes of LangGraph.js."""
+    """Restore the keys of a LangGraph.js fixture, with the indexes of LangGraph.js."""
     import redis
 
     with redis.Redis.from_url(url) as client:
@@ -117,7 +117,7 @@ JAVASCRIPT_INDEXES = {
     "checkpoint_writes": "checkpoint_write:",
 }
 TAGS = ("thread_id", "checkpoint_ns", "checkpoint_id")
-"""Those that are looked at; the saver's own indexes have more."""
+"""The indexed fields that are used; the saver's own indexes have more."""
 
 
 def _set_keys(path: Path, url: str) -> None:

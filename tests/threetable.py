@@ -1,7 +1,8 @@
-"""A saver that keeps three tables, as the layout was published: nodes' names as task ids, writes
-with the checkpoint that they went into, values under a hash.
+"""A saver with three tables in the published layout.
 
-Graphs run on LangGraph's own saver in memory, since the tables do not hold what a resume needs.
+Task ids are names of nodes, writes are stored with the checkpoint that they went into, and values
+under a hash. Graphs run on LangGraph's in-memory saver, since the tables do not contain what a
+resume needs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _NODE = re.compile(r"~__pregel_pull, (.+)", re.DOTALL)
 
 
 def maker() -> Any:
-    """The module that makes the tables and the worked example."""
+    """Return the module that makes the tables and the worked example."""
     make = str(FIXTURES / "make")
     if make not in sys.path:
         sys.path.insert(0, make)
@@ -42,7 +43,9 @@ def engine_of(url: str) -> str:
 
 @contextmanager
 def connected(url: str) -> Iterator[Execute]:
-    """Run statements on a store, whatever its engine; they stay when the block ends."""
+    """Yield a function that runs statements on a store of any engine; they are committed at the
+    end.
+    """
     if url.startswith("postgresql"):
         with psycopg.connect(url) as connection:
             yield lambda query, values: connection.execute(query.encode(), values)
@@ -61,7 +64,7 @@ def connected(url: str) -> Iterator[Execute]:
 
 
 class ThreeTableSaver(InMemorySaver):
-    """Records what runs on it."""
+    """Records the checkpoints and writes of graphs that run on it."""
 
     def __init__(self, url: str, *, latest: bool) -> None:
         super().__init__()
@@ -70,7 +73,7 @@ class ThreeTableSaver(InMemorySaver):
         self._engine = engine_of(url)
         self._lock = Lock()
         self._pending: dict[tuple[str, str, str], list[tuple[Any, dict[str, Any]]]] = {}
-        """With the place in which LangGraph applies each: tasks that ran side by side have one."""
+        """Each with the order in which LangGraph applies it: parallel tasks have the same."""
         self._last = datetime.now(UTC)
         self.times: dict[str, list[datetime]] = {}
         if not (self._engine == "sqlite" and Path(url).exists()):
@@ -163,7 +166,7 @@ class ThreeTableSaver(InMemorySaver):
         return found
 
     def _now(self) -> datetime:
-        """A millisecond after the last one at least."""
+        """Return the current time, at least a millisecond after the last call."""
         now = datetime.now(UTC)
         now = now.replace(microsecond=now.microsecond // 1000 * 1000)
         self._last = max(now, self._last + timedelta(milliseconds=1))

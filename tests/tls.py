@@ -1,4 +1,4 @@
-"""TLS in front of a server that has none, as the proxy of a managed service puts it there."""
+"""TLS in front of a server that has none, like the proxy of a managed service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import trustme
 
 
 class Authority:
-    """A certificate authority of a test's own."""
+    """A certificate authority for a test."""
 
     def __init__(self, folder: Path) -> None:
         self._authority = trustme.CA()
@@ -23,7 +23,7 @@ class Authority:
         self._authority.cert_pem.write_to_path(str(self.file))
 
     def context(self, *names: str) -> ssl.SSLContext:
-        """What a server of these names or addresses shows."""
+        """Return the TLS context of a server with these names or addresses."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._authority.issue_cert(*names).configure_cert(context)
         return context
@@ -31,11 +31,11 @@ class Authority:
 
 @contextmanager
 def tls_in_front(port: int, context: ssl.SSLContext) -> Iterator[int]:
-    """A port of 127.0.0.1 that speaks TLS and hands everything on to another one."""
+    """Yield a port of 127.0.0.1 that accepts TLS and forwards everything to another port."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
-            # Who does not like the certificate hangs up.
+            # A client that rejects the certificate closes the connection.
             with suppress(OSError):
                 _hand_on(context.wrap_socket(self.request, server_side=True), port)
 

@@ -22,7 +22,7 @@ SAID = {"role": "assistant", "content": "from a friend"}
 
 
 class State(TypedDict):
-    """What the graph of these tests knows."""
+    """The state of the graph in these tests."""
 
     items: Annotated[list[str], add]
     n: int
@@ -48,7 +48,7 @@ def graph_of(saver: Any, first: Any = None) -> Any:
 
 
 def fill(url: str, *threads: str) -> None:
-    """Let the official saver write some threads."""
+    """Write some threads with the official saver."""
     with saver_of(url) as saver:
         saver.setup()
         for thread in threads:
@@ -57,7 +57,7 @@ def fill(url: str, *threads: str) -> None:
 
 @contextmanager
 def role(url: str, statements: str = READERS_RIGHTS, settings: str = "") -> Iterator[str]:
-    """The URL of a new role with these rights."""
+    """Yield the URL of a new role with these rights."""
     name = f"reader_{uuid4().hex[:12]}"
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute((statements + settings).format(role=name).encode())

@@ -1,4 +1,4 @@
-"""What tests of several modules share."""
+"""Fixtures for several modules."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ def filled_url(postgres_server: Server) -> Iterator[str]:
 
 @pytest.fixture
 def locked_folder() -> Iterator[Path]:
-    """A folder that any user can read and none can write, once it is filled and locked."""
+    """An empty folder that a test fills and then locks, so that any user can read it and none
+    can write.
+    """
     folder = Path(tempfile.mkdtemp(prefix="ckpt-test-"))
-    # What is imported late must be there already: another user may not read this environment.
+    # Modules that are imported late must be loaded now: another user may not read this environment.
     for words in (["--copy", "threads", "list"], ["stores"], ["du"], ["grep", "x"]):
         ckpt("-s", SAMPLE, *words)
     yield folder

@@ -1,4 +1,4 @@
-"""Folders that cannot be written, also where the tests run as root."""
+"""Folders that cannot be written, even if the tests run as root."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOBODY = 65534
 
 @contextmanager
 def unprivileged() -> Iterator[None]:
-    """Root may write anywhere, so what a test does here is done as another user."""
+    """Run a part of a test as another user, since root may write anywhere."""
     root = os.geteuid() == 0
     if root:
         os.setegid(NOBODY)

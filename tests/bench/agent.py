@@ -1,4 +1,4 @@
-"""The agent whose threads fill the stores: it plans, searches in parallel, and calls tools."""
+"""The agent that fills the stores with threads: it plans, searches in parallel, and calls tools."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class State(TypedDict, total=False):
 
 
 class Short(State, total=False):
-    """The same with only the last messages kept, for threads of thousands of steps."""
+    """The same state, but only the last messages are kept, for threads of thousands of steps."""
 
     messages: Annotated[list[AnyMessage], lambda old, new: (old + new)[-4:]]
 
 
 def build(saver: SqliteSaver, schema: Any = State) -> Any:
-    """plan -> search (six at once) -> model -> tools -> model."""
+    """Build the graph plan -> search (six in parallel) -> model -> tools -> model."""
     graph: Any = StateGraph(schema)
     nodes: dict[str, Callable[[Any], Any]] = {
         "plan": _plan,
@@ -48,7 +48,7 @@ def build(saver: SqliteSaver, schema: Any = State) -> Any:
 
 
 def build_loop(saver: SqliteSaver, turns: int) -> Any:
-    """One node that runs so many times, with nothing in between."""
+    """Build a graph with one node that runs `turns` times."""
     graph: Any = StateGraph(Short)
     graph.add_node("work", lambda state: {"turns": state.get("turns", 0) + 1})
     graph.add_edge(START, "work")
@@ -57,7 +57,7 @@ def build_loop(saver: SqliteSaver, turns: int) -> Any:
 
 
 def ask(graph: Any, thread_id: str, words: str) -> None:
-    """One turn of a thread: to the answer, or to a question if the words are `approve`."""
+    """Run one turn of a thread: to the answer, or to a question if the words are `approve`."""
     message = HumanMessage(f"{words}: {_TEXT}", id=f"human-{words}")
     graph.invoke({"messages": [message]}, {"configurable": {"thread_id": thread_id}})
 

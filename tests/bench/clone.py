@@ -1,8 +1,8 @@
-"""One real thread's rows, and any number of copies of them at other times.
+"""The rows of one real thread, and any number of copies of them at other times.
 
-Everything in a row that hangs on its checkpoint ids changes with them: parents, the ids and
-times inside bodies, the task ids hashed from checkpoint ids, and the interrupt ids hashed from
-task ids. All of these keep their length, so nothing else in a row moves.
+All parts of a row that depend on checkpoint ids change with them: parents, the ids and times inside
+bodies, the task ids hashed from checkpoint ids, and the interrupt ids hashed from task ids. All of
+these keep their length, so nothing else in a row moves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PUSH = re.compile(r"~__pregel_push, (\d{10}), 0000000000")
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What a task's id was hashed from."""
+    """What a task's id is hashed from."""
 
     checkpoint_id: str
     text: str
@@ -42,7 +42,7 @@ class _Task:
 
 
 class Template:
-    """The rows of one thread, cut where something must change."""
+    """The rows of one thread, cut at the places that change in a copy."""
 
     def __init__(
         self, connection: sqlite3.Connection, thread_id: str, triggers: Mapping[str, Sequence[str]]
@@ -64,7 +64,9 @@ class Template:
         self._writes = [tuple(_cut(pattern, value) for value in row) for row in writes]
 
     def names(self, thread_id: str, earlier: timedelta) -> dict[str, str]:
-        """Old to new of all that changes in a copy that is older by whole seconds."""
+        """Return old to new text of everything that changes in a copy that is older by whole
+        seconds.
+        """
         ids = {old: shifted(old, earlier) for old in self._times}
         names = {self._thread_id: thread_id, **ids}
         for ts in self._times.values():
@@ -75,7 +77,7 @@ class Template:
         return names
 
     def copy(self, thread_id: str, earlier: timedelta) -> tuple[Iterator[Row], Iterator[Row]]:
-        """The rows of `checkpoints` and of `writes` of another thread."""
+        """Return the rows of `checkpoints` and of `writes` of another thread."""
         names = {old.encode(): new for old, new in self.names(thread_id, earlier).items()}
         encoded = {old: new.encode() for old, new in names.items()}
 
@@ -101,13 +103,13 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _Blob:
-    """The same of a blob."""
+    """A blob column, cut in the same way."""
 
     parts: Sequence[bytes]
 
 
 def shifted(checkpoint_id: str, earlier: timedelta) -> str:
-    """A UUIDv6 moved back in time; its clock sequence (the step) and node stay."""
+    """Return a UUIDv6 moved back in time; its clock sequence (the step) and node stay the same."""
     number = UUID(checkpoint_id).int
     ticks = (number >> 80) << 12 | number >> 64 & 0xFFF
     ticks -= earlier // timedelta(microseconds=1) * 10
@@ -132,7 +134,7 @@ def _step(metadata: bytes) -> str:
 def _task(
     task_id: str, path: str, checkpoint_id: str, step: int, triggers: Mapping[str, Sequence[str]]
 ) -> _Task:
-    """The parts that give this very id; the test of the recipe on every task."""
+    """Return the parts that hash to this id; checks the way of hashing on every task."""
     if pulled := _PULL.fullmatch(path):
         candidates = {pulled[1]: f"__pregel_pull{''.join(triggers[pulled[1]])}"}
     else:

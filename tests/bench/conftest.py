@@ -1,4 +1,6 @@
-"""The stores and the peer, kept between runs in a folder that git ignores, and the table."""
+"""Fixtures of the benchmark: stores and peer, kept between runs in an ignored folder, and the
+table.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _PEER = "langgraph-checkpoint-cli[sqlite]==0.1.0"
 
 @pytest.fixture(scope="session", autouse=True)
 def _as_installed() -> Iterator[None]:
-    """Measure as after a plain install: with bytecode, and without switches of this machine."""
+    """Measure as after a plain install: with bytecode, and without environment variables of this
+    machine.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("PYTHON", "CKPT_STORE"))]:
             patch.delenv(name)
@@ -33,13 +37,15 @@ def _as_installed() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def threads() -> int:
-    """How many threads the large store has."""
+    """Number of threads of the large store."""
     return int(os.environ.get("CKPT_BENCH_THREADS", "20000"))
 
 
 @pytest.fixture(scope="session")
 def stores(threads: int) -> Path:
-    """The folder with `large.db` and `deep.db`, made again when their recipe has changed."""
+    """The folder with `large.db` and `deep.db`, created again if the code that makes them
+    changed.
+    """
     recipe = hashlib.sha256(version("langgraph").encode())
     for name in ("agent.py", "clone.py", "make_store.py"):
         recipe.update((_HERE / name).read_bytes())
@@ -67,7 +73,7 @@ def deep(stores: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def peer() -> Path:
-    """The peer's script, in an environment of its own."""
+    """The peer's script, in a separate environment."""
     folder = _CACHE / "peer"
     stamp = folder / "installed"
     if not stamp.exists() or stamp.read_text() != _PEER:
@@ -80,7 +86,7 @@ def peer() -> Path:
 
 @pytest.fixture(scope="session")
 def figures() -> Iterator[list[Figure]]:
-    """What was measured; printed at the end."""
+    """The measured figures; printed at the end."""
     found: list[Figure] = []
     yield found
     print(f"\n\n{table(found)}")

@@ -1,7 +1,7 @@
-"""Run a command and print what it took: launch.py OUTPUT SECONDS COMMAND...
+"""Run a command and print what it used: launch.py OUTPUT SECONDS COMMAND...
 
-A process of its own, and a small one, because Linux counts the memory of the process that
-starts a command as the command's own until it is larger.
+This is a separate and small process, because Linux counts the memory of the process that starts a
+command as the command's own until the command uses more.
 """
 
 from __future__ import annotations

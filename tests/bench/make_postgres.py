@@ -1,8 +1,8 @@
-"""Fill a PostgreSQL database with one long thread and copies of two that the official saver wrote.
+"""Fill a PostgreSQL database with one long thread, and copies of two threads by the official saver.
 
-The copies are made in the server. What hangs on a checkpoint's id changes with it: parents, the
-id and time in the body, and the ids of tasks, which are hashed from it. Only an interrupt's own
-id, also a hash, stays that of the template.
+The server makes the copies. What depends on a checkpoint's id changes with it: parents, the id and
+time in the body, and the ids of tasks, which are hashed from it. Only an interrupt's id, also a
+hash, stays the same as in the template.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tests.bench.agent import State
 from tests.bench.clone import shifted
 
 STEPS = 200
-"""Checkpoints of a copied thread."""
+"""Number of checkpoints of a copied thread."""
 DEEP = 10_000
-"""Checkpoints of the thread `deep`."""
+"""Number of checkpoints of the thread `deep`."""
 _PERIOD = timedelta(days=90)
 _WAITING = 5
-"""Each thread of so many waits for an answer."""
+"""One of this number of threads waits for an answer."""
 _TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 _COPIED = (
     """
@@ -54,11 +54,11 @@ _COPIED = (
     JOIN template_checkpoint_blobs ON thread_id = of_thread ORDER BY first_id
     """,
 )
-"""In the order of time, as a saver would have added them."""
+"""Ordered by time, as a saver would have added the rows."""
 
 
 def fill(url: str, threads: int) -> None:
-    """Make the tables and their rows, and let the server analyse them as it does by itself."""
+    """Create the tables and their rows, and analyze them as autovacuum would do."""
     with PostgresSaver.from_conn_string(url) as saver:
         saver.setup()
         for thread_id, turns, waits in (
@@ -93,7 +93,7 @@ def fill(url: str, threads: int) -> None:
 
 
 def build(saver: PostgresSaver, turns: int, waits: bool) -> Any:
-    """One node that runs so many times, and may end with a question."""
+    """Build a graph with one node that runs `turns` times, and may end with a question."""
 
     def work(state: State) -> dict[str, Any]:
         turn = state.get("turns", 0)
@@ -111,7 +111,7 @@ def build(saver: PostgresSaver, turns: int, waits: bool) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A checkpoint of a template, and what the id of the task that runs next is hashed from."""
+    """A checkpoint of a template, and the text that the next task's id is hashed from."""
 
     checkpoint_id: str
     parent: str | None
@@ -124,7 +124,9 @@ class _Step:
 
 
 def _template(connection: psycopg.Connection, thread_id: str) -> list[_Step]:
-    """The checkpoints of a thread, oldest first; asserts that its task ids are hashed so."""
+    """Return the checkpoints of a thread, oldest first; asserts that its task ids are hashed
+    this way.
+    """
     found = []
     for checkpoint_id, parent, ts, step in connection.execute(
         "SELECT checkpoint_id, parent_checkpoint_id, checkpoint->>'ts', (metadata->>'step')::int"
@@ -145,7 +147,7 @@ def _template(connection: psycopg.Connection, thread_id: str) -> list[_Step]:
 
 
 def _copies(templates: dict[str, list[_Step]], threads: int) -> Iterator[Sequence[str | None]]:
-    """Rows of `copies`: threads of random ids, each active at its own time."""
+    """Yield rows of `copies`: threads with random ids, each active at a different time."""
     seed = random.Random(4711)
     between = timedelta(seconds=_PERIOD.total_seconds() // threads)
     for n in range(threads):

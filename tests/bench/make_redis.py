@@ -1,4 +1,4 @@
-"""Fill a Redis with copies of a thread that a saver wrote, each with the same checkpoint ids."""
+"""Fill a Redis with copies of a thread that a saver wrote, all with the same checkpoint ids."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tests.bench.make_postgres import build
 from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver
 
 STEPS = 200
-"""Checkpoints of a thread."""
+"""Number of checkpoints of a thread."""
 TEMPLATE = "template"
 """The thread that is copied."""
 _AT_ONCE = 500
 Key = tuple[bytes, bytes, Any]
-"""Name, kind and value."""
+"""(name, type, value)."""
 
 
 def fill_documents(url: str, threads: int) -> None:
-    """Threads of the official saver."""
+    """Fill with threads of the official saver."""
     with SeeingRedisSaver.from_conn_string(url) as saver:
         saver.setup()
         _run(saver)
@@ -31,7 +31,7 @@ def fill_documents(url: str, threads: int) -> None:
 
 
 def fill_hashes(url: str, threads: int) -> None:
-    """Threads of the plain saver."""
+    """Fill with threads of the plain saver."""
     with redis.Redis.from_url(url, protocol=2) as client:
         _run(PlainRedisSaver(client))
         _copy_and_forget(client, threads)
@@ -49,7 +49,7 @@ def _copy_and_forget(client: Any, threads: int) -> None:
 
 
 def keys_of(client: Any) -> list[Key]:
-    """The keys of the thread that is copied."""
+    """Return the keys of the thread that is copied."""
     return [
         (name, client.type(name), _value(client, name))
         for name in client.scan_iter(f"*{TEMPLATE}*", count=5000)
@@ -57,7 +57,7 @@ def keys_of(client: Any) -> list[Key]:
 
 
 def copy(client: Any, keys: Sequence[Key], names: Iterable[str]) -> None:
-    """Make threads of these names with the same keys."""
+    """Create threads with these names and the same keys."""
     commands = (command for name in names for key in keys for command in _set(key, name))
     some: list[Sequence[Any]] = []
     for command in commands:
@@ -69,7 +69,7 @@ def copy(client: Any, keys: Sequence[Key], names: Iterable[str]) -> None:
 
 
 def name_of(n: int) -> str:
-    """The id of the thread of that number."""
+    """Return the id of the n-th thread."""
     return str(UUID(int=(n * 0x9E3779B97F4A7C15) % (1 << 128), version=4))
 
 

@@ -1,8 +1,8 @@
 """Make the stores of the benchmark: python -m tests.bench.make_store FOLDER THREADS
 
-`large.db` holds copies of a few threads that the official saver wrote. `deep.db` holds three
-threads of 10,000 checkpoints that it wrote itself: one run, many runs, and many with a fork
-every 100 steps.
+`large.db` contains copies of a few threads that the official saver wrote. `deep.db` contains three
+threads of 10,000 checkpoints that the saver wrote itself: one run, many runs, and many runs with a
+fork every 100 steps.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tests.bench.agent import Short, ask, build, build_loop
 from tests.bench.clone import CHECKPOINTS, WRITES, Template
 
 DEEP = 10_000
-"""Checkpoints of a deep thread."""
+"""Number of checkpoints of a deep thread."""
 FORK_EVERY = 100
 _PERIOD = timedelta(days=90)
-"""The time over which the threads of the large store are spread."""
+"""The period over which the threads of the large store are spread."""
 _TURNS = {"usual": ("one", "two"), "long": ("one", "two", "three"), "waiting": ("one", "approve")}
 _MIX = ["usual"] * 15 + ["long"] * 2 + ["waiting"] * 3
 
 
 def make_large(path: Path, threads: int) -> None:
-    """A store of so many threads, written from the oldest to the newest."""
+    """Make a store with this number of threads, written from the oldest to the newest."""
     seed = random.Random(4711)
     mix = [*_MIX]
     seed.shuffle(mix)
@@ -49,7 +49,7 @@ def make_large(path: Path, threads: int) -> None:
 
 
 def make_deep(path: Path) -> None:
-    """A store of three long threads: `loop`, `straight` and `forked`."""
+    """Make a store with three long threads: `loop`, `straight` and `forked`."""
     with _written(path) as saver:
         config = {"configurable": {"thread_id": "loop"}, "recursion_limit": DEEP}
         build_loop(saver, DEEP - 2).invoke({"turns": 0}, config)
@@ -78,7 +78,7 @@ def _templates() -> dict[str, Template]:
 
 
 def _fork(graph: Any, thread_id: str) -> None:
-    """Go back some steps, to a checkpoint that something follows, and run on from there."""
+    """Go back some steps, to a checkpoint that is not a tip, and run on from there."""
     history = graph.get_state_history({"configurable": {"thread_id": thread_id}}, limit=14)
     earlier = next(one for one in islice(history, 10, None) if one.next)
     graph.invoke(None, earlier.config)
@@ -99,7 +99,9 @@ def _count(connection: sqlite3.Connection, thread_id: str) -> int:
 
 @contextmanager
 def _written(path: Path) -> Iterator[SqliteSaver]:
-    """A new store, made as fast as can be; in the end a file as the saver leaves it."""
+    """Yield a new store, written as fast as possible; at the end the file is as the saver leaves
+    it.
+    """
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
         saver = SqliteSaver(connection)
         saver.setup()

@@ -1,4 +1,4 @@
-"""Measuring commands side by side, and the table that tells the result."""
+"""Measure commands side by side, and print the results as a table."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Run:
 
     seconds: float
     cpu: float
-    """Seconds that it kept a processor busy; other processes add little to that."""
+    """CPU seconds; other processes change this number little."""
     mib: float
-    """Peak resident memory."""
+    """Peak resident memory in MiB."""
     code: int
 
     @property
     def stopped(self) -> bool:
-        """Whether it was stopped for taking too long."""
+        """Whether it was stopped because it took too long."""
         return self.code == -signal.SIGKILL
 
 
@@ -57,7 +57,7 @@ class Runs:
 
 
 def run(command: Command, *, limit: int = 600, out: Path | None = None) -> Run:
-    """Run a command once, for so many seconds at most. Raises where it fails."""
+    """Run a command once, for `limit` seconds at most. Raises `AssertionError` if it fails."""
     with tempfile.NamedTemporaryFile() as scratch:
         words = [sys.executable, "-I", "-S", _LAUNCHER, out or scratch.name, str(limit), *command]
         found = subprocess.run([str(word) for word in words], check=True, capture_output=True)
@@ -69,7 +69,9 @@ def run(command: Command, *, limit: int = 600, out: Path | None = None) -> Run:
 
 
 def interleaved(commands: Mapping[str, Command], rounds: int) -> dict[str, Runs]:
-    """Run each command so many times in turn, so that noise meets all; one round before warms."""
+    """Run all commands in turn, `rounds` times, so that noise affects all; the first round is a
+    warm-up.
+    """
     found: dict[str, list[Run]] = {name: [] for name in commands}
     for n in range(rounds + 1):
         for name, command in commands.items():
@@ -86,14 +88,16 @@ class Figure:
     what: str
     measured: str
     beside: str = ""
-    """What it is compared with."""
+    """What the measurement is compared with."""
     ratio: str = ""
     budget: str = ""
     within: bool | None = None
 
 
 def compared(what: str, ours: Runs, other: str, theirs: Runs, most: float | None = None) -> Figure:
-    """A ratio of the least times, which noise touches least; that of processor time behind it."""
+    """Return the ratio of the shortest times, which noise affects least, and that of the CPU
+    times.
+    """
     ratio = ours.least / theirs.least
     return Figure(
         what,
@@ -106,17 +110,17 @@ def compared(what: str, ours: Runs, other: str, theirs: Runs, most: float | None
 
 
 def bounded(what: str, ours: Runs, most: float) -> Figure:
-    """A time against a bound in seconds."""
+    """Return a time with its limit in seconds."""
     return Figure(what, _seconds(ours), budget=f"{most:g} s", within=ours.least <= most)
 
 
 def memory(what: str, mib: float, most: float) -> Figure:
-    """A peak of memory against a bound in MB."""
+    """Return a peak of memory with its limit in MiB."""
     return Figure(f"memory: {what}", f"{mib:.0f} MiB", budget=f"{most:g}", within=mib <= most)
 
 
 def table(figures: Iterable[Figure]) -> str:
-    """The figures in columns."""
+    """Return the figures as columns."""
     rows = [("what", "least / median", "beside", "ratio (of CPU)", "budget", "within")]
     for one in figures:
         within = {True: "yes", False: "NO", None: ""}[one.within]

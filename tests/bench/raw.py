@@ -1,7 +1,7 @@
-"""What the commands are compared with: the same rows through the same driver, and no more.
+"""Baselines for the commands: only reading the same rows with the same driver.
 
-Each is a program for `python -c` that takes the store's path. `typer` is imported where the
-budget grants the start-up of a command line.
+Each is a program for `python -c` that takes the store's path. `typer` is imported if the budget
+includes the start of a command line.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What the commands are compared with on PostgreSQL: the plain queries, those that other tools
-send, and the official saver.
+"""Baselines on PostgreSQL: plain queries, queries of other tools, and the official saver.
 
-Each program is for `python -c` and takes the store's URL. `typer` is imported where the budget
-grants the start-up of a command line.
+Each is a program for `python -c` that takes the store's URL. `typer` is imported if the budget
+includes the start of a command line.
 """
 
 from __future__ import annotations
@@ -19,7 +18,9 @@ SELECT thread_id, (SELECT c.checkpoint_id FROM checkpoints c WHERE c.thread_id =
                    ORDER BY c.checkpoint_ns DESC, c.checkpoint_id DESC LIMIT 1) AS newest
 FROM walk w WHERE thread_id IS NOT NULL ORDER BY newest DESC LIMIT 50
 """
-"""Threads by last activity: a jump through the key for each thread, then one to its newest."""
+"""Threads by last activity: one index lookup for each thread, then one for its newest
+checkpoint.
+"""
 
 KEYSET_PAGE = """
 WITH RECURSIVE page(thread_id, n) AS (
@@ -33,7 +34,7 @@ SELECT thread_id, (SELECT c.checkpoint_id FROM checkpoints c WHERE c.thread_id =
                    ORDER BY c.checkpoint_ns DESC, c.checkpoint_id DESC LIMIT 1) AS newest
 FROM page p
 """
-"""50 threads by their ids: no order by activity, so that nothing else needs to be read."""
+"""50 threads by id: without an order by activity, so nothing else must be read."""
 
 GROUP_BY = """
 SELECT thread_id, max(checkpoint_id) AS newest, count(*) FROM checkpoints
@@ -44,7 +45,7 @@ GROUP_BY_TS = """
 SELECT thread_id, max(checkpoint ->> 'ts') AS newest FROM checkpoints
 GROUP BY thread_id ORDER BY newest DESC LIMIT 50
 """
-"""As a peer (langmcp 0.1.1) does it."""
+"""The query of a peer (langmcp 0.1.1)."""
 
 DISTINCT_ON = """
 SELECT * FROM (
@@ -65,7 +66,7 @@ store = psycopg.connect(sys.argv[1])
 
 
 def newest(query: str) -> str:
-    """A program that prints what such a query gives."""
+    """Return a program that prints the rows of a query."""
     return f"""
 import typer
 {_OPEN}
@@ -108,7 +109,7 @@ with PostgresSaver.from_conn_string(sys.argv[1]) as saver:
     for found in saver.list(None, limit=50):
         print(found.config["configurable"]["thread_id"])
 """
-"""The newest 50 checkpoints: a saver has no list of threads."""
+"""The newest 50 checkpoints: a saver cannot list threads."""
 
 OFFICIAL_HISTORY = """
 import sys

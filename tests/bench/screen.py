@@ -1,6 +1,6 @@
-"""Sit at the screen on a store, and say how long everything took: screen.py [STORE] -> JSON
+"""Use the screen on a store and print how long everything took: screen.py [STORE] -> JSON
 
-Without a store, an empty application of Textual's own, for comparison.
+Without a store, an empty Textual application, for comparison.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SIZE = (120, 40)
 
 
 class Pulse:
-    """The longest time that the event loop did not get round, for one phase after the other."""
+    """Measures the longest time that the event loop was blocked, for one phase after another."""
 
     def __init__(self) -> None:
         self.longest = 0.0
@@ -38,7 +38,7 @@ class Pulse:
 
 @asynccontextmanager
 async def phase(found: dict[str, Any], pulse: Pulse, name: str) -> AsyncIterator[None]:
-    """Seconds that something takes, and the longest gap meanwhile."""
+    """Record the seconds of a phase, and the longest block of the event loop in it."""
     pulse.longest, began = 0.0, monotonic()
     yield
     found[name] = {"seconds": monotonic() - began, "gap": pulse.longest}
@@ -101,7 +101,7 @@ async def on_store(store: str, began: float) -> dict[str, Any]:
 
 
 async def on_nothing(began: float) -> dict[str, Any]:
-    """The least that an application takes."""
+    """Measure the minimum that an application needs."""
     from textual.app import App, ComposeResult
     from textual.widgets import Static
 

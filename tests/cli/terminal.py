@@ -1,4 +1,4 @@
-"""Runs a program in a terminal of some size and tells what came out."""
+"""Run a program in a terminal of a given size and return its output."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pathlib import Path
 def in_terminal(
     words: list[str], *, width: int = 80, height: int = 24, **environment: str
 ) -> tuple[int, str]:
-    """Exit code, and all that a program wrote to its terminal, escape sequences included."""
+    """Return the exit code and all output to the terminal, including escape sequences."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
     settings = termios.tcgetattr(theirs)
-    settings[1] &= ~termios.OPOST  # lines end as they were written
+    settings[1] &= ~termios.OPOST  # keep the line ends as they were written
     termios.tcsetattr(theirs, termios.TCSANOW, settings)
     kept = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "LINES"}}
     process = subprocess.Popen(
@@ -36,7 +36,7 @@ def in_terminal(
         while piece := os.read(ours, 65536):
             pieces.append(piece)
     except OSError:
-        pass  # Linux says so where the last writer is gone
+        pass  # on Linux, this is the error after the last writer is gone
     finally:
         os.close(ours)
     return process.wait(), b"".join(pieces).decode()
@@ -45,7 +45,7 @@ def in_terminal(
 def ckpt_in_terminal(
     *words: str | Path, width: int = 80, height: int = 24, **environment: str
 ) -> tuple[int, str]:
-    """The same for `ckpt`; what goes through a pager begins with `paged: `."""
+    """Do the same for `ckpt`; lines that go through a pager begin with `paged: `."""
     command = [sys.executable, "-m", "ckpt_cli", *map(str, words)]
     environment = {"PAGER": "sed 's/^/paged: /'", **environment}
     return in_terminal(command, width=width, height=height, **environment)

@@ -1,4 +1,4 @@
-"""Stores filled by their official savers, with what the official library then says of them."""
+"""Stores filled by their official savers, and what the official library reads from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support import FIXTURES
 
 @contextmanager
 def own_server(kind: type[Bench], request: pytest.FixtureRequest) -> Iterator[Server | None]:
-    """A server of its own, where a store is all of a server; else the one of the run."""
+    """Yield a separate server if a store is a whole server; otherwise the shared one of the run."""
     if kind.server is None:
         yield None
     elif kind.server.startswith("redis"):
@@ -34,16 +34,17 @@ def own_server(kind: type[Bench], request: pytest.FixtureRequest) -> Iterator[Se
 
 @dataclass(frozen=True)
 class Filled:
-    """A store with one thread a scenario, and the truth in the form of `truth.json`."""
+    """A store with one thread per scenario, and the truth in the form of `truth.json`."""
 
     bench: Bench
     threads: dict[str, dict[str, Any]]
 
     @property
     def some(self) -> dict[str, dict[str, Any]]:
-        """A third of the threads, where a command is run on each: other layouts have the others.
+        """One third of the threads, for tests that run a command on each; other layouts have the
+        rest.
 
-        All of them in the first layout.
+        In the first layout, all threads.
         """
         number = BENCHES.index(type(self.bench))
         return {
@@ -54,7 +55,9 @@ class Filled:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every store, but in modules that ask for what bare ones do not have: see `test_bare.py`."""
+    """Run tests on every store; `BARE` in a module selects bare or other layouts
+    (`test_bare.py`).
+    """
     if "filled" in metafunc.fixturenames:
         kind = getattr(metafunc.module, "BARE", None)
         benches = [one for one in BENCHES if kind in {None, one.bare}]
@@ -66,9 +69,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def filled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Filled]:
-    """Every scenario of the fixtures, run now, through the installed official saver.
+    """Run every scenario of the fixtures now, through the installed official saver.
 
-    What LangGraph.js stored is a fixture itself.
+    For LangGraph.js, the stored fixture is used.
     """
     kind: type[Bench] = request.param
     if kind.fixture is not None:

@@ -1,4 +1,4 @@
-"""What a store holds as its engine counts it, without a line of `ckpt`."""
+"""Count the contents of a store with its engine, without any code of `ckpt`."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ TABLES = (CHECKPOINTS, BLOBS, WRITES)
 
 @dataclass
 class Count:
-    """Rows by table, and what is in them."""
+    """Rows by table, and their contents."""
 
     rows: Counter[str] = field(default_factory=Counter)
     held: Counter[str] = field(default_factory=Counter)
-    """Checkpoints, writes, blobs, bytes."""
+    """Numbers of checkpoints, writes, blobs and bytes."""
 
     def add(self, table: str, what: str, size: int, rows: int = 1) -> None:
         self.rows[table] += rows
@@ -49,7 +49,7 @@ class Count:
 
 
 def counted(bench: Bench) -> Count:
-    """What a store holds now."""
+    """Return the contents of a store now."""
     found = Count()
     match bench:
         case SqliteBench():
@@ -113,7 +113,7 @@ def _of_mysql(bench: MySQLBench, found: Count) -> None:
 def _of_three_tables(bench: ThreeTableBench, found: Count) -> None:
     with connected(bench.url) as execute:
         for table in TABLES:
-            # Of a BLOB, SQLite's length is that of its bytes.
+            # SQLite's length of a BLOB is its number of bytes.
             length = "octet_length" if "://" in bench.url else "length"
             size = "0" if table == CHECKPOINTS else f"{length}(blob_data)"
             query = f"SELECT count(*), coalesce(sum({size}), 0) FROM {table}"
@@ -199,7 +199,7 @@ def _of_plain_keys(bench: PlainRedisSaverBench, found: Count) -> None:
 
 
 def of_plan(answer: Any) -> Counter[str]:
-    """What an answer of `ckpt` says that goes, or went."""
+    """Return the sums of what an answer of `ckpt` removes or removed."""
     total: Counter[str] = Counter()
     for one in answer["threads"]:
         for name in ("checkpoints", "writes", "blobs", "bytes"):

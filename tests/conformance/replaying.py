@@ -1,4 +1,4 @@
-"""What the graphs of the fixtures merge their channels with, and how a store is replayed."""
+"""The reducers of the channels in the fixtures, and replaying a store."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ OWN: Mapping[str, set[str]] = {
     "facts": {"dict_merge"},
     "labels": {"set_union"},
 }
-"""By channel, as `fixtures/make/graphs.py` and `graphs.mjs` have them; the others have none."""
+"""By channel, as in `fixtures/make/graphs.py` and `graphs.mjs`; all other channels have no
+reducer.
+"""
 CUSTOM = {"longest", "table"}
 """Channels with a reducer that only the application knows."""
 
 
 def replay_store(store: Store) -> dict[str, Report]:
-    """All threads of a store, judged by what all of them tell."""
+    """Replay all threads of a store; each is judged by the results of all of them."""
     lessons = Lessons(store)
     found = (replay_thread(ThreadReader(store, one.thread_id, lessons)) for one in store.threads())
     return {one.thread_id: report(one, judgements) for one, judgements in judge_all(found, {})}
 
 
 def wrong_reducers(reports: Mapping[str, Report]) -> list[str]:
-    """The channels of which a reducer was found that is not the graph's own."""
+    """Return the channels for which a reducer was found that the graph does not use."""
     wrong = []
     for thread_id, one in reports.items():
         for (graph, channel), about in one.channels.items():

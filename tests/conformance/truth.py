@@ -1,4 +1,4 @@
-"""Comparing what `ckpt` reads with what LangGraph's own library said."""
+"""Compare what `ckpt` reads with the results of LangGraph's own library."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 EMPTY: tuple[Any, ...] = ([], {}, 0, 0.0, "", False, None, {"$set": []})
-"""What a reducer's channel holds before anything was written; no row has it."""
+"""Start values of channels with a reducer; no row contains them."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """Where the answer differs from the era's own library, and why that is right."""
+    """Known differences from the era's own library that are correct."""
 
     next_unknown: frozenset[tuple[str, int]] = frozenset()
-    """(thread, step) whose `next` cannot be known: `?`, never a guess."""
+    """(thread, step) with an unknown `next`: `ckpt` must answer `?` and never guess."""
     waiting: Mapping[str, list[str]] | None = None
-    """Threads whose `waiting` the newest library misreads, with what the rows say."""
+    """Threads for which the newest library reads `waiting` wrongly, with the right answer from
+    the rows.
+    """
     lost_interrupts: bool = False
-    """The library loses stored Interrupts; the rows have them."""
+    """The library loses stored Interrupts; the rows contain them."""
     lost_deltas: bool = False
-    """A DeltaChannel's earlier writes are gone, so the library takes it for empty."""
+    """Earlier writes of a DeltaChannel are gone, so the library reads it as empty."""
     sparse_objects: bool = False
-    """The rows leave out an object's defaults, and name its class by an old path."""
+    """The rows leave out default values of objects, and use an old path for their class."""
     pickled: bool = False
-    """The rows tell tuples and the classes of objects inside of others, and the truth does not."""
+    """The rows preserve tuples and classes of nested objects, and the truth does not."""
     printed: bool = False
-    """The truth holds the `repr` of objects that have no other form; bytearrays are bytes in it."""
+    """The truth contains the `repr` of objects without another form; bytearrays are bytes in it."""
 
 
 def check_thread(
@@ -46,8 +48,8 @@ def check_thread(
 ) -> set[tuple[str, int]]:
     """Assert that every checkpoint of a thread reads as its truth says.
 
-    `lessons` is what was learned of the whole store before. Returns the (thread, step) whose `next`
-    is unknown.
+    `lessons` is what was learned from the whole store before. Returns the (thread, step) with an
+    unknown `next`.
     """
     reader = ThreadReader(store, thread_id, lessons)
     assert reader.namespaces == sorted(truth["history"])
@@ -89,11 +91,11 @@ def _check_values(
     got = canonical(printed(forms) if known.printed else forms)
     want = expected["values"]
     if set(got) <= {ROOT, END} and (got or not isinstance(want, dict)):
-        # Such a graph's state is one bare value, which the library returns as it is.
+        # The state of such a graph is a single value, which the library returns as it is.
         want = dict.fromkeys(got, want)
     want = canonical(want)
     for name in set(want) - set(got):
-        # A saver that keeps values apart may leave a version without one.
+        # A saver that stores values apart may store a version without a value.
         apart = moment.checkpoint.blobs is not None
         if want[name] in EMPTY and (apart or name not in moment.body.versions):
             del want[name]
@@ -130,14 +132,14 @@ def _check_waiting(head: Moment, thread_id: str, truth: Mapping[str, Any], known
 
 
 def canonical(form: Any) -> Any:
-    """A JSON form with its members in order, and one spelling for a single list argument."""
+    """Return a JSON form with sorted members, and one form for a single list argument."""
     if isinstance(form, list):
         return [canonical(item) for item in form]
     if not isinstance(form, dict):
         return form
     if "$args" in form:
         form = {"$type": form["$type"], "$value": form["$args"]}
-    if form.get("$type") == "pathlib.Path":  # what Python makes of it when it is loaded
+    if form.get("$type") == "pathlib.Path":  # Python loads it as this class
         form = {**form, "$type": "pathlib.PosixPath"}
     if form.get("$type") == "builtins.frozenset":
         form = {**form, "$value": sorted(map(canonical, form["$value"]), key=text)}
@@ -149,7 +151,7 @@ def canonical(form: Any) -> Any:
 
 
 def as_told(got: Any, want: Any) -> Any:
-    """A form without the tuples and classes that the truth has no word for."""
+    """Return a form without the tuples and classes that the truth does not contain."""
     if isinstance(got, dict) and got.keys() == {"$tuple"} and isinstance(want, list):
         got = got["$tuple"]
     if isinstance(got, list) and isinstance(want, list) and len(got) == len(want):
@@ -161,7 +163,7 @@ def as_told(got: Any, want: Any) -> Any:
 
 
 def printed(form: Any) -> Any:
-    """A JSON form with the pickled objects of the fixtures as Python prints them."""
+    """Return a JSON form with the pickled objects of the fixtures as Python prints them."""
     if isinstance(form, list):
         return [printed(item) for item in form]
     match form:
@@ -179,7 +181,7 @@ def printed(form: Any) -> Any:
 
 
 def same(got: Any, want: Any, *, sparse: bool) -> bool:
-    """Equality; with `sparse`, an object need not spell out its defaults."""
+    """Return whether two forms are equal; with `sparse`, an object may leave out its defaults."""
     if not sparse or type(got) is not type(want):
         return text(got) == text(want)
     if isinstance(got, list):
@@ -201,5 +203,5 @@ def same(got: Any, want: Any, *, sparse: bool) -> bool:
 
 
 def text(form: Any) -> str:
-    """A JSON form as text that sorts, and tells 1 from 1.0 and true."""
+    """Return a JSON form as sortable text that distinguishes 1, 1.0 and true."""
     return json.dumps(canonical(form), sort_keys=True)

@@ -33,11 +33,11 @@ def root(made: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def base(root: Path) -> Path:
-    """DeerFlow's own folder."""
+    """The folder of DeerFlow's data."""
     return root / ".deer-flow"
 
 
 @pytest.fixture
 def store(base: Path) -> Path:
-    """Its checkpoints."""
+    """The file of DeerFlow's checkpoints."""
     return base / "data" / "deerflow.db"

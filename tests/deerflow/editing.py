@@ -1,6 +1,6 @@
-"""Edits a memory.json again and again, each time killed at another of its system calls.
+"""Edit a memory.json repeatedly; each time the process is killed at another system call.
 
-Prints, for each, how the process ended and what is in the file: the old, the new, or neither.
+Prints for each run how the process ended, and whether the file is old, new, or neither.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STEPS = ("open", "fchown", "chmod", "fsync", "stat", "utime", "replace", "close"
 
 
 def die_at(number: int) -> None:
-    """Kill this process before the call of that number."""
+    """Kill this process before the n-th call."""
     seen = 0
 
     def watched(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,7 +41,7 @@ def die_at(number: int) -> None:
 
 
 def edit_and_die(path: Path, item: Item, number: int) -> int:
-    """The exit code of a process that edits; negative where it was killed."""
+    """Return the exit code of a process that edits the file; negative if it was killed."""
     child = os.fork()
     if child == 0:
         with open_editable_memory(parse_url(str(path))) as writable:

@@ -1,4 +1,4 @@
-"""A project of DeerFlow as it is on a disk: its settings, its checkpoints and its memory."""
+"""A DeerFlow project on disk: its settings, its checkpoints and its memory."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TURNS = (
     "我计划下个季度把团队的 CI/CD 迁移到 GitHub Actions。",
 )
 LATER = "谢谢，CI/CD 迁移的后端开发计划以后再说。"
-"""Said after the facts were kept: it shares words with both of them."""
+"""Said after the facts were stored; it shares words with both of them."""
 SHARED = "database:\n  backend: sqlite\n  sqlite_dir: .deer-flow/data\n"
 
 
 def save(path: Path, data: dict[str, Any]) -> None:
-    """As `_save_memory_to_file` of DeerFlow's first release does it."""
+    """Save in the same way as `_save_memory_to_file` of DeerFlow's first release."""
     path.parent.mkdir(parents=True, exist_ok=True)
     data["lastUpdated"] = now()
     beside = path.with_suffix(".tmp")
@@ -37,7 +37,7 @@ def now() -> str:
 
 
 def talk(store: Path, thread_id: str, *turns: str) -> None:
-    """Turns of a conversation, by the official graph and saver."""
+    """Run turns of a conversation with the official graph and saver."""
     store.parent.mkdir(parents=True, exist_ok=True)
 
     class State(TypedDict):
@@ -67,7 +67,9 @@ def fact(ident: str, content: str, category: str, confidence: float, **more: Any
 
 
 def memory() -> dict[str, Any]:
-    """Three turns, two facts: what the first release remembers of the conversation."""
+    """Return the memory of the first release after this conversation: two facts from three
+    turns.
+    """
     at = now()
     return {
         "version": "1.0",
@@ -91,7 +93,7 @@ def memory() -> dict[str, Any]:
 
 
 def make(root: Path, settings: str = SHARED, store: str = "data/deerflow.db") -> Path:
-    """The worked example in a folder; gives DeerFlow's own folder in it."""
+    """Make the worked example in a folder; returns DeerFlow's folder in it."""
     base = root / ".deer-flow"
     talk(base / store, THREAD, *TURNS)
     save(base / "memory.json", memory())
@@ -102,7 +104,7 @@ def make(root: Path, settings: str = SHARED, store: str = "data/deerflow.db") ->
 
 
 def write_fact(base: Path, user: str, agent: str, ident: str, front: str, body: str) -> Path:
-    """A fact as Markdown, where the newer releases keep it."""
+    """Write a fact as Markdown, where newer releases store it."""
     from hashlib import sha256
 
     shard = sha256(ident.encode()).hexdigest()[:2]

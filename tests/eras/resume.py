@@ -2,7 +2,7 @@
 
 Runs in that era's environment, which has neither `ckpt` nor pytest; MAKE is the folder of the
 scenarios. A job is `{thread, target, ours, theirs, configurable}`: both copies of the thread are
-resumed, `ours` with what `ckpt` printed, `theirs` by the library's own time travel to the target.
+resumed, `ours` with what `ckpt` printed, `theirs` by the library's time travel to the target.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 
 
 def nameless(text: str) -> str:
-    """A text with the ids that were assigned on the way numbered in their order."""
+    """Return a text in which generated ids are replaced by numbers in order of appearance."""
     seen: dict[str, str] = {}
     return UUID.sub(lambda match: seen.setdefault(match[0], f"<id {len(seen)}>"), text)
 
@@ -39,7 +39,7 @@ def state(graph: Any, configurable: dict[str, str]) -> Any:
 
 
 def outcome(graph: Any, configurable: dict[str, str]) -> Any:
-    """What a resume ends in, and how the thread stands then."""
+    """Return how a resume ends, and the state of the thread afterwards."""
     try:
         graph.invoke(None, {"configurable": configurable})
         said = "done"

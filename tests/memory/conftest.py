@@ -1,4 +1,4 @@
-"""A Store of each layout, in an empty place of its own."""
+"""A Store of each layout, in an empty place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Stores are filled with: usual items, and names that are hard to keep apart."""
+"""Contents for the Stores: usual items, and names that are hard to distinguish."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ITEMS: Items = {
     (("users", "anna"), "profile"): {"text": "Anna", "languages": ["de", "en"], "age": 41.5},
     (("users", "anna-2"), "profile"): {"text": "somebody else"},
     (("users", "anna"), 'it\'s "odd" 100% [x]*?'): {"text": "quotes; -- and %s"},
-    # RedisStore takes `Anna` for `anna`: under one key, one would replace the other.
+    # RedisStore treats `Anna` and `anna` as equal: with the same key, one would replace the other.
     (("users", "Anna"), "upper"): {"text": "upper case"},
     (("用户", "张三"), "记忆"): {"text": "用户喜欢披萨"},
     (("a b", "c:d"), "k/1"): {"text": "two\nlines"},
@@ -30,7 +30,7 @@ ITEMS: Items = {
 def fill(bench: Bench, items: Items = ITEMS) -> None:
     """Store items through the official library."""
     for embeds in (False, True):
-        # MongoDBStore with an index takes no value that has nothing to embed.
+        # MongoDBStore with an index rejects values that have nothing to embed.
         with bench.store(embeds=embeds) as store:
             for (namespace, key), value in items.items():
                 if ("text" in value) is embeds:
@@ -40,14 +40,14 @@ def fill(bench: Bench, items: Items = ITEMS) -> None:
 
 
 def settle(store: Any, number: int) -> None:
-    """Wait until a search index that follows the documents has so many."""
+    """Wait until an asynchronous search index contains this number of documents."""
     end = time.monotonic() + 10
     while len(store.search((), limit=1000)) != number and time.monotonic() < end:
         time.sleep(0.02)
 
 
 def told(store: Any, *, prefix: Namespace = ()) -> dict[tuple[Namespace, str], Any]:
-    """What the official library says of the items: value and times."""
+    """Return the items of the official library: value and times."""
     return {
         (one.namespace, one.key): (one.value, instant(one.created_at), instant(one.updated_at))
         for one in store.search(prefix, limit=1000)
@@ -55,7 +55,7 @@ def told(store: Any, *, prefix: Namespace = ()) -> dict[tuple[Namespace, str], A
 
 
 def instant(at: Any) -> str:
-    """A time of the official library, which may be text, and may have no zone."""
+    """Return a time of the official library, which may be text or have no time zone."""
     from datetime import UTC, datetime
 
     found = datetime.fromisoformat(at) if isinstance(at, str) else at
@@ -64,7 +64,7 @@ def instant(at: Any) -> str:
 
 
 def exported(bench: Bench, *words: str) -> dict[tuple[Namespace, str], Any]:
-    """The same as `ckpt` says it."""
+    """Return the same as read by `ckpt`."""
     return {
         (tuple(one["namespace"]), one["key"]): (one["value"], one["created_at"], one["updated_at"])
         for one in ckpt("-s", bench.url, "memory", "export", *words, "-o", "json").json
@@ -72,7 +72,7 @@ def exported(bench: Bench, *words: str) -> dict[tuple[Namespace, str], Any]:
 
 
 def listed(bench: Bench, *words: str) -> list[dict[str, Any]]:
-    """Records of `memory list`."""
+    """Return the records of `memory list`."""
     found: list[dict[str, Any]] = ckpt(
         "-s", bench.url, "memory", "list", "--all", *words, "-o", "json"
     ).json
@@ -80,5 +80,5 @@ def listed(bench: Bench, *words: str) -> list[dict[str, Any]]:
 
 
 def keys(bench: Bench, *words: str) -> list[tuple[Namespace, str]]:
-    """Namespaces and keys of `memory list`."""
+    """Return the namespaces and keys of `memory list`."""
     return [(tuple(one["namespace"]), one["key"]) for one in listed(bench, *words)]

@@ -1,7 +1,7 @@
-"""Takes the pictures of the screen that the documents show, from the sample store.
+"""Make the pictures of the screen for the documents, from the sample store.
 
-Run it after a change that is meant: `python -m tests.packaging.pictures`, and look at what
-changed. A test compares.
+After an intended change, run `python -m tests.packaging.pictures` and check what changed. A test
+compares the pictures.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ _MEMORY = {
         _fact("fact_c81d22e0", "Reads answers on a phone", "context", 0.8, "manual"),
     ],
 }
-"""What it remembers, as its first release writes it."""
+"""The memory, as DeerFlow's first release writes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What is pressed before a picture is taken, and how large it is."""
+    """The keys to press before a picture is taken, and its size."""
 
     name: str
     size: tuple[int, int]
     keys: Sequence[str] = ()
     remembers: bool = False
-    """Whether there is a DeerFlow that remembers something of these threads."""
+    """Whether there is a DeerFlow memory with facts from these threads."""
 
 
 PICTURES = (
@@ -81,7 +81,7 @@ PICTURES = (
 
 
 def take(picture: Picture) -> str:
-    """One picture, as SVG."""
+    """Return one picture as SVG."""
 
     async def run() -> str:
         opening = Opening(parse_url("sample.db"))

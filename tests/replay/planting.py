@@ -1,4 +1,4 @@
-"""A thread written by the official saver, and faults planted in its rows."""
+"""A thread written by the official saver, and faults inserted into its rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Planted(TypedDict, total=False):
 
 
 def graph(saver: Any) -> Any:
-    """model -> two parallel nodes -> close; each turn adds to every channel."""
+    """Build the graph model -> two parallel nodes -> close; each turn adds to every channel."""
 
     def model(state: Any) -> dict[str, Any]:
         n = len(state["messages"])
@@ -68,11 +68,11 @@ def graph(saver: Any) -> Any:
 
 
 def talk(saver: Any, thread_id: str = THREAD, turns: int = TURNS) -> None:
-    """Some turns of one conversation."""
+    """Run some turns of one conversation."""
     config = {"configurable": {"thread_id": thread_id}}
     for turn in range(turns):
         human = HumanMessage(f"question {turn}", id=f"human-{turn}")
-        # Not in the background, which may store a join's set as the next step has changed it.
+        # Not in the background, which may store a join's set as changed by the next step.
         graph(saver).invoke({"messages": [human], "log": ["asked"]}, config, durability="sync")
 
 
@@ -88,12 +88,12 @@ class Rows:
     db: sqlite3.Connection
 
     def ids(self) -> dict[int, str]:
-        """Step to checkpoint id."""
+        """Return step to checkpoint id."""
         rows = self.db.execute("SELECT checkpoint_id, json(metadata) FROM checkpoints")
         return {SERDE.loads_typed(("json", text.encode()))["step"]: one for one, text in rows}
 
     def body(self, step: int, change: Callable[[dict[str, Any]], Any]) -> None:
-        """Change the values of the checkpoint of that step."""
+        """Change the values of the checkpoint of this step."""
         where = "FROM checkpoints WHERE checkpoint_id = ?"
         one = self.ids()[step]
         ((tag, data),) = self.db.execute(f"SELECT type, checkpoint {where}", [one]).fetchall()
@@ -106,7 +106,7 @@ class Rows:
         )
 
     def write(self, step: int, channel: str, change: Callable[[Any], Any], path: str = "%") -> None:
-        """Change what was written to a channel by a task of the checkpoint of that step."""
+        """Change what a task of the checkpoint of this step wrote to a channel."""
         where = "checkpoint_id = ? AND channel = ? AND task_path LIKE ?"
         key = [self.ids()[step], channel, path]
         found = self.db.execute(f"SELECT rowid, type, value FROM writes WHERE {where}", key)

@@ -1,4 +1,4 @@
-"""The stores of the tests of time travel, to remove from."""
+"""The stores of the time travel tests, to test removal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A `ckpt` process that is killed at a random moment."""
+"""Run a `ckpt` process that is killed at a random moment."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ def run_and_kill(
     longest: float,
     begun: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Run a command line, and kill it at most so many seconds after it has begun.
+    """Run a command line, and kill it at most `longest` seconds after it has begun.
 
-    Gives whether it had ended. `begun` tells when it is at its work; else its start counts.
+    Returns whether it had already ended. `begun` tells when its work has begun; by default its
+    start counts.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", "ckpt_cli", *map(str, words)],
@@ -38,7 +39,7 @@ def run_and_kill(
 
 
 def seconds_of(words: list[str | Path]) -> float:
-    """How long a command line takes when nobody kills it."""
+    """Return the seconds that a command line takes if it is not killed."""
     start = time.monotonic()
     subprocess.run(
         [sys.executable, "-m", "ckpt_cli", *map(str, words)],

@@ -1,4 +1,4 @@
-"""Hostile rows, and a store that holds one thread for each of them."""
+"""Hostile rows, and a store with one thread for each of them."""
 
 from __future__ import annotations
 
@@ -38,11 +38,13 @@ METADATA = b'{"source": "loop", "step": 1, "parents": {}}'
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One hostile thing, and where in a store it stands."""
+    """One hostile value, and its place in a store."""
 
     name: str
     table: Table
-    """`checkpoint`, `write` and `metadata` hold `data`; `thread_id` and `channel` are it."""
+    """`checkpoint`, `write` and `metadata` rows contain `data`; for `thread_id` and `channel` it
+    is the name.
+    """
     type: str | None
     data: bytes | str | None
     cycle: bool = False
@@ -50,12 +52,14 @@ class Row:
 
     @property
     def thread_id(self) -> str:
-        """The thread that holds this row in the store that `build_store` makes."""
+        """The thread of this row in the store that `build_store` makes."""
         return str(self.data) if self.table == "thread_id" else f"hostile {self.name}"
 
 
 def hostile_rows(marker: Path) -> list[Row]:
-    """The corpus. Whoever runs a payload of it creates the directory `marker`."""
+    """Return the corpus. A program that executes one of its payloads creates the directory
+    `marker`.
+    """
     values = [
         *_code(str(marker)),
         *_pickled_code(str(marker)),
@@ -82,7 +86,7 @@ def hostile_rows(marker: Path) -> list[Row]:
 
 
 def build_store(path: Path, rows: Iterable[Row]) -> list[str]:
-    """Write rows into a new SQLite file as LangGraph lays it out; gives the thread ids."""
+    """Write rows into a new SQLite file in LangGraph's layout; returns the thread ids."""
     rows = list(rows)
     with sqlite3.connect(path) as db:
         db.executescript(DDL)
@@ -93,11 +97,11 @@ def build_store(path: Path, rows: Iterable[Row]) -> list[str]:
 
 
 ODD_VALUES = (7, -2.5, b"\xff\x00\x1b[2J", None, "text", 2**62, float("inf"))
-"""What SQLite lets stand in any column, whatever its declared type."""
+"""Values that SQLite accepts in any column, whatever its declared type."""
 
 
 def build_odd_store(path: Path) -> list[str]:
-    """A store with each odd value in each column once; gives ids that show its threads."""
+    """Make a store with each odd value once in each column; returns ids that show its threads."""
     id_, body = ORDINARY_ID, ordinary_body(ORDINARY_ID)
     tables: dict[str, list[object]] = {
         "checkpoints": ["", id_, None, "msgpack", body, METADATA],
@@ -105,7 +109,7 @@ def build_odd_store(path: Path) -> list[str]:
     }
     threads = []
     with sqlite3.connect(path) as db:
-        # Without declared types and keys, a column keeps what is put into it.
+        # Without declared types and keys, a column keeps values as they are.
         for table, columns in _COLUMNS.items():
             db.execute(f"CREATE TABLE {table} (thread_id, {', '.join(columns)})")
         for table, columns in _COLUMNS.items():
@@ -146,7 +150,7 @@ _COLUMNS = {
 
 
 def ordinary_body(checkpoint_id: str, channel: str = "answer") -> bytes:
-    """A valid checkpoint body."""
+    """Return a valid checkpoint body."""
     return packb(
         {
             "v": 4,
@@ -195,7 +199,7 @@ def _insert(db: sqlite3.Connection, row: Row) -> None:
 
 
 def _around(tag: str, value: bytes) -> bytes:
-    """A body that has `value`, whatever it is, in a channel between two ordinary ones."""
+    """Return a body with `value`, whatever it is, in a channel between two ordinary ones."""
     if tag == "json":
         return (
             b'{"v": 1, "ts": "2026-04-07T10:00:00+00:00", "id": "%s", "channel_values": '
@@ -210,7 +214,7 @@ def _around(tag: str, value: bytes) -> bytes:
 
 
 class _Calls:
-    """What unpickling turns into a call."""
+    """Unpickling it calls a function."""
 
     def __init__(self, function: Callable[..., object], argument: object) -> None:
         self.call = function, (argument,)
@@ -220,7 +224,7 @@ class _Calls:
 
 
 class _State:
-    """What unpickling hands its state to."""
+    """Unpickling it calls its `__setstate__`."""
 
     def __init__(self, marker: str) -> None:
         self.marker = marker
@@ -230,7 +234,7 @@ class _State:
 
 
 def _code(marker: str) -> Iterator[tuple[str, str, bytes]]:
-    """Values that make a reader import or call something."""
+    """Yield values that make a reader import or call something."""
     for module, name in (("os", "mkdir"), ("os", "system"), ("antigravity", "fly"), ("this", "s")):
         argument = f"mkdir {marker}" if name == "system" else marker
         yield f"ext 0 {module}.{name}", "msgpack", _ext(0, module, name, argument)
@@ -265,7 +269,7 @@ def _code(marker: str) -> Iterator[tuple[str, str, bytes]]:
 
 
 def _pickled_code(marker: str) -> Iterator[tuple[str, str, bytes]]:
-    """Pickles that call something, by every opcode that can."""
+    """Yield pickles that call something, with every opcode that can."""
     calls: dict[str, object] = {
         "os.mkdir": _Calls(os.mkdir, marker),
         "os.system": _Calls(os.system, f"mkdir {marker}"),
@@ -310,7 +314,7 @@ def _pickled_code(marker: str) -> Iterator[tuple[str, str, bytes]]:
 
 
 def _pickle_bombs() -> Iterator[tuple[str, str, bytes]]:
-    """Small pickles of large values."""
+    """Yield small pickles of large values."""
     laughs: list[object] = ["ha"] * 10
     for _ in range(30):
         laughs = [laughs] * 10
@@ -329,7 +333,7 @@ def _pickle_bombs() -> Iterator[tuple[str, str, bytes]]:
 
 
 def _pickle_shapes() -> Iterator[tuple[str, str, bytes]]:
-    """Pickles that are deep, or contain themselves, or claim more than they have."""
+    """Yield pickles that are deep, contain themselves, or claim a wrong length."""
     yield "pickle deep lists", "pickle", b"]" * 100_000 + b"a" * 99_999 + b"."
     yield "pickle deep tuples", "pickle", b")" + b"\x85" * 100_000 + b"."
     yield "pickle deep marks", "pickle", b"(" * 100_000 + b"t" * 100_000 + b"."
@@ -373,12 +377,12 @@ def _pickle_shapes() -> Iterator[tuple[str, str, bytes]]:
 
 
 def _shared(value: bytes) -> bytes:
-    """A pickle of a list that refers to a pickled value many times."""
+    """Return a pickle of a list that refers to a pickled value many times."""
     return b"\x80\x04](" + value[2:-1] + b"\x94" + b"h\x00" * 9999 + b"e."
 
 
 def _same_hash() -> bytes:
-    """Entries of a dict whose keys, of more than 64 bits, all have the hash 0."""
+    """Return entries of a dict with keys of more than 64 bits that all have the hash 0."""
     modulus = (1 << 61) - 1
     return b"".join(
         b"\x8a\x10" + (n * modulus << 16).to_bytes(16, "little") + b"N" for n in range(1, 20_000)
@@ -392,7 +396,7 @@ def _encrypted() -> Iterator[tuple[str, str, bytes]]:
 
 
 def whole_values() -> dict[str, bytes]:
-    """One small value for each form of storage, of which no part is a whole value."""
+    """Return one small value for each form of storage; no part of it is a whole value."""
     value = {"v": 4, "text": "né", "items": [1, 2.5, None, True, b"ab"], "n": -70_000}
     plain = {**value, "items": [1, 2.5, None, True]}
     return {
@@ -403,7 +407,7 @@ def whole_values() -> dict[str, bytes]:
 
 
 def _broken() -> Iterator[tuple[str, str | None, bytes | None]]:
-    """Values that are not what their tag says, or claim more than they have."""
+    """Yield values that do not match their tag, or claim a wrong length."""
     yield "array of 4e9", "msgpack", b"\xdd\xff\xff\xff\xff\x00"
     yield "map of 4e9", "msgpack", b"\xdf\xff\xff\xff\xff\xa1a\x00"
     yield "ext of 4e9", "msgpack", b"\xc9\xff\xff\xff\xff\x00\x00"
@@ -454,7 +458,7 @@ def _broken() -> Iterator[tuple[str, str | None, bytes | None]]:
 
 
 def _javascript(name: str, *args: Any) -> dict[str, Any]:
-    """An envelope in the form of LangGraph.js."""
+    """Return an envelope in the form of LangGraph.js."""
     found = {"lc": 2, "type": "constructor", "id": [name], "method": None}
     return {**found, "args": [*args], "kwargs": {}}
 
@@ -467,7 +471,7 @@ def _snapshots(depth: int) -> Any:
 
 
 def _deep() -> Iterator[tuple[str, str, bytes]]:
-    """Values that overflow a recursive reader's stack, and one that fills a screen."""
+    """Yield values that overflow the stack of a recursive reader, and one that fills a screen."""
     exts = b"\xc0"
     mixed = b"\xc0"
     claims = b"\xc0"
@@ -514,7 +518,7 @@ def _text() -> Iterator[tuple[str, str, bytes]]:
 
 
 def _bodies() -> Iterator[tuple[str, str | None, bytes | None]]:
-    """Bodies of which the parts are not what they should be."""
+    """Yield bodies with parts of a wrong type."""
     yield "not a map", "msgpack", packb([1, 2, 3])
     yield "not an object", "json", b'"text"'
     yield "empty map", "msgpack", packb({})

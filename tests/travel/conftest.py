@@ -1,4 +1,4 @@
-"""Stores with one thread a scenario, to go back in."""
+"""Stores with one thread per scenario, for time travel."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ SAMPLE = [
     *("command-input", "update-mid", "subgraph-stateful", "delta-rarely", "durability-exit"),
     *('o\'brien "x"', "会话-四十二"),
 ]
-"""Threads that stand for the others where all of them would take too long."""
+"""Threads that represent the others when testing all of them would take too long."""
 NAMES = [name for name, one in scenarios.SCENARIOS.items() if not one.is_async]
 PLAIN = {
     name
     for name in NAMES
     if name.startswith("zoo-") or scenarios.SCENARIOS[name].name == "hostile-id"
 }
-"""Threads that differ in what is stored only, not in what runs."""
+"""Threads that differ only in what is stored, not in what runs."""
 
 UNSTORABLE = {"zoo-floats", "zoo-text"}
-"""JSONB has no NaN, and no text with a NUL; JSON of MySQL has no NaN either."""
+"""JSONB has no NaN, and no text with a NUL; MySQL's JSON has no NaN either."""
 
 
 @dataclass(frozen=True)
 class Filled:
-    """A store, in which each scenario is run when its thread is asked for."""
+    """A store in which each scenario is run when its thread is first requested."""
 
     place: Place
     known: dict[str, Thread] = field(default_factory=dict)
@@ -57,20 +57,20 @@ class Filled:
 
     def thread(self, name: str) -> Thread:
         if name not in self.known:
-            # A thread that a saver could not store to its end is tried up to there.
+            # If a saver could not store the whole thread, the stored part is tested.
             with suppress(*([Exception] if name in UNSTORABLE else [])):
                 self.known[name] = drive(self.saver, scenarios.SCENARIOS[name])
         return self.known[name]
 
     def ids(self, name: str) -> list[str]:
-        """The checkpoints of a thread's root namespace, newest first."""
+        """Return the checkpoints of a thread's root namespace, newest first."""
         self.thread(name)
         return stored_ids(self.saver, name)
 
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """The library warns of each type that it was not told of."""
+    """Hide the warnings of the library about types that were not registered."""
     logging.disable(logging.WARNING)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""What LangGraph's own library makes of a thread: the truth that `ckpt` is measured by."""
+"""What LangGraph's own library reads from a thread: the truth that `ckpt` is compared with."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 
 class Recording(scenarios.Run):  # type: ignore[misc, name-defined]
-    """A run that remembers the inputs that it was given."""
+    """A run that remembers its first input."""
 
     def invoke(self, value: Any, config: Any = None, **options: Any) -> Any:
         if isinstance(value, dict | list) and not hasattr(self, "first_input"):
@@ -35,7 +35,7 @@ class Recording(scenarios.Run):  # type: ignore[misc, name-defined]
 
 @dataclass(frozen=True)
 class Thread:
-    """A thread as a scenario left it, and how to go on with it."""
+    """A thread as a scenario left it, and how to continue it."""
 
     thread_id: str
     build: Callable[[Any], Any]
@@ -51,7 +51,7 @@ def drive(saver: Any, scenario: Any) -> Thread:
     vars(graphs)["settle"] = settle
     run = Recording(scenario.build(saver), scenario.thread_config())
     scenario.drive(run)
-    # Only while a store is filled do two writers meet.
+    # Two writers meet only while a store is being filled.
     vars(graphs)["settle"] = lambda: None
     return Thread(scenario.thread_id, scenario.build, getattr(run, "first_input", None))
 
@@ -64,32 +64,34 @@ def config_of(thread_id: str, checkpoint_id: str | None = None) -> dict[str, Any
 
 
 def stored_ids(saver: Any, thread_id: str, checkpoint_ns: str = "") -> list[str]:
-    """The checkpoints of a namespace, newest first."""
+    """Return the checkpoints of a namespace, newest first."""
     config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": checkpoint_ns}}
     return [row.config["configurable"]["checkpoint_id"] for row in saver.list(config)]
 
 
 def state(graph: Any, config: dict[str, Any]) -> Any:
-    """Values and next of a checkpoint, by its address."""
+    """Return values and next nodes of a checkpoint, by its config."""
     found = graph.get_state(config)
     return {"values": plain(found.values), "next": sorted(found.next)}
 
 
 def outcome(graph: Any, given: Any, config: dict[str, Any]) -> Any:
-    """What a call ends in: its answer, or the error that it raises."""
+    """Return the result of a call: its answer, or the error that it raises."""
     try:
         found = plain(graph.invoke(given, config, durability="sync"))
     except Exception as error:
         return {"raised": f"{type(error).__name__}: {nameless(str(error))}"}
     if isinstance(found, dict) and "__interrupt__" in found:
-        # Those of parallel tasks come in the order in which they were raised.
+        # Questions of parallel tasks come in the order in which they were raised.
         asked = [json.dumps(one["value"]) for one in found["__interrupt__"]]
         found = {**found, "__interrupt__": sorted(asked)}
     return found
 
 
 def ending(graph: Any, thread_id: str) -> Any:
-    """How a thread stands: values, next, questions and errors of its head, and of its memory."""
+    """Return the state of a thread's head: values, next nodes, and the errors and questions of
+    tasks.
+    """
     found = graph.get_state(config_of(thread_id), subgraphs=True)
     return {
         "values": plain(found.values),
@@ -106,7 +108,7 @@ def _asked(interrupt: Any) -> Any:
 
 
 def memory(saver: Any, thread_id: str) -> Any:
-    """The values that subgraphs with a memory of their own have at last."""
+    """Return the newest values of subgraphs with their own memory."""
     config = {"configurable": {"thread_id": thread_id}}
     namespaces = {row.config["configurable"]["checkpoint_ns"] for row in saver.list(config)}
     found = {}
@@ -119,7 +121,9 @@ def memory(saver: Any, thread_id: str) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value in JSON, with the ids that were assigned on the way numbered in their order."""
+    """Return a value in JSON, in which generated ids are replaced by numbers in order of
+    appearance.
+    """
     return json.loads(nameless(json.dumps(truth.encode(value), sort_keys=True)))
 
 

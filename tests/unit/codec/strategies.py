@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec import Cut, Opaque, Tagged
 
-# With lone surrogates, which text from a store may hold.
+# With lone surrogates, which text in a store may contain.
 texts = st.text(st.characters(), max_size=12) | st.sampled_from(
     ["$type", "$", "$$x", "\ud83d\ude00"]
 )
@@ -22,7 +22,7 @@ integers = st.integers() | st.sampled_from([2**53, 2**53 + 1, -(2**53) - 1, 10**
 scalars = st.none() | st.booleans() | integers | st.floats() | texts | st.binary(max_size=12)
 opaques = st.builds(Opaque, texts, st.integers(0, 2**70), texts, texts)
 
-# Keys that Python holds to be equal, such as 1 and True, cannot stand in one dict; NaN never
+# Keys that are equal in Python, such as 1 and True, cannot be in one dict together; NaN never
 # equals itself.
 keys = (
     texts
@@ -61,4 +61,4 @@ packable: st.SearchStrategy[Any] = st.recursive(
     ),
     max_leaves=30,
 )
-"""What ormsgpack can store and read back as it was."""
+"""Values that ormsgpack can store and read back unchanged."""

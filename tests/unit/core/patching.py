@@ -1,4 +1,4 @@
-"""The way back from a diff to the value that it leads to."""
+"""Apply a diff, to check that it leads to the new value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ckpt_cli.core.diff import Op
 
 
 def patch(before: Value, ops: Sequence[Op]) -> Value:
-    """The value that the ops of `diff_values` lead to."""
+    """Return the value that results from the ops of `diff_values`."""
     if not ops:
         return before
     if not ops[0].path:
