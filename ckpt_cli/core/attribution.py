@@ -30,7 +30,7 @@ _DEEPEST = 50
 """Number of namespace segments that are examined."""
 
 _UNFINISHED = 8
-"""Calls of one task that may exist without having stored anything."""
+"""Number of calls of one task that may exist without stored writes."""
 
 Nodes = Mapping[str, Collection[str]]
 """Maps a node to the channels that triggered it."""

@@ -21,9 +21,7 @@ FORK_OPTIONS = "a REF such as `head`, or --as-of TIME"
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """The options that choose the checkpoint; at most one is set, besides `options` and the
-    default.
-    """
+    """How the user chose the checkpoint: at most one of the first six fields is set."""
 
     ref: str | None = None
     at: str | None = None

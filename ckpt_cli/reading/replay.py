@@ -534,9 +534,7 @@ def _takes_none_for_nothing(moment: Moment) -> bool:
 def _with_steps(
     ways: Iterable[tuple[list[list[Value]], bool]], *, bumps: bool
 ) -> Iterator[tuple[list[list[Value]], bool]]:
-    """Yield the ways, with one empty step added if nothing was written: it ends short-lived
-    values.
-    """
+    """Yield the ways; one without writes becomes an empty step, which ends short-lived values."""
     for batches, is_assumed in ways:
         yield batches or [[]], is_assumed
         if not bumps and not batches:

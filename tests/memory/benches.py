@@ -1,7 +1,7 @@
-"""The four Stores of LangGraph, each in a place of its own, filled by the official library.
+"""The four Stores of LangGraph, each in a separate place, filled by the official library.
 
-What they embed with is a function of the text's characters, so that no model is needed and every
-run stores the same vectors.
+Vectors are computed from the characters of a text, so no model is needed and every run stores the
+same vectors.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from tests.servers import Server, flush, mongodb_database, postgres_database
 
 DIMENSIONS = 4
 IN_VECTORS = -0.609375
-"""Stands in every vector, and neither in a time nor in any other number."""
+"""A number that is in every vector, and not part of any time or other number."""
 
 
 def embed(texts: Sequence[str]) -> list[list[float]]:
-    """Unlike vectors for unlike texts."""
+    """Return different vectors for different texts."""
     return [
         [1.0, float(len(text) % 7), IN_VECTORS, float(sum(map(ord, text)) % 11)] for text in texts
     ]
 
 
 class Bench(ABC):
-    """One layout: where its store is, and its official library."""
+    """One layout: the place of its store, and its official library."""
 
     name: ClassVar[str]
     layout: ClassVar[str]
     server: ClassVar[str | None] = None
-    """The fixture of its server; None where it is a file."""
+    """The fixture of its server; None for files."""
     gets: ClassVar[bool] = True
-    """Whether `get` finds what is in a namespace of several labels."""
+    """Whether `get` finds items in a namespace of several labels."""
     prefix_is_text: ClassVar[bool] = False
-    """Whether the library takes `anna-2` for a part of `anna`."""
+    """Whether the library treats `anna-2` as a part of `anna`."""
     keeps_expired: ClassVar[bool] = True
-    """Whether what has expired stays until a sweep."""
+    """Whether expired items stay until a sweep."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -54,39 +54,39 @@ class Bench(ABC):
     @abstractmethod
     @contextmanager
     def place(cls, folder: Path, server: Server | None) -> Iterator[str]:
-        """The URL of an empty place."""
+        """Yield the URL of an empty place."""
         raise NotImplementedError
         yield ""
 
     @abstractmethod
     @contextmanager
     def store(self, *, ttl: Any = None, embeds: bool = True) -> Iterator[Any]:
-        """The official store, set up; with an index for vectors, unless it does not embed."""
+        """Yield the official store, set up; with a vector index if `embeds`."""
         raise NotImplementedError
         yield
 
     def with_lifetime(self, minutes: int) -> AbstractContextManager[Any]:
-        """The official store, told that items live so long."""
+        """Return the official store; its items expire after these minutes."""
         return self.store(ttl={"default_ttl": minutes, "refresh_on_read": False})
 
     @abstractmethod
     @contextmanager
     def saver(self) -> Iterator[Any]:
-        """The official saver of checkpoints in the same place."""
+        """Yield the official saver of checkpoints in the same place."""
         raise NotImplementedError
         yield
 
     @abstractmethod
     def expire(self, namespace: tuple[str, ...], key: str) -> None:
-        """Let the time of an item come, as if it had been stored long ago."""
+        """Make an item expired, as if it had been stored long ago."""
 
     @abstractmethod
     def vectors(self) -> int:
-        """How many vectors there are."""
+        """Return the number of vectors."""
 
 
 class _NoExtensions(sqlite3.Connection):
-    """Python may be built so that SQLite loads no extension; writing vectors needs none."""
+    """Python's SQLite may not be able to load extensions; writing vectors needs none."""
 
     def enable_load_extension(self, enable: bool, /) -> None: ...
 
@@ -179,7 +179,7 @@ class PostgresBench(Bench):
 
 class RedisBench(Bench):
     name, layout, server = "redis", "redis-store", "redis_stack_server"
-    # langgraph-checkpoint-redis 0.5.2 escapes what redisvl 0.28 escapes again.
+    # langgraph-checkpoint-redis 0.5.2 escapes text, and redisvl 0.28 escapes it again.
     gets = False
     prefix_is_text = True
     keeps_expired = False
@@ -234,7 +234,7 @@ class MongoBench(Bench):
         index = made if embeds else None
         name = "langgraph.store.mongodb.base.create_vector_search_index"
         listed = "pymongo.collection.Collection.list_search_indexes"
-        # The index for searching is Atlas's; what the store writes is the same without it.
+        # The search index needs Atlas; without it the store writes the same documents.
         with (
             patch(listed, return_value=[]),
             patch(name),
@@ -248,7 +248,7 @@ class MongoBench(Bench):
             yield store
 
     def with_lifetime(self, minutes: int) -> AbstractContextManager[Any]:
-        # Of this library alone the unit is seconds.
+        # Only this library uses seconds.
         return self.store(ttl={"default_ttl": minutes * 60, "refresh_on_read": False})
 
     @property
@@ -257,7 +257,7 @@ class MongoBench(Bench):
 
     @contextmanager
     def collection(self) -> Iterator[Any]:
-        """The store's collection."""
+        """Yield the collection of the store."""
         with pymongo.MongoClient[Any](self.url) as client:
             yield client[self.database]["persistent-store"]
 

@@ -17,13 +17,14 @@ POLICIES: dict[str, list[str]] = {
 
 CHECKPOINTS = ("checkpoints", "checkpoint")
 WRITES = ("writes", "checkpoint_writes", "checkpoint_write")
-"""What places call their tables."""
+"""Names of these tables in different places."""
 
 
 def check_pruned(filled: Filled, thread: Thread, policy: list[str]) -> int:
-    """What stays reads as before, nothing is left over, and a second run finds nothing.
+    """Check that kept checkpoints read as before, without orphans, and a second run removes
+    nothing.
 
-    Gives how many checkpoints went.
+    Returns how many checkpoints were removed.
     """
     place, saver, graph = filled.place, filled.saver, thread.graph(filled.saver)
     ours, theirs = f"ours {thread.thread_id}", f"theirs {thread.thread_id}"
@@ -55,12 +56,14 @@ def check_pruned(filled: Filled, thread: Thread, policy: list[str]) -> int:
 
 
 def _glob(text: str) -> str:
-    """A pattern that only this text fits."""
+    """Return a pattern that matches only this text."""
     return "".join(f"[{char}]" if char in "*?[" else char for char in text)
 
 
 def _read(saver: Any, graph: Any, thread_id: str) -> dict[tuple[str, str], Any]:
-    """What the saver reads of each checkpoint, and what the graph makes of those of the root."""
+    """Return what the saver reads for each checkpoint, and the graph's state for those of the
+    root.
+    """
     found = {}
     for row in list(saver.list({"configurable": {"thread_id": thread_id}})):
         at = row.config["configurable"]
@@ -76,7 +79,7 @@ def _read(saver: Any, graph: Any, thread_id: str) -> dict[tuple[str, str], Any]:
 
 
 def _state(found: Any) -> Any:
-    """A state with those of the subgraphs that its tasks are in."""
+    """Return a state, including the states of the subgraphs that its tasks are in."""
     tasks = [
         [
             task.name,
@@ -89,7 +92,7 @@ def _state(found: Any) -> Any:
 
 
 def _check_counts(before: Any, after: Any, planned: dict[str, Any]) -> None:
-    """As many rows went as the plan said."""
+    """Check that as many rows were removed as the plan said."""
     gone = {table: len(rows) - len(after[table]) for table, rows in before.items()}
     said = planned["threads"][0] if planned["threads"] else {}
     assert gone[_table(before, CHECKPOINTS)] == said.get("checkpoints", 0)
@@ -101,7 +104,7 @@ def _check_counts(before: Any, after: Any, planned: dict[str, Any]) -> None:
 
 
 def _check_no_orphans(filled: Filled, before: Any, after: Any, thread_id: str) -> None:
-    """Rows that belong to no checkpoint are those that did before."""
+    """Check that there are no new rows without a checkpoint."""
     kept = {_at(row) for row in after[_table(after, CHECKPOINTS)]}
     there = {_at(row) for row in before[_table(before, CHECKPOINTS)]}
     for row in after[_table(after, WRITES)]:
@@ -117,12 +120,12 @@ def _check_no_orphans(filled: Filled, before: Any, after: Any, thread_id: str) -
 
 
 def _table(rows: Any, names: tuple[str, ...]) -> str:
-    """Which of these names a place has for a table."""
+    """Return the name that a place uses for a table."""
     return next(name for name in names if name in rows)
 
 
 def _at(row: Any, *, of_write: bool = False) -> Any:
-    """Namespace and checkpoint id; as a part of the key in Redis, before task and idx."""
+    """Return namespace and checkpoint id; in Redis the part of the key before task and idx."""
     if not isinstance(row[0], bytes):
         return row[:2]
     return row[0].replace(b"$", b":").rsplit(b":", 2)[0] if of_write else row[0].replace(b"$", b":")
@@ -133,7 +136,7 @@ def _text(value: Any) -> str:
 
 
 def _check_goes_on(filled: Filled, thread: Thread, copies: tuple[str, str]) -> None:
-    """A resume ends as that of the thread of which nothing went."""
+    """Check that a resume ends as for the thread that was not purged."""
     ended = []
     for copy in copies:
         graph = thread.graph(filled.saver)

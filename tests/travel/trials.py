@@ -1,4 +1,6 @@
-"""One trial: a command of `ckpt` on a copy of a thread, against the library on another one."""
+"""One trial: a command of `ckpt` on a copy of a thread, compared with the library on another
+copy.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.travel.places import POINTERS, Rows
 
 
 def check_rollback(filled: Filled, thread: Thread, target: str) -> None:
-    """Rolled back, a thread stands as at the target, and goes on as after a time travel."""
+    """Check that a rolled back thread is as at the target, and continues as after a time travel."""
     place, saver = filled.place, filled.saver
     ours, theirs = f"ours {thread.thread_id}", f"theirs {thread.thread_id}"
     for copy in (ours, theirs):
@@ -44,7 +46,7 @@ def check_rollback(filled: Filled, thread: Thread, target: str) -> None:
 
 
 def check_clone(filled: Filled, thread: Thread, target: str, *, is_head: bool) -> None:
-    """In a thread of its own, a checkpoint stands and goes on as in the one it comes from."""
+    """Check that a fork to a new thread has the same state, and continues as the original."""
     place, saver = filled.place, filled.saver
     ours, theirs = f"ours {thread.thread_id}", f"theirs {thread.thread_id}"
     place.copy(thread.thread_id, theirs)
@@ -70,12 +72,12 @@ def check_clone(filled: Filled, thread: Thread, target: str, *, is_head: bool) -
 
 
 def _without_marks(rows: Rows) -> set[Any]:
-    """Rows without the metadata, in which a copied head tells where it comes from."""
+    """Return rows without the metadata, which in a copied head contains its origin."""
     return {(table, *(row[:5])) for table in rows for row in rows[table]}
 
 
 def _check_answered(filled: Filled, thread: Thread, copies: tuple[str, str]) -> None:
-    """The questions that wait take their answers, and the thread goes on."""
+    """Check that open questions accept their answers, and that the thread continues."""
     ended = []
     for copy in copies:
         graph = thread.graph(filled.saver)
@@ -87,7 +89,7 @@ def _check_answered(filled: Filled, thread: Thread, copies: tuple[str, str]) -> 
 
 
 def _check_head(saver: Any, thread_id: str, target: str, record: dict[str, Any]) -> None:
-    """The saver loads the new checkpoint, and finds it as a fork."""
+    """Check that the saver loads the new checkpoint, and finds it as a fork."""
     head = saver.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
     assert head.config["configurable"]["checkpoint_id"] == record["checkpoint_id"]
     assert head.checkpoint["id"] == record["checkpoint_id"]
@@ -101,7 +103,7 @@ def _check_head(saver: Any, thread_id: str, target: str, record: dict[str, Any])
 
 
 def _check_kept(before: Rows, after: Rows) -> None:
-    """Every row that was there is there, byte for byte."""
+    """Check that all rows still exist, byte for byte."""
     for table, rows in before.items():
         if table == POINTERS:
             continue
@@ -113,22 +115,22 @@ def _check_kept(before: Rows, after: Rows) -> None:
 def _check_resumed(
     filled: Filled, thread: Thread, copies: tuple[str, str], configurable: Any, target: str
 ) -> None:
-    """A resume and a further turn end as they do after the library's own time travel."""
+    """Check that a resume and another turn end as after the library's own time travel."""
     saver, (ours, theirs) = filled.saver, copies
     resumed = _resume(filled, thread, ours, {"configurable": configurable})
     expected = _resume(filled, thread, theirs, config_of(theirs, target))
     assert resumed[0] == expected[0], (configurable, resumed, expected)
     if "EmptyInputError" in str(expected[0]):
-        # A checkpoint before any input, which the library does not go back to: then a new thread
-        # is the truth, unless the caller wrote to it.
+        # The library does not go back to a checkpoint before any input. Then a new thread is the
+        # truth, unless the caller wrote to it.
         if any(thread.graph(saver).get_state(config_of(theirs, target)).values.values()):
             return
         filled.place.forget(theirs)
     else:
         assert resumed == expected, (configurable, resumed, expected)
     if filled.place.has_memory(theirs):
-        # There the library goes on with what the subgraphs learned on the branch that was left,
-        # so the truth is the thread as it was at the time of the target.
+        # The library continues with what the subgraphs learned on the abandoned branch. So the
+        # truth is the thread as it was at the time of the target.
         filled.place.forget(theirs)
         filled.place.copy(thread.thread_id, theirs, until=target)
         assert _resume(filled, thread, theirs, config_of(theirs, target)) == resumed

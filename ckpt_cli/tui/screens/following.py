@@ -78,7 +78,7 @@ class Following(Asking[None]):
         self._trouble = ""
         self.view = View()
         self.outer: list[tuple[str | None, TreeKey | None]] = []
-        """The namespaces that were left, each with the checkpoint that called the next one."""
+        """The outer namespaces, each with the checkpoint that called the next one."""
         self.goal: TreeKey | None = None
         """The checkpoint where the cursor goes when its tree is loaded."""
         self.read: tuple[Place, Tab] | None = None

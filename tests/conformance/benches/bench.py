@@ -1,4 +1,4 @@
-"""What a store must offer to be run through the conformance suite."""
+"""What a store must provide for the conformance suite."""
 
 from __future__ import annotations
 
@@ -21,57 +21,61 @@ class Bench(Protocol):
 
     name: ClassVar[str]
     server: ClassVar[str | None]
-    """The kind of server that it needs."""
+    """The kind of server that it needs; None for files."""
     has_history: ClassVar[bool] = True
-    """Whether the layout keeps more than a namespace's newest checkpoint."""
+    """Whether the layout keeps more than the newest checkpoint of each namespace."""
     has_writes: ClassVar[bool] = True
-    """Whether what tasks write is stored before it is merged, with their questions and errors."""
+    """Whether writes, questions and errors of tasks are stored before they are merged."""
     refused: ClassVar[frozenset[str]] = frozenset()
-    """Scenarios whose values the saver itself cannot store; their threads end before them."""
+    """Scenarios with values that the saver cannot store; their threads end before these values."""
     refusal: ClassVar[Refusal] = Exception
-    """What the saver raises then."""
+    """What the saver raises for them."""
     options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """What the graphs are called with, where the saver must be spared a race of its own."""
+    """Arguments for running graphs, to avoid a race in the saver."""
     mangled: ClassVar[frozenset[str]] = frozenset()
-    """Scenarios with values that the saver stores without a part of them, so that no truth is left
-    to compare with."""
+    """Scenarios with values that the saver stores only partly, so there is no truth to compare
+    with.
+    """
     parsed: ClassVar[bool] = False
-    """Whether the engine keeps values parsed, so that they take more room than their text."""
+    """Whether the engine stores parsed values, which need more space than their text."""
     pickled: ClassVar[bool] = False
-    """Whether tuples, and the classes of objects inside of others, are stored as what they are."""
+    """Whether tuples, and the classes of nested objects, are preserved."""
     damaged: ClassVar[frozenset[tuple[str, int, str]]] = frozenset()
-    """Thread, step and channel of values that the saver stores otherwise than its tasks wrote them,
-    or lets another branch overwrite."""
+    """(thread, step, channel) of values that the saver stores differently from the writes, or
+    that another branch overwrites.
+    """
     wrapped: ClassVar[bool] = False
-    """Whether values are stored as texts, which are longer than they are."""
+    """Whether values are stored as texts, which are longer than the values."""
     only: ClassVar[frozenset[str] | None] = None
-    """The scenarios that are run, where another bench of the same layout runs all of them."""
+    """The scenarios to run, if another bench of the same layout runs all of them; None for all."""
     bare: ClassVar[bool] = False
-    """Whether nothing of a checkpoint is stored but its place, its values and what made it: no
-    metadata, no versions, so that steps, sources and what runs next are unknown."""
+    """Whether only the place, the values and the writes of a checkpoint are stored.
+
+    There are no metadata and no versions, so steps, sources and next nodes are unknown.
+    """
     latest: ClassVar[bool] = False
-    """Whether the values of the newest checkpoint only are kept, though others are listed."""
+    """Whether only the newest checkpoint has values, though others are listed."""
     sparse: ClassVar[bool] = False
-    """Whether objects are stored under an old path of their class, and without their defaults."""
+    """Whether objects are stored under an old path of their class, and without default values."""
 
     by_arrival: ClassVar[bool] = False
-    """Whether the saver gives the writes of a checkpoint in the order in which they came."""
+    """Whether the saver returns the writes of a checkpoint in order of arrival."""
     fixture: ClassVar[str | None] = None
-    """The fixture that fills it, where its saver cannot be run from Python."""
+    """The fixture that fills the store, if its saver cannot be run from Python."""
 
     def __init__(self, folder: Path, server: Server | None) -> None: ...
 
     @property
     def url(self) -> str:
-        """What `ckpt -s` opens it with."""
+        """The URL for `ckpt -s`."""
         ...
 
     def saver(self) -> AbstractContextManager[Any]:
-        """The official saver of the layout, ready to use."""
+        """Yield the official saver of the layout, ready to use."""
         ...
 
     def truthful(self, saver: Any) -> Any:
-        """The saver for reading, with what it is known to read wrongly put right."""
+        """Return the saver for reading, with its known reading faults corrected."""
         return saver
 
     def forget(self, saver: Any, thread_id: str) -> None:
@@ -79,19 +83,19 @@ class Bench(Protocol):
         ...
 
     def restore(self) -> None:
-        """Put the fixture in."""
+        """Restore the fixture."""
         raise TypeError("it has no fixture")
 
     def told(self) -> dict[str, Any]:
-        """What the fixture's own library said of it, by thread, as in `truth.json`."""
+        """Return what the fixture's own library read from it, by thread, as in `truth.json`."""
         raise TypeError("it has no fixture")
 
     def takes(self, thread_id: str) -> bool:
-        """Whether the saver can store a thread of that id."""
+        """Return whether the saver can store a thread with this id."""
         return True
 
     def add(self, thread_id: str) -> None:
-        """Store a thread with some checkpoint, as another process would."""
+        """Store a thread with one checkpoint, as another process would."""
         config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
         with self.saver() as saver:
             saver.put(config, empty_checkpoint(), {"source": "input", "step": -1}, {})
@@ -102,19 +106,20 @@ class Bench(Protocol):
             self.forget(saver, thread_id)
 
     def fingerprint(self) -> object:
-        """Equal before and after as long as nothing in the store changed."""
+        """Return a value that stays equal as long as nothing in the store changes."""
         ...
 
     @property
     def has_questions(self) -> bool:
-        """Whether what a task wrote that has not finished is stored, questions among it."""
+        """Whether writes of unfinished tasks, such as questions, are stored."""
         return self.has_writes and not self.bare
 
     def times(self, thread_id: str) -> tuple[datetime, datetime] | None:
-        """When the first and the last checkpoint of a thread were stored, where the saver goes by
-        that; None where ids tell."""
+        """Return the times of the first and the last checkpoint of a thread; None if its ids
+        contain them.
+        """
         return None
 
     def close(self) -> None:
-        """Remove what was made."""
+        """Remove what was created."""
         ...

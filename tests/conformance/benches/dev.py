@@ -27,7 +27,7 @@ class DevBench(Bench):
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
-        # The first time it is filled, which would take long.
+        # Do not store at each `put` during the first fill, which would take long.
         saver = FileSaver(self.path, at_each_put=self.path.exists())
         yield saver
         saver.sync()

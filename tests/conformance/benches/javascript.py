@@ -1,4 +1,4 @@
-"""Stores of LangGraph.js, whose savers Python cannot run: what they wrote is a fixture."""
+"""Stores of LangGraph.js, restored from fixtures because Python cannot run its savers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support import FIXTURES
 
 FOLDER = FIXTURES / "js-1.7.3"
 _LACKING = frozenset(
-    # What LangGraph.js has no graph, or no value, for.
+    # LangGraph.js has no such graph or value.
     {"4711", "async-asking", "async-join", "async-linear", "cached", "delta-exit-rarely"}
     | {"delta-removed", "delta-reset", "delta-stopped", "durability-async", "error-handled"}
     | {"durability-exit-asking", "durability-exit-error", "root-list", "root-messages"}
@@ -29,7 +29,7 @@ _LACKING = frozenset(
 
 
 class JavaScriptBench(Bench):
-    """What the benches of LangGraph.js have in common."""
+    """Common parts of the benches of LangGraph.js."""
 
     fixture: ClassVar[str | None]
     mangled: ClassVar[frozenset[str]] = _LACKING
@@ -37,13 +37,13 @@ class JavaScriptBench(Bench):
     def told(self) -> dict[str, Any]:
         text = gzip.decompress((FOLDER / f"{self.fixture}.truth.json.gz").read_bytes())
         threads: dict[str, Any] = json.loads(text)["threads"]
-        # LangGraph.js takes the answer to one of two questions for the task's output.
+        # LangGraph.js treats the answer to one of two questions as the task's output.
         threads["interrupt-second"]["waiting_own"] = ["ask"]
         return threads
 
 
 def _floating(form: Any) -> Any:
-    """A JSON form in which whole numbers beyond 64 bits are floats, as RedisJSON keeps them."""
+    """Return a JSON form with integers beyond 64 bits as floats, as RedisJSON stores them."""
     if isinstance(form, list):
         return [_floating(one) for one in form]
     match form:
@@ -60,7 +60,7 @@ class JavaScriptRedisBench(JavaScriptBench, RedisBench):
     name: ClassVar[str] = "redis-js"
     fixture: ClassVar[str | None] = "redis"
     mangled: ClassVar[frozenset[str]] = _LACKING | {"reducers", "zoo-text"}
-    """Also: a Set comes back as an object, and RedisJSON takes no half of a surrogate pair."""
+    """In addition: a Set is read as an object, and RedisJSON rejects half of a surrogate pair."""
     by_arrival: ClassVar[bool] = True
     refused: ClassVar[frozenset[str]] = frozenset()
     sparse: ClassVar[bool] = False
@@ -97,7 +97,7 @@ class ShallowJavaScriptRedisBench(JavaScriptRedisBench):
         {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
         | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely", "fork-asking"}
     )
-    """There is no past to go back to."""
+    """There is no history to go back to."""
 
 
 class JavaScriptMongoBench(JavaScriptBench, MongoBench):

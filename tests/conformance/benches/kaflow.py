@@ -1,4 +1,4 @@
-"""Collections of KaFlow, in databases of their own."""
+"""Collections of KaFlow, in separate databases."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from tests.kaflow import InTime, MongoDBCheckpointer
 
 
 class KaflowBench(MongoBench):
-    """KaFlow's saver, which stores no writes and knows no namespaces."""
+    """KaFlow's saver, which stores no writes and has no namespaces."""
 
     name: ClassVar[str] = "kaflow"
     has_writes: ClassVar[bool] = False
     pickled: ClassVar[bool] = True
     refused: ClassVar[frozenset[str]] = frozenset(
-        # `list` has no `filter`, so that there is no history to choose from.
+        # `list` has no `filter`, so there is no history to choose from.
         {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
-        # Of two questions, the one that is to be answered is not stored.
+        # Of two questions, the one to be answered is not stored.
         | {"interrupt-one-answered", "interrupt-sends"}
     )
     refusal: ClassVar[Refusal] = (TypeError, IndexError)
     mangled: ClassVar[frozenset[str]] = frozenset(
-        # Checkpoints of a subgraph are stored as the thread's own.
+        # Checkpoints of a subgraph are stored as those of the thread.
         {"interrupt-subgraph", "interrupt-nested", "interrupt-nested-answered"}
         | {"subgraph", "subgraph-error", "subgraph-stateful", "subgraph-stateful-node"}
         | {"subgraph-twice", "breakpoint-subgraph", "breakpoint-subgraph-passed"}
         | {"fork-subgraph", "with-metadata-subgraph"}
         | {"durability-exit-asking"}
-        # The name of a lone function is told by what it writes.
+        # The name of a single function is only known from its writes.
         | {"functional-asking"}
-        # What a DeltaChannel takes in is stored as writes only.
+        # What a DeltaChannel receives is stored only as writes.
         | {"delta-often", "delta-rarely", "delta-reset", "delta-removed", "delta-stopped"}
         | {"delta-fork-often", "delta-fork-rarely", "delta-exit", "delta-exit-rarely"}
-        # Other parts are pickled than the truth tells: a named tuple has no names of fields, a
+        # Some values are pickled differently from the truth: a named tuple has no field names, a
         # deque has its length, an address is a number.
         | {"zoo-namedtuple", "zoo-sets", "zoo-path-regex"}
     )

@@ -20,12 +20,12 @@ RAW = CodecOptions(RawBSONDocument)
 
 
 class MongoBench(Bench):
-    """langgraph-checkpoint-mongodb on a database of its own."""
+    """langgraph-checkpoint-mongodb on a separate database."""
 
     name: ClassVar[str] = "mongodb"
     server: ClassVar[str | None] = "mongodb"
     refused: ClassVar[frozenset[str]] = frozenset({"zoo-bytes"})
-    """The saver hands a bytearray to the driver, which takes bytes alone."""
+    """The saver passes a bytearray to the driver, which accepts only bytes."""
     refusal: ClassVar[Refusal] = InvalidDocument
 
     def __init__(self, folder: Path, server: Server | None) -> None:

@@ -16,9 +16,12 @@ from tests.servers import Server, mysql_connection, mysql_database
 
 
 class MySQLBench(Bench):
-    """langgraph-checkpoint-mysql on a database of its own, in which the server compares ids by its
-    default collation: it takes `User` for `user`. What the saver reads wrongly is put right, also
-    while it fills the store; else a thread `User` would be a turn of the thread `user`."""
+    """langgraph-checkpoint-mysql on a separate database.
+
+    The server compares ids by its default collation, which treats `User` and `user` as equal. The
+    reading faults of the saver are corrected while it fills the store too; otherwise a thread
+    `User` would be a turn of the thread `user`.
+    """
 
     name: ClassVar[str] = "mysql"
     server: ClassVar[str | None] = "mysql"
@@ -67,8 +70,10 @@ class MySQLBench(Bench):
 
 
 class ShallowMySQLBench(MySQLBench):
-    """The saver that keeps a namespace's newest checkpoint only, where ids are compared by their
-    code points: elsewhere `User` would replace `user`."""
+    """The saver that keeps only the newest checkpoint of each namespace.
+
+    Ids are compared by their code points; with another collation, `User` would replace `user`.
+    """
 
     name: ClassVar[str] = "mysql-shallow"
     has_history: ClassVar[bool] = False
@@ -77,11 +82,12 @@ class ShallowMySQLBench(MySQLBench):
         {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
         | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely"}
     )
-    """There is no past to go back to."""
+    """There is no history to go back to."""
     refusal: ClassVar[Refusal] = StopIteration
     options: ClassVar[Mapping[str, Any]] = {"durability": "sync"}
-    """A `put` removes the writes of all other checkpoints. One that comes late, as it may when the
-    graph does not wait for it, would remove those of the checkpoint after it."""
+    """A `put` removes the writes of all other checkpoints. If the graph does not wait for it, it
+    may come late and remove the writes of the next checkpoint.
+    """
 
     @contextmanager
     def saver(self) -> Iterator[Any]:

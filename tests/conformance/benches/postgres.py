@@ -14,7 +14,7 @@ from tests.servers import Server, postgres_database
 
 
 class PostgresBench(Bench):
-    """langgraph-checkpoint-postgres on a database of its own."""
+    """langgraph-checkpoint-postgres on a separate database."""
 
     name: ClassVar[str] = "postgres"
     server: ClassVar[str | None] = "postgres"
@@ -60,7 +60,7 @@ class PostgresBench(Bench):
 
 
 class ShallowPostgresBench(PostgresBench):
-    """The saver that keeps a namespace's newest checkpoint only."""
+    """The saver that keeps only the newest checkpoint of each namespace."""
 
     name: ClassVar[str] = "postgres-shallow"
     has_history: ClassVar[bool] = False
@@ -68,11 +68,12 @@ class ShallowPostgresBench(PostgresBench):
         {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
         | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely"}
     )
-    """There is no past to go back to."""
+    """There is no history to go back to."""
     refusal: ClassVar[Refusal] = StopIteration
     options: ClassVar[Mapping[str, Any]] = {"durability": "sync"}
-    """A `put` removes the writes of all other checkpoints. One that comes late, as it may when the
-    graph does not wait for it, would remove those of the checkpoint after it."""
+    """A `put` removes the writes of all other checkpoints. If the graph does not wait for it, it
+    may come late and remove the writes of the next checkpoint.
+    """
 
     @contextmanager
     def saver(self) -> Iterator[Any]:

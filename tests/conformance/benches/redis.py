@@ -17,12 +17,12 @@ from tests.servers import Server
 
 
 class RedisBench(Bench):
-    """langgraph-checkpoint-redis on a server of its own."""
+    """langgraph-checkpoint-redis on a separate server."""
 
     name: ClassVar[str] = "redis"
     server: ClassVar[str | None] = "redis"
     refused: ClassVar[frozenset[str]] = frozenset({"zoo-time"})
-    """A time with a zone is no JSON."""
+    """JSON has no times with a time zone."""
     refusal: ClassVar[Refusal] = TypeError
     mangled: ClassVar[frozenset[str]] = frozenset(
         {"zoo-pydantic", "zoo-times", "zoo-uuid-decimal", "zoo-path-regex", "zoo-numpy"}
@@ -48,7 +48,7 @@ class RedisBench(Bench):
 
     def forget(self, saver: Any, thread_id: str) -> None:
         saver.delete_thread(thread_id)
-        # It does not find ids with a comma.
+        # The saver does not find ids with a comma.
         for name in saver._redis.scan_iter("checkpoint*", 1000, "ReJSON-RL"):
             if saver._redis.json().get(name, "$.thread_id") == [thread_id]:
                 saver._redis.delete(name)
@@ -57,11 +57,11 @@ class RedisBench(Bench):
         return dump(self._url)
 
     def close(self) -> None:
-        """The server goes with its fixture."""
+        """The fixture stops the server."""
 
 
 class ShallowRedisBench(RedisBench):
-    """The saver that keeps a namespace's newest checkpoint only."""
+    """The saver that keeps only the newest checkpoint of each namespace."""
 
     name: ClassVar[str] = "redis-shallow"
     has_history: ClassVar[bool] = False
@@ -81,7 +81,7 @@ class ShallowRedisBench(RedisBench):
 
 
 class PlainRedisBench(Bench):
-    """The saver of hashes, with nothing but Redis itself."""
+    """The saver of hashes, which needs no modules of Redis."""
 
     name: ClassVar[str] = "redis-hash"
     server: ClassVar[str | None] = "redis"
@@ -107,11 +107,11 @@ class PlainRedisBench(Bench):
         return dump(self._url)
 
     def close(self) -> None:
-        """The server goes with its fixture."""
+        """The fixture stops the server."""
 
 
 class PlainRedisSaverBench(PlainRedisBench):
-    """langgraph-checkpoint-plainredis on a server of its own, without modules."""
+    """langgraph-checkpoint-plainredis on a separate server, without modules."""
 
     name: ClassVar[str] = "redis-plain"
     wrapped: ClassVar[bool] = True
@@ -127,8 +127,9 @@ class PlainRedisSaverBench(PlainRedisBench):
         | {(f"delta-fork-{often}", 6, "messages_plain") for often in ("often", "rarely")}
         | {("delta-fork-often", 6, "messages")}
     )
-    """It numbers versions per branch, so that one branch's values overwrite the other's when it is
-    LangGraph that goes back. A bytearray in a write comes back as bytes."""
+    """The saver numbers versions per branch, so after LangGraph's time travel the values of one
+    branch overwrite those of the other. A bytearray in a write is read as bytes.
+    """
 
     @contextmanager
     def saver(self) -> Iterator[Any]:

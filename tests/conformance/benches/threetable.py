@@ -1,4 +1,4 @@
-"""Three tables, in files and databases of their own."""
+"""Three tables, in separate files and databases."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tests.threetable import ThreeTableSaver, connected
 
 
 class ThreeTableBench(Bench):
-    """Each checkpoint with a hash and values of its own, on SQLite."""
+    """A hash and values for each checkpoint, on SQLite."""
 
     name: ClassVar[str] = "three-table"
     server: ClassVar[str | None] = None
     bare: ClassVar[bool] = True
     options: ClassVar[Mapping[str, Any]] = {"durability": "sync"}
-    """A checkpoint takes the writes that are there when it is put: none may come late."""
+    """A checkpoint takes the writes that are stored when it is put, so none may come late."""
     mangled: ClassVar[frozenset[str]] = frozenset(
-        # A DeltaChannel's value is stored now and then, and nothing tells it from one that has not
-        # changed since.
+        # The value of a DeltaChannel is stored only sometimes, and it cannot be distinguished from
+        # a value that has not changed since.
         {"delta-often", "delta-rarely", "delta-reset", "delta-removed", "delta-stopped"}
         | {"delta-fork-often", "delta-fork-rarely", "delta-exit", "delta-exit-rarely"}
     )
@@ -63,7 +63,7 @@ class ThreeTableBench(Bench):
 
 
 class LatestThreeTableBench(ThreeTableBench):
-    """The hash is that of the namespace, so that each put replaces the values."""
+    """The hash of the namespace is used, so each put replaces the values."""
 
     name: ClassVar[str] = "three-table-latest"
     latest: ClassVar[bool] = True
@@ -89,7 +89,7 @@ class PostgresThreeTableBench(ThreeTableBench):
 
 
 class MySQLThreeTableBench(ThreeTableBench):
-    """On MariaDB, with the hash as bytes, where ids are compared by their code points."""
+    """On MariaDB, with the hash as bytes; ids are compared by their code points."""
 
     only: ClassVar[frozenset[str] | None] = _SOME
 

@@ -1,7 +1,7 @@
-"""Stores in which a thread can be copied, so that each trial has one of its own.
+"""Stores in which a thread can be copied, so that each trial has its own.
 
-A copy has the rows of the thread under another thread id. Checkpoint ids, and so task ids, are
-the same, so that LangGraph resumes it as the original.
+A copy has the rows of the thread under another thread id. Checkpoint ids, and so task ids, are the
+same, so LangGraph resumes it like the original.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from tests.travel.places.place import Rows
 
 
 class DevPlace:
-    """A folder whose server is stopped before `ckpt` comes, and started again after it."""
+    """A folder with a server that is stopped before `ckpt` runs, and restarted afterwards."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

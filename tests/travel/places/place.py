@@ -1,4 +1,4 @@
-"""What a store must offer so that each trial can have a thread of its own."""
+"""What a store must provide so that each trial can use its own thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 Rows = dict[str, list[tuple[Any, ...]]]
 POINTERS = "checkpoint_latest"
-"""What names the heads in Redis, and changes with them."""
+"""Keys in Redis that point to the heads, and change with them."""
 
 
 class Place(Protocol):
@@ -14,23 +14,23 @@ class Place(Protocol):
 
     @property
     def url(self) -> str:
-        """What `ckpt -s` opens it with."""
+        """The URL for `ckpt -s`."""
         ...
 
     def saver(self) -> Any:
-        """The official saver, ready to use."""
+        """Return the official saver, ready to use."""
         ...
 
     def rows(self, thread_id: str) -> Rows:
-        """All rows of a thread, without its id, by table."""
+        """Return all rows of a thread, without its id, by table."""
         ...
 
     def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
-        """Copy a thread's rows, up to a checkpoint in the order of the ids."""
+        """Copy a thread's rows, up to a checkpoint in the order of ids."""
         ...
 
     def has_memory(self, thread_id: str) -> bool:
-        """Whether a subgraph keeps its state between calls."""
+        """Return whether a subgraph keeps its state between calls."""
         ...
 
     def forget(self, thread_id: str) -> None:

@@ -42,10 +42,10 @@ class RedisPlace:
                 yield rest, tuple(one.split(thread_id.encode(), 1)[1] for one in members)
             else:
                 stored = json.loads(self.client.execute_command("JSON.GET", name))
-                # The saver sets this flag where it adds writes to a checkpoint.
+                # The saver sets this flag when it adds writes to a checkpoint.
                 flags = {"thread_id", "has_writes"}
                 kept = {part: value for part, value in stored.items() if part not in flags}
-                # The metadata comes sixth, as in the tables of the other places.
+                # The metadata is the sixth part, as in the tables of the other places.
                 metadata = kept.pop("metadata", "")
                 yield rest, json.dumps(kept, sort_keys=True), "", "", "", metadata
 
