@@ -16,13 +16,13 @@ from ckpt_cli.core.write_view import Placed
 Effect = Literal["applied", "duplicate", "overwritten", "dropped", "ignored", "special", "unknown"]
 """The result of a write.
 
- applied: it changed the channel.
- duplicate: it changed nothing.
- overwritten: an `Overwrite` in the same step replaced it.
- dropped: it was discarded: a new input discards the writes of unfinished tasks.
- ignored: the graph has no such channel.
- special: LangGraph uses the channel internally.
- unknown: the reducer of the channel is not known.
+- `applied`: it changed the channel.
+- `duplicate`: it changed nothing.
+- `overwritten`: an `Overwrite` in the same step replaced it.
+- `dropped`: not applied: a new input discards the writes of unfinished tasks.
+- `ignored`: the graph has no such channel.
+- `special`: LangGraph uses the channel internally.
+- `unknown`: the reducer of the channel is not known.
 """
 
 
