@@ -53,8 +53,14 @@ class Known:
         return hash((channel, line)) in self.lines
 
 
-def compile_pattern(pattern: str, *, fixed: bool, ignore_case: bool) -> Find:
-    """What finds a pattern in a line. Raises `UsageError`."""
+def compile_pattern(
+    pattern: str,
+    *,
+    fixed: bool,
+    ignore_case: bool,
+    hint: str = "-F searches for the text as it is",
+) -> Find:
+    """What finds a pattern in a line. Raises `UsageError` with this hint."""
     try:
         found = re.compile(
             re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0
@@ -62,7 +68,7 @@ def compile_pattern(pattern: str, *, fixed: bool, ignore_case: bool) -> Find:
     except (re.error, OverflowError, RecursionError) as error:
         raise UsageError(
             f"cannot read the pattern '{pattern}': {error}",
-            hint="-F searches for the text as it is",
+            hint=hint,
         ) from None
     return found.search
 
