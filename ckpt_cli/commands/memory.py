@@ -77,11 +77,13 @@ COMMANDS = {
 Under = Annotated[
     str,
     typer.Option(
-        "--namespace", metavar="NAMESPACE", help="Only in NAMESPACE and below it, as users/anna."
+        "--namespace",
+        metavar="NAMESPACE",
+        help="Only in NAMESPACE and below it, such as users/anna.",
     ),
 ]
 Match = Annotated[
-    str | None, typer.Option(metavar="GLOB", help="Only keys matching GLOB, as 'fact-*'.")
+    str | None, typer.Option(metavar="GLOB", help="Only keys matching GLOB, such as 'fact-*'.")
 ]
 
 
@@ -89,7 +91,9 @@ def list_(
     ctx: typer.Context,
     namespace: Annotated[
         str,
-        typer.Argument(metavar="[NAMESPACE]", help="Namespace and all below it, as users/anna."),
+        typer.Argument(
+            metavar="[NAMESPACE]", help="Namespace and all below it, such as users/anna."
+        ),
     ] = "",
     flat: Annotated[bool, typer.Option("--flat", help="Show a table, not a tree.")] = False,
     limit: Annotated[
@@ -99,7 +103,9 @@ def list_(
     match: Match = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only items updated since TIME: 2h, 2026-04-07."),
+        typer.Option(
+            metavar="TIME", help="Only items updated since TIME: 2h, 2026-04-07."
+        ),
     ] = None,
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only items not updated after TIME.")

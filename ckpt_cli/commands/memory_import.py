@@ -90,6 +90,11 @@ def _columns(*names: str) -> Sequence[Column]:
 
 def _checked(path: Path, info: MemoryInfo) -> int:
     """The number of rows of a valid archive of this layout."""
+    if path.is_dir():
+        raise UsageError(
+            f"cannot restore '{path}': it is a folder",
+            hint=f"name its archives: {quote(str(path))}/memory-*.ckpt.gz",
+        )
     header, counts = check_bundle(path)
     if header.thread_id is not None:
         raise Refused(
