@@ -103,9 +103,7 @@ def list_(
     match: Match = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME", help="Only items updated since TIME: 2h, 2026-04-07."
-        ),
+        typer.Option(metavar="TIME", help="Only items updated since TIME: 2h, 2026-04-07."),
     ] = None,
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only items not updated after TIME.")

@@ -47,7 +47,7 @@ def remembered(
 
 
 def origin(session: Session, item: Item, chosen: str | None) -> Origin | None:
-    """The origin of an item whose value was read; None if it names no thread."""
+    """The origin of an item that was read with its value; None if it names no thread."""
     from ckpt_cli.core.facts import source_of, text_of
     from ckpt_cli.reading.provenance import Origin, threads_place, trace
 
