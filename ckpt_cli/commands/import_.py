@@ -22,7 +22,11 @@ from ckpt_cli.render.table import Column
 from ckpt_cli.render.value import counted
 from ckpt_cli.session import Session
 
-_COLUMNS = [Column(name.upper(), name) for name in ("thread_id", "rows", "added", "there", "file")]
+_COLUMNS = [
+    Column("THREAD", "thread_id", style="id"),
+    *(Column(name.upper(), name, right=True) for name in ("rows", "added", "there")),
+    Column("FILE", "file"),
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from ckpt_cli.render.memory import (
 from ckpt_cli.render.memory_whole import whole_lines
 from ckpt_cli.render.provenance import origin_lines, origin_record
 from ckpt_cli.render.table import Column
+from ckpt_cli.render.value import counted as counted_of
 from ckpt_cli.session import Session
 
 COMMANDS = {
@@ -76,11 +77,13 @@ COMMANDS = {
 Under = Annotated[
     str,
     typer.Option(
-        "--namespace", metavar="NAMESPACE", help="Only in NAMESPACE and below it, as users/anna."
+        "--namespace",
+        metavar="NAMESPACE",
+        help="Only in NAMESPACE and below it, such as users/anna.",
     ),
 ]
 Match = Annotated[
-    str | None, typer.Option(metavar="GLOB", help="Only keys matching GLOB, as 'fact-*'.")
+    str | None, typer.Option(metavar="GLOB", help="Only keys matching GLOB, such as 'fact-*'.")
 ]
 
 
@@ -88,7 +91,9 @@ def list_(
     ctx: typer.Context,
     namespace: Annotated[
         str,
-        typer.Argument(metavar="[NAMESPACE]", help="Namespace and all below it, as users/anna."),
+        typer.Argument(
+            metavar="[NAMESPACE]", help="Namespace and all below it, such as users/anna."
+        ),
     ] = "",
     flat: Annotated[bool, typer.Option("--flat", help="Show a table, not a tree.")] = False,
     limit: Annotated[
@@ -202,7 +207,7 @@ def show(
     if raw and redacted:
         raise no_raw()
     if raw and key is None:
-        raise UsageError("--raw needs a key", hint="ckpt memory show KEY --raw")
+        raise UsageError("--raw needs a key", hint="name one: ckpt memory show KEY --raw")
     with opened_memory(session) as memory:
         if key is None:
             _show_all(session, memory, parse_namespace(namespace))
@@ -264,7 +269,12 @@ def search(
       ckpt -s memory.db memory search -iE 'tea|coffee' --namespace users/anna
     """
     session: Session = ctx.obj
-    find = compile_pattern(text, fixed=not regex, ignore_case=ignore_case)
+    find = compile_pattern(
+        text,
+        fixed=not regex,
+        ignore_case=ignore_case,
+        hint="leave out -E to search for the text as it is",
+    )
     output = session.output
     counted = unread = 0
     with opened_memory(session) as memory:
@@ -292,9 +302,9 @@ def search(
 
         output.records(records(), hit_columns())
     if unread:
-        said = f"{unread} values could not be read in full"
+        said = f"cannot read {counted_of(unread, 'value')} in full"
         if not counted:
-            raise PartlyDone(f"no match, but {said}")
+            raise PartlyDone(f"no match found; {said}")
         session.note(said)
     if not counted:
         raise typer.Exit(1)

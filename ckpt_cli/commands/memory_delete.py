@@ -17,10 +17,11 @@ from ckpt_cli.changing.memory import Done, archive_items, remove_items
 from ckpt_cli.commands.carrying_out import confirm
 from ckpt_cli.commands.memory import Match, Under, opened_memory
 from ckpt_cli.core.memory import Wanted, parse_namespace
-from ckpt_cli.core.times import ago
+from ckpt_cli.core.times import parse_time
 from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.reading.memory import list_items, named_items, without_values
 from ckpt_cli.render.memory import (
+    amount,
     item_columns,
     item_record,
     removal_lines,
@@ -28,6 +29,7 @@ from ckpt_cli.render.memory import (
     sum_record,
 )
 from ckpt_cli.render.units import iso
+from ckpt_cli.render.value import counted
 from ckpt_cli.session import Session
 
 Write = Annotated[
@@ -75,7 +77,7 @@ def delete(
     session: Session = ctx.obj
     wanted = Wanted(
         match=match,
-        until=None if older_than is None else ago(older_than, session.now),
+        until=None if older_than is None else parse_time(older_than, session.now, session.zone),
         expired=expired or None,
     )
     if session.settings.get("copy") and not dry_run:
@@ -110,11 +112,14 @@ def delete(
     _answer(session, shown, done, bundle, more=more, dry_run=dry_run)
     if done.stopped is not None:
         raise PartlyDone(
-            f"{done.stopped.message}; {len(items) - done.removed} items remain",
+            f"{done.stopped.message}; {counted(len(items) - done.removed, 'item')} left",
             hint=done.stopped.hint,
         )
     if more and not dry_run:
-        raise PartlyDone(f"more than {limit} items match", hint="run the same command again")
+        raise PartlyDone(
+            f"stopped after {counted(limit, 'item')}; more match",
+            hint="run the same command again",
+        )
 
 
 def _check_words(keys: list[str], namespace: str, wanted: Wanted, *, everything: bool) -> None:
@@ -122,7 +127,8 @@ def _check_words(keys: list[str], namespace: str, wanted: Wanted, *, everything:
     by_rule = wanted != Wanted() or everything
     if keys and by_rule:
         raise UsageError(
-            "cannot combine keys and rules", hint="name keys, or use --match, --expired, ..."
+            "cannot combine keys and rules",
+            hint="name keys, or leave them out and use --match, --expired, --older-than or --all",
         )
     if not keys and not by_rule:
         raise UsageError(
@@ -130,7 +136,9 @@ def _check_words(keys: list[str], namespace: str, wanted: Wanted, *, everything:
             hint="name keys, or add --expired, --older-than, --match, or --all with --namespace",
         )
     if everything and not parse_namespace(namespace):
-        raise UsageError("--all needs a namespace", hint="add --namespace NAMESPACE")
+        raise UsageError(
+            "--all needs a namespace", hint="add --namespace NAMESPACE, or use --match '*'"
+        )
 
 
 def _plan(
@@ -169,7 +177,7 @@ def _show_and_ask(session: Session, items: list[Item], *, more: bool) -> None:
             rows=tuple,
             columns=(),
         )
-    confirm(f"Delete {len(items)} item{'s' * (len(items) != 1)}?")
+    confirm(f"Delete {amount(items)}?")
 
 
 def _answer(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +18,7 @@ from ckpt_cli.commands.memory import opened_memory
 from ckpt_cli.commands.memory_delete import Write, check_allowed
 from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.render.table import Column
+from ckpt_cli.render.value import counted
 from ckpt_cli.session import Session
 
 
@@ -44,15 +46,17 @@ def import_(
         )
     with opened_memory(session) as memory:
         info = memory.describe()
-    found = [{"file": str(path), "rows": _checked(path, info)} for path in files]
-    columns = [Column(name.upper(), name) for name in ("file", "rows", "added", "there")]
+    found: list[dict[str, Any]] = [
+        {"file": str(path), "rows": _checked(path, info)} for path in files
+    ]
     if dry_run:
-        session.output.records(found, columns)
+        session.output.records(found, _columns("file", "rows"))
         session.note("dry run: nothing was written")
         return
     check_allowed(info, write=write)
     if not yes:
-        confirm(f"Restore {len(files)} archive{'s' * (len(files) != 1)} to '{info.url}'?")
+        rows = counted(sum(one["rows"] for one in found), "row")
+        confirm(f"Restore {counted(len(files), 'archive')} ({rows}) into '{info.url}'?")
     restored, expired = [], 0
     failed: list[CkptError] = []
     with open_writable_memory(session.store_url) as writable:
@@ -60,12 +64,12 @@ def import_(
             try:
                 done = writable.restore(read_rows(path))
             except CkptError as error:
-                error.message = f"'{path}': {error.message}"
+                error.message = f"cannot restore '{path}': {error.message}"
                 failed.append(error)
                 continue
             expired += done.expired
             restored.append({**record, "added": done.added, "there": done.there})
-    session.output.records(restored, columns)
+    session.output.records(restored, _columns("file", "rows", "added", "there"))
     if failed and not restored:
         raise failed[0]
     if failed:
@@ -74,11 +78,23 @@ def import_(
             hint=failed[0].hint,
         )
     if expired:
-        raise PartlyDone(f"skipped {expired} rows that have expired")
+        raise PartlyDone(
+            f"{counted(expired, 'row')} left out: their time to live has ended",
+            hint="the archives still hold them",
+        )
+
+
+def _columns(*names: str) -> Sequence[Column]:
+    return [Column(one.upper(), one, right=one != "file") for one in names]
 
 
 def _checked(path: Path, info: MemoryInfo) -> int:
     """The number of rows of a valid archive of this layout."""
+    if path.is_dir():
+        raise UsageError(
+            f"cannot restore '{path}': it is a folder",
+            hint=f"name its archives: {quote(str(path))}/memory-*.ckpt.gz",
+        )
     header, counts = check_bundle(path)
     if header.thread_id is not None:
         raise Refused(

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckpt_backends.errors import CkptError, Unsupported
+from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
 from ckpt_cli.reading.beside import memory_place
 
 if TYPE_CHECKING:
     from ckpt_backends.memory import Item, ItemKey, MemoryStore, Namespace
     from ckpt_cli.reading.provenance import Origin
     from ckpt_cli.session import Session
+
+
+_NAME_THREADS = "name their store: add --threads STORE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ def remembered(
 
 
 def origin(session: Session, item: Item, chosen: str | None) -> Origin | None:
-    """The origin of an item whose value was read; None if it names no thread."""
+    """The origin of an item that was read with its value; None if it names no thread."""
     from ckpt_cli.core.facts import source_of, text_of
     from ckpt_cli.reading.provenance import Origin, threads_place, trace
 
@@ -53,7 +56,7 @@ def origin(session: Session, item: Item, chosen: str | None) -> Origin | None:
         return None
     place = threads_place(session.store_url, session.other_store("threads", chosen))
     if place.url is None:
-        return Origin(source.thread_id, "", remark=place.why)
+        return Origin(source.thread_id, "", remark=f"cannot find its store: {place.why}")
     try:
         with session.open_other(place.url) as threads:
             return trace(threads, source.thread_id, item.created_at, text_of(item))
@@ -76,8 +79,14 @@ def faults(
 
     place = threads_place(session.store_url, session.other_store("threads", wanted.threads))
     if place.url is None:
-        raise Unsupported(f"cannot find the threads: {place.why}", hint="add --threads STORE")
-    with session.open_other(place.url) as threads:
+        raise Unsupported(f"cannot find the threads: {place.why}", hint=_NAME_THREADS)
+    try:
+        opened = session.open_other(place.url)
+    except UnknownLayout as error:
+        raise UnknownLayout(
+            f"cannot find the threads: {error.message}", hint=_NAME_THREADS
+        ) from None
+    with opened as threads:
         return marks(
             items,
             twice=wanted.duplicates,

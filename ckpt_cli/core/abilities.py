@@ -35,17 +35,21 @@ _OVERWRITES = Limit(_NOTHING, "no", ONE_STATE, having=C.LATEST_VALUES)
 _ONE_STATE = Limit(
     _NOTHING,
     "newest state",
-    "the others are listed with their writes; their state is not stored",
+    "older checkpoints are listed with their writes, but their state is not stored",
     having=C.LATEST_VALUES,
 )
 _SHOWN = Limit(
     _NOTHING,
     "writes",
-    "what tasks wrote is shown; what it made cannot be verified",
+    "writes are shown, but cannot be verified",
     having=C.LATEST_VALUES,
 )
 _NO_WRITES = Limit(C.WRITES, "none", "no writes are stored, so no questions, errors or nodes")
-_ONE = Limit(C.HISTORY, "nothing", "there is one checkpoint a namespace, and nothing before it")
+_ONE = Limit(
+    C.HISTORY,
+    "nothing",
+    "each namespace has one checkpoint, so there is no step to compare or prune",
+)
 
 LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "threads list": (),
@@ -68,7 +72,7 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "fork --to": (_NOT_ADDED, _OVERWRITES),
     "undo": (_NOT_ADDED, _OVERWRITES),
     "threads copy": (_NOT_ADDED, _OVERWRITES),
-    "sessions list": (Limit(C.SESSIONS, "no", "hold no sessions"),),
+    "sessions list": (Limit(C.SESSIONS, "no", "applications store sessions in Redis only"),),
     "export": (),
     "purge": (),
     "purge --keep-last": (_ONE,),

@@ -22,8 +22,8 @@ def parse_fields(words: Sequence[str], kind: str) -> dict[str, Any]:
         name, equals, text = word.partition("=")
         if not equals or name not in known:
             raise UsageError(
-                f"cannot set '{word}'",
-                hint=f"use FIELD=VALUE with {', '.join(known)}",
+                f"cannot set '{name}': " + ("unknown field" if equals else "no value"),
+                hint="use " + " or ".join(f"--set {one}=VALUE" for one in known),
             )
         found[name] = known[name](text)
     if not found:
@@ -52,14 +52,17 @@ def refuse_duplicate(item: Item, fields: Mapping[str, Any], others: Sequence[Ite
 
 def _content(text: str) -> str:
     if not text.strip():
-        raise UsageError("fact text must not be empty", hint="delete it with ckpt memory delete")
+        raise UsageError(
+            "fact text must not be empty", hint="to delete the fact: ckpt memory delete KEY"
+        )
     return _storable(text.strip())
 
 
 def _category(text: str) -> str:
     if not text.strip() or not text.isprintable():
         raise UsageError(
-            f"'{text}' is not a category", hint="use a word such as preference, context or goal"
+            f"cannot set category to '{text}'",
+            hint="use a word such as preference, context or goal",
         )
     return _storable(text.strip())
 
@@ -70,7 +73,7 @@ def _confidence(text: str) -> float:
     except ValueError:
         found = math.nan
     if not 0 <= found <= 1:
-        raise UsageError(f"'{text}' is not a confidence", hint="use a number from 0 to 1")
+        raise UsageError(f"cannot set confidence to '{text}'", hint="use a number from 0 to 1")
     return found
 
 
@@ -79,7 +82,7 @@ def _storable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UsageError("the text is not UTF-8") from None
+        raise UsageError("cannot set a text that is not UTF-8") from None
     return text
 
 

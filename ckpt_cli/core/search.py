@@ -54,10 +54,16 @@ class Known:
         return hash((channel, line)) in self.lines
 
 
-def compile_pattern(pattern: str, *, fixed: bool, ignore_case: bool) -> Find:
+def compile_pattern(
+    pattern: str,
+    *,
+    fixed: bool,
+    ignore_case: bool,
+    hint: str = "-F searches for the text as it is",
+) -> Find:
     """Return a function that finds the pattern in a line.
 
-    Raises `UsageError` if the pattern is not a valid regular expression.
+    Raises `UsageError` with this hint if the pattern is not a valid regular expression.
     """
     try:
         found = re.compile(
@@ -66,7 +72,7 @@ def compile_pattern(pattern: str, *, fixed: bool, ignore_case: bool) -> Find:
     except (re.error, OverflowError, RecursionError) as error:
         raise UsageError(
             f"cannot read the pattern '{pattern}': {error}",
-            hint="-F searches for the text as it is",
+            hint=hint,
         ) from None
     return found.search
 

@@ -83,9 +83,7 @@ def find_key(memory: MemoryStore, text: str, prefix: Namespace) -> ItemKey:
         named = [one.key for one in memory.items(keys=asked)] if asked else []
     found = list(dict.fromkeys(here or named))
     if not found:
-        raise NotFound(
-            f"no item '{text}'", hint="ckpt memory list --all, then use KEY or NAMESPACE/KEY"
-        )
+        raise NotFound(f"no item '{text}'", hint="`ckpt memory list --all` lists the items")
     if len(found) > 1:
         shown = ", ".join(f"'{format_key(one)}'" for one in found[:_NAMED])
         more = len(found) - _NAMED

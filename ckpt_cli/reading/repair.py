@@ -46,7 +46,7 @@ def plan_repair(reader: ThreadReader, told: Mapping[str, str]) -> Repair:
     if Capability.INLINE_VALUES in capabilities or Capability.ADDING not in capabilities:
         raise Unsupported(
             "cannot repair: this layout stores values inside checkpoints",
-            hint="--repair works on PostgreSQL, MySQL and three-table stores",
+            hint="--repair works on postgres, mysql, langgraph-dev, redis-plain and three-table",
         )
     found, lost = replay_with_lost(reader)
     ((_, judgements),) = judge_all([found], told)

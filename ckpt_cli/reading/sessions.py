@@ -57,7 +57,7 @@ def find_session(
         raise NotFound(f"no session '{name}'", hint="`ckpt sessions list` lists them")
     if len(fits) > 1:
         keys = ", ".join(sorted(one.key for one in fits))
-        raise Ambiguous(f"'{name}' is the name of {len(fits)} sessions", hint=f"use a key: {keys}")
+        raise Ambiguous(f"'{name}' matches {len(fits)} sessions", hint=f"use a key: {keys}")
     (one,) = fits
     if redacted:
         one = replace(one, fields=_redacted(one.fields))

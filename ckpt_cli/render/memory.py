@@ -24,6 +24,7 @@ from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import ago, field, left
 from ckpt_cli.render.units import age, iso, size, when
+from ckpt_cli.render.value import counted
 
 _INDENT = 2
 _ALIGNED = 200
@@ -281,24 +282,25 @@ def removal_lines(
     done: bool = False,
     bundle: Path | None = None,
 ) -> Iterator[Line]:
-    """Yield the items of a removal, planned or done, and their archive."""
+    """Yield the items of a removal, planned or done, and their archive; nothing without items."""
+    if not items:
+        return
     yield from tree_lines(items, now)
     yield line("")
-    total = sum_record(items)
-    numbers = [_counted(total[name], name) for name in ("items", "vectors") if total[name]]
-    text = ", ".join([*numbers, size(total["bytes"])])
-    rest = "; more match, for the next run" if more else ""
-    yield line((f"{'removed' if done else 'would remove'} {text}{rest}", "bold"))
+    rest = "; more items match" if more else ""
+    yield line((f"{'Removed' if done else 'Would remove'} {amount(items)}{rest}", "bold"))
     if bundle is not None:
-        yield line(
-            safe_text(
-                f"archived in {bundle}; restore with: ckpt memory import {quote(str(bundle))}"
-            )
-        )
+        restore = f"`ckpt memory import {quote(str(bundle))}` restores it"
+        yield line(safe_text(f"archive  {bundle}; {restore}"))
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun[:-1] if number == 1 else noun}"
+def amount(items: Iterable[Item]) -> str:
+    """The number of items, of their vectors, and their size."""
+    total = sum_record(items)
+    numbers = [counted(total["items"], "item")]
+    if total["vectors"]:
+        numbers.append(counted(total["vectors"], "vector"))
+    return f"{', '.join(numbers)} ({size(total['bytes'])})"
 
 
 def _iso(at: datetime | None) -> str | None:

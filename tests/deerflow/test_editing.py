@@ -377,7 +377,7 @@ def test_facts_are_removed_with_an_archive_and_put_back(path: Path, tmp_path: Pa
     done = ckpt(*line, "--write", "--archive", tmp_path / "kept")
     (bundle,) = (tmp_path / "kept").iterdir()
     assert done.code == 0
-    assert f"archived in {bundle}; restore with: ckpt memory import {bundle}" in done.out
+    assert f"archive  {bundle}; `ckpt memory import {bundle}` restores it" in done.out
     assert [one["id"] for one in load(path)["facts"]] == ["fact_e5f6g7h8"]
     (bundle,) = (tmp_path / "kept").iterdir()
     back: list[str | Path] = ["-s", path, "memory", "import", bundle, "--yes"]

@@ -141,6 +141,14 @@ def test_what_cannot_be_told_is_said(root: Path, settings: str, why: str) -> Non
     assert ckpt("-s", root, "memory", "show", "fact_a1b2c3d4").code == 0
 
 
+def test_threads_that_are_not_found_are_asked_for_by_the_right_option(root: Path) -> None:
+    (root / "config.yaml").write_text("database: {backend: postgres}\n")
+    threads = ckpt("-s", root, "threads", "list").err
+    assert ("with -s" in threads, "--threads" in threads) == (True, False)
+    orphans = ckpt("-s", root, "memory", "list", "--orphans").err
+    assert orphans.count("--threads STORE") == 1
+
+
 def test_checkpoints_on_postgres_are_found_by_the_settings(
     root: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def test_nothing_goes_unasked(bench: Bench, tmp_path: Path) -> None:
 def test_what_fits_a_rule_goes(bench: Bench) -> None:
     fill(bench)
     assert memory(bench, "delete", "--older-than", "1h", "--yes").code == 0
+    assert memory(bench, "delete", "--older-than", "2020-01-01", "--yes").code == 0
     assert memory(bench, "delete", "--match", "k*", "--yes").code == 0
     assert memory(bench, "delete", "--namespace", "users/anna", "--all", "--yes").code == 0
     left = {at for at in ITEMS if at[0][:2] != ("users", "anna") and at[1][0] != "k"}

@@ -116,6 +116,20 @@ def test_a_file_older_than_times_to_live_and_vectors(file: SqliteBench) -> None:
     assert not keys(file)
 
 
+def test_hints_name_options_that_the_command_has(file: SqliteBench) -> None:
+    fill(file, ONE)
+    orphans = ckpt("-s", file.url, "memory", "list", "--orphans")
+    assert (orphans.code, "--threads STORE" in orphans.err) == (4, True)
+    pattern = ckpt("-s", file.url, "memory", "search", "-E", "(")
+    assert (pattern.code, "leave out -E" in pattern.err) == (2, True)
+
+
+def test_a_plan_without_items_is_one_note(file: SqliteBench) -> None:
+    fill(file, ONE)
+    answer = ckpt("-s", file.url, "memory", "delete", "--expired", "--yes")
+    assert (answer.code, answer.out, answer.err) == (0, "", "note: nothing to do\n")
+
+
 def test_a_table_of_an_unknown_store_is_read_and_not_changed(file: SqliteBench) -> None:
     fill(file, ONE)
     with sqlite3.connect(file.url) as db:

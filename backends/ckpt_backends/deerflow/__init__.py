@@ -55,8 +55,8 @@ def _no_threads(url: StoreUrl) -> Unsupported:
         places(url)
     found = checkpointer_of(base_of(url))
     hint = (
-        found.why
+        f"name the store of its threads with -s; it was not found: {found.why}"
         if found.url is None
-        else f"its threads are in another store: add -s '{found.url}'"
+        else f"its threads are in another store: use -s '{found.url}'"
     )
     return Unsupported(f"'{url}' holds DeerFlow's memory, not threads", hint=hint)

@@ -27,7 +27,6 @@ _NAME, _ENV = "config.yaml", ".env"
 _DEFAULT_DIR, _SHARED, _SINGLE = f"{FOLDER}/data", "deerflow.db", "store.db"
 _USUAL = ("data/deerflow.db", "checkpoints.db", "store.db")
 """Files to look for in DeerFlow's folder if there is no config.yaml."""
-_TELL = "name it with --threads STORE, or with threads in the profile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,8 @@ def checkpointer_of(base: Path) -> Checkpointer:
     try:
         return _found(base)
     except (_Unknown, CkptError, ValueError) as error:
-        hint = getattr(error, "hint", None) or _TELL
-        return Checkpointer(None, f"cannot find its checkpoint store: {error}; {hint}")
+        hint = getattr(error, "hint", None)
+        return Checkpointer(None, f"{error}; {hint}" if hint else str(error))
 
 
 def _found(base: Path) -> Checkpointer:
@@ -61,9 +60,7 @@ def _found(base: Path) -> Checkpointer:
                 return Checkpointer(
                     _file(base / name), f"no {_NAME} found; this is the default place"
                 )
-        return Checkpointer(
-            None, f"cannot find its checkpoint store: no {_NAME} next to '{base}'; {_TELL}"
-        )
+        return Checkpointer(None, f"there is no {_NAME} next to '{base}'")
     from ckpt_backends.deerflow.plainyaml import settings
 
     text = files.read(path).raw.decode()
@@ -73,7 +70,7 @@ def _found(base: Path) -> Checkpointer:
         raise _Unknown(f"'{path}' is {error}") from None
     values = _Values(sections, _environment(path, base))
     found = _single(values, base) if sections.get("checkpointer") else _shared(values, base, path)
-    return replace(found, why=f"from '{path}'{found.why}")
+    return replace(found, why=f"from '{path}'" if found.url else f"{found.why} ('{path}')")
 
 
 def _single(values: _Values, base: Path) -> Checkpointer:
@@ -104,14 +101,18 @@ def _shared(values: _Values, base: Path, path: Path) -> Checkpointer:
     )
 
 
-_IN_MEMORY = Checkpointer(None, ": checkpoints are kept in memory only and are lost on exit")
+_IN_MEMORY = Checkpointer(
+    None, "DeerFlow keeps checkpoints in memory only and loses them when it exits"
+)
 
 
 def _server(kind: str | None, place: str | None, schema: str | None) -> Checkpointer:
     if kind == "memory":
         return _IN_MEMORY
-    if kind != "postgres" or not place:
-        raise _Unknown(f"unknown type '{kind}'" if place else "no connection string")
+    if kind != "postgres":
+        raise _Unknown(f"unknown type '{kind}' in {_NAME}")
+    if not place:
+        raise _Unknown(f"no connection string in {_NAME}")
     url = parse_url(place.replace("postgresql+asyncpg://", "postgresql://", 1))
     if schema and "schema" not in url.params:
         joined = "&" if "?" in url.raw else "?"

@@ -50,7 +50,10 @@ def places(url: StoreUrl) -> list[Place]:
     """
     # `copy` is accepted: a read takes a file as a whole, like a private copy.
     if unknown := sorted(url.params.keys() - {"copy"}):
-        raise UsageError(f"unknown parameter '{unknown[0]}' in the URL of DeerFlow's memory")
+        raise UsageError(
+            f"unknown parameter '{unknown[0]}' in the URL of DeerFlow's memory",
+            hint="leave it out: these URLs take no parameters",
+        )
     path = Path(url.path)
     try:
         kind = path.stat().st_mode

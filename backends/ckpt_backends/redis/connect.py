@@ -318,7 +318,7 @@ _REASONS: Sequence[tuple[type[Exception], str, str, str]] = (
         exceptions.NoPermissionError,
         "",
         "permission denied",
-        "reading needs `+@read +scan +ping +info` and the keys' patterns; see docs/stores.md",
+        "reading needs `+@read +scan +ping +info` and the keys' patterns; see docs/layouts.md",
     ),
     (exceptions.ResponseError, "DB index is out of range", "no such database", ""),
     (

@@ -18,8 +18,10 @@ from tests.unit.codec.strategies import values
 ANY = compile_pattern("", fixed=False, ignore_case=False)
 
 
-def found(value: Value, pattern: str, **options: bool) -> list[tuple[str, str]]:
-    find = compile_pattern(pattern, **{"fixed": False, "ignore_case": False, **options})
+def found(
+    value: Value, pattern: str, *, fixed: bool = False, ignore_case: bool = False
+) -> list[tuple[str, str]]:
+    find = compile_pattern(pattern, fixed=fixed, ignore_case=ignore_case)
     return [(format_path(match.path), match.line) for match in search(value, find) if match]
 
 
