@@ -134,6 +134,6 @@ def empty_log(connection: sqlite3.Connection, path: Path) -> str:
         return ""
     log = log_of(path)
     return (
-        f"deleted text may remain in '{path}' and in '{log.name}', which keeps {log_size(path)} bytes:"
-        f" {why}; later, run: sqlite3 {quote(str(path))} 'PRAGMA wal_checkpoint(TRUNCATE)'"
+        f"deleted text may remain in '{path}' and in '{log.name}', which keeps {log_size(path)}"
+        f" bytes: {why}; later, run: sqlite3 {quote(str(path))} 'PRAGMA wal_checkpoint(TRUNCATE)'"
     )
