@@ -9,7 +9,7 @@ import typer
 from ckpt_cli.commands.carrying_out import carry_out
 from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes
 from ckpt_cli.reading.back import Back, find_target
-from ckpt_cli.reading.rollback import Wishes, plan_rollback
+from ckpt_cli.reading.rollback import Wishes, check_store, plan_rollback
 from ckpt_cli.session import Session
 
 
@@ -65,6 +65,7 @@ def rollback(
     """
     session: Session = ctx.obj
     back = Back(ref, at, as_of, steps, to_last, last_good)
+    check_store(session.rows)
     target = find_target(session.store, thread, back, session.now, session.zone, session.note)
     plan = plan_rollback(
         target.reader,

@@ -110,8 +110,8 @@ def _up(reader: ThreadReader, start: str, steps: int) -> str:
     found = [one for one in line if one not in copies]
     if steps >= len(found):
         raise NotFound(
-            f"cannot go {steps} steps back in thread '{reader.thread_id}':"
-            f" its head has {len(found) - 1} earlier checkpoints",
+            f"--steps {steps} is too far for thread '{reader.thread_id}':"
+            f" its head has {len(found) - 1 or 'no'} earlier checkpoint{'s' * (len(found) != 2)}",
             hint=_list_them(reader),
         )
     return found[steps]

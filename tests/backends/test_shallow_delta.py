@@ -141,3 +141,10 @@ def test_a_stored_snapshot_is_shown(redis_stack_url: str) -> None:
     shown = ckpt("-s", redis_stack_url, "show", "trip", "-o", "json").json
     assert shown["values"]["items"] == ["in", "from a"]
     assert "unstored" not in shown
+
+
+@pytest.mark.parametrize("back", ["--steps=1", "--last-good", "--to-last=done", "head"])
+def test_a_rollback_is_refused_with_the_reason(store: str, back: str) -> None:
+    refused = ckpt("-s", store, "rollback", "trip", back, "--dry-run")
+    assert refused.code == 4
+    assert "keeps no history to go back to" in refused.err

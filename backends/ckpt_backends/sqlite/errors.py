@@ -33,7 +33,7 @@ def unavailable(doing: str, path: Path, error: sqlite3.Error) -> StoreUnavailabl
         reason = f"a killed process left an unfinished transaction in '{journal_of(path).name}'"
         hint = (
             "add --copy to read a private copy with it rolled back;"
-            f" `sqlite3 {file} .tables` rolls the file itself back"
+            f" `sqlite3 {file} .tables` rolls back the file itself, if you may write there"
         )
     elif code == sqlite3.SQLITE_NOTADB:
         reason = "not a SQLite database"

@@ -132,7 +132,8 @@ def empty_log(connection: sqlite3.Connection, path: Path) -> str:
         why = str(error)
     if not why:
         return ""
+    log = log_of(path)
     return (
-        f"'{log_of(path)}' keeps {log_size(path)} bytes, in which deleted text may remain: {why};"
-        f" later, run: sqlite3 {quote(str(path))} 'PRAGMA wal_checkpoint(TRUNCATE)'"
+        f"deleted text may remain in '{path}' and in '{log.name}', which keeps {log_size(path)}"
+        f" bytes: {why}; later, run: sqlite3 {quote(str(path))} 'PRAGMA wal_checkpoint(TRUNCATE)'"
     )
