@@ -26,7 +26,7 @@ LAYOUT = "langgraph-dev"
 _TRIES = 60
 _PAUSE_SECONDS = 0.05
 _WRITING_SECONDS = 2
-"""A `.tmp` file that changed in the last so many seconds is being written."""
+"""A `.tmp` file that changed within this time is being written."""
 _BUFFER = 1 << 18
 Stamp = tuple[int, int, int, int]
 """Device, inode, size in bytes, and time of change in ns of a file."""

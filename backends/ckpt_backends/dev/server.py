@@ -1,9 +1,9 @@
-"""Detects whether `langgraph dev` is running on a folder. It would overwrite the changes of others.
+"""Detects whether `langgraph dev` is running on a folder. It would overwrite every change.
 
-The server takes no lock. It writes its files every 10 seconds and when it stops. Some releases, such
-as langgraph-runtime-inmem 0.36, write the checkpoint files only when the server stops. So the server
-counts as running if its other files changed recently. On Linux it also counts as running if a
-`langgraph` process has the parent of `.langgraph_api` as its working folder.
+The server takes no lock. It writes its files every 10 seconds and when it stops. Some releases,
+such as langgraph-runtime-inmem 0.36, write the checkpoint files only when the server stops. So the
+server counts as running if its other files changed recently. On Linux it also counts as running if
+a `langgraph` process has the parent of `.langgraph_api` as its working folder.
 """
 
 from __future__ import annotations

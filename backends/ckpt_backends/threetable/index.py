@@ -172,7 +172,7 @@ class Values:
         )
 
     def pairs(self) -> Iterable[tuple[str, Part, Part]]:
-        """Up to `_TRIED` pairs for each channel: (channel, part of the parent, part of the child)."""
+        """Up to `_TRIED` samples for each channel: (channel, the parent's part, the child's)."""
         seen: Counter[str] = Counter()
         for place in self.index.places.values():
             parent = self._parent(place)
