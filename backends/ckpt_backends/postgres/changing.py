@@ -30,7 +30,7 @@ def transaction(connection: Connection, url: StoreUrl) -> Iterator[Connection]:
 
 
 def lock_number(thread_id: str) -> int:
-    """The number of a thread's advisory lock. Two threads with equal numbers wait for each other."""
+    """The number of a thread's advisory lock. Threads with the same number share a lock."""
     digest = sha256(b"ckpt\0" + thread_id.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 
