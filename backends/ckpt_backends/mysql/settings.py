@@ -67,7 +67,7 @@ def _seconds(url: StoreUrl, name: str) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or not 0 < int(text) <= 31536000:
-        raise UsageError(f"invalid URL parameter '{name}': it must be a number of seconds")
+        raise UsageError(f"invalid URL parameter '{name}': not a number of seconds")
     return int(text)
 
 
