@@ -1,1 +1,1 @@
-"""The storage library of `ckpt`: a store's bytes to the common model. It knows no terminal."""
+"""The storage library of `ckpt`: reads and changes checkpoint stores. It prints nothing."""

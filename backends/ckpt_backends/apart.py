@@ -1,5 +1,8 @@
-"""What LangGraph's savers for PostgreSQL, MySQL and memory share: three tables, with values stored
-apart from the bodies that name them."""
+"""Shared facts about LangGraph's savers for PostgreSQL, MySQL and memory.
+
+They use three tables: checkpoint bodies, writes, and channel values ("blobs"). A body names the
+version of each channel's value; the value itself is in the blobs table.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +33,25 @@ _CONTROL = re.compile(r"__|branch:|join:|start:")
 
 
 def is_read(channel: str, values: bool | Collection[str]) -> bool:
-    """Whether the value of a channel comes with its checkpoint; `values` as in
-    `Store.checkpoints`."""
+    """Whether the value of a channel is read with its checkpoint.
+
+    `values` is the parameter of `Store.checkpoints`.
+    """
     if values is True or (values is not False and channel in values):
         return True
     return is_control(channel)
 
 
 def is_control(channel: str) -> bool:
-    """Whether a channel is LangGraph's own and changes from step to step."""
+    """Whether LangGraph uses a channel for its own control flow, such as `branch:to:NODE`."""
     return _CONTROL.match(channel) is not None and channel not in USERS
 
 
 def missing_columns(columns: Mapping[str, Set[str]], *, shallow: bool) -> list[str]:
-    """Columns of every release that these tables lack, as `table.column`."""
+    """The required columns that are missing from these tables, as `table.column`.
+
+    A column is required if every release of the saver creates it.
+    """
     return [
         f"{name}.{column}"
         for name, needed in (_SHALLOW if shallow else _FULL).items()
@@ -54,7 +62,10 @@ def missing_columns(columns: Mapping[str, Set[str]], *, shallow: bool) -> list[s
 def unknown_columns(
     columns: Mapping[str, Set[str]], also: Mapping[str, frozenset[str]]
 ) -> list[str]:
-    """Columns that no release has, as `table.column`; `also` are those that some have."""
+    """The columns that no release of the saver creates, as `table.column`.
+
+    `also` lists by table the columns that only some releases create.
+    """
     return [
         f"{name}.{column}"
         for name, known in _FULL.items()
@@ -63,28 +74,31 @@ def unknown_columns(
 
 
 _MARGIN = 6
-"""Before format 4 each node has a channel that holds the node's name: only a value of at most that
-length, plus this margin for its serialised form, can be one."""
+"""Before format 4 each node has a channel of the same name, with the node's name as its value.
+Such a value is at most this many bytes longer than the channel's name when serialised."""
 
 
 def is_wanted(channel: str, blob: Blob, values: bool | Collection[str], *, is_old: bool) -> bool:
-    """Whether a value is read; `values` as in `Store.checkpoints`, `is_old` before format 4."""
+    """Whether a channel's value is read with its checkpoint.
+
+    `values` is the parameter of `Store.checkpoints`; `is_old` means a checkpoint format before 4.
+    """
     margin = len(channel.encode("utf-8", "surrogatepass")) + _MARGIN
     return is_read(channel, values) or (is_old and blob.size < margin)
 
 
 def typed(tag: str, size: int, blob: bytes | None) -> TypedBytes:
-    """A value as stored, or a stand-in if it is too long."""
+    """A value as stored, or a placeholder if it is longer than `MOST_BYTES`."""
     return unread(tag, size) if size > MOST_BYTES else TypedBytes(tag, blob or b"")
 
 
 def json_bytes(text: str | None) -> TypedBytes:
-    """A body or metadata as the engine returns it."""
+    """A checkpoint body or metadata from the JSON text that the engine returns."""
     return TypedBytes("json", (text or "null").encode())
 
 
 def cells_of_checkpoint(one: Checkpoint) -> dict[str, Any]:
-    """The bound values of a new checkpoint."""
+    """The query parameters for inserting a checkpoint."""
     assert one.body is not None  # noqa: S101
     assert one.metadata is not None  # noqa: S101
     return {
@@ -95,6 +109,6 @@ def cells_of_checkpoint(one: Checkpoint) -> dict[str, Any]:
 
 
 def cells_of_value(value: TypedBytes | None) -> dict[str, Any]:
-    """The bound values of a new channel value."""
+    """The query parameters for inserting a channel value."""
     assert value is not None  # noqa: S101
     return {"tag": value.type, "blob": None if value.type == "empty" else value.data}

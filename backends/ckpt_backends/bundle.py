@@ -1,9 +1,9 @@
 """Bundles: the rows of one thread in a file, from which they can be restored row for row.
 
-Those of items of long-term memory are in one bundle, of no thread.
+Items of long-term memory are stored together in one bundle that has no thread id.
 
-A bundle is gzip over lines of JSON, so that `zcat` and `jq` read it: a header, a line a row, and
-an end that counts the rows and has the SHA-256 of all lines before it.
+A bundle is a gzip file with one JSON object per line, so `zcat` and `jq` can read it: a header, one
+line for each row, and a last line with the row counts and the SHA-256 of all lines before it.
 
     {"ckpt_bundle": 1, "layout": "sqlite", "thread_id": "user-42", "made_at": "...", ...}
     {"table": "checkpoints", "row": {"thread_id": "user-42", "checkpoint": {"$bytes": "..."}, ...}}
@@ -90,9 +90,10 @@ def bundles_in(folder: Path) -> list[Path]:
 
 
 def write_bundle(path: Path, header: Header, rows: Iterable[Row]) -> Mapping[str, int]:
-    """Write a bundle. Gives the number of rows by table.
+    """Write a bundle and return its number of rows by table.
 
-    It appears only when it is complete and on disk. Raises `StoreUnavailable` where that fails.
+    The file appears under its name only when it is complete and on disk. Raises `StoreUnavailable`
+    if it cannot be written.
     """
     try:
         with writing(path) as file:
@@ -102,7 +103,7 @@ def write_bundle(path: Path, header: Header, rows: Iterable[Row]) -> Mapping[str
 
 
 def write_to(file: IO[bytes], header: Header, rows: Iterable[Row]) -> Mapping[str, int]:
-    """Write a bundle to a stream. Gives the number of rows by table."""
+    """Write a bundle to a stream and return its number of rows by table."""
     digest = sha256()
     counts: Counter[str] = Counter()
     with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
@@ -138,7 +139,10 @@ def read_header(path: Path) -> Header:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The rows of a bundle. Raises as `check_bundle` does, but after the rows before a fault."""
+    """The rows of a bundle.
+
+    Raises the errors of `check_bundle`, but only after the rows before the damaged line.
+    """
     for number, line in enumerate(_lines(path)):
         found = _record(path, line)
         if number and "table" in found:
@@ -146,9 +150,10 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def check_bundle(path: Path) -> tuple[Header, Mapping[str, int]]:
-    """Check that a bundle is whole. Gives its header and its number of rows by table.
+    """Check that a bundle is complete. Returns its header and its number of rows by table.
 
-    Raises `Unreadable` where it is damaged or no bundle, and `StoreUnavailable`.
+    Raises `Unreadable` if it is damaged or not a bundle, and `StoreUnavailable` if the file cannot
+    be opened.
     """
     digest = sha256()
     counts: Counter[str] = Counter()

@@ -1,7 +1,7 @@
 """A change of one thread: the rows to add or to remove, and the state that it expects.
 
 A change is planned and shown before anything is written, and is applied whole or not at all.
-Rows that are copied are named only: the engine copies them byte for byte.
+A change only names the rows to copy; the engine copies them byte for byte.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 
 @dataclass(frozen=True, slots=True)
 class NewBlob:
-    """A channel's value at one version, for layouts that keep values apart from bodies."""
+    """A channel's value at one version, for layouts that store values outside of bodies."""
 
     checkpoint_ns: str
     channel: str
@@ -27,7 +27,7 @@ class NewBlob:
 
 @dataclass(frozen=True, slots=True)
 class CopyOfWrites:
-    """Some of the writes of a stored checkpoint, to be stored on another one too."""
+    """Copy some of the writes of one checkpoint to another checkpoint."""
 
     source: CheckpointKey
     target: CheckpointKey
@@ -37,7 +37,7 @@ class CopyOfWrites:
 
 @dataclass(frozen=True, slots=True)
 class CopyOfCheckpoint:
-    """A stored checkpoint, to be stored under another thread too, with the values it names."""
+    """Copy a checkpoint, with the channel values that it names, to another thread."""
 
     source: CheckpointKey
     metadata: TypedBytes | None = None
@@ -54,16 +54,16 @@ class Change:
 
     thread_id: str
     heads: Mapping[str, str]
-    """The newest checkpoint of every namespace of the thread; empty for a new thread."""
+    """By namespace, the id of the newest checkpoint of the thread; empty for a new thread."""
     checkpoints: tuple[Checkpoint, ...] = ()
     writes: tuple[Write, ...] = ()
     blobs: tuple[NewBlob, ...] = ()
     copies_of_writes: tuple[CopyOfWrites, ...] = ()
     copies: tuple[CopyOfCheckpoint, ...] = ()
     removed: Mapping[CheckpointKey, int] | None = None
-    """Checkpoints to remove with all of their writes, and how many writes each has."""
+    """The checkpoints to remove with all their writes, each with its number of writes."""
     removed_blobs: tuple[tuple[str, str, str], ...] = ()
-    """Namespace, channel and version of values to remove."""
+    """The values to remove, each as (namespace, channel, version)."""
 
 
 def moved(change: Change) -> StoreChanged:
@@ -75,7 +75,7 @@ def moved(change: Change) -> StoreChanged:
 
 
 def gone(key: CheckpointKey) -> StoreChanged:
-    """The error for a row that the change names and that does not exist."""
+    """The error for a checkpoint that the change refers to but that does not exist."""
     return StoreChanged(
         f"checkpoint '{key.checkpoint_id}' of thread '{key.thread_id}' is gone, so nothing was"
         " written",
@@ -84,7 +84,7 @@ def gone(key: CheckpointKey) -> StoreChanged:
 
 
 def change_record(change: Change) -> dict[str, Any]:
-    """The JSON form of a change; bytes are base64."""
+    """The change as a JSON object; bytes are base64."""
     return {
         "thread_id": change.thread_id,
         "heads": dict(change.heads),

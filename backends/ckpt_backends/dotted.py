@@ -1,4 +1,4 @@
-"""Namespaces as one text: their labels joined by dots, which no label contains.
+"""Namespaces of long-term memory as one text: the labels, joined by dots. No label has a dot.
 
 Source: `_namespace_to_text` and `_decode_ns` in `langgraph/store/sqlite/base.py` (3.1.2),
 `postgres/base.py` (3.2.0) and `redis/base.py` (0.5.2).
@@ -15,11 +15,11 @@ STORE, VECTORS = "store", "store_vectors"
 """Table names of a Store, and the default prefixes of its keys."""
 COLUMNS = frozenset({"prefix", "key", "value", "created_at", "updated_at"})
 LATER = frozenset({"expires_at", "ttl_minutes"})
-"""Columns that were added with times to live."""
+"""Columns that a later release added, together with times to live."""
 
 
 def why_unchangeable(columns: Set[str]) -> str:
-    """Why a table of items cannot be changed; `''` if it can be."""
+    """The reason why a table of items is read-only; `''` if it can be changed."""
     unknown = sorted(columns - COLUMNS - LATER)
     return f"unknown columns: {', '.join(unknown)}" if unknown else ""
 
@@ -35,5 +35,5 @@ def parted(text: str) -> Namespace:
 
 
 def below(text: str) -> tuple[str, str]:
-    """The bounds of texts that begin with a namespace and a dot; the second is excluded."""
+    """The range of texts that begin with a namespace and a dot: from the first, before the last."""
     return f"{text}{DOT}", f"{text}{chr(ord(DOT) + 1)}"

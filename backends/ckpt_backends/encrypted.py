@@ -1,8 +1,9 @@
-"""Stores whose values the library's `EncryptedSerializer` encrypted.
+"""Stores with values that LangGraph's `EncryptedSerializer` encrypted.
 
-It adds `+aes` to a value's type tag, and stores the nonce (16 bytes), the tag (16) and the
-ciphertext of AES in EAX mode (`langgraph/checkpoint/serde/encrypted.py`). The ids, the names of
-channels and the metadata of a SQLite store are not encrypted; MongoDB's metadata is, leaf by leaf.
+The serializer adds `+aes` to the type tag of a value. It stores the nonce (16 bytes), the
+authentication tag (16 bytes) and the ciphertext of AES in EAX mode. Source:
+`langgraph/checkpoint/serde/encrypted.py`. Ids and channel names are not encrypted, nor is the
+metadata of a SQLite store. MongoDB's metadata is encrypted leaf by leaf.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.wrapped import WrappedStore
 
 KEY_VARIABLE = "LANGGRAPH_AES_KEY"
-"""The library's own: its text in UTF-8 is the key."""
+"""The environment variable that LangGraph reads. Its text, as UTF-8, is the key."""
 _KEY_SIZES = (16, 24, 32)
 _NONCE = _TAG = 16
 
 NO_KEY = f"encrypted; set {KEY_VARIABLE} or add --aes-key-file FILE"
 WRONG_KEY = "encrypted, and the key does not fit"
-NO_LIBRARY = "encrypted; reading it takes pycryptodome: pip install 'langgraph-ckpt[aes]'"
+NO_LIBRARY = "encrypted; reading it requires pycryptodome: pip install 'langgraph-ckpt[aes]'"
 DAMAGED = "encrypted and cut off"
 CLOSED = frozenset({NO_KEY, WRONG_KEY, NO_LIBRARY, DAMAGED})
-"""Why a value may stay encrypted."""
+"""All reasons why a value may stay encrypted."""
 
 Key = Callable[[], bytes | None]
-"""Gives the key, or None, when the first encrypted value is met. May raise `UsageError`."""
+"""Called at the first encrypted value. Returns the key or None; may raise `UsageError`."""
 
 
 def key_of_environment(environment: Mapping[str, str] = os.environ) -> bytes | None:
-    """The key that the library would take. Raises `UsageError` for one of a wrong length."""
+    """The key from `LANGGRAPH_AES_KEY`, or None. Raises `UsageError` if its length is wrong."""
     text = environment.get(KEY_VARIABLE)
     if text is None:
         return None
@@ -48,9 +49,9 @@ def key_of_environment(environment: Mapping[str, str] = os.environ) -> bytes | N
 
 
 def key_of_file(path: str) -> bytes:
-    """The key that is the content of a file, with or without a newline behind it.
+    """The key from a file. A newline at the end of the file is ignored.
 
-    Raises `UsageError` for a file that cannot be read or has a wrong length.
+    Raises `UsageError` if the file cannot be read or the key has a wrong length.
     """
     try:
         data = Path(path).read_bytes()
@@ -66,10 +67,10 @@ def key_of_file(path: str) -> bytes:
 
 
 class DecryptingStore(WrappedStore):
-    """A store with its `X+aes` values as `X`, where a key is known and fits.
+    """A store that returns `TYPE+aes` values decrypted, as `TYPE`.
 
-    What cannot be decrypted stays as it is, with the reason as its `problem`; each reason is
-    handed to `note` once.
+    A value that cannot be decrypted is returned as stored, with the reason as its `problem`.
+    `note` is called once for each such reason.
     """
 
     def __init__(self, inner: Store, key: Key, note: Callable[[str], None]) -> None:
@@ -81,7 +82,7 @@ class DecryptingStore(WrappedStore):
 
     @property
     def expects_encrypted(self) -> bool:
-        """Whether a plain value may be out of place: a key is set, or an encrypted one was met."""
+        """Whether values should be encrypted: a key is set, or an encrypted value was read."""
         if self._met_encrypted:
             return True
         try:
@@ -129,12 +130,12 @@ class DecryptingStore(WrappedStore):
         )
 
     def _leaves(self, metadata: TypedBytes) -> TypedBytes:
-        """Metadata that is a document, of which each leaf is encrypted by itself."""
+        """Decrypt metadata that is a BSON document: each leaf is encrypted separately."""
         if b"+aes\0" not in metadata.data:
             return metadata
         from ckpt_backends.codec.bson import map_leaves
 
-        with suppress(ValueError):  # a broken document is told of when it is decoded
+        with suppress(ValueError):  # decoding reports a broken document later
             data = map_leaves(metadata.data, lambda leaf: self._read(leaf) or leaf)
             return TypedBytes("bson", data, encrypted=True)
         return metadata
@@ -199,7 +200,7 @@ class DecryptingStore(WrappedStore):
 
 
 def expects_encrypted(store: Store) -> bool:
-    """Whether a plain value of a store may be out of place, as far as this run has seen it."""
+    """Whether the values of a store should be encrypted, as far as this run has seen."""
     while isinstance(store, WrappedStore):
         if isinstance(store, DecryptingStore):
             return store.expects_encrypted
@@ -208,17 +209,17 @@ def expects_encrypted(store: Store) -> bool:
 
 
 def is_encrypted(value: TypedBytes | None) -> bool:
-    """Whether a value is stored as `EncryptedSerializer` stores it."""
+    """Whether `EncryptedSerializer` stored a value."""
     return value is not None and is_encrypted_type(value.type)
 
 
 def is_encrypted_type(tag: str) -> bool:
-    """Whether a type tag says so."""
+    """Whether a type tag is that of an encrypted value, such as `msgpack+aes`."""
     return tag.partition("+")[2] == "aes"
 
 
 def _decrypted(data: bytes, key: bytes) -> tuple[bytes | None, str]:
-    """The plain bytes; None where that fails, with the reason."""
+    """The decrypted bytes and `''`, or None and the reason why decryption failed."""
     try:
         from Crypto.Cipher import AES
     except ImportError:

@@ -1,18 +1,18 @@
-"""Every error that a user may meet. Each class carries its exit code.
+"""All errors that a user may see. Each class has an exit code.
 
 CkptError
 ├── UsageError            2   wrong arguments, a wrong profile, a wrong value
-│   └── MissingDependency 2   a driver that is not installed
-├── NotFound              3   a thread, checkpoint, namespace or channel that is not there
-│   └── Ambiguous         3   a ref that fits more than one checkpoint
-├── StoreUnavailable      4   no such file, refused, not a database, locked
-│   ├── UnknownLayout     4   a store that holds no layout known here
-│   │   └── SeveralLayouts 4  a store that holds more than one: it has to be said which is meant
-│   ├── Unsupported       4   known, but this layout cannot do what was asked
-│   └── Unreadable        4   there, but damaged, or encrypted with a key that is not known
+│   └── MissingDependency 2   a driver is not installed
+├── NotFound              3   a thread, checkpoint, namespace or channel does not exist
+│   └── Ambiguous         3   a ref matches several checkpoints
+├── StoreUnavailable      4   no such file, connection refused, not a database, locked
+│   ├── UnknownLayout     4   the store has no layout that ckpt knows
+│   │   └── SeveralLayouts 4  the store has several layouts; the URL must name one
+│   ├── Unsupported       4   the layout cannot do what was asked
+│   └── Unreadable        4   the data is damaged, or encrypted with an unknown key
 ├── Refused               5   a safety rule, or a confirmation that was not given
 ├── StoreChanged          6   the store changed between plan and write
-└── PartlyDone            7   some of it was carried out
+└── PartlyDone            7   only a part of the work was done
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import ClassVar
 
 
 class CkptError(Exception):
-    """Base of all errors shown to users: one line, perhaps a hint, and an exit code.
+    """Base of all errors shown to users: a message of one line, an optional hint, an exit code.
 
     Messages follow git: the first word in lower case, the subject in single quotes, no full
-    stop. They may hold text from a store; whoever prints them makes it safe.
+    stop. They may contain text from a store, so the code that prints them must escape it.
     """
 
     exit_code: ClassVar[int] = 1
@@ -72,7 +72,7 @@ class SeveralLayouts(UnknownLayout):
     ) -> None:
         super().__init__(message, hint=hint)
         self.choices = tuple(choices)
-        """For each layout, the parameters of a URL that mean it."""
+        """For each layout, the URL parameters that select it."""
 
 
 class Unsupported(StoreUnavailable):

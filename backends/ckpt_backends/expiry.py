@@ -28,12 +28,15 @@ class ExpiringStore(Protocol):
     def expiries(
         self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
     ) -> Iterator[Expiry]:
-        """The expiry of each of these checkpoints that exists. Asking extends no time to live."""
+        """The expiry of each of these checkpoints, without missing ones.
+
+        Reading it does not extend a time to live.
+        """
         ...
 
 
 def expiring(store: Store) -> ExpiringStore | None:
-    """The store without its wrappers if its keys may expire, otherwise None."""
+    """The store without its wrappers; None if its keys never expire."""
     while isinstance(store, WrappedStore):
         store = store.inner
     return cast("ExpiringStore", store) if hasattr(store, "expiries") else None

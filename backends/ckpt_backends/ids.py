@@ -1,4 +1,4 @@
-"""Time and step of a checkpoint from its id alone.
+"""The time and step of a checkpoint, read from its id.
 
 Savers make checkpoint ids as UUIDv6 with the step in the clock sequence, so ids sort by time.
 LangGraph.js writes a variant nibble that is not RFC 9562 at step -1; only the version nibble
@@ -24,7 +24,7 @@ def ticks_of(checkpoint_id: str) -> int | None:
 
 
 def time_of(checkpoint_id: str) -> datetime | None:
-    """When the checkpoint was made, UTC, or None if its id holds no time."""
+    """When the checkpoint was made, UTC, or None if its id contains no time."""
     ticks = ticks_of(checkpoint_id)
     if ticks is None:
         return None
@@ -37,7 +37,7 @@ def ticks_at(moment: datetime) -> int:
 
 
 def make_id(ticks: int, step: int, node: int) -> str:
-    """The UUIDv6 of a checkpoint, as savers make it: with the step in its clock sequence.
+    """A checkpoint id in the form that savers use: a UUIDv6 with the step in its clock sequence.
 
     `node` is a random number of 48 bits.
     """

@@ -1,7 +1,7 @@
-"""Long-term memory: items under namespaces that all threads share, as LangGraph's Store keeps them.
+"""Long-term memory: items that all threads share, such as those of LangGraph's `BaseStore`.
 
 A namespace is a tuple of labels such as `("users", "anna", "memories")`; an item is a key with a
-value in a namespace. DeerFlow's files take the same form, with facts as items.
+value in a namespace. DeerFlow's memory files have the same form here: each fact is an item.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Vector:
     """A vector of an item. Its numbers are never read."""
 
     field: str
-    """The path in the value that was embedded; `$` is the whole value."""
+    """The path of the embedded part of the value; `$` is the whole value."""
     size: int
     """Stored bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source that an item names."""
+    """Where an item came from, according to the item."""
 
     kind: str
     """`thread`, or another word such as `manual` or `unknown`."""
@@ -62,22 +62,21 @@ class Item:
     size: int
     """Length of the stored value in bytes."""
     expires_at: datetime | None = None
-    """Time of expiry; an expired item stays until the application's next sweep. None if it never
-    expires."""
+    """When the item expires; None if never. It stays stored until the application's next sweep."""
     vectors: tuple[Vector, ...] = ()
     value: TypedBytes | None = None
     """None if it was not read."""
     category: str | None = None
     """Category of a fact of DeerFlow: `preference`, `goal`, ..."""
     confidence: float | None = None
-    """Confidence of the application in a fact, 0 to 1."""
+    """The application's confidence in a fact, 0 to 1."""
     source: Source | None = None
-    """None if the layout has no such field; values of a Store may name one."""
+    """None if the layout has no field for it; the value of an item may still name a source."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceSize:
-    """The size of one namespace, without those below it."""
+    """The size of one namespace, without the namespaces below it."""
 
     namespace: Namespace
     items: int
@@ -127,7 +126,7 @@ class MemoryStore(Protocol):
     """A store of items, opened for reading. No method changes anything."""
 
     def describe(self) -> MemoryInfo:
-        """Facts about it; reads no value."""
+        """Facts about the memory; reads no value."""
         ...
 
     def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
@@ -142,19 +141,19 @@ class MemoryStore(Protocol):
         keys: Collection[ItemKey] | None = None,
         values: bool = False,
     ) -> Iterator[Item]:
-        """Items in the order of namespace and key, expired ones too.
+        """The items ordered by namespace and key, including expired ones.
 
-        Only those under `prefix`, and of those only the ones with this `key`, or with these `keys`.
-        Reads values only if asked to, one at a time.
+        Returns only items under `prefix`; with `key` or `keys`, only items with one of these keys.
+        Reads values only if `values` is set, one at a time.
         """
         ...
 
     def rows(self, key: ItemKey) -> Iterator[Row]:
-        """All rows of an item as stored, with its vectors: for archives."""
+        """All rows of an item as stored, including its vectors, for archives."""
         ...
 
     def refresh(self) -> None:
-        """Let later answers see later changes."""
+        """Make later reads see later changes."""
         ...
 
     def close(self) -> None:
@@ -175,17 +174,18 @@ class WritableMemoryStore(Protocol):
     """A store of items, opened for changing."""
 
     def remove(self, items: Sequence[Item]) -> int:
-        """Remove items and their vectors, all or none. Returns their number.
+        """Remove items and their vectors, all or none. Returns the number of removed items.
 
         Raises `StoreChanged` if one was removed or updated since it was read, and
-        `StoreUnavailable`; then nothing is removed.
+        `StoreUnavailable`. Nothing is removed then.
         """
         ...
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         """Restore missing rows, all or none.
 
-        Raises `StoreChanged` if one exists with other contents, and `Unsupported`.
+        Raises `StoreChanged` if a row exists with different contents, and `Unsupported` if the
+        layout cannot store a row.
         """
         ...
 
@@ -207,9 +207,9 @@ class EditableMemoryStore(WritableMemoryStore, Protocol):
     """A store of items whose fields can be set."""
 
     def edit(self, item: Item, fields: Mapping[str, Any]) -> None:
-        """Set fields of an item that was read with its value; the rest stays.
+        """Set some fields of an item; the other fields keep their values.
 
-        Raises `StoreChanged` if it was removed or updated since it was read, `Unsupported`,
-        and `StoreUnavailable`; then nothing is changed.
+        `item` must have been read with its value. Raises `StoreChanged` if the item was removed or
+        updated since it was read, `Unsupported`, and `StoreUnavailable`. Nothing is changed then.
         """
         ...

@@ -1,8 +1,8 @@
-"""The common model: what every checkpoint store holds, as frozen values without behaviour.
+"""The common model of all checkpoint stores: frozen dataclasses without methods.
 
-A store hands out bytes together with their type tag (`TypedBytes`); `ckpt_backends.codec`
-turns them into values when someone looks. `None` in an optional field means *not read*,
-unless the field says otherwise.
+A store returns bytes together with their type tag (`TypedBytes`); `ckpt_backends.codec` decodes
+them when a value is needed. `None` in an optional field means *not read*, unless the field's
+docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ class TypedBytes:
     """The serializer's tag: `msgpack`, `json`, `bytes`, `null`, `empty`, `pickle`, `X+aes`, ..."""
     data: bytes
     encrypted: bool = False
-    """Stored under `TYPE+aes`; `data` is what was decrypted from it."""
+    """Whether the value is stored as `TYPE+aes`; `data` then is decrypted."""
     problem: str = ""
-    """Why the value cannot be read, where that is known; `data` is then as stored."""
+    """Why the value cannot be read; `data` then is as stored. `''` if no problem is known."""
     whole: int | None = None
-    """Length as stored, where that is too long and `data` is empty."""
+    """Stored length in bytes of a value that was too long to read; `data` is empty then."""
 
 
 USERS = frozenset({"__start__", "__root__", "__previous__", "__end__"})
-"""Channels with a name like LangGraph's own, that hold what an application passed or returned."""
+"""Channels that hold an application's input or output, though named like LangGraph's channels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A channel's value that is stored apart from the checkpoint body."""
+    """A channel's value that is stored outside of the checkpoint body."""
 
     type: str
     """The serializer's tag; never `empty`, the tag of a channel without a value."""
     size: int
-    """Length of the stored value in bytes, or of its stored parts."""
+    """Length in bytes of the stored value, or of all its stored parts together."""
     value: TypedBytes | None = None
     inherited: bool = False
-    """Whether a part of it is stored with an ancestor only, in layouts that store changes."""
+    """Whether a part of it is stored with an ancestor, in layouts that store only changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobKey:
-    """The address of a value that is stored apart, within its thread."""
+    """The address, within a thread, of a value that is stored outside of the checkpoint body."""
 
     checkpoint_ns: str
     channel: str
@@ -68,38 +68,38 @@ class CheckpointKey:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """What the index alone tells about a thread."""
+    """Facts about a thread that a store can read from its index, without any value."""
 
     thread_id: str
     head: str | None
-    """The checkpoint that a saver would load in the root namespace; None without one."""
+    """Id of the checkpoint that a saver would load in the root namespace; None if it is empty."""
     first_at: datetime | None
-    """Time of the oldest checkpoint over all namespaces, UTC; None where ids hold no time."""
+    """Time of the oldest checkpoint in all namespaces, UTC; None if ids contain no time."""
     last_at: datetime | None
-    """Time of the newest checkpoint over all namespaces, UTC; None where ids hold no time."""
+    """Time of the newest checkpoint in all namespaces, UTC; None if ids contain no time."""
     checkpoints: int
     namespaces: int
     user: str | None = None
-    """Its user, in layouts that store one."""
+    """The thread's user, in layouts that store one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadSize:
-    """Bytes that the values of a thread use, from stored lengths; no value is read.
+    """Numbers of rows and stored bytes of a thread. No value is read to compute them.
 
-    Compressed columns, such as PostgreSQL's JSONB, count as they are stored.
+    A compressed column, such as PostgreSQL's JSONB, counts with its compressed length.
     """
 
     checkpoints: int
     writes: int
     bytes: int
     blobs: int = 0
-    """Values that are stored apart from bodies."""
+    """Number of values that are stored outside of checkpoint bodies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Stored bytes of one column, summed up over rows that share all other fields."""
+    """Stored bytes of one column, summed over the rows that share all fields before `rows`."""
 
     table: str
     column: str
@@ -110,7 +110,7 @@ class Usage:
     type: str
     """The serializer's tag."""
     rows: int
-    """For the column `metadata`, rows that another column counts too."""
+    """Number of rows. Those of the column `metadata` are counted by another column too."""
     bytes: int
 
 
@@ -120,99 +120,99 @@ class Checkpoint:
 
     key: CheckpointKey
     parent_checkpoint_id: str | None
-    """None for a first checkpoint."""
+    """None for the first checkpoint of a namespace."""
     body: TypedBytes | None = None
     """The checkpoint dict: `v`, `ts`, `channel_values`, `channel_versions`, `versions_seen`, ..."""
     metadata: TypedBytes | None = None
     blobs: Mapping[str, Blob] | None = None
-    """By channel, the values stored apart from the body; they win over values in the body.
+    """By channel, the values stored outside of the body; they override values in the body.
 
-    None where the body was not read, and in layouts that keep all values in it.
+    None if the body was not read, and in layouts that store all values in the body.
     """
     begins_run: bool = False
-    """First of a run, in a layout that stores no parent there: its parent is assumed to be the
-    checkpoint before it in time."""
+    """Whether this is the first checkpoint of a run, in a layout that stores no parent for it. Its
+    parent is assumed to be the checkpoint before it in time."""
     at: datetime | None = None
-    """When it was stored, UTC, in layouts that order by it; None if ids hold the time."""
+    """When it was stored, UTC, in layouts that order by this time; None if ids contain the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One value that a task stored on the checkpoint it started from.
+    """One value that a task wrote, stored with the checkpoint that the task started from.
 
-    In `BARE` layouts it is stored on the checkpoint that it produced.
+    In `BARE` layouts it is stored with the checkpoint that the task produced.
     """
 
     key: CheckpointKey
     task_id: str
     task_path: str
-    """`''` where the layout does not store it."""
+    """`''` if the layout does not store it."""
     idx: int
     channel: str
     size: int
     """Length of the stored value in bytes."""
     value: TypedBytes | None = None
     node: str | None = None
-    """The task's node, in layouts that store it."""
+    """Name of the task's node, in layouts that store it."""
     at: datetime | None = None
-    """When it was stored, UTC, in layouts that store it."""
+    """When the write was stored, UTC, in layouts that store this time."""
 
 
 class Status(StrEnum):
-    """The state of a thread, by its head in the root namespace; the worst comes first."""
+    """The state of a thread, taken from its head in the root namespace. Worst state first."""
 
     ERROR = "error"
-    """A task without output failed, and no error handler took it."""
+    """A task failed without output, and no error handler caught the error."""
     INTERRUPTED = "interrupted"
-    """A task that has not finished asked a question."""
+    """A task called `interrupt()` and has not finished."""
     PENDING = "pending"
-    """Something is next and nothing waits: a run in flight, a crash or a static breakpoint."""
+    """Nodes are next and no task waits: a running graph, a crash or a static breakpoint."""
     DONE = "done"
     UNKNOWN = "unknown"
-    """What is next cannot be known from what is stored."""
+    """The store has too little data to compute the next nodes."""
     EMPTY = "empty"
     """The thread has no checkpoint in the root namespace."""
 
 
 class Capability(Flag):
-    """What a layout can do besides listing and loading."""
+    """What a layout can do besides listing and loading checkpoints."""
 
     HISTORY = auto()
-    """Keeps more than the newest checkpoint of a namespace."""
+    """Stores all checkpoints of a namespace, not only the newest."""
     WRITES = auto()
-    """Stores the writes of tasks before they are merged, with their questions and errors."""
+    """Stores the writes of each task, with its interrupts and errors."""
     TASK_PATH = auto()
-    """Stores each write's task path, hence its node."""
+    """Stores the task path of each write, which names its node."""
     INLINE_VALUES = auto()
-    """Stores all values of a checkpoint in its body, again at each checkpoint."""
+    """Stores all values of a checkpoint in its body, even those that did not change."""
     ADDING = auto()
     """`ckpt` can add checkpoints. Missing if an unknown saver created the tables."""
     BARE = auto()
-    """Stores only the place and the values of a checkpoint: no metadata, no versions and nothing
-    that nodes have seen, so next nodes are unknown. Writes are stored on the checkpoint that they
+    """Stores only the address and the values of a checkpoint: no metadata, no channel versions and
+    no `versions_seen`, so next nodes are unknown. Writes are stored with the checkpoint that they
     produced."""
     LATEST_VALUES = auto()
-    """Keeps the values of the newest checkpoint only; for others, their places and writes."""
+    """Stores the values of the newest checkpoint only; of the others, the addresses and writes."""
     SESSIONS = auto()
-    """An application may keep its sessions beside the checkpoints."""
+    """An application may store its sessions in the same database."""
     ENFORCED_READ_ONLY = auto()
     """The engine itself refuses writes through a store opened for reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Bytes that a store uses on disk; None where the engine does not tell."""
+    """Bytes that a store uses on disk; None if the engine does not report it."""
 
     size: int | None
     free: int | None = None
-    """Bytes of `size` that hold nothing, until the store is vacuumed."""
+    """Unused bytes of `size`; a vacuum frees them."""
     log: int | None = None
-    """Bytes of `size` in a log of changes that are not in the store's own file yet."""
+    """Bytes of `size` in a log of changes that are not yet in the store's main file."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """A description of a store; cheap to ask for."""
+    """A description of a store that is cheap to read."""
 
     layout: str
     url: str
@@ -220,14 +220,14 @@ class StoreInfo:
     engine: str
     """Name and version of the engine, such as `SQLite 3.40.1`."""
     saver: str
-    """The saver that wrote the store, as far as the layout shows, in words."""
+    """The saver that wrote the store, in words, as far as the layout shows it."""
     capabilities: Capability
     tables: tuple[str, ...]
     size: int | None
-    """Bytes that the store uses on disk; None where the engine does not tell."""
+    """Bytes that the store uses on disk; None if the engine does not report it."""
     free: int | None = None
-    """Bytes of `size` that hold nothing, until the store is vacuumed; None where unknown."""
+    """Unused bytes of `size`, which a vacuum frees; None if unknown."""
     log: int | None = None
-    """Bytes of `size` in a log of changes; None where the engine has none, or does not tell."""
+    """Bytes of `size` in a log of changes; None if there is no log or its size is unknown."""
     notes: tuple[str, ...] = field(default=())
     """Notes for the reader, such as `read from a private copy`."""

@@ -1,11 +1,11 @@
-"""What every store promises. Each sentence here has a test in `tests/conformance`.
+"""The interface that every store implements. Each sentence here has a test in `tests/conformance`.
 
-A `Store` is read-only: it has no method that changes anything, and it asks the engine to refuse
-writes too. Commands that change a thread open a `WritableStore` besides it.
-Streams are iterators from the engine to the screen; nothing collects a whole store.
-No method imports or calls anything that a store names, and values are not decoded, except to find
-out how a store keeps them.
-Driver exceptions never leave an adapter; they are raised as `ckpt_backends.errors`.
+A `Store` is read-only: it has no method that changes anything, and it tells the engine to refuse
+writes. Commands that change a thread open a `WritableStore` in addition.
+Results are iterators; no method loads a whole store into memory.
+No method imports or calls anything that a store names. Values are decoded only if that is needed to
+find out how the store saves them.
+An adapter never raises an exception of its driver, only those of `ckpt_backends.errors`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Store(Protocol):
         ...
 
     def notes(self) -> Sequence[str]:
-        """Notes for everyone who reads the store; reads no row."""
+        """Notes to show to the user of the store; reads no row."""
         ...
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
-        """All threads, the one with the newest checkpoint first, from the index alone.
+        """All threads, the one with the newest checkpoint first. Reads the index only.
 
-        Threads of equal age are ordered by id. With `limit`, only that many.
+        Threads of equal age are ordered by id. Returns at most `limit` threads if it is given.
         """
         ...
 
@@ -57,22 +57,23 @@ class Store(Protocol):
         ...
 
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
-        """The sizes of some hundred threads at once, in the given order."""
+        """The sizes of several threads in the given order; meant for a few hundred at once."""
         ...
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
-        """What each checkpoint of a thread takes with its writes, counted as in `size`.
+        """The size of each checkpoint of a thread with its writes, counted as in `size`.
 
-        In no order, and one may come in several parts. Writes come also where their checkpoint is
-        missing. With the sizes of `blobs` they add up to `size`.
+        The order is undefined, and one checkpoint may appear several times: its sizes must be
+        added. Writes without a checkpoint are included. Together with the sizes of `blobs` the sum
+        equals `size`.
         """
         ...
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
-        """The space that each thread, or one thread, uses, ordered by thread id.
+        """The space that all threads, or one thread, use, ordered by thread id.
 
-        The engine sums up stored lengths. The bytes of a thread add up to those of `size`, unless
-        other threads share them.
+        The engine adds up stored lengths. The sum for a thread equals its `size`, unless it shares
+        values with other threads.
         """
         ...
 
@@ -92,16 +93,16 @@ class Store(Protocol):
     ) -> Iterator[Checkpoint]:
         """The checkpoints of a thread, newest id first within each namespace.
 
-        If the layout's own saver orders by the time of storing, so does this.
+        If the layout's saver orders checkpoints by the time of storing, so does this method.
 
-        All namespaces, one after the other, unless `checkpoint_ns` names one. With
-        `checkpoint_ids` only those; ids that are not there are left out. Bodies and metadata
-        are read only where asked for.
+        Returns all namespaces, one after the other, unless `checkpoint_ns` names one. With
+        `checkpoint_ids`, returns only these checkpoints; missing ids are ignored. Bodies and
+        metadata are read only if `body` and `metadata` are set.
 
-        Where values are kept apart from bodies, each body comes with the type and size of all
-        of them, and with LangGraph's own: those whose names begin with `__`, `branch:`, `join:` or
-        `start:`, but for `model.USERS`. `values` tells whether the others are read too, or names
-        the channels whose values are.
+        In layouts that store values outside of bodies, each body comes with `blobs`: the type and
+        size of every value. LangGraph's control values are always read (channel names that begin
+        with `__`, `branch:`, `join:` or `start:`, except `model.USERS`). `values` selects which
+        other values are read: True for all, False for none, or a collection of channel names.
         """
         ...
 
@@ -116,19 +117,21 @@ class Store(Protocol):
     ) -> Iterator[Write]:
         """The writes of a thread, filtered as in `checkpoints`, and by channel.
 
-        In the order (namespace, checkpoint id, task path, task id, idx). Where the layout's own
-        saver goes by the order of arrival instead, those of a checkpoint come in that; where the
-        layout stores the time of each (`Write.at`), in the order of that time, task id and idx.
-        `values` tells whether values are read, or names the channels whose values are.
+        They are ordered by namespace, checkpoint id, task path, task id and idx. Two exceptions
+        for the writes of one checkpoint: if the layout stores the time of each write (`Write.at`),
+        they are ordered by time, task id and idx; if the layout's saver uses the order of arrival,
+        they come in that order. `values` selects which values are read: True for all, False for
+        none, or a collection of channel names.
         """
         ...
 
     def checkpoints_at(
         self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
     ) -> Iterator[Checkpoint]:
-        """Some hundred checkpoints of any threads at once, each as `checkpoints` gives it.
+        """The checkpoints with these keys, as `checkpoints` returns them.
 
-        In no order; what is not there is left out.
+        Meant for a few hundred keys at once, of any threads. The order is undefined; missing
+        checkpoints are left out.
         """
         ...
 
@@ -141,38 +144,40 @@ class Store(Protocol):
     ) -> Iterator[Write]:
         """The writes of these checkpoints, filtered and read as in `writes`.
 
-        Those of one checkpoint come in the order of `writes`, checkpoints in none.
+        The writes of one checkpoint come in the order of `writes`; the order of the checkpoints is
+        undefined.
         """
         ...
 
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
-        """The values of a thread that are kept apart from bodies, with their sizes as stored.
+        """The values of a thread that are stored outside of bodies, with their stored sizes.
 
-        Whether a checkpoint names them or not; none where values stand in the bodies, or have no
-        version, as in shallow layouts. A value that is stored in several rows comes once for each.
+        Includes values that no checkpoint names. Empty in layouts that store values in the bodies
+        or without a version, such as shallow layouts. A value that is stored in several rows
+        appears once for each row.
         """
         ...
 
     def rows(self, thread_id: str) -> Iterator[Row]:
-        """All rows of a thread as they are stored, of any size, one in memory at a time.
+        """All rows of a thread as stored, of any size, with one row in memory at a time.
 
-        Those that other rows need come first, checkpoints last.
+        Rows that other rows depend on come first; checkpoints come last.
         """
         ...
 
     def row_key(self, row: Row) -> Hashable:
-        """What tells a row from all others, so that an archived row finds the one that exists."""
+        """The unique key of a row. It finds the stored row that an archived row corresponds to."""
         ...
 
     def sources(self, key: CheckpointKey) -> list[str]:
-        """Queries or keys that a person can use to find a checkpoint and its writes."""
+        """Queries or keys with which a person finds a checkpoint and its writes in the engine."""
         ...
 
     def refresh(self) -> None:
-        """End the snapshot: the next read begins a new one.
+        """End the current snapshot. The next read starts a new one and sees later changes.
 
-        Until then the store holds no lock that a writer would wait for. Raises `Unsupported` if
-        the store cannot see later changes.
+        Between the two, the store holds no lock that blocks a writer. Raises `Unsupported` if the
+        store cannot see later changes.
         """
         ...
 
@@ -197,30 +202,29 @@ class WritableStore(Protocol):
         """Apply a change in one transaction, whole or not at all.
 
         Raises `StoreChanged` if the thread changed since the change was planned, and
-        `StoreUnavailable` if the lock cannot be acquired within some seconds; nothing is written
-        then.
+        `StoreUnavailable` if the lock cannot be acquired in a few seconds. Nothing is written then.
         """
         ...
 
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
         """Remove the named rows of some threads, in one transaction.
 
-        A thread that changed since its removal was planned is skipped. Without transactions, the
-        threads are removed one by one, and the next run finishes what a broken run left. Raises
-        `StoreUnavailable`; with transactions nothing is removed then.
+        A thread that changed since its removal was planned is skipped. If the engine has no
+        transactions, the threads are removed one by one, and the next run completes an interrupted
+        one. Raises `StoreUnavailable`; an engine with transactions has removed nothing then.
         """
         ...
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         """Restore rows of one thread, all of them or none; equal rows that exist are kept.
 
-        Raises `StoreChanged` if a row exists with other contents, and `Unsupported` if the layout
-        has no place for it.
+        Raises `StoreChanged` if a row exists with different contents, and `Unsupported` if the
+        layout cannot store a row.
         """
         ...
 
     def vacuum(self) -> None:
-        """Reclaim the space of removed rows, such as by VACUUM; may take long."""
+        """Reclaim the space of removed rows, for example with VACUUM. This may take long."""
         ...
 
     def close(self) -> None:
@@ -238,10 +242,10 @@ class WritableStore(Protocol):
 
 
 class Backend(Protocol):
-    """The adapter for a family of layouts."""
+    """The adapter for one engine with all its layouts."""
 
     schemes: ClassVar[tuple[str, ...]]
-    """URL schemes that it opens, the usual one first."""
+    """The URL schemes that it opens, the usual one first."""
 
     @classmethod
     def open(cls, url: StoreUrl) -> Store:
@@ -255,7 +259,7 @@ class Backend(Protocol):
     def open_writable(cls, url: StoreUrl) -> WritableStore:
         """Open for changes; never creates a store or alters its tables.
 
-        Raises `StoreUnavailable`, `UnknownLayout` for tables of an unknown, newer saver, or
-        `Unsupported` if the layout cannot hold what a change adds.
+        Raises `StoreUnavailable`, `UnknownLayout` if an unknown or newer saver created the tables,
+        and `Unsupported` if the layout cannot store changes.
         """
         ...

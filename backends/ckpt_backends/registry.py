@@ -1,4 +1,4 @@
-"""Which backend opens which URL. Importing this module imports no driver."""
+"""Finds the backend for a store URL and opens it. Importing this module imports no driver."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ BUNDLED = {
     "mariadb": "ckpt_backends.mysql:MySQLBackend",
     "deerflow": "ckpt_backends.deerflow:DeerFlowBackend",
 }
-"""URL scheme to its backend. A bundled backend wins over an installed one."""
+"""By URL scheme, the backend that opens it. These take precedence over installed backends."""
 
 ENTRY_POINTS = "ckpt.backends"
-"""Other packages add layouts here; the entry point's name is the URL scheme."""
+"""The entry point group for backends of other packages. The entry's name is the URL scheme."""
 
 
 def load_backend(scheme: str) -> type[Backend]:
-    """The backend for a URL scheme. Raises `UsageError` where there is none."""
+    """The backend for a URL scheme. Raises `UsageError` if there is none."""
     if scheme in BUNDLED:
         module, _, name = BUNDLED[scheme].partition(":")
         return cast("type[Backend]", getattr(import_module(module), name))
-    # Scanning installed packages takes 30 ms, so only an unknown scheme pays for it.
+    # Scanning the installed packages takes 30 ms, so it is done for unknown schemes only.
     from importlib.metadata import entry_points
 
     for found in entry_points(group=ENTRY_POINTS, name=scheme):

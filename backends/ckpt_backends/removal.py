@@ -19,21 +19,21 @@ GONE = "no longer there"
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What to remove from a thread that is kept."""
+    """What to remove inside a thread; the thread itself is kept."""
 
     checkpoints: Mapping[str, tuple[str, ...]]
-    """By namespace, the ids of checkpoints to remove with all their writes."""
+    """By namespace, the ids of the checkpoints to remove with all their writes."""
     blobs: tuple[BlobKey, ...] = ()
     """Values that no remaining checkpoint names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What to remove of one thread, unless it has changed."""
+    """What to remove from one thread, and the state of the thread that the removal expects."""
 
     thread_id: str
     last_at: datetime | None
-    """Time of its newest checkpoint over all namespaces; None where ids hold no time."""
+    """Time of its newest checkpoint in all namespaces; None if ids contain no time."""
     checkpoints: int
     writes: int
     """Number of its writes."""
@@ -49,11 +49,11 @@ class Removed:
     rows: Mapping[str, int] = field(default_factory=dict)
     """Number of removed rows, by table."""
     skipped: str = ""
-    """Why nothing was removed; `''` if it was."""
+    """Why the thread was skipped; `''` if it was not."""
 
 
 class FinishingStore(Protocol):
-    """A `WritableStore` whose removed rows may still be found in another place, such as a log."""
+    """A `WritableStore` that may leave removed data in another place, such as a log."""
 
     def finish_removal(self) -> str:
         """See `finish_removal`."""
@@ -61,9 +61,9 @@ class FinishingStore(Protocol):
 
 
 def finish_removal(store: object) -> str:
-    """Erase what removed rows left behind, such as an engine's log; call it after all removals.
+    """Erase removed data from other places, such as the engine's log. Call it after all removals.
 
-    Returns a note about what could not be erased, or `''`.
+    Returns a note about data that could not be erased, or `''`.
     """
     if not hasattr(store, "finish_removal"):
         return ""

@@ -18,7 +18,7 @@ class Row:
     table: str
     """The table without its schema; the kind of key or the collection if there are no tables."""
     cells: Mapping[str, Cell]
-    """By column, as the engine returns it. Other types than numbers, text and bytes, such as
+    """By column, as the engine returns it. Types other than numbers, text and bytes, such as
     PostgreSQL's `jsonb`, are in the engine's text form."""
 
 
@@ -28,24 +28,24 @@ class Restored:
 
     added: int
     there: int
-    """Rows that exist already, equal in every cell."""
+    """Number of rows that already exist and are equal in every cell."""
     expired: int = 0
-    """Rows whose time to live has ended, which are left out."""
+    """Number of rows that were left out because their time to live has ended."""
 
 
 _SHORT = 64
 _KEY = ("thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "version")
-"""The columns of LangGraph's primary keys, and `channel` where the row is no write."""
+"""The columns of LangGraph's primary keys. Rows other than writes also use `channel`."""
 
 
 def sql_key(row: Row) -> Hashable:
-    """The key of a row of LangGraph's tables for SQL."""
+    """The primary key of a row in LangGraph's SQL tables."""
     names = _KEY if "task_id" in row.cells else (*_KEY, "channel")
     return row.table, *((name, row.cells[name]) for name in names if name in row.cells)
 
 
 def conflict(table: str) -> StoreChanged:
-    """The error for a row that exists with other contents."""
+    """The error for a row that exists with different contents."""
     return StoreChanged(
         f"a row of '{table}' exists with different contents, so nothing was restored",
         hint="the thread was used since then: save it with `ckpt threads copy THREAD NEW`,"
@@ -56,9 +56,9 @@ def conflict(table: str) -> StoreChanged:
 def compare(
     rows: Iterable[Row], stored: Iterable[Row], key_of: Callable[[Row], Hashable]
 ) -> Restored:
-    """What `restore` would do with rows of a thread, of which these are stored.
+    """The result that `restore` would have for these rows, given the rows that are stored.
 
-    Raises `StoreChanged` where one exists with other contents.
+    Raises `StoreChanged` if a row exists with different contents.
     """
     known = {key_of(row): _digests(row) for row in stored}
     now = time.time() * 1000
@@ -78,10 +78,10 @@ def compare(
 
 
 def _digests(row: Row) -> dict[str, Cell]:
-    """The cells of a row, long ones by their digest; a key's expiry is not among its contents.
+    """The cells of a row without its time of expiry, with long cells replaced by their SHA-256.
 
-    A column that an archived row lacks is not compared, but a member of a key is: its name begins
-    with a dot.
+    `compare` ignores a stored column that the archived row does not have. The members of a Redis
+    key are always compared: their names begin with a dot.
     """
     return {name: _digest(cell) for name, cell in row.cells.items() if name != "expires_at"}
 
@@ -89,7 +89,7 @@ def _digests(row: Row) -> dict[str, Cell]:
 def _digest(cell: Cell) -> Cell:
     if not isinstance(cell, str | bytes) or len(cell) <= _SHORT:
         return cell
-    from hashlib import sha256  # late, since only imports need it
+    from hashlib import sha256  # imported late: only `ckpt import` needs it
 
     data = cell if isinstance(cell, bytes) else cell.encode("utf-8", "surrogatepass")
     return sha256(data).digest()

@@ -1,4 +1,4 @@
-"""Sessions that an application stores next to its checkpoints, each with its thread."""
+"""Sessions that an application stores in the same database as its checkpoints."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class AppSession:
     """One session of an application with a user."""
 
     key: str
-    """The key it is stored under."""
+    """The key in the database."""
     session_id: str
     user_id: str
     thread_id: str | None
-    """Its thread; None if it names none."""
+    """The session's thread; None if the session names none."""
     created_at: str | None
     """As the application wrote it; may be local time without a zone."""
     updated_at: str | None
@@ -36,7 +36,7 @@ class SessionStore(Protocol):
     """A store of sessions, opened for reading."""
 
     def sessions(self) -> Iterator[AppSession]:
-        """All sessions, unsorted. Leaves out what does not look like a session."""
+        """All sessions, unsorted. Keys that do not look like a session are left out."""
         ...
 
     def close(self) -> None:

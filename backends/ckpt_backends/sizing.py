@@ -1,4 +1,4 @@
-"""Whether the size of a thread is cheap to ask for."""
+"""Tells whether a store can compute the size of a thread quickly."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ckpt_backends.wrapped import WrappedStore
 
 
 class MeasuringStore(Protocol):
-    """A store whose engine cannot sum sizes up, so that `size` asks for each stored value."""
+    """A store whose engine cannot add up sizes, so `size` makes a request for each value."""
 
     measures_each_value: ClassVar[bool]
 
 
 def is_summed_up(store: Store) -> bool:
-    """Whether the engine sums up the size of a thread in one query."""
+    """Whether the engine adds up the size of a thread in one query."""
     while isinstance(store, WrappedStore):
         store = store.inner
     return not getattr(store, "measures_each_value", False)

@@ -1,7 +1,7 @@
 """Files that appear under their name only when they are complete and on disk.
 
-Such a file is written under another name in the same folder, `.NAME.TOKEN.part`, and renamed. The
-writer holds a lock on it, so that what a killed run left can be told from what a run still writes.
+A file is first written as `.NAME.TOKEN.part` in the same folder and then renamed. The writer holds
+a lock on the `.part` file. A `.part` file without a lock was left by a killed run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _PART = re.compile(r"\.(?P<name>.+)\.[0-9a-f]+\.part", re.DOTALL)
 
 @contextmanager
 def writing(path: Path) -> Iterator[IO[bytes]]:
-    """A new file that only its owner can read, renamed to `path` at the end. Raises `OSError`."""
+    """Open a new file that only its owner can read, and rename it to `path` at the end.
+
+    Raises `OSError`.
+    """
     remove_unfinished(path.parent, path.name)
     part, file = _create(path)
     try:
@@ -35,7 +38,7 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def remove_unfinished(folder: Path, ending: str) -> None:
-    """Remove what killed runs left of files whose names end so. Faults are ignored."""
+    """Remove the `.part` files of killed runs for file names with this ending. Ignores errors."""
     with suppress(OSError):
         for part in folder.glob(".*.part"):
             found = _PART.fullmatch(part.name)
@@ -54,7 +57,7 @@ def _remove_unlocked(part: Path) -> None:
 
 
 def _create(path: Path) -> tuple[Path, IO[bytes]]:
-    """A new file, locked until it is closed where its file system has locks."""
+    """Create a new `.part` file. It stays locked until closed, if the file system has locks."""
     while True:
         part = path.with_name(f".{path.name}.{os.urandom(8).hex()}.part")
         file = os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "wb")
@@ -62,12 +65,12 @@ def _create(path: Path) -> tuple[Path, IO[bytes]]:
             fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:
             return part, file
-        # Another run took it for a leftover before it was locked.
+        # Another run removed the file before it was locked: try again.
         file.close()
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the new name of a file on disk, on systems that can."""
+    """Make sure that the rename is on disk, if the system supports that."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Store URLs, which can always be printed without their secrets."""
+"""Parses store URLs, and prints them without passwords and other secrets."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _PRINTABLE_PARAMS = {
     **dict.fromkeys(("snapshot", "tls", "directConnection", "retryWrites"), _WORDS),
     **dict.fromkeys(("copy", "port", "connect_timeout", "read_timeout"), _NUMBERS),
 }
-"""Query parameters whose values are shown if they look as they should. All others may hold a
-secret and are masked."""
+"""Query parameters that are printed if their value matches the pattern. The values of all others
+may be secret and are masked."""
 _NAME = re.compile(r"\w+", re.ASCII)
 _HOSTS = re.compile(r"(\[[^\]@]*\]|[^:@\[\]]*)(:\d*)?", re.ASCII)
-"""One of the hosts of an authority, with its port."""
+"""One host of a URL, with an optional port."""
 _ALMOST = re.compile(
     r"\s*(postgres|postgresql|mysql|mariadb|mongodb|mongodb\+srv|redis|rediss|sqlite):"
     r"|\s*(host|hostaddr|port|dbname|user|password|passfile|service)\s*=|.*\bpassword\s*=",
     re.IGNORECASE | re.DOTALL,
 )
-"""A server that is not written as a URL, such as libpq's `host=... password=...`."""
+"""Matches the address of a server that is not a URL, such as libpq's `host=... password=...`."""
 MASK = "***"
 DEV_FOLDER = ".langgraph_api"
-"""Where `langgraph dev` keeps its files, below the folder that it was started in."""
+"""The folder of `langgraph dev`'s files, inside the folder in which it was started."""
 DEV_SUFFIX = ".pckl"
 DEV_FILE = f".langgraph_checkpoint.1{DEV_SUFFIX}"
-"""The file with its checkpoints."""
+"""The file with the checkpoints of `langgraph dev`."""
 MEMORY = ("memory.json", ".deer-flow")
 """DeerFlow's memory file, and its folder."""
 
@@ -55,7 +55,7 @@ class StoreUrl:
     params: Mapping[str, str] = field(default_factory=dict)
     """Options of the store, such as `layout`."""
     raw: str = ""
-    """The text as given; holds secrets, so only a driver may see it."""
+    """The URL as given. It may contain secrets, so pass it to a driver only."""
 
     def __str__(self) -> str:
         return printable(self.raw) if self.raw else self.path
@@ -64,7 +64,7 @@ class StoreUrl:
         return f"StoreUrl({str(self)!r})"
 
     def with_params(self, params: Mapping[str, str], *, without: Collection[str] = ()) -> StoreUrl:
-        """The same URL with other query parameters, and without some of those that it has."""
+        """The same URL with `params` added or replaced, and the parameters `without` removed."""
         left = [pair for pair in split_url(self.raw).query if unquote(pair[0]) not in without]
         start = self.raw
         if query := split_url(self.raw).query:
@@ -82,7 +82,7 @@ class StoreUrl:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class UrlParts:
-    """The parts of a URL as written, percent signs and all. They may hold secrets."""
+    """The parts of a URL, not percent-decoded. They may contain secrets."""
 
     scheme: str
     user: str | None
@@ -95,7 +95,7 @@ class UrlParts:
 
     @property
     def is_clear(self) -> bool:
-        """Whether no part of a password can stand in another part."""
+        """Whether the URL was split safely: no part of a password can be in another part."""
         if not self.hosts:
             return True
         return (
@@ -106,7 +106,7 @@ class UrlParts:
 
 
 def split_url(text: str) -> UrlParts:
-    """Split a URL. A password may contain any character; the last `@` ends it."""
+    """Split a URL. A password may contain any character; it ends at the last `@`."""
     scheme, _, rest = text.partition("://")
     user = password = None
     if end := _end_of_user(rest):
@@ -122,7 +122,7 @@ def split_url(text: str) -> UrlParts:
 
 
 def _end_of_user(rest: str) -> int:
-    """Where the host begins; 0 if no user is named."""
+    """Index of the host in `rest`; 0 if the URL has no user."""
     before, _, query = rest.partition("?")
     authority = before.partition("/")[0]
     if "@" in before:
@@ -134,7 +134,7 @@ def _end_of_user(rest: str) -> int:
 
 
 def _is_plain(authority: str, query: str) -> bool:
-    """Whether it reads as `host:port?name=value`, where an @ is part of a value."""
+    """Whether the URL has the form `host:port?name=value`, with the `@` inside the value."""
     first = query.partition("@")[0]
     return (
         all(map(_HOSTS.fullmatch, authority.split(",")))
@@ -144,12 +144,12 @@ def _is_plain(authority: str, query: str) -> bool:
 
 
 def parse_url(text: str) -> StoreUrl:
-    """A path, or a URL such as `sqlite:///relative.db` or `sqlite:////abs.db`.
+    """Parse a path, or a URL such as `sqlite:///relative.db` or `sqlite:////abs.db`.
 
-    A path names a SQLite file, DeerFlow's memory, or the files of `langgraph dev`: their folder,
-    one of them, or the project that holds the folder.
+    A path is a SQLite file, DeerFlow's memory, or `langgraph dev`'s folder, one of its files, or
+    the project that contains it.
 
-    Raises `UsageError` for an empty text, and for a text that cannot be a URL.
+    Raises `UsageError` if the text is empty or cannot be parsed.
     """
     if not text:
         raise UsageError("the store name is empty", hint="name a file or URL: -s agent.db")
@@ -189,20 +189,20 @@ def _is_of_dev_server(path: str) -> bool:
 
 
 def is_memory(path: str) -> bool:
-    """Whether a path is DeerFlow's memory: its file, its folder, or a project that has it."""
+    """Whether a path is DeerFlow's memory file, its folder, or a project that contains it."""
     return os.path.basename(path.rstrip("/")) in MEMORY or os.path.isdir(f"{path}/{MEMORY[1]}")
 
 
 def is_almost_url(text: str) -> bool:
-    """Whether a text means a server, maybe with its password, but is not a URL."""
+    """Whether a text is the address of a server, perhaps with a password, but not a URL."""
     return _SCHEME.match(text) is None and _ALMOST.match(text) is not None
 
 
 def printable(text: str) -> str:
-    """The URL with user, host, port and path kept, and every secret as `***`.
+    """The URL with its user, host, port and path, and with every secret replaced by `***`.
 
     Query parameters are masked unless they are known to be harmless. A password may contain
-    `/`, `?`, `#` and `@`, so everything up to the last `@` belongs to the user.
+    `/`, `?`, `#` and `@`, so everything up to the last `@` counts as user and password.
     """
     if _SCHEME.match(text) is None:
         return MASK if is_almost_url(text) else text
@@ -229,7 +229,7 @@ def _is_harmless(name: str, value: str) -> bool:
 
 
 def secrets(url: StoreUrl) -> set[str]:
-    """Texts of a URL that no message may show, as written and percent-decoded."""
+    """The secrets in a URL, which no message may show, as written and percent-decoded."""
     parts = split_url(url.raw)
     found = {parts.password or ""}
     found |= {value for name, value in parts.query if name not in _PRINTABLE_PARAMS}
@@ -238,7 +238,7 @@ def secrets(url: StoreUrl) -> set[str]:
 
 
 def masked(text: str, url: StoreUrl) -> str:
-    """A driver's message with every secret of the URL masked."""
+    """The message of a driver, with every secret of the URL masked."""
     for secret in sorted(secrets(url), key=len, reverse=True):
         pattern = re.escape(secret)
         if len(secret) < _TELLING:
@@ -248,4 +248,4 @@ def masked(text: str, url: StoreUrl) -> str:
 
 
 _TELLING = 4
-"""A shorter secret is masked only as a whole word."""
+"""A secret with fewer characters is masked only as a whole word."""

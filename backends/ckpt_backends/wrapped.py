@@ -1,4 +1,4 @@
-"""A store that passes every call to another one; the base of wrappers that change a part."""
+"""A store that passes every call to another store: the base class of wrappers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ckpt_backends.rows import Row
 
 
 class WrappedStore(Closing):
-    """Another store, unchanged."""
+    """Passes every call to `inner`. Subclasses override some methods."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner

@@ -228,7 +228,7 @@ def test_a_hostile_pickle_is_shown_as_what_it_is(folder: Path, protocol: int) ->
         assert body is not None
         value = decode(body)
         assert isinstance(value, Opaque)
-        assert ".mkdir where bytes should be; nothing of it was run" in value.reason
+        assert ".mkdir instead of bytes; no code of it was run" in value.reason
         assert len(store.notes()) == 2
         assert all("mkdir" in note for note in store.notes())
         assert {one.thread_id for one in store.threads()} == {"a", "b"}

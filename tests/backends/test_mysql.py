@@ -220,12 +220,12 @@ def test_threads_that_the_server_takes_for_one_are_never_mixed(merging_url: str)
 
 def test_a_store_whose_threads_are_mixed_is_named_as_such(merging_url: str) -> None:
     answer = ckpt("-s", merging_url, "threads", "list")
-    assert "are mixed by the saver" in answer.err
+    assert "the saver mixes the threads" in answer.err
     assert "general_ci" in answer.err
     listed = ckpt("-s", merging_url, "stores", "-o", "json").json
-    assert "are mixed by the saver" in str(listed)
+    assert "the saver mixes the threads" in str(listed)
     run(merging_url, f"DELETE FROM checkpoints WHERE BINARY thread_id IN {tuple(VARIANTS[1:])}")
-    assert "mixed" not in ckpt("-s", merging_url, "threads", "list").err
+    assert "the saver mixes" not in ckpt("-s", merging_url, "threads", "list").err
 
 
 def test_only_the_named_thread_is_deleted(merging_url: str) -> None:

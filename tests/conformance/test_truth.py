@@ -191,7 +191,7 @@ def test_two_generations_of_metadata_in_one_collection_read_where_the_saver_fail
         with pytest.raises(ValueError, match="too many values to unpack"):
             list(saver.list(None))
     with open_store(mongodb_url) as opened:
-        assert "neither of which reads both" in opened.describe().saver
+        assert "no release reads both" in opened.describe().saver
         lessons = Lessons(opened)
         for era in ("lg-0.6.11", "lg-1.0.10"):
             threads = told_by_mongodb(era)["threads"]

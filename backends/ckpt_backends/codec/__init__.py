@@ -1,8 +1,12 @@
-"""Typed bytes to inert values, and back. Nothing that a store names is imported or called.
+"""Decodes stored bytes to inert values and encodes them again.
 
-`decode` and `decode_checkpoint` are for showing and computing: plain values and `Tagged` nodes.
-They never raise, and keep within `Limits`. `decode_lossless` and `encode_lossless` are for
-rewriting a body byte for byte. `to_json` and `from_json` are the form that is printed.
+No class or function that a store names is ever imported or called.
+
+* `decode` and `decode_checkpoint` return plain values and `Tagged` nodes, for display and for
+  computing. They never raise and obey `Limits`.
+* `decode_lossless` and `encode_lossless` are for rewriting values: the bytes of what did not change
+  stay the same.
+* `to_json` and `from_json` convert values to the JSON that `ckpt` prints, and back.
 """
 
 from __future__ import annotations
@@ -41,23 +45,24 @@ _MAX_REASON = 200
 
 
 def decode(typed: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Value:
-    """A stored value. Never raises.
+    """Decode a stored value. Never raises.
 
-    `null` and `empty` give None; only the tag tells them apart. What cannot be read, or has a
-    unknown tag, gives `Opaque`; what is past a limit gives `Cut`.
+    The types `null` and `empty` both give None. A value that cannot be read or has an unknown type
+    gives `Opaque`; a value that exceeds a limit gives `Cut`.
     """
     try:
         return _whole(typed, limits)
     except PastLimit as past:
         return _beginning(typed, limits, str(past))
-    except Exception as error:  # whatever a store holds must not end a listing
+    except Exception as error:  # one bad value must not end a listing
         return _opaque(typed, error)
 
 
 def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Value:
-    """A checkpoint body: a dict. Past a limit, each large channel value is cut on its own.
+    """Decode a checkpoint body to a dict. Never raises.
 
-    Never raises: what cannot be read, or is no dict, gives `Opaque`.
+    If the body exceeds a limit, each large channel value is cut separately. A body that cannot be
+    read or is not a dict gives `Opaque`.
     """
     try:
         try:

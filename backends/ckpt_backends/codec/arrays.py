@@ -1,4 +1,4 @@
-"""numpy arrays as nested lists, without numpy."""
+"""Decodes numpy arrays to nested lists without importing numpy."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _MAX_DIMENSIONS = 32
 
 
 def ndarray(dtype: str, shape: Sequence[int], order: str, data: bytes, room: int) -> Tagged:
-    """An array with `data` as nested lists, or as the bytes where they cannot be read.
+    """A `Tagged` array with its data as nested lists, or as bytes if they cannot be decoded.
 
-    `room` is how many elements and lists may be made.
+    `room` is the maximum number of elements and lists to create. `order` is `C` or `F`.
     """
     lists = sum(prod(shape[:axis]) for axis in range(len(shape) + 1))
     content: Value = data

@@ -1,4 +1,4 @@
-"""A checkpoint body read entry by entry, so that one huge channel does not hide the others."""
+"""Decodes a checkpoint body entry by entry, so one huge channel does not hide the others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 class _Room:
-    """How many nodes may still be made of some entries."""
+    """Counts how many nodes may still be created for a group of entries."""
 
     def __init__(self, limits: Limits, nodes: int) -> None:
         self.limits = limits
@@ -35,7 +35,7 @@ class _Room:
         return replace(self.limits, nodes=min(self.limits.nodes, self.left))
 
     def take(self, span: scan.Span, size: int) -> str:
-        """Count an entry in. Gives the limit that it is past, in words; `''` for none."""
+        """Count an entry. Returns the limit that it exceeds, in words, or `''`."""
         allowed = min(self.limits.nodes, self.left)
         self.left -= min(span.nodes, allowed)
         if span.nodes > allowed:
@@ -44,12 +44,15 @@ class _Room:
 
 
 def _rooms(limits: Limits) -> tuple[_Room, _Room]:
-    """For the entries of the body, which stay readable whatever is in the channels, and theirs."""
+    """Two separate limits: one for the body's entries and one for its channel values."""
     return _Room(limits, limits.nodes), _Room(limits, 4 * limits.nodes)
 
 
 def msgpack_body(data: bytes, limits: Limits) -> Value:
-    """A body of which each large entry is cut on its own. Raises ValueError and IndexError."""
+    """Decode a msgpack body, cutting each large entry separately.
+
+    Raises ValueError or IndexError if it is not valid.
+    """
 
     def entry(room: _Room, start: int, span: scan.Span) -> Value:
         part = data[start : span.end]
@@ -85,7 +88,7 @@ def msgpack_body(data: bytes, limits: Limits) -> Value:
 
 
 def json_body(data: bytes, limits: Limits, decoder: JSONDecoder = jsonplus.DECODER) -> Value:
-    """A body of which each large entry is cut on its own. Raises ValueError."""
+    """Decode a JSON body, cutting each large entry separately. Raises ValueError if invalid."""
     text = data.removeprefix(jsonplus.BOM).decode("utf-8", "surrogatepass")
 
     def entry(room: _Room, pos: int) -> tuple[Value, int]:
@@ -108,7 +111,10 @@ def json_body(data: bytes, limits: Limits, decoder: JSONDecoder = jsonplus.DECOD
 def members(
     text: str, pos: int, read: Callable[[str, int], tuple[_Read, int]]
 ) -> tuple[dict[str, _Read], int]:
-    """The object at `pos` and its end; `read` is given each key and its value's position."""
+    """Parse the JSON object at `pos`. Returns its members and its end position.
+
+    `read` is called with each key and the position of its value. It returns the member and its end.
+    """
     if text[pos : pos + 1] != "{":
         raise ValueError("a checkpoint has to be an object")
     found: dict[str, _Read] = {}

@@ -1,9 +1,9 @@
-"""MongoDB's documents (BSON, https://bsonspec.org) as inert values, and with other entries.
+"""Decodes and edits MongoDB documents (BSON, https://bsonspec.org).
 
-`langgraph-checkpoint-mongodb` keeps metadata as a document whose leaves are values that its
-serializer wrote (`langgraph/checkpoint/mongodb/utils.py`): up to 0.2.1 the bytes of a JSON text,
-since 0.2.2 an array of the type's tag and the bytes. Documents inside stay documents. KaFlow keeps
-plain values. One collection may hold all of these, so that each leaf is judged by itself.
+`langgraph-checkpoint-mongodb` stores metadata as a document with serialised leaves. Source:
+`langgraph/checkpoint/mongodb/utils.py`. Up to 0.2.1, a leaf is the bytes of a JSON text; since
+0.2.2 it is an array of the type tag and the bytes ("typed leaf"). Nested documents stay documents.
+KaFlow stores plain values. One collection may contain all three, so each leaf is examined.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIXED = {
     **dict.fromkeys((0x06, _NULL, 0xFF, 0x7F), 0),
     **{0x07: 12, _BOOL: 1, _INT32: 4, 0x13: 16},
 }
-"""Bytes of a value, by its kind."""
+"""By kind, the length in bytes of values that have a fixed length."""
 _NAMES = {
     0x06: "undefined",
     0x07: "objectid",
@@ -44,7 +44,7 @@ _NAMES = {
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEEPEST = 100
-"""MongoDB itself nests no deeper."""
+"""MongoDB's limit of nested levels."""
 EMPTY = b"\x05\x00\x00\x00\x00"
 
 Decode = Callable[[TypedBytes], Value]
@@ -52,20 +52,21 @@ Decode = Callable[[TypedBytes], Value]
 
 @dataclass(frozen=True, slots=True)
 class _Element:
-    """An entry of a document, as it is stored."""
+    """The position of an entry in a document."""
 
     kind: int
     name: bytes
     start: int
-    """Where its kind stands."""
+    """Offset of the kind byte."""
     value: int
     end: int
 
 
 def decode_bson(data: bytes, limits: Limits, decode: Decode | None) -> Value:
-    """The document; `decode` reads its typed leaves, None where it has none.
+    """Decode a document.
 
-    Raises ValueError for what is broken.
+    `decode` decodes the typed leaves; with None, all values are taken as plain BSON. Raises
+    `PastLimit` if the document is too long, and ValueError if it is damaged.
     """
     if len(data) > limits.value_bytes:
         raise PastLimit(f"longer than {limits.value_bytes} bytes")
@@ -75,7 +76,7 @@ def decode_bson(data: bytes, limits: Limits, decode: Decode | None) -> Value:
 
 
 class _Reader:
-    """Makes values of the elements of one document."""
+    """Decodes the elements of one document."""
 
     def __init__(self, data: bytes, nodes: int, decode: Decode | None) -> None:
         self._data = data
@@ -130,7 +131,7 @@ class _Reader:
 
 
 def typed_leaf(data: bytes, one: _Element) -> TypedBytes | None:
-    """A type's tag and bytes, where that is what an array holds."""
+    """The value of an array that consists of a type tag and bytes; None for other arrays."""
     items = list(_elements(data, one.value, one.end)) if one.end - one.value < len(data) else []
     if [item.kind for item in items] != [_STRING, _BINARY]:
         return None
@@ -139,7 +140,7 @@ def typed_leaf(data: bytes, one: _Element) -> TypedBytes | None:
 
 
 def map_leaves(data: bytes, change: Callable[[TypedBytes], TypedBytes]) -> bytes:
-    """The document with each typed leaf as `change` makes it."""
+    """The document with each typed leaf replaced by the result of `change`."""
     made: list[bytes] = []
     for one in _elements(data, 0, len(data)):
         stored = data[one.start : one.end]
@@ -155,7 +156,7 @@ def map_leaves(data: bytes, change: Callable[[TypedBytes], TypedBytes]) -> bytes
 
 
 def leaf_tags(data: bytes) -> frozenset[str]:
-    """How the leaves of a document are written: their tags, `json` for texts, `''` for plain."""
+    """The types of a document's leaves: type tags, `json` for JSON texts, `''` for plain values."""
     found: set[str] = set()
     for one in _elements(data, 0, len(data)):
         if one.kind == _DOCUMENT:
@@ -170,8 +171,10 @@ def leaf_tags(data: bytes) -> frozenset[str]:
 
 
 def splice_bson(data: bytes, edits: Mapping[str, bytes | None]) -> bytes:
-    """The document with some entries replaced by an element's kind and value, added or, with
-    None, removed; all others byte for byte."""
+    """The document with some entries replaced, added or, with None, removed.
+
+    An edit is the kind byte followed by the value bytes. All other entries keep their bytes.
+    """
     made: list[bytes] = []
     found: set[str] = set()
     for one in _elements(data, 0, len(data)):
@@ -188,12 +191,12 @@ def splice_bson(data: bytes, edits: Mapping[str, bytes | None]) -> bytes:
 
 
 def document_of(entries: Mapping[str, bytes]) -> bytes:
-    """A document of elements' kinds and values."""
+    """A document of these entries, each a kind byte followed by the value bytes."""
     return _document([_element(v[0], name.encode(), v[1:]) for name, v in entries.items()])
 
 
 def plain(value: object) -> bytes:
-    """Kind and value of an element, for a value that BSON itself has. Raises TypeError."""
+    """Kind byte and value bytes of a plain value. Raises TypeError for other types."""
     match value:
         case None:
             return bytes([_NULL])
@@ -212,12 +215,12 @@ def plain(value: object) -> bytes:
 
 
 def binary(value: bytes) -> bytes:
-    """Kind and value of an element of bytes."""
+    """Kind byte and value bytes of a binary."""
     return bytes([_BINARY]) + struct.pack("<i", len(value)) + b"\0" + value
 
 
 def typed(value: TypedBytes) -> bytes:
-    """Kind and value of an element that is a typed leaf."""
+    """Kind byte and value bytes of a typed leaf."""
     return bytes([_ARRAY]) + _typed_array(value)
 
 
@@ -244,7 +247,7 @@ def _elements(data: bytes, start: int, end: int) -> Iterator[_Element]:
 
 
 def _length(data: bytes, kind: int, pos: int, last: int) -> int:
-    """Bytes of the value at `pos`."""
+    """Length in bytes of the value at `pos`."""
     if kind in _FIXED:
         return _FIXED[kind]
     if kind == 0x0B:

@@ -1,7 +1,7 @@
-"""The envelopes (`lc` 2) that LangGraph.js writes besides those that Python writes too.
+"""Decodes the `lc` 2 envelopes that only LangGraph.js writes.
 
 Source: `_default` in `@langchain/langgraph-checkpoint/dist/serde/jsonplus.js`, 0.0.18 and 1.2.2.
-Its constructors have one name, where Python's have a module before it.
+The `id` of a constructor is a single name; in envelopes of Python, it begins with a module.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SET = "builtins.set"
 
 
 def revive(fields: dict[Any, Any]) -> Value:
-    """The value of an `lc` 2 envelope; None for one that LangGraph.js does not write."""
+    """The value of an `lc` 2 envelope; None if LangGraph.js does not write such an envelope."""
     match fields:
         case {"type": "undefined"} if len(fields) == 2:
             return UNDEFINED
@@ -28,9 +28,9 @@ def revive(fields: dict[Any, Any]) -> Value:
 
 
 def revive_plain(fields: dict[Any, Any]) -> Value:
-    """The value of a snapshot that was stored without the serializer, as on Redis; else `fields`.
+    """A DeltaSnapshot that was stored without the serializer, as on Redis; otherwise `fields`.
 
-    LangGraph.js knows it by its name: `isDeltaSnapshot` in `serde/types.js`.
+    LangGraph.js recognises it by `lg_name`: see `isDeltaSnapshot` in `serde/types.js`.
     """
     if fields.keys() == {"lg_name", "value"} and fields["lg_name"] == "DeltaSnapshot":
         return Tagged(DELTA_SNAPSHOT, fields["value"])
@@ -48,13 +48,16 @@ def _constructor(name: str, method: Any, args: list[Any]) -> Value:
         case "Uint8Array", "from" | None, [list(items)] if all(map(_is_byte, items)):
             return bytes(items)
         case _, None, [str(message)] if name.endswith("Error"):
-            # Older versions store the class of an error, newer ones only that it is one.
+            # Older versions store the class of an error, newer ones only `Error`.
             return Tagged(f"{_PREFIX}.{name}", message)
     return None
 
 
 def _map(pairs: list[Any]) -> Value:
-    """A Map as a dict, if its keys are plain and do not fall together in Python, as 1 and true."""
+    """A Map as a dict, if its keys are plain and no two of them are equal in Python (1 and true).
+
+    Otherwise a `Tagged` list of pairs.
+    """
     if all(isinstance(key, str | int | float | None) for key, _ in pairs):
         found: dict[Value, Value] = dict(pairs)
         if len(found) == len(pairs):

@@ -1,4 +1,4 @@
-"""The JSON form of values: plain where JSON has it, else an object with a `$` key.
+"""The JSON form of values: plain JSON if possible, otherwise an object with a `$` key.
 
 | value | form |
 |---|---|
@@ -12,10 +12,10 @@
 | text with lone surrogates | `{"$str": "<base64>"}` |
 | JavaScript's undefined, RegExp, Error, Map | `{"$type": "javascript.undefined", ...}`; \
 a Map with plain keys is a dict |
-| what could not be read | `{"$opaque": {"type", "bytes", "sha256", "reason"}}` |
-| what is past a limit | `{"$cut": {"kept", "bytes", "reason"}}` |
+| a value that could not be read | `{"$opaque": {"type", "bytes", "sha256", "reason"}}` |
+| a value that exceeds a limit | `{"$cut": {"kept", "bytes", "reason"}}` |
 
-A dict's own key that starts with `$` gets one more in front.
+If a key of a stored dict starts with `$`, another `$` is put in front of it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 _SAFE_INT = 2**53
 _DECIMAL_BITS = 13_000
-"""Python writes and reads longer integers in hexadecimal only, since decimal is quadratic."""
+"""Python limits decimal integers to about this length. Longer ones are written in hexadecimal."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LISTS = {"$set": "builtins.set", "$tuple": "builtins.tuple"}
 _ALONE = frozenset(
@@ -62,7 +62,10 @@ def from_json(form: Json) -> Value:
 def _fold(
     root: Any, inside: Callable[[Any], Iterable[Any]], make: Callable[[Any, Sequence[Any]], _T]
 ) -> _T:
-    """Make `root` from what is made of the parts inside it, from the leaves upwards."""
+    """Convert a tree from its leaves upwards, without recursion.
+
+    `inside` returns the children of a node; `make` gets a node and its converted children.
+    """
     nodes = [root]
     starts = []
     for node in nodes:
@@ -193,7 +196,7 @@ def _read(form: Json, parts: Sequence[Any]) -> Value:
 
 
 def _kind(form: dict[str, Json]) -> str:
-    """Which of the forms an object has, by the `$` key that tells; `''` for a plain dict."""
+    """The `$` key that identifies the form of an object; `''` for a plain dict."""
     marks = [key for key in form if key.startswith("$") and not key.startswith("$$")]
     if not marks:
         return ""

@@ -1,4 +1,7 @@
-"""JSON to inert values. Envelopes of constructors become `Tagged` nodes; nothing is looked up."""
+"""Decodes JSON of LangGraph's serializer. Constructor envelopes become `Tagged` nodes.
+
+No class that an envelope names is imported.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +21,17 @@ BOM = b"\xef\xbb\xbf"
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
 _MAX_DIGITS = 4000
-"""Python refuses to read longer integers, since that takes quadratic time."""
+"""Integers with more digits are not parsed: Python's limit is 4300, as parsing is quadratic."""
 
 _LISTS = frozenset({"re.compile", "datetime.timedelta", "datetime.date", "datetime.timezone"})
-"""Besides paths, what takes a list of arguments even when it is given one."""
+"""Types with a list as payload even if they have only one argument. `pathlib` types have too."""
 _TIME = ("hour", "minute", "second", "microsecond", "tzinfo")
 
 
 def decode_json(data: bytes, limits: Limits, decoder: json.JSONDecoder | None = None) -> Value:
-    """The value, read with `DECODER` or another one.
+    """Decode a JSON text with `DECODER` or another decoder.
 
-    Raises `PastLimit`, and ValueError for what is not JSON.
+    Raises `PastLimit`, and ValueError if the text is not JSON.
     """
     if reason := past_bytes(len(data), limits):
         raise PastLimit(reason)
@@ -39,21 +42,22 @@ def decode_json(data: bytes, limits: Limits, decoder: json.JSONDecoder | None = 
 
 
 def cut_json(data: bytes, limits: Limits, reason: str) -> Cut:
-    """The beginning of a value's text."""
+    """The beginning of the JSON text, as much as the limits allow."""
     return Cut(data[: limits.value_bytes].decode(errors="ignore"), len(data), reason)
 
 
 def check(text: str, limits: Limits) -> None:
-    """Raise `PastLimit` where the text is past a limit; each bracket and comma is a node."""
+    """Raise `PastLimit` if the text exceeds a limit. Each opening bracket and comma is a node."""
     opened = text.count("[") + text.count("{")
     if opened > limits.depth or opened + text.count(",") > limits.nodes:
         measure(text, len(text) - len(text.lstrip()), limits)
 
 
 def measure(text: str, pos: int, limits: Limits | None = None) -> Span:
-    """The value that starts at `pos`, its end in characters; broken JSON ends with the text.
+    """Find the end of the value at `pos`, in characters, and count its nodes.
 
-    Raises `PastLimit` where limits are given, and ValueError for a scalar that is not JSON.
+    If brackets are not closed, the value ends with the text. Raises `PastLimit` if `limits` is
+    given and exceeded, and ValueError for a scalar that is not JSON.
     """
     depth = deepest = 0
     nodes = 1
@@ -82,7 +86,7 @@ def integer(text: str) -> Value:
 
 
 def revive(fields: dict[Any, Any]) -> Value:
-    """The node for an envelope of LangChain (`lc` 1) or LangGraph (`lc` 2), else `fields`."""
+    """The node for an envelope of LangChain (`lc` 1) or LangGraph (`lc` 2); otherwise `fields`."""
     version = fields.get("lc")
     if version not in (1, 2) or type(version) is not int:
         return javascript.revive_plain(fields)
@@ -96,7 +100,7 @@ def revive(fields: dict[Any, Any]) -> Value:
         return fields
     name = ".".join(names)
     if version == 2:
-        # Python's classes have a module; LangGraph.js loads no more constructors than it writes.
+        # Python's classes always have a module. `javascript.revive` knows all others.
         return _constructor(name, fields) if len(names) > 1 else fields
     kwargs = fields.get("kwargs", {})
     match fields.get("type"):
@@ -111,7 +115,7 @@ def revive(fields: dict[Any, Any]) -> Value:
 
 
 def _constructor(name: str, fields: dict[Value, Value]) -> Value:
-    """The node for an `lc` 2 envelope, of the same shape as msgpack's for the same object."""
+    """The node for an `lc` 2 envelope. It is the same as for the same object in msgpack."""
     args = fields.get("args") or []
     kwargs = fields.get("kwargs") or {}
     method = fields.get("method")
@@ -120,7 +124,7 @@ def _constructor(name: str, fields: dict[Value, Value]) -> Value:
     if not isinstance(kwargs, dict):
         return fields
     if isinstance(method, list):
-        # Pydantic's: the constructor itself first, then what to try if it fails.
+        # A Pydantic object: first the constructor, then a fallback method.
         method = None
     if method is not None and not isinstance(method, str):
         return fields
@@ -155,4 +159,4 @@ def _from_hex(name: str, text: Value, fields: dict[Value, Value]) -> Value:
 
 
 DECODER = json.JSONDecoder(object_hook=revive, parse_int=integer)
-"""Reads one JSON text; recursion is the caller's to bound."""
+"""Decodes one JSON text. The caller must check the nesting depth first."""

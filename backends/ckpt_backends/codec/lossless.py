@@ -1,4 +1,4 @@
-"""Decoding for rewriting: what is decoded and encoded again must give the same bytes."""
+"""Decodes values for rewriting. Encoding the decoded value again gives the same bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ext:
-    """A msgpack ext type, its payload untouched."""
+    """A msgpack ext type with its payload as stored."""
 
     code: int
     data: bytes
@@ -24,7 +24,7 @@ class Ext:
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """How a JSON text is spelled."""
+    """The spelling of a JSON text: its separators, and whether non-ASCII text is escaped."""
 
     separators: tuple[str, str]
     escaped: bool
@@ -42,10 +42,10 @@ _STYLES = tuple(
 
 
 def decode_lossless(typed: TypedBytes) -> Any:
-    """Plain values, with `Ext` for ext types and tuples for map keys that are arrays.
+    """Decode to plain values, with `Ext` for ext types and tuples for map keys that are arrays.
 
-    Raises `Unsupported` for a type tag other than `msgpack` and `json`, and where encoding the
-    result would not give the same bytes.
+    Raises `Unsupported` if the type is not `msgpack` or JSON, or if encoding the result would not
+    give the same bytes.
     """
     _refuse_others(typed.type)
     try:
@@ -58,10 +58,10 @@ def decode_lossless(typed: TypedBytes) -> Any:
 
 
 def encode_lossless(tag: str, value: Any, *, like: bytes = b"") -> bytes:
-    """The bytes to store under a type tag.
+    """Encode a value for a type tag.
 
-    JSON is spelled as `like`, the text that it replaces: with or without spaces and escapes.
-    Raises `Unsupported` for another tag than `msgpack` and `json`, and for what it cannot hold.
+    JSON gets the spelling (spaces and escapes) of `like`, the text that it replaces. Raises
+    `Unsupported` if the type is not `msgpack` or JSON, or if it cannot represent the value.
     """
     _refuse_others(tag)
     try:
@@ -93,7 +93,7 @@ def _pack(value: Any) -> bytes:
             return ormsgpack.Ext(item.code, item.data)
         raise TypeError(f"cannot store a {type(item).__name__}")
 
-    # Our own `Ext` is a dataclass, which would be written as a map.
+    # `Ext` is a dataclass. Without this option, ormsgpack would write it as a map.
     option = ormsgpack.OPT_NON_STR_KEYS | ormsgpack.OPT_PASSTHROUGH_DATACLASS
     return ormsgpack.packb(value, default=on_other, option=option)
 

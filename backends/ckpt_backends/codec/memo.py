@@ -1,6 +1,6 @@
-"""Objects that come again and again, such as the messages of a growing list, decoded once.
+"""Caches decoded objects that occur many times, such as the messages of a growing list.
 
-Only for a reader that changes no value that it was given, since equal objects are then the same.
+Equal objects then are the same Python object, so code that uses the cache must not change values.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from contextvars import ContextVar
 from .values import Tagged
 
 _MOST_BYTES = 32 << 20
-"""So many bytes of objects are kept in mind; then it is begun anew."""
+"""Maximum stored bytes of the cached objects. If it is exceeded, the cache is cleared."""
 
 
 class Memo:
-    """Objects by their ext code and bytes."""
+    """A cache of decoded objects by their ext code and bytes."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, bytes], Tagged] = {}
         self._bytes = 0
 
     def get(self, code: int, data: bytes) -> Tagged | None:
-        """The object that was made of these bytes before."""
+        """The object that was decoded from these bytes before, or None."""
         return self._known.get((code, data))
 
     def put(self, code: int, data: bytes, node: Tagged) -> None:
-        """Keep an object in mind."""
+        """Cache an object."""
         self._bytes += len(data)
         if self._bytes > _MOST_BYTES:
             self._known.clear()
@@ -36,12 +36,12 @@ class Memo:
 
 
 CURRENT: ContextVar[Memo | None] = ContextVar("memo", default=None)
-"""What `remembering` set."""
+"""The active cache, set by `remembering`."""
 
 
 @contextmanager
 def remembering() -> Iterator[None]:
-    """As long as it lasts, equal objects are decoded once."""
+    """Inside the `with` block, equal objects are decoded once."""
     token = CURRENT.set(Memo())
     try:
         yield

@@ -1,8 +1,8 @@
-"""Values of which a layout stores parts: each is merged with the ones before it when it is read.
+"""Values that a layout stores in several parts, merged when they are read.
 
-The parts of a list are its items in turn, those of a dict its keys; of anything else the last part
-counts. A list that begins with all that came before is the whole list. So they are stored by the
-layouts `three-table` (`ckpt_backends.threetable`); no saver has this type tag.
+The layouts `three-table` store such values (`ckpt_backends.threetable`). The type tag `merged` is
+internal; no saver writes it. Parts are merged in order: lists are joined, dicts are updated, and of
+other values the last part counts. A list part that begins with the whole merged list replaces it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _HEAD = struct.Struct(">HQ")
 
 
 def merged(parts: Iterable[TypedBytes]) -> TypedBytes:
-    """Parts, oldest first, as one value. Encrypted ones make it encrypted."""
+    """Pack parts, oldest first, into one value. It is encrypted if one of them is encrypted."""
     some = list(parts)
     tag = MERGED + ("+aes" if any(one.type.endswith("+aes") for one in some) else "")
     return TypedBytes(tag, b"".join(map(_packed, some)))
 
 
 def parts_of(data: bytes) -> Iterator[TypedBytes]:
-    """The parts of a value. Raises ValueError for anything else."""
+    """The parts of a value that `merged` packed. Raises ValueError for other data."""
     pos = 0
     while pos < len(data):
         if len(data) < pos + _HEAD.size:
@@ -40,7 +40,7 @@ def parts_of(data: bytes) -> Iterator[TypedBytes]:
 
 
 def decode_merged(data: bytes, decode: Callable[[TypedBytes], Value]) -> Value:
-    """The value that the parts make. Raises ValueError where one cannot be read."""
+    """The merged value. Raises ValueError if a part cannot be read."""
     found: Value = None
     for place, part in enumerate(parts_of(data)):
         value = decode(part)
@@ -63,16 +63,16 @@ def _with(before: Value, part: Value) -> Value:
 
 
 def how_merged(value: Value) -> str:
-    """The reducer that such a value is assumed to have."""
+    """The reducer that is assumed for the channel of such a value."""
     if isinstance(value, dict):
         return "dict_merge"
     return "append" if isinstance(value, list) else "last_value"
 
 
 def are_new_messages(before: Value, after: Value) -> bool:
-    """Whether a list of messages goes on where another one ends, rather than repeating it.
+    """Whether both are lists of messages and none of the earlier messages is in `after`.
 
-    No channel of messages is known that forgets them at each step.
+    `after` then contains only new messages. (No known channel drops all its messages at each step.)
     """
     return (
         isinstance(before, list)

@@ -1,4 +1,4 @@
-"""msgpack to inert values. Ext types become `Tagged` nodes; nothing they name is looked up."""
+"""Decodes msgpack. Ext types become `Tagged` nodes; no class that they name is imported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_TUPLE_KEYS = 2000
 
 
 def decode_msgpack(data: bytes, limits: Limits) -> Value:
-    """The value. Raises `PastLimit`, and ValueError for what is not msgpack."""
+    """Decode a value. Raises `PastLimit`, and ValueError if it is not valid msgpack."""
     if reason := past_bytes(len(data), limits):
         raise PastLimit(reason)
     if len(data) > limits.nodes:
@@ -35,13 +35,13 @@ def decode_msgpack(data: bytes, limits: Limits) -> Value:
 
 
 def cut_msgpack(data: bytes, limits: Limits, reason: str) -> Cut:
-    """The beginning of a value, as much as the limits allow. Raises ValueError."""
+    """Decode the beginning of a value, as much as the limits allow. Raises ValueError."""
     return Cut(plain_keys(read_part(data, limits, build)), len(data), reason)
 
 
 def unpack(data: bytes, limits: Limits) -> Value:
-    """The value, of which the caller knows that it is within the limits. Raises ValueError."""
-    # Almost all maps have text keys only, and then no key needs a second look.
+    """Decode a value that the caller has checked against the limits. Raises ValueError."""
+    # Almost all maps have text keys only, and then `plain_keys` is not needed.
     try:
         value: Value = unpackb(data, ext_hook=_Reader(limits, 0).on_ext)
     except ValueError:
@@ -51,10 +51,10 @@ def unpack(data: bytes, limits: Limits) -> Value:
 
 
 def _unpack_checked(data: bytes, limits: Limits) -> Value:
-    """The value, with a scan only if its depth cannot be proved to be within the limits.
+    """Decode a value that may be nested too deeply, and scan it only if that is still possible.
 
-    Until it is proved, ormsgpack itself sees to it that what is outside of ext types is at most
-    1022 levels deep, and what is inside of them is bounded before it is decoded. Together they
+    Decoding before the depth is known is safe: ormsgpack limits the levels outside of ext types to
+    1022, and the depth inside an ext type is checked before its payload is decoded. Together they
     take at most 600 KiB of C stack. Raises ValueError and `PastLimit`.
     """
     for option in (0, OPT_NON_STR_KEYS):
@@ -75,7 +75,7 @@ def _unpack_checked(data: bytes, limits: Limits) -> Value:
 
 
 class _Reader:
-    """Makes the nodes for the ext types of one value."""
+    """Creates the nodes for the ext types of one value."""
 
     __slots__ = ("depth", "heads", "limits", "memo", "option", "room", "unsure")
 
@@ -83,7 +83,7 @@ class _Reader:
         self.limits = limits
         self.option = option
         self.room = limits.nodes
-        # With other keys than texts, values are still changed after they were made.
+        # With keys that are not text, `plain_keys` changes values later: they cannot be cached.
         self.memo = None if option else CURRENT.get()
         self.heads = 0
         self.depth = 0
@@ -98,14 +98,14 @@ class _Reader:
         try:
             parts = unpackb(data, ext_hook=self.on_ext, option=self.option)
         except ValueError:
-            # Trying again at each level would double the work with each level.
+            # Let `unpack` try again with all keys. A retry here would double with each level.
             if not self.option:
                 raise
             return Tagged(f"ext:{code}", data)
         node = build(code, parts, self.room)
         if code == _NUMPY:
             self.room = max(0, self.room - len(data))
-        if self.memo is not None and self.room == room:  # an array may be cut for lack of room
+        if self.memo is not None and self.room == room:  # arrays depend on the remaining room
             self.memo.put(code, data, node)
         return node
 
@@ -120,15 +120,15 @@ class _Reader:
 
 
 def build(code: int, parts: Any, room: int) -> Tagged:
-    """The node for an ext type with this payload; type `ext:CODE` where that has another shape.
+    """The node for an ext type with this payload; type `ext:CODE` if its shape is unknown.
 
-    `room` is how many array elements may be made.
+    `room` is the maximum number of array elements to create.
     """
     if code == _SNAPSHOT:
         return Tagged(DELTA_SNAPSHOT, parts)
     if code == _NUMPY:
         return _array(parts, room)
-    # Plain tests, since this runs for each ext type and patterns take far longer.
+    # No `match` here: this runs for each ext type, and patterns are much slower.
     if type(parts) is list and len(parts) in (3, 4):
         module, name, content, *rest = parts
         if type(module) is str and type(name) is str:
@@ -154,9 +154,9 @@ def _array(parts: Any, room: int) -> Tagged:
 
 
 def plain_keys(root: Value) -> Value:
-    """The same value, changed in place, with map keys that are tuples as `Tagged`.
+    """Replace, in place, map keys that are tuples by `Tagged`, and return the same value.
 
-    Raises ValueError where a map has too many of them.
+    Raises ValueError if a map has more than `_MAX_TUPLE_KEYS` of them.
     """
     todo: list[Value] = [root]
     while todo:
@@ -168,7 +168,7 @@ def plain_keys(root: Value) -> Value:
         elif isinstance(item, dict):
             todo += item.values()
             tuples = sum(isinstance(key, tuple) for key in item)
-            # `Tagged` hashes by its type alone, so that many in one dict take quadratic time.
+            # All such keys have the same hash, so many in one dict take quadratic time.
             if tuples > _MAX_TUPLE_KEYS:
                 raise ValueError(f"a map with {tuples} keys that are tuples")
             if tuples:

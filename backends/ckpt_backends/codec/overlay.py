@@ -1,9 +1,9 @@
-"""A pickled dict with other values for some of its keys, and no byte of it changed.
+"""Sets keys of a pickled dict by appending opcodes, so no stored byte changes except STOP.
 
-A pickle ends with the dict on the stack and the opcode STOP. In the place of STOP come the new
-items and the opcode that puts them into the dict, where later ones win; then STOP. MARK is as long
-as the STOP that it replaces, so that the last frame's length stays right. All that was stored
-stays a prefix: objects, what they share, and what their classes are.
+A pickle ends with the dict on the stack and the opcode STOP. STOP is replaced by MARK, the new
+items, SETITEMS and STOP; items that are set later override earlier ones. MARK has the same length
+as STOP, so the length of the last frame stays correct. Stored objects and their classes stay as
+they are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OPCODES = 16 * DEFAULT_LIMITS.nodes
 
 
 def overlay(data: bytes, items: Mapping[str, object]) -> bytes:
-    """The pickle with these items. Raises ValueError for what is no pickled dict of texts."""
+    """The pickle with these items set. Raises ValueError if it is not a dict with text keys."""
     before = _root(data)
     if not items:
         return data
@@ -44,9 +44,9 @@ def _root(data: bytes) -> Dict:
 
 
 def plain(value: object) -> bytes:
-    """The opcodes that push a value, in the form of protocol 1, which all later ones know.
+    """The opcodes that push a plain value. They are of protocol 1, which all later ones support.
 
-    Raises ValueError for a value that is not plain.
+    Raises ValueError for other types of values.
     """
     match value:
         case None:

@@ -1,4 +1,4 @@
-"""The beginning of a msgpack value that is past a limit."""
+"""Decodes the beginning of a msgpack value that exceeds a limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .limits import Limits
 
 Build = Callable[[int, Any, int], Tagged]
-"""Makes the node for an ext type from its code, its payload and the room for array elements."""
+"""Creates the node for an ext type from its code, payload and maximum number of array elements."""
 
 
 @dataclass(slots=True)
@@ -25,16 +25,16 @@ class _Open:
     kind: int
     left: int
     end: int
-    """Where the ext payload ends that this is or is in."""
+    """Offset at which the innermost ext payload ends, or the data."""
     code: int = 0
     items: list[Any] = field(default_factory=list)
 
 
 def read_part(data: bytes, limits: Limits, build: Build) -> Value:
-    """What comes first in `data`, up to the first limit met; all that was begun is kept.
+    """Decode `data` up to the first limit, including incomplete containers.
 
-    Never recurses. Text may be cut inside. Map keys that are arrays become tuples. Raises
-    ValueError for a map key of another kind that cannot be one, and for nothing readable.
+    Never recurses. The last text may be cut. Map keys that are arrays become tuples. Raises
+    ValueError if a map key is a map or an ext type, or if nothing can be decoded.
     """
     stop = min(len(data), limits.value_bytes)
     pos, nodes = 0, 0
@@ -53,7 +53,7 @@ def read_part(data: bytes, limits: Limits, build: Build) -> Value:
         top.left -= 1
         first = data[pos]
         if first <= 0x80 or first == 0x90:
-            # Small numbers and empty things: what there can be most of.
+            # Fast path for the smallest values: small numbers and empty containers.
             top.items.append({} if first == 0x80 else [] if first == 0x90 else first)
             pos += 1
             continue
@@ -90,7 +90,7 @@ def read_part(data: bytes, limits: Limits, build: Build) -> Value:
 
 
 def _close(open_: list[_Open], build: Build, limits: Limits) -> None:
-    """Make the innermost container's value from the items it has, and hand it to the next."""
+    """Build the innermost container from its items so far, and add it to the next outer one."""
     done = open_.pop()
     items = open_[-1].items
     if done.kind == ARRAY:

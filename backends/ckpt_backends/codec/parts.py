@@ -1,6 +1,6 @@
-"""The entries of a stored map, or the items of a stored list, each as a stored value of its own.
+"""Splits a stored map or list into its entries, each as a separate stored value.
 
-For layouts that store a checkpoint together with its metadata, or a write with its channel.
+Used for layouts that store a checkpoint together with its metadata, or a write with its channel.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .scan import ARRAY, MAP, STR, head, scan
 from .values import JSON_TYPES
 
 Parts: TypeAlias = "Mapping[str | int, TypedBytes]"
-"""By the key of a map, or by the place in a list."""
+"""By the key of a map, or by the index in a list."""
 _POP, _GET, _STOP = b"0", b"j", b"."
 
 
 def parts_of(typed: TypedBytes) -> Parts:
-    """The parts of a value. Raises ValueError where it has none, or is of another type."""
+    """The parts of a map or list. Raises ValueError for other values and unknown types."""
     try:
         if typed.type == "msgpack":
             return _of_msgpack(typed.data)
@@ -63,7 +63,7 @@ def _of_json(typed: TypedBytes) -> Parts:
 
 
 def _of_pickle(data: bytes) -> Parts:
-    """Each part as the whole pickle with another end: the whole is dropped, its part fetched."""
+    """Each part as a copy of the whole pickle with a new end: drop the root, push the part."""
     machine = Machine(16 * DEFAULT_LIMITS.nodes)
     try:
         machine.run(data)
@@ -76,7 +76,7 @@ def _of_pickle(data: bytes) -> Parts:
         if isinstance(name, str | int):
             place = machine.place_of(node)
             fetch = _plain(node) if place is None else _GET + place.to_bytes(4, "little")
-            # POP is as long as the STOP that it replaces, so that the last frame's length holds.
+            # POP has the same length as STOP, so the length of the last frame stays correct.
             found[name] = TypedBytes("pickle", data[: -len(_STOP)] + _POP + fetch + _STOP)
     return found
 

@@ -1,10 +1,12 @@
-"""Pickles to inert values: the nodes of `picklestack` as a tree, within limits.
+"""Decodes pickles to inert values: converts the nodes of `picklestack` to a tree, within limits.
 
-A pickle may refer to one object many times and to itself: each reference is written out again,
-as long as the limits allow, and a reference to what it is inside of becomes
-`Tagged("ckpt.reference", LEVELS)`, so many containers up. A name that is not called is
-`Tagged("ckpt.global", "module.name")`; persistent ids and extension codes are `ckpt.persistent`
-and `ckpt.extension`; what calls something else than a name is `ckpt.call`.
+A pickle may refer to the same object several times. Each reference is expanded again, within the
+limits. Special nodes:
+
+* `Tagged("ckpt.reference", LEVELS)`: a reference to a container around it, LEVELS levels up;
+* `Tagged("ckpt.global", "module.name")`: a class or function that is not called;
+* `ckpt.persistent` and `ckpt.extension`: persistent ids and extension codes;
+* `ckpt.call`: a call of something that is not a name.
 """
 
 from __future__ import annotations
@@ -36,13 +38,13 @@ if TYPE_CHECKING:
 _OPCODES_PER_NODE = 4
 _SMALL_INT = 64
 _MAX_ODD_KEYS = 2000
-"""Keys of one dict that may share a hash: more of them would take quadratic time."""
+"""Maximum number of keys of one dict with equal hashes. More of them take quadratic time."""
 _BAD = (ValueError, IndexError, KeyError, AttributeError, TypeError)
-"""What a broken pickle raises, `pickletools` included."""
+"""The exceptions that damaged pickles cause, including those of `pickletools`."""
 
 
 def decode_pickle(data: bytes, limits: Limits) -> Value:
-    """The value; a `Cut` with as much as the limits allow. Raises ValueError for what is broken."""
+    """Decode a pickle; a `Cut` if it exceeds a limit. Raises ValueError if it is damaged."""
     past = past_bytes(len(data), limits)
     machine = Machine(_OPCODES_PER_NODE * limits.nodes)
     try:
@@ -63,9 +65,9 @@ def decode_pickle(data: bytes, limits: Limits) -> Value:
 
 
 def pickle_body(data: bytes, limits: Limits) -> Value:
-    """A checkpoint body of which each large entry is cut on its own. Raises ValueError.
+    """Decode a checkpoint body, cutting each large entry separately. Raises ValueError.
 
-    A part that is cut is given the size of the whole body: parts of a pickle have no size.
+    The size of a cut entry is that of the whole body, because parts of a pickle have no size.
     """
     machine = Machine(4 * _OPCODES_PER_NODE * limits.nodes)
     try:
@@ -103,19 +105,19 @@ def _words(error: Exception) -> str:
 
 
 class _Tree:
-    """Makes the tree of some nodes. `past` says which limit left something out."""
+    """Converts nodes to a tree. `past` names the limit that was exceeded, or is `''`."""
 
     def __init__(self, limits: Limits, nodes: int) -> None:
         self._limits = limits
         self._nodes = nodes
         self._bytes = limits.value_bytes
         self._inside: dict[int, int] = {}
-        """Identity of each container that is being made, to its level."""
+        """By id(), the level of each container that is being converted."""
         self.past = ""
         self.used = 0
 
     def value(self, node: Node, depth: int) -> Value:
-        """The tree of a node that lies in `depth` containers."""
+        """The tree of a node that is inside `depth` containers."""
         if self._full():
             return None
         self.used += 1
@@ -171,7 +173,7 @@ class _Tree:
         return made
 
     def _dict(self, nodes: Iterable[tuple[Node, Node]], depth: int) -> Value:
-        """A dict; a `Tagged` of its pairs where its keys cannot be those of a dict here."""
+        """A dict, or a `Tagged` list of pairs if its keys cannot be used in a Python dict."""
         pairs: list[tuple[Value, Value]] = []
         odd, unfit = 0, False
         for key_node, node in nodes:
@@ -188,7 +190,7 @@ class _Tree:
         return dict(pairs)
 
     def _object(self, node: Object, depth: int) -> Value:
-        self.used += 3  # what holds its parts takes as much room as so many plain values
+        self.used += 3  # the containers of its parts need as much memory as 3 plain values
         name = self._callee(node.callee)
         inner = depth + 1
         parts = Parts(
@@ -204,7 +206,7 @@ class _Tree:
         return build(name, parts, max(0, self._nodes - self.used))
 
     def _callee(self, callee: Node) -> str | None:
-        """The name of what is called; a method's where its class was asked for it."""
+        """The name of the called class, function or method (`getattr(cls, "name")`), or None."""
         match callee:
             case Global():
                 return self._name(callee)
@@ -228,7 +230,7 @@ class _Tree:
         return True
 
     def _take(self, size: int) -> int:
-        """How much of so many bytes there is room for; where there is not enough, no more comes."""
+        """How many of `size` bytes are still allowed. If not all, the tree ends here."""
         allowed = min(size, self._bytes)
         self._bytes -= allowed
         if allowed < size:

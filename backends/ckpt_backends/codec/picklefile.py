@@ -1,7 +1,7 @@
-"""A file that is one pickle, run by the inert machine without its long values.
+"""Parses a file with one pickle and leaves its long values in the file.
 
-What is longer than a key stays in the file as a `Place`, and is read when someone looks at it. So
-the memory that a file takes hangs on how many values it holds, and not on how long they are.
+Texts and bytes longer than `_LONGEST` become a `Place` and are read when they are needed. So the
+memory for a file depends on the number of its values, not on their length.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from .limits import PastLimit
 from .picklestack import STEPS, Machine, Node, Step
 
 _MOST_OPCODES = 20_000_000
-"""Some half a million checkpoints; as nodes they take about 2 GB."""
+"""Enough for about half a million checkpoints; their nodes take about 2 GB."""
 _LONGEST = 256
-"""Stored bytes of a text that is taken for a key."""
+"""Texts and bytes up to this many stored bytes are read; longer ones become a `Place`."""
 _MOST_HEAD = 16 + _LONGEST
-"""Bytes of an opcode with its number or its short literal."""
+"""Maximum bytes of an opcode with its number or its short literal."""
 _CHUNK = 1 << 20
 _CONTINUATION = bytes(range(0x80, 0xC0))
-"""The bytes of UTF-8 that begin no character."""
+"""The continuation bytes of UTF-8: those that do not begin a character."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A long text or a long `bytes`, where it stands in its file."""
+    """The position in the file of a long text or long bytes."""
 
     offset: int
     length: int
     """Stored bytes."""
     size: int
-    """Characters of a text, bytes of a `bytes`."""
+    """Length in characters of a text, in bytes of `bytes`."""
     is_text: bool
 
     def read(self, file: BinaryIO) -> bytes:
-        """What is stored; a text in UTF-8. Raises OSError and ValueError."""
+        """The stored bytes; UTF-8 for a text. Raises OSError, and ValueError if cut off."""
         file.seek(self.offset)
         found = file.read(self.length)
         if len(found) != self.length:
@@ -47,7 +47,7 @@ class Place:
 
 
 def read_pickle_file(file: BinaryIO) -> Node:
-    """The value of a pickle file, its long texts and bytes as places. Raises ValueError."""
+    """The value of a pickle file, with long texts and bytes as `Place`. Raises ValueError."""
     machine = Machine(_MOST_OPCODES)
     try:
         machine.follow(_steps(file))
@@ -62,24 +62,24 @@ _LITERALS = {
     **dict.fromkeys(("BINUNICODE", "BINUNICODE8"), True),
     **dict.fromkeys(("BINBYTES", "BINBYTES8", "BYTEARRAY8"), False),
 }
-"""The opcodes with what may be long, and whether it is a text."""
+"""The opcodes with a literal that may be long, and whether it is text."""
 _NUMBERS = {"BINPUT": 1, "BINGET": 1, "BININT1": 1, "LONG_BINPUT": 4, "LONG_BINGET": 4}
-"""The most frequent ones with a number: how many bytes it takes."""
+"""The most frequent opcodes with a number, and how many bytes the number has."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Opcode:
     step: Step
     number: int
-    """Bytes of its number, or of the length of its literal; 0 where neither follows."""
+    """Bytes of its number, or of the length of its literal; 0 if it has neither."""
     is_text: bool | None
-    """None where no literal follows."""
+    """Whether its literal is text; None if it has no literal."""
     read: Callable[[BinaryIO], Any] | None
-    """Reads an argument of another kind."""
+    """Reads an argument of another kind; None if there is none."""
 
 
 def _known() -> list[_Opcode | None]:
-    """For each byte, the opcode that it is."""
+    """A table of the opcodes by their byte; None for unknown bytes."""
     table: list[_Opcode | None] = [None] * 256
     for one in opcodes:
         step, is_text = STEPS[one.name], _LITERALS.get(one.name)
@@ -98,7 +98,7 @@ _STOP = ord(".")
 
 
 def _steps(file: BinaryIO) -> Iterator[tuple[Step, Any]]:
-    """The opcodes, read through a window that moves over the file."""
+    """The opcodes of the file with their arguments, read in chunks."""
     end = os.fstat(file.fileno()).st_size
     window, begin, at, code = b"", 0, 0, -1
     while code != _STOP:
@@ -146,7 +146,7 @@ def _steps(file: BinaryIO) -> Iterator[tuple[Step, Any]]:
 
 
 def _characters(file: BinaryIO, offset: int, length: int) -> int:
-    """How many characters a part of a text has."""
+    """The number of characters in a part of a UTF-8 text."""
     found = 0
     if length > 0:
         file.seek(offset)

@@ -1,7 +1,8 @@
-"""What a pickled object looks like: known classes as the msgpack decoder shows them.
+"""Converts pickled objects of known classes to the same values as the msgpack decoder.
 
-Everything here works on inert values. The forms are those that the classes' own `__reduce__`
-writes (`Lib/datetime.py`, `Lib/copyreg.py`, `pydantic/main.py`, numpy's `_reconstruct`).
+Everything here works on inert values. The recognised forms are those that `__reduce__` of the
+classes writes. Source: `Lib/datetime.py`, `Lib/copyreg.py`, `pydantic/main.py` and numpy's
+`_reconstruct`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .arrays import NDARRAY, ndarray
 from .values import DELTA_SNAPSHOT, TUPLE, Tagged, Value
 
 _LISTS = frozenset({"re.compile", "datetime.timedelta", "datetime.date", "datetime.timezone"})
-"""Besides paths, what takes a list of arguments even when it is given one."""
+"""Types with a list as payload even if they have only one argument. `pathlib` types have too."""
 _SENDS = ("langgraph.types.Send", "langgraph.constants.Send")
 _MAX_DIMENSIONS = 32
 _MAX_LENGTH = 1 << 40
@@ -23,7 +24,7 @@ _MAX_LENGTH = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Everything that a pickle does with one object."""
+    """Everything that a pickle passes to one object: arguments, states, items and entries."""
 
     args: list[Value]
     kwargs: Value = None
@@ -32,7 +33,7 @@ class Parts:
     entries: Value = None
 
     def named(self) -> dict[Value, Value]:
-        """The parts that are there."""
+        """The parts that are not empty, by name."""
         found: dict[Value, Value] = {}
         if self.args:
             found["__args__"] = self.args
@@ -51,7 +52,7 @@ class Parts:
 
 
 def build(name: str, parts: Parts, room: int) -> Value:
-    """The value of a call of `name`. `room` is how many array elements may be made."""
+    """The value of a call of `name`. `room` is the maximum number of array elements to create."""
     name = _ALIASES.get(name, name).replace("pathlib._local.", "pathlib.", 1)
     if name.startswith(("numpy.core.", "numpy._core.")):
         found = _numpy(name.rpartition(".")[2], parts, room)
@@ -62,7 +63,10 @@ def build(name: str, parts: Parts, room: int) -> Value:
 
 
 def _plain(name: str, parts: Parts) -> Tagged:
-    """An object by its fields where it has nothing else, else by its arguments or its items."""
+    """A `Tagged` object with its fields, arguments, items or entries as payload.
+
+    If it has several of them, the payload is `Parts.named()`.
+    """
     named = parts.named()
     if named.keys() <= {"__state__"} and len(parts.states) == 1:
         fields = _fields(parts.states[0])
@@ -84,7 +88,7 @@ def _plain(name: str, parts: Parts) -> Tagged:
 
 
 def _fields(state: Value) -> dict[Value, Value] | None:
-    """The fields that a state sets: of `__dict__`, of slots, or of a pydantic object."""
+    """The fields that a state sets, for `__dict__`, slots and pydantic objects; otherwise None."""
     match state:
         case Tagged(type="builtins.tuple", payload=[None | dict() as own, dict() as slots]):
             state = {**(own or {}), **slots}
@@ -113,7 +117,7 @@ def _datetime(parts: Parts) -> Value:
 
 
 def _moment(data: bytes) -> datetime | None:
-    """The ten bytes of a datetime; the month's top bit is the fold."""
+    """The datetime from its ten pickled bytes; the top bit of the month is the fold."""
     high, low, month, day, hour, minute, second = data[:7]
     microsecond = int.from_bytes(data[7:], "big")
     try:
@@ -125,7 +129,7 @@ def _moment(data: bytes) -> datetime | None:
 
 
 def _offset(zone: Value) -> timezone | None:
-    """A fixed offset from UTC; None for other zones, whose rules are in no pickle."""
+    """A fixed offset from UTC; None for other zones: a pickle does not contain their rules."""
     match zone:
         case Tagged(
             type="datetime.timezone",
@@ -176,7 +180,7 @@ def _uuid(parts: Parts) -> Value:
 
 
 def _encoded(parts: Parts) -> Value:
-    """Bytes as protocols 0 to 2 write them."""
+    """Bytes as pickle protocols 0 to 2 store them: a text to encode as Latin-1."""
     match parts.args:
         case [str(text), "latin1" | "latin-1"] if parts.only_args():
             try:
@@ -203,7 +207,7 @@ def _bytearray(parts: Parts) -> Value:
 
 
 def _of_items(name: str) -> Callable[[Parts], Value]:
-    """A set or frozenset, which old protocols make from a list."""
+    """The form of a set or frozenset in old protocols: a call with a list."""
 
     def form(parts: Parts) -> Value:
         match parts.args:
@@ -222,7 +226,7 @@ def _deque(parts: Parts) -> Value:
 
 
 def _mapping(parts: Parts) -> Value:
-    """An OrderedDict or defaultdict without more than its entries: a dict, as in msgpack."""
+    """An OrderedDict or defaultdict with entries only, as a dict (the same as in msgpack)."""
     factory = [] if not parts.args else parts.args[0]
     plain = factory == [] or (isinstance(factory, Tagged) and factory.type == "ckpt.global")
     if not plain or len(parts.args) > 1 or parts.states or parts.items:
@@ -238,7 +242,7 @@ def _zone(parts: Parts) -> Value:
 
 
 def _numpy(function: str, parts: Parts, room: int) -> Value:
-    """An array: from its state, or from a buffer as protocol 5 writes it."""
+    """An array from its state, or from a buffer (protocol 5)."""
     match function, parts.args, parts.states:
         case "_reconstruct", _, [
             Tagged(type="builtins.tuple", payload=[int(), shape, dtype, fortran, data])
@@ -273,7 +277,7 @@ def _lengths(shape: Value) -> list[int] | None:
 
 
 def _dtype(dtype: Value) -> str | None:
-    """An array's type as numpy writes it, such as `<f8`."""
+    """The type of an array in numpy's notation, such as `<f8`."""
     match dtype:
         case Tagged(
             type="numpy.dtype",

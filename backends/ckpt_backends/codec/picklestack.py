@@ -1,10 +1,8 @@
-"""The pickle stack language, run without its two dangerous ends: no name is looked up, no object
-is called or built.
+"""Runs pickles safely: no name is imported, and no object is called or built.
 
-The opcodes come from `pickletools.genops`, which reads them with their arguments and does
-nothing else. What a pickle would build is noted down as nodes: Python lists and tuples, numbers
-and text as they are, and the classes below for the rest. Nodes are shared where the pickle
-shares them, so they may form cycles.
+The opcodes come from `pickletools.genops`, which only parses them. The objects that a pickle would
+build are represented by nodes: lists, tuples, numbers and texts as they are, all others by the
+classes below. If the pickle shares an object, the node is shared, so nodes may form cycles.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ Node: TypeAlias = Any
 """A list, a tuple, a number, text, bytes, a bytearray, None, or one of the classes below."""
 
 OLD_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
-"""Python 2's names, which protocols 0 to 2 write."""
+"""Python 2's names of modules, which protocols 0 to 2 use."""
 OLD_NAMES = {"long": "int", "unicode": "str", "xrange": "range"}
-"""Of `__builtin__`."""
+"""Python 2's names in `__builtin__`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Global:
-    """The name of a class or function. Kept in two parts, so that a long one is never copied."""
+    """The name of a class or function. The parts are not joined, to avoid copying long names."""
 
     module: str
     name: str
@@ -36,21 +34,21 @@ class Global:
 
 @dataclass(frozen=True, slots=True)
 class Persistent:
-    """What the application kept outside of the pickle, under this id."""
+    """The id of an object that the application stored outside of the pickle."""
 
     id: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """A class that the application registered under a number."""
+    """A class that the application registered under a number (`copyreg.add_extension`)."""
 
     code: int
 
 
 @dataclass(slots=True, eq=False)
 class Dict:
-    """A dict as its keys and values, since a key may be one that cannot be hashed."""
+    """A dict as a list of pairs, because a node used as a key may be unhashable."""
 
     pairs: list[tuple[Node, Node]] = field(default_factory=list)
 
@@ -63,7 +61,7 @@ class Set:
 
 @dataclass(slots=True, eq=False)
 class Object:
-    """What calling `callee` would have given, and what would have been done with it."""
+    """The result of calling `callee`, and everything that the pickle then adds to it."""
 
     callee: Node
     args: tuple[Node, ...]
@@ -74,21 +72,21 @@ class Object:
 
 
 class Machine:
-    """Runs one pickle. `root` is the value, or its beginning where a limit ended the run."""
+    """Runs one pickle. `root` is the value, or its beginning if a limit ended the run."""
 
     def __init__(self, opcodes: int) -> None:
         self._opcodes = opcodes
         self._stack: list[Node] = []
         self._outer: list[list[Node]] = []
-        """The stacks below each mark."""
+        """The stack below each mark."""
         self._memo: dict[int, Node] = {}
 
     def run(self, data: bytes) -> None:
-        """Run all of it. Raises `PastLimit`, and ValueError, IndexError or KeyError."""
+        """Run a whole pickle. Raises `PastLimit`, and ValueError, IndexError or KeyError."""
         self.follow(_steps(data))
 
     def follow(self, steps: Iterable[tuple[Step, Any]]) -> None:
-        """Run opcodes, each with its argument. Raises as `run` does."""
+        """Run opcodes with their arguments. Raises the errors of `run`."""
         remaining = iter(steps)
         for step, argument in islice(remaining, self._opcodes):
             step(self, argument)
@@ -99,11 +97,11 @@ class Machine:
 
     @property
     def root(self) -> Node:
-        """The value at the bottom. Raises IndexError where there is none yet."""
+        """The value at the bottom of the stack. Raises IndexError if there is none."""
         return (self._outer[0] if self._outer else self._stack)[0]
 
     def place_of(self, node: Node) -> int | None:
-        """Under which number a node was kept for GET; None where it was not."""
+        """The memo number with which GET returns a node; None if it is not in the memo."""
         return next((place for place, one in self._memo.items() if one is node), None)
 
     def push(self, node: Node) -> None:
@@ -117,7 +115,7 @@ class Machine:
         self._stack = []
 
     def _marked(self) -> list[Node]:
-        """What was pushed since the last mark."""
+        """Pop and return the nodes that were pushed since the last mark."""
         found = self._stack
         self._stack = self._outer.pop()
         return found
@@ -172,7 +170,7 @@ class Machine:
         self.push(Global(module, name))
 
     def _new(self, args: Node, kwargs: Node = None) -> None:
-        """Note the call of what lies on top."""
+        """Replace the callee on top of the stack by an `Object` for its call."""
         callee = self._stack.pop()
         if not isinstance(args, tuple):
             raise ValueError("a call whose arguments are not a tuple")
@@ -216,7 +214,7 @@ def _steps(data: bytes) -> Iterator[tuple[Step, Any]]:
 
 
 def _unwrapped(callee: Node, args: tuple[Node, ...], kwargs: Node) -> Object:
-    """The object of a call; `copyreg`'s helpers stand for the class that they are given."""
+    """The object of a call. For the helpers of `copyreg`, the callee is the class that they get."""
     match callee, args:
         case Global(module, "_reconstructor"), (cls, base, state) if _is_copyreg(module):
             name = base.name if isinstance(base, Global) else ""
@@ -298,4 +296,4 @@ STEPS: dict[str, Step] = {
     **dict.fromkeys(("EXT1", "EXT2", "EXT4"), lambda m, code: m.push(Extension(code))),
     **dict.fromkeys(("NEXT_BUFFER", "READONLY_BUFFER"), Machine._refuse),
 }
-"""What each opcode does, by the name that `pickletools` gives it."""
+"""The action of each opcode, by its name in `pickletools`."""

@@ -1,7 +1,7 @@
-"""Values put together anew from parts of stored ones, each part byte for byte as it was.
+"""Builds new values from parts of stored values, without changing the bytes of any part.
 
-A merged list holds the items of older lists. Their bytes are taken over, so that a rebuilt value
-reads in LangGraph exactly as the stored ones do, whatever classes it names.
+For example, a merged list is built from the items of older lists. Because the bytes of each item
+are copied, LangGraph reads it exactly as before, whatever class it has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SET_CODE = 0
 
 
 class Unbuildable(ValueError):
-    """A value of which not all parts are at hand; the text says why."""
+    """A value cannot be built from stored parts; the message says why."""
 
 
 class Pieces:
@@ -28,10 +28,10 @@ class Pieces:
     def __init__(self) -> None:
         self._whole: dict[int, tuple[Value, TypedBytes]] = {}
         self._parts: dict[int, tuple[Value, str, Any]] = {}
-        # Values are kept beside their ids, since the id of one that is gone is given to another.
+        # Keep a reference to each value, or Python could reuse its id() for another object.
 
     def read(self, typed: TypedBytes) -> Value:
-        """A stored value. What it consists of can then be written again."""
+        """Decode a stored value, and remember the bytes of its parts. Raises `Unbuildable`."""
         if typed.encrypted:
             raise Unbuildable("it is made of encrypted values")
         value = self._split(typed)
@@ -39,7 +39,7 @@ class Pieces:
         return value
 
     def write(self, value: Value, tag: str) -> TypedBytes:
-        """A value made of parts that were read, as msgpack or JSON. Raises `Unbuildable`."""
+        """Encode a value made of parts that were read, as msgpack or JSON. Raises `Unbuildable`."""
         if id(value) in self._whole:
             return self._whole[id(value)][1]
         if tag == "msgpack":
@@ -118,7 +118,7 @@ class Pieces:
 
 
 def _header(count: int, short: int, wide: int) -> bytes:
-    """The head of a msgpack array or map."""
+    """The header of a msgpack array or map with `count` items."""
     if count < 16:
         return bytes([short | count])
     if count < 1 << 16:

@@ -1,8 +1,8 @@
-"""JSON with the marks of langgraph-checkpoint-redis, which stand for what JSON does not have.
+"""Decodes the JSON of langgraph-checkpoint-redis, with marker objects such as `__bytes__`.
 
-Source: `_preprocess_redis_json` and `_revive_if_needed` in `jsonplus_redis.py`, 0.1.0 to 0.5.2, and
-`_recursive_deserialize` in `base.py`. An application's own dict of the same shape is taken for the
-mark by the saver too.
+The markers represent types that JSON does not have. Source: `_preprocess_redis_json` and
+`_revive_if_needed` in `jsonplus_redis.py`, 0.1.0 to 0.5.2, and `_recursive_deserialize` in
+`base.py`. The saver, too, takes an application's dict of the same shape for a marker.
 """
 
 from __future__ import annotations
@@ -35,4 +35,4 @@ def _revive(fields: dict[Any, Any]) -> Value:
 
 
 DECODER = json.JSONDecoder(object_hook=_revive, parse_int=jsonplus.integer)
-"""Reads one JSON text; recursion is the caller's to bound."""
+"""Decodes one JSON text. The caller must check the nesting depth first."""

@@ -1,7 +1,7 @@
-"""Where msgpack values end, and how much is in them, without building any of them.
+"""Finds the end of msgpack values and counts their nodes and depth, without decoding them.
 
-`ormsgpack` decodes on the C stack and calls back for each ext type, so that nesting which
-nobody counted before can overflow it and kill the process. Counting comes first, then.
+`ormsgpack` recurses on the C stack and calls back for each ext type. Deep nesting could overflow
+the stack and kill the process, so the depth must be checked before decoding.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _WORTH_A_RUN = 16
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a scan found out about one value."""
+    """The result of a scan: end offset, number of nodes and depth of one value."""
 
     end: int
     nodes: int
@@ -59,16 +59,16 @@ class Span:
 
 
 def heads(data: bytes) -> int:
-    """Bytes that may start a container or an ext type: no value is nested deeper than that."""
+    """The number of bytes that may start a container or ext type: an upper bound of the depth."""
     return len(data) - len(data.translate(None, _HEADS))
 
 
 def head(data: bytes, pos: int) -> tuple[int, int, int]:
-    """Kind of the value at `pos`, start of its content, and the content's length.
+    """The kind of the value at `pos`, the start of its content, and the content's length.
 
-    The length is in items for `ARRAY`, in pairs for `MAP`, else in bytes. The content of an
-    `EXT` starts at its code byte, which the length leaves out. A byte that starts nothing counts
-    as a `SCALAR` that no data is long enough for. Raises IndexError.
+    The length is in items for `ARRAY`, in pairs for `MAP`, otherwise in bytes. The content of an
+    `EXT` starts at its code byte, which the length does not include. An invalid byte counts as a
+    `SCALAR` of 2^40 bytes, which is always cut off. Raises IndexError at the end of the data.
     """
     first = data[pos]
     if 0xA0 <= first < 0xC0:
@@ -87,10 +87,10 @@ def head(data: bytes, pos: int) -> tuple[int, int, int]:
 
 
 def scan(data: bytes, pos: int, limits: Limits | None = None) -> Span:
-    """The value that starts at `pos`. Never recurses.
+    """Scan the value that starts at `pos`. Never recurses.
 
-    A broken payload of an ext type is passed over, since decoding degrades it alone. Raises
-    `PastLimit` where limits are given, and ValueError for a value that is cut off or invalid.
+    A damaged payload of an ext type is skipped, because only that ext type fails to decode. Raises
+    `PastLimit` if `limits` is given and exceeded, and ValueError if the value is invalid.
     """
     end = len(data)
     outer: list[tuple[int, int, bool]] = []
@@ -126,7 +126,7 @@ def scan(data: bytes, pos: int, limits: Limits | None = None) -> Span:
                 continue
             outer.append((left, end, False))
             left = length << (kind == MAP)
-        # A header may claim any number, and what it claims is entered before it is found wrong.
+        # A header may claim more items than there are bytes left, so count at most these bytes.
         nodes += max(0, min(left, end - pos))
         depth = max(depth, len(outer))
         if limits and (nodes > limits.nodes or depth > limits.depth):
@@ -137,7 +137,7 @@ def scan(data: bytes, pos: int, limits: Limits | None = None) -> Span:
 
 
 def _skip_run(data: bytes, pos: int, end: int, left: int) -> tuple[int, int]:
-    """How many of the values at `pos` are alike and can be skipped, and where they end."""
+    """The number of one-byte values or floats at `pos` that can be skipped, and their end."""
     if run := _ONE_BYTE_RUN.match(data, pos, min(end, pos + left)):
         return run.end() - pos, run.end()
     if run := _FLOAT_RUN.match(data, pos, min(end, pos + 9 * left)):
@@ -146,7 +146,10 @@ def _skip_run(data: bytes, pos: int, end: int, left: int) -> tuple[int, int]:
 
 
 def _leave_ext(outer: list[tuple[int, int, bool]], end: int) -> tuple[int, int, int]:
-    """Items left, position and end after the innermost ext payload, which is broken."""
+    """Leave the innermost ext payload, which is damaged.
+
+    Returns the items left, the position and the end of the container around it.
+    """
     while outer:
         left, outer_end, is_ext = outer.pop()
         if is_ext:

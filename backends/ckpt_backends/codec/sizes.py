@@ -1,4 +1,4 @@
-"""How many bytes of a checkpoint body each channel takes, without building a value."""
+"""Measures how many bytes of a checkpoint body each channel uses, without decoding values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def channel_sizes(body: TypedBytes) -> dict[str, int] | None:
-    """Bytes by channel, names not counted; None for a body that cannot be read. Never raises.
+    """Bytes by channel, without the names; None if the body cannot be read. Never raises.
 
-    The rest of the body is LangGraph's own bookkeeping.
+    The remaining bytes of the body are LangGraph's bookkeeping, such as `versions_seen`.
     """
     try:
         if body.type == "msgpack":

@@ -1,7 +1,7 @@
-"""Changing a few entries of a stored map and no other byte of it.
+"""Changes some entries of a stored map without changing any other byte.
 
-A checkpoint body holds values of types that nothing here understands. They are not decoded and
-encoded again: the entries that change are cut out of the bytes, and new ones are put in.
+A checkpoint body may contain types that ckpt does not know, so it is not decoded and encoded
+again. Instead, the bytes of changed entries are replaced.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Put:
 
 
 Edit: TypeAlias = "Put | Callable[[bytes], bytes] | Mapping[str, Edit] | None"
-"""What becomes of an entry: another value, one made from its stored bytes, changes inside the map
-that it is, or, with None, nothing."""
+"""The change of one entry: a new value, a function from the stored bytes to the new bytes, edits
+inside the entry's map, or None to remove the entry."""
 
 
 def splice(typed: TypedBytes, edits: Mapping[str, Edit]) -> TypedBytes:
     """The map with some entries changed, added at its end, or removed.
 
-    A pickle takes new values for its own keys only. Raises `Unsupported` for another type than
-    `msgpack`, `json`, `bson` and `pickle`, and for what is no map.
+    In a pickle, entries can only be set (`Put`). Raises `Unsupported` if the value is not a map, or
+    if its type is not `msgpack`, JSON, `bson` or `pickle`.
     """
     try:
         if typed.type == "bson":
@@ -66,7 +66,7 @@ def splice(typed: TypedBytes, edits: Mapping[str, Edit]) -> TypedBytes:
 
 
 def _bson_map(data: bytes, edits: Mapping[str, Edit]) -> bytes:
-    """The document, changed; new leaves are written as those that are there."""
+    """The changed document. New leaves get the same form as the existing ones."""
     tags = bson.leaf_tags(data)
     made: dict[str, bytes | None] = {}
     for name, edit in edits.items():
@@ -99,7 +99,7 @@ def _bson_leaf(tags: frozenset[str], value: object) -> bytes:
 
 
 def _msgpack_map(data: bytes, pos: int, edits: Mapping[str, Edit]) -> tuple[bytes, int]:
-    """The map at `pos`, changed, and where the stored one ends."""
+    """The changed map at `pos`, and the end of the stored map."""
     kind, at, pairs = scan.head(data, pos)
     if kind != scan.MAP:
         raise ValueError("not a map")
@@ -144,11 +144,11 @@ def _map_header(pairs: int) -> bytes:
 
 
 def _json_map(text: str, pos: int, edits: Mapping[str, Edit]) -> tuple[str, int]:
-    """The object at `pos`, changed, and where the stored one ends."""
+    """The changed object at `pos`, and the end of the stored object."""
     if text[pos : pos + 1] != "{":
         raise ValueError("not an object")
     first = at = ended = _skip(text, pos + 1)
-    kept: list[tuple[str, str]] = []  # what stands before a member, and the member
+    kept: list[tuple[str, str]] = []  # (text before a member, the member)
     found: set[str] = set()
     before, comma, colon = "", ", ", ": "
     while text[at : at + 1] != "}":
@@ -199,7 +199,7 @@ def _changed(tag: str, stored: bytes, edit: Put | Callable[[bytes], bytes] | Non
 
 
 def _added(tag: str, edit: Edit) -> bytes | None:
-    """The value of an entry that was not there; None where there is nothing to change."""
+    """The bytes of a new entry; None if the edit adds nothing."""
     if isinstance(edit, Mapping):
         new = {key: part.value for key, part in edit.items() if isinstance(part, Put)}
         return encode_lossless(tag, new) if new else None

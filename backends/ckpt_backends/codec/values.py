@@ -1,6 +1,6 @@
-"""Inert values: what decoding yields. Plain Python values, and three kinds of node.
+"""The inert values that decoding returns: plain Python values and three kinds of node.
 
-Nothing here refers to a class that a store names; a class is only ever its name.
+A class that a store names is never imported; it is represented by its name.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Value: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """An object of a class that is not imported.
+    """An object, with the name of its class.
 
     `payload` is a dict of its fields by name, a list of positional arguments, or the single
-    argument that it was made from. `builtins.set` and `datetime.datetime` (ISO 8601 text) are
-    Tagged too.
+    argument of its constructor. `builtins.set` and `datetime.datetime` (ISO 8601 text) are
+    `Tagged` too.
     """
 
     type: str
@@ -33,24 +33,24 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A value that could not be read, or is of an unknown kind."""
+    """A value that could not be read or has an unknown type."""
 
     type: str
-    """The type tag it was stored under."""
+    """The type tag of the stored value."""
     size: int
-    """Bytes."""
+    """Stored bytes."""
     sha256: str
-    """In hex; empty where the bytes were not read, or may not be told."""
+    """SHA-256 of the stored bytes in hex; empty if they were not read or must not be shown."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A value past a limit: its beginning, and how much there is in all."""
+    """The beginning of a value that exceeds a limit."""
 
     kept: Value
     size: int
-    """Bytes of the whole value as stored."""
+    """Stored bytes of the whole value."""
     reason: str
 
     def __hash__(self) -> int:
@@ -58,23 +58,23 @@ class Cut:
 
 
 TUPLE = "builtins.tuple"
-"""Type of the `Tagged` that is a tuple, which only pickles tell from a list."""
+"""Type of a `Tagged` tuple. Only pickles distinguish tuples from lists."""
 
 
 def items_of(value: Value) -> list[Value] | None:
-    """The items of a list or of a tuple; None for any other value."""
+    """The items of a list or tuple; None for any other value."""
     if isinstance(value, Tagged) and value.type == TUPLE:
         value = value.payload
     return value if isinstance(value, list) else None
 
 
 REDIS_JSON = "redis-json"
-"""Tag of JSON with the own marks of LangGraph's saver for Redis in it, such as `__interrupt__`."""
+"""Type tag of JSON with markers of LangGraph's Redis saver, such as `__interrupt__`."""
 JSON_TYPES = frozenset({"json", REDIS_JSON})
-"""Type tags of JSON texts, which differ in what stands for values that JSON does not have."""
+"""The type tags of JSON texts. They differ in the markers for types that JSON does not have."""
 
 UNDEFINED = Tagged("javascript.undefined", None)
-"""JavaScript's `undefined`, which is not its `null`."""
+"""JavaScript's `undefined`, which differs from its `null`."""
 
 DELTA_SNAPSHOT = "langgraph.DeltaSnapshot"
-"""Type of the `Tagged` that wraps a DeltaChannel's snapshot."""
+"""Type of the `Tagged` that wraps the snapshot of a DeltaChannel."""

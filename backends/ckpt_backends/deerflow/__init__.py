@@ -1,4 +1,4 @@
-"""DeerFlow's memory: facts about its users, in files of its folder."""
+"""Opens DeerFlow's memory: facts about its users, in files of its folder."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class DeerFlowBackend:
 
     @classmethod
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
-        """Open memory files for writing. Raises what `open_memory` raises."""
+        """Open memory files for writing. Raises the errors of `open_memory`."""
         return cls.open_editable_memory(url)
 
     @classmethod
     def open_editable_memory(cls, url: StoreUrl) -> EditableMemoryStore:
-        """The same, also for setting fields."""
+        """Open memory files for writing and for setting fields of items."""
         from ckpt_backends.deerflow.write import WritableDeerFlowMemory
 
         return WritableDeerFlowMemory(url)
@@ -50,7 +50,7 @@ def _no_threads(url: StoreUrl) -> Unsupported:
     from ckpt_backends.deerflow.checkpointer import checkpointer_of
     from ckpt_backends.deerflow.places import base_of, places
 
-    # A missing file or folder has an error of its own.
+    # Let `places` raise its error if the file or folder does not exist.
     with suppress(UnknownLayout):
         places(url)
     found = checkpointer_of(base_of(url))

@@ -1,11 +1,11 @@
-"""Find the store of DeerFlow's checkpoints, from its config.yaml.
+"""Finds the store of DeerFlow's checkpoints from its config.yaml.
 
     checkpointer: {type: memory | sqlite | postgres, connection_string, postgres_schema}
     database: {backend: memory | sqlite | postgres, sqlite_dir, postgres_url, postgres_schema}
 
-The first section wins. A relative path starts at DeerFlow's folder in the first section. In the
-second it starts where DeerFlow runs, by default the parent of its folder. `$NAME` is a variable of
-the environment or of the file `.env`.
+If both sections exist, `checkpointer` counts. A relative path in `checkpointer` starts at
+DeerFlow's folder; in `database` it starts at the folder in which DeerFlow runs, by default the
+parent of its folder. `$NAME` is a variable of the environment or of the file `.env`.
 
 Source: `runtime/checkpointer/provider.py`, `config/database_config.py`, `config/app_config.py`.
 """
@@ -36,15 +36,15 @@ class Checkpointer:
     url: StoreUrl | None
     """None if they are not stored, or if it is unknown."""
     why: str
-    """How it is known, or why it is not."""
+    """How the store was found, or why it was not."""
 
 
 class _Unknown(Exception):
-    """The settings do not name it."""
+    """The settings do not name the store."""
 
 
 def checkpointer_of(base: Path) -> Checkpointer:
-    """The store of the DeerFlow with this folder. Never raises."""
+    """The checkpoint store of the DeerFlow installation with this folder. Never raises."""
     try:
         return _found(base)
     except (_Unknown, CkptError, ValueError) as error:
@@ -121,7 +121,7 @@ def _server(kind: str | None, place: str | None, schema: str | None) -> Checkpoi
 
 
 def _first(paths: list[Path]) -> StoreUrl:
-    """The first file that exists, else the first."""
+    """The first file that exists; if none exists, the first path."""
     return _file(next((path for path in paths if path.is_file()), paths[0]))
 
 
@@ -154,7 +154,7 @@ class _Values:
 
 
 def _environment(path: Path, base: Path) -> dict[str, str]:
-    """The environment of this process, else the nearest `.env`."""
+    """The variables of the `.env` files and of this process. The process takes precedence."""
     found: dict[str, str] = {}
     for folder in dict.fromkeys((base.parent.parent, base.parent, path.parent)):
         if (folder / _ENV).is_file():

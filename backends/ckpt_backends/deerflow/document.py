@@ -1,4 +1,4 @@
-"""The text of a memory.json and its items.
+"""Parses and writes a memory.json.
 
     {"version": "1.0", "lastUpdated": TIME,
      "user": {SECTION: {"summary", "updatedAt"}, ...}, "history": {SECTION: {...}, ...},
@@ -105,7 +105,7 @@ def parse(place: Place, raw: bytes) -> Document:
 
 
 def to_text(data: Mapping[str, Any]) -> bytes:
-    """In the form of DeerFlow: indented by 2, keys in order, characters not escaped."""
+    """A document as JSON in DeerFlow's form: indented by 2, keys in order, not escaped."""
     return _encoded(json.dumps(data, indent=2, ensure_ascii=False))
 
 
@@ -115,7 +115,7 @@ def to_value(value: Any) -> TypedBytes:
 
 
 def fact_item(key: ItemKey, fact: Any) -> Item:
-    """A fact of either generation."""
+    """The item of a fact, of version 1.0 or 2.0."""
     value = to_value(fact)
     fields = fact if isinstance(fact, dict) else {}
     category = fields.get("category")

@@ -1,4 +1,4 @@
-"""Read a file at one moment, and replace it as a whole."""
+"""Reads a whole file with its time stamp, and replaces it atomically."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unreadable
 
 _MOST = 64 << 20
 _TELLING = 1_000_000
-"""Nanoseconds that a time in seconds as float can still tell apart."""
+"""Difference in nanoseconds that is still visible in a time in seconds as float."""
 _HERE, _EXCHANGE = -100, 2
 """`AT_FDCWD` and `RENAME_EXCHANGE` of Linux."""
 
@@ -32,7 +32,7 @@ class Snapshot:
 
 
 def read(path: Path) -> Snapshot:
-    """Raises `StoreUnavailable`, and `Unreadable` if it is not a regular file or too long."""
+    """Read a file. Raises `StoreUnavailable`, and `Unreadable` if it is not regular or too long."""
     try:
         whole = path.resolve(strict=True)
         # Do not wait for a pipe.
@@ -49,11 +49,12 @@ def read(path: Path) -> Snapshot:
 
 
 class Replacement:
-    """New contents of a file, in a file next to it until the old one is known to be unchanged.
+    """Replaces a file if it has not changed since it was read.
 
-    DeerFlow takes no lock on these files: it writes another file and renames it. If the system can
-    swap two names at once, the file that came out is checked again, so that no change is lost;
-    elsewhere the later of two writers within the same microseconds wins.
+    The new contents are first written to another file in the same folder. DeerFlow takes no lock on
+    its files: it also writes another file and renames it. If the system can swap two names
+    atomically, the old file is checked again after the swap, so no change of DeerFlow is lost. On
+    other systems, a change within the same few microseconds is overwritten.
     """
 
     def __init__(self, before: Snapshot, raw: bytes) -> None:

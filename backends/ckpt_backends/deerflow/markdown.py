@@ -1,4 +1,4 @@
-"""Facts as Markdown files, the form of version 2.0 of DeerFlow's memory.
+"""Parses facts in Markdown files, the form of version 2.0 of DeerFlow's memory.
 
     ---
     id: FACT
@@ -25,7 +25,7 @@ from ckpt_backends.model import TypedBytes
 
 
 def fact_of(place: Place, raw: bytes) -> Item:
-    """The fact in a file; an unreadable one as its bytes and the problem."""
+    """The fact in a file. If it cannot be parsed, its value is the bytes with a `problem`."""
     key = ItemKey((*place.owner, FACTS), place.path.stem)
     try:
         return fact_item(key, _fields(raw.decode()))

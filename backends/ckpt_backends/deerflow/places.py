@@ -1,10 +1,10 @@
-"""The memory files in DeerFlow's folder, by default `.deer-flow`.
+"""Finds the memory files in DeerFlow's folder, by default `.deer-flow`.
 
     memory.json  agents/AGENT/memory.json                                (releases before users)
     users/USER/memory.json  users/USER/agents/AGENT/memory.json
     [users/USER/]agents/AGENT/facts/XX/FACT.md                           (facts as Markdown)
 
-The namespace of a file's items has the same labels, such as
+The namespace of an item has the same labels as the path of its file, such as
 `("users", "anna", "agents", "coder", "facts")`.
 
 Source: `agents/memory/storage.py` and `config/paths.py` of DeerFlow 2.0, and
@@ -34,7 +34,7 @@ class Place:
 
     path: Path
     owner: Namespace
-    """`()` for all, else `("users", USER)`, `("agents", AGENT)` or both."""
+    """`("users", USER)`, `("agents", AGENT)`, both joined, or `()` for the shared memory."""
 
     @property
     def is_fact(self) -> bool:
@@ -43,12 +43,12 @@ class Place:
 
 
 def places(url: StoreUrl) -> list[Place]:
-    """All memory files of a URL; opens none of them.
+    """All memory files of a URL. Does not open them.
 
-    A file means itself and the Markdown facts next to it; a folder means all files in it.
-    Raises `UsageError`, `StoreUnavailable`, and `UnknownLayout` for a folder without any.
+    For a file: the file and the Markdown facts in its folder. For a folder: all files in it.
+    Raises `UsageError`, `StoreUnavailable`, and `UnknownLayout` if a folder has no memory files.
     """
-    # `copy` is accepted: a read takes a file as a whole, like a private copy.
+    # `copy` is accepted and ignored: each file is read as a whole anyway.
     if unknown := sorted(url.params.keys() - {"copy"}):
         raise UsageError(
             f"unknown parameter '{unknown[0]}' in the URL of DeerFlow's memory",
@@ -87,7 +87,7 @@ def base_of(url: StoreUrl) -> Path:
 
 
 def _above(folder: Path) -> Path:
-    """The folder without the labels of its owner."""
+    """The base folder of a folder that may be `users/USER` or `agents/AGENT` below it."""
     for label in (AGENTS, USERS):
         if folder.parent.name == label:
             folder = folder.parent.parent

@@ -1,7 +1,7 @@
-"""Read untrusted YAML: JSON values only, and no aliases.
+"""Reads untrusted YAML: only JSON values, and no aliases.
 
-PyYAML's safe loader makes no objects, but it makes dates, and follows aliases, by which a short
-text becomes an endless value.
+PyYAML's safe loader creates no objects, but it creates dates and follows aliases. With aliases, a
+short text can become an endless value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def front_matter(text: str) -> dict[str, Any]:
     class Loader(yaml.SafeLoader):  # type: ignore[name-defined, misc]
         """A loader that refuses aliases."""
 
-        # Times stay texts.
+        # Do not convert texts to dates.
         yaml_implicit_resolvers = {  # noqa: RUF012
             first: [one for one in found if one[0] != "tag:yaml.org,2002:timestamp"]
             for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -59,7 +59,7 @@ def settings(text: str, sections: tuple[str, ...]) -> dict[str, dict[str, str | 
 
 
 def _entries(node: Any) -> list[tuple[str, Any]]:
-    """Keys and nodes of a map; none of anything else."""
+    """Keys and nodes of a map; empty for other nodes."""
     if node is None or node.id != "mapping":
         return []
     return [(key.value, value) for key, value in node.value if isinstance(key.value, str)]

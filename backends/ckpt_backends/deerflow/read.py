@@ -32,7 +32,7 @@ class DeerFlowMemory(Closing):
         self._kept: list[Item] | None = None
 
     def describe(self) -> MemoryInfo:
-        """Facts about it; reads the memory.json files, no Markdown."""
+        """Facts about the memory. Reads the memory.json files, but no Markdown files."""
         whole = [document(place) for place in self._places if not place.is_fact]
         base = base_of(self._url)
         paths = (one.place.path.absolute() for one in whole)
@@ -67,8 +67,8 @@ class DeerFlowMemory(Closing):
         keys: Collection[ItemKey] | None = None,
         values: bool = False,  # noqa: ARG002
     ) -> Iterator[Item]:
-        # Values are always kept: DeerFlow stores no time of a person's change, so only the value
-        # tells later whether a fact has changed.
+        # Always include values: DeerFlow does not store when a user changed a fact, so later only
+        # the value shows whether a fact has changed.
         wanted = None if keys is None else frozenset(keys)
         for item in self._items():
             found = item.key
@@ -89,7 +89,7 @@ class DeerFlowMemory(Closing):
         self._kept = None
 
     def close(self) -> None:
-        """Holds no connection."""
+        """Nothing to close."""
 
     def _items(self) -> list[Item]:
         if self._kept is None:
@@ -105,12 +105,12 @@ class DeerFlowMemory(Closing):
 
 
 def document(place: Place) -> Document:
-    """A memory.json. Raises `StoreUnavailable` and `Unreadable`."""
+    """Read and parse a memory.json. Raises `StoreUnavailable` and `Unreadable`."""
     return parsed(place, files.read(place.path))
 
 
 def parsed(place: Place, snapshot: files.Snapshot) -> Document:
-    """A memory.json that was read. Raises `Unreadable`."""
+    """Parse a memory.json that was read. Raises `Unreadable`."""
     try:
         return parse(place, snapshot.raw)
     except ValueError as error:

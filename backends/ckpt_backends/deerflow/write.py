@@ -1,4 +1,4 @@
-"""DeerFlow's memory, opened for writing: each file is replaced as a whole, or not at all."""
+"""DeerFlow's memory, opened for writing. Each file is replaced atomically."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class WritableDeerFlowMemory(Closing):
         return len(gone)
 
     def edit(self, item: Item, fields: Mapping[str, Any]) -> None:
-        """Set fields of a fact or a section; other fields stay."""
+        """Set fields of a fact or a section; other fields keep their values."""
         changed = self._opened([item.key])
         value = _value(changed, item)
         if not isinstance(value, dict):
@@ -55,7 +55,7 @@ class WritableDeerFlowMemory(Closing):
         _put(changed.values())
 
     def restore(self, rows: Iterable[Row]) -> Restored:
-        """Restore facts and sections, at the end of the file."""
+        """Restore facts and sections; they are appended at the end."""
         named = [(_key(row), _parsed(row)) for row in rows]
         changed = self._opened(key for key, _ in named)
         added = 0
@@ -72,7 +72,7 @@ class WritableDeerFlowMemory(Closing):
         return Restored(added, len(named) - added)
 
     def close(self) -> None:
-        """Holds no connection."""
+        """Nothing to close."""
 
     def _opened(self, keys: Iterable[ItemKey]) -> dict[Namespace, _File]:
         """The files of some items, by owner. Raises `Unsupported`."""
@@ -98,7 +98,7 @@ class _File:
         self.document: Document = parsed(place, self.before)
 
     def text(self) -> bytes:
-        """The new text, with the old one's trailing blanks."""
+        """The new text, with the same white space at the end as the old text."""
         data = self.document.data
         if "lastUpdated" in data:
             data["lastUpdated"] = _now()

@@ -1,4 +1,4 @@
-"""The folder `.langgraph_api`, where `langgraph dev` keeps its checkpoints."""
+"""Opens the folder `.langgraph_api`, in which `langgraph dev` stores its checkpoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ class DevBackend:
 
     @classmethod
     def open_writable(cls, url: StoreUrl) -> WritableStore:
-        """Open a folder for changing. Raises what `open` raises, also while its server runs."""
+        """Open a folder for changing.
+
+        Raises the errors of `open`, `StoreUnavailable` while its server runs, and `Unsupported` on
+        systems other than POSIX.
+        """
         if os.name != "posix":
             raise Unsupported(
                 f"cannot write to '{url}': folders cannot be locked on this system",

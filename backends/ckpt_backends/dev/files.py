@@ -1,8 +1,8 @@
-"""The files of `langgraph dev`: found, opened, and opened again when they were replaced.
+"""Finds and opens the files of `langgraph dev`.
 
-The server never changes a file: it writes `NAME.tmp` and moves that over it. What is open therefore
-stays as it was. The three are replaced one after the other, so they are opened again until none
-was replaced meanwhile, and none is just being written.
+The server never changes a file in place: it writes `NAME.tmp` and renames that over the old file.
+So an open file never changes. The server replaces its three files one after the other. To get files
+of the same moment, `open_files` opens them again until none was replaced or is being written.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ LAYOUT = "langgraph-dev"
 _TRIES = 60
 _PAUSE_SECONDS = 0.05
 _WRITING_SECONDS = 2
-"""A file that is being written was changed since."""
+"""A `.tmp` file that changed within this time is being written."""
 _BUFFER = 1 << 18
 Stamp = tuple[int, int, int, int]
-"""Device, inode, size and time of a file."""
+"""Device, inode, size in bytes, and time of change in ns of a file."""
 
 
 def folder_of(url: StoreUrl) -> Path:
@@ -61,7 +61,7 @@ def folder_of(url: StoreUrl) -> Path:
 
 
 def stamps(folder: Path) -> dict[str, Stamp]:
-    """Which files there are now."""
+    """The files that exist now, by name."""
     found = {}
     for name in NAMES:
         with suppress(FileNotFoundError):
@@ -72,7 +72,7 @@ def stamps(folder: Path) -> dict[str, Stamp]:
 
 @dataclass(slots=True)
 class Files(Closing):
-    """The files of one moment, opened for reading."""
+    """The three files of the same moment, opened for reading."""
 
     folder: Path
     stamps: Mapping[str, Stamp]
@@ -85,7 +85,7 @@ class Files(Closing):
 
 
 def open_files(folder: Path) -> Files:
-    """All files of one moment. Raises `StoreUnavailable`."""
+    """Open all files of the same moment. Raises `StoreUnavailable`."""
     try:
         for _ in range(_TRIES):
             before = stamps(folder)
@@ -111,7 +111,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _is_written(folder: Path) -> bool:
-    """Whether the server is between the first and the last file. It may have been killed there."""
+    """Whether the server is writing a file. An old `.tmp` file was left by a killed server."""
     for name in NAMES:
         with suppress(FileNotFoundError):
             if time.time() - (folder / f"{name}.tmp").stat().st_mtime < _WRITING_SECONDS:

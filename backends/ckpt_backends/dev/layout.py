@@ -1,15 +1,16 @@
-"""The three tables of LangGraph's in-memory saver, as `langgraph dev` keeps them in files.
+"""The three tables of LangGraph's in-memory saver, which `langgraph dev` stores in files.
 
-Each file is one pickle of a dict (`langgraph.checkpoint.memory`, InMemorySaver and PersistentDict):
+Each file is a pickle of one dict. Source: `InMemorySaver` and `PersistentDict` in
+`langgraph.checkpoint.memory`.
 
-1. thread -> namespace -> checkpoint id -> (body, metadata, parent), where the middle is a
+1. thread -> namespace -> checkpoint id -> (body, metadata, parent); each thread is a
    `defaultdict(dict)`;
 2. (thread, namespace, checkpoint id) -> (task id, idx) -> (task id, channel, value, task path);
-3. (thread, namespace, channel, version) -> value, since langgraph-checkpoint 2.1; before, values
-   stood in the bodies.
+3. (thread, namespace, channel, version) -> value, since langgraph-checkpoint 2.1. Earlier releases
+   stored values in the bodies.
 
-Every body, metadata and value is (type, bytes), or a bytearray. Protocol 2, in which they are
-pickled, has no bytes: they are a text, to be encoded as Latin-1.
+Each body, metadata and value is (type, bytes) or (type, bytearray). Pickle protocol 2 has no type
+for bytes: it stores them as text and a call of `_codecs.encode(text, "latin1")`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ BlobKey = tuple[str, str, str, Version]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A typed value, in memory or where it stands in its file."""
+    """A typed value: its bytes, or their place in the file."""
 
     type: str
     data: bytes | Place
@@ -44,14 +45,14 @@ class Stored:
         return self.data.size if isinstance(self.data, Place) else len(self.data)
 
     def bytes(self, file: BinaryIO) -> bytes:
-        """What the saver was given to store. Raises OSError and ValueError."""
+        """The bytes of the value. Raises OSError and ValueError."""
         if not isinstance(self.data, Place):
             return self.data
         found = self.data.read(file)
         return found.decode("utf-8").encode("latin-1") if self.data.is_text else found
 
     def typed(self, file: BinaryIO) -> TypedBytes:
-        """The value, or what stands for one that cannot be read. Raises OSError."""
+        """The value, or a placeholder if it cannot be read. Raises OSError."""
         if self.problem:
             return TypedBytes(self.type, b"", problem=self.problem)
         if self.size > MOST_BYTES:
@@ -74,7 +75,7 @@ class StoredWrite:
     channel: str
     value: Stored
     task_path: str | None
-    """None where the saver stored no paths yet."""
+    """None if the saver's release did not store task paths."""
 
 
 Checkpoints = dict[str, dict[str, dict[str, StoredCheckpoint]]]
@@ -84,14 +85,14 @@ Blobs = dict[BlobKey, Stored]
 
 @dataclass(slots=True)
 class Found:
-    """What a file holds besides what a saver writes."""
+    """Entries of a file that no saver writes."""
 
     odd: list[str] = field(default_factory=list)
-    """In words; what is odd is left out, and the file is not written."""
+    """A description of each entry. The entries are ignored, and such a file is never written."""
 
 
 def read_checkpoints(root: Node, file: BinaryIO, found: Found) -> Checkpoints:
-    """File 1. Raises ValueError for what is no dict."""
+    """Read file 1. Raises ValueError if it is not a dict."""
     threads: Checkpoints = {}
     for thread_id, in_thread in _items(root):
         with _Tolerant(found, "a thread"):
@@ -107,7 +108,7 @@ def read_checkpoints(root: Node, file: BinaryIO, found: Found) -> Checkpoints:
 
 
 def read_writes(root: Node, file: BinaryIO, found: Found) -> Writes:
-    """File 2. Raises ValueError for what is no dict."""
+    """Read file 2. Raises ValueError if it is not a dict."""
     writes: Writes = {}
     for key, rows in _items(root):
         with _Tolerant(found, "a checkpoint's writes"):
@@ -121,7 +122,7 @@ def read_writes(root: Node, file: BinaryIO, found: Found) -> Writes:
 
 
 def read_blobs(root: Node, file: BinaryIO, found: Found) -> Blobs:
-    """File 3. Raises ValueError for what is no dict."""
+    """Read file 3. Raises ValueError if it is not a dict."""
     blobs: Blobs = {}
     for key, value in _items(root):
         with _Tolerant(found, "a value"):
@@ -133,14 +134,14 @@ def read_blobs(root: Node, file: BinaryIO, found: Found) -> Blobs:
 
 
 class _Tolerant:
-    """Notes down what is not as a saver writes it, and goes on behind it."""
+    """Context manager that turns a ValueError into an entry of `found.odd` and continues."""
 
     def __init__(self, found: Found, what: str) -> None:
         self._found = found
         self._what = what
 
     def __enter__(self) -> None:
-        """There is nothing to prepare."""
+        """Nothing to prepare."""
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> bool:
         if kind is None or not issubclass(kind, ValueError):
@@ -150,7 +151,7 @@ class _Tolerant:
 
 
 def _items(node: Node) -> Iterator[tuple[Node, Node]]:
-    """The items of a dict or defaultdict; later ones win."""
+    """The items of a dict or defaultdict. If a key occurs twice, the later item counts."""
     is_default = isinstance(node, Object) and _is(node.callee, "collections", "defaultdict")
     if not is_default and not isinstance(node, Dict):
         raise ValueError(f"{_kind(node)} instead of a dict")
@@ -181,17 +182,17 @@ def _write(task: Node, row: Node, file: BinaryIO) -> tuple[tuple[str, int], Stor
 
 
 def _stored(node: Node, file: BinaryIO) -> Stored:
-    """A typed value; one whose bytes are something else has a problem."""
+    """A typed value. If something else is stored in place of its bytes, `problem` is set."""
     if not isinstance(node, tuple) or len(node) != 2:
         raise ValueError(f"{_kind(node)} instead of a type and bytes")
     tag, data = _text(node[0], file), _bytes(node[1])
     if data is None:
-        return Stored(tag, b"", f"{_kind(node[1])} where bytes should be; nothing of it was run")
+        return Stored(tag, b"", f"{_kind(node[1])} instead of bytes; no code of it was run")
     return Stored(tag, data)
 
 
 def _bytes(node: Node) -> bytes | Place | None:
-    """What bytes or a bytearray are pickled as; None for anything else."""
+    """The bytes of pickled `bytes` or a `bytearray`; None for any other object."""
     if isinstance(node, Object):
         is_array = _is(node.callee, "builtins", "bytearray")
         if not node.args and (is_array or _is(node.callee, "builtins", "bytes")):
@@ -230,7 +231,7 @@ def _text(node: Node, file: BinaryIO) -> str:
     if isinstance(node, Place) and node.is_text:
         return node.read(file).decode("utf-8", "surrogatepass")
     if not isinstance(node, str):
-        raise ValueError(f"{_kind(node)} where a text should be")
+        raise ValueError(f"{_kind(node)} instead of text")
     return node
 
 
@@ -242,7 +243,7 @@ def _version(node: Node, file: BinaryIO) -> Version:
 
 
 def _is_number(node: Node) -> bool:
-    """Whether it is a number as savers count."""
+    """Whether it is a signed 32-bit integer."""
     return type(node) is int and -(1 << 31) <= node < 1 << 31
 
 
@@ -255,7 +256,7 @@ def _is(node: Node, module: str, name: str) -> bool:
 
 
 def _kind(node: Any) -> str:
-    """What stands somewhere, in words."""
+    """A description of a node for an error message."""
     match node:
         case Object(callee=Global(module=module, name=name)):
             return f"a call of {module[:80]}.{name[:80]}"

@@ -1,7 +1,7 @@
-"""Reading the files of `langgraph dev`.
+"""Reads the files of `langgraph dev`.
 
-Nothing in them is loaded: each is run once by the inert pickle machine, which leaves the values
-where they stand. What is listed afterwards comes from the keys alone.
+No file is unpickled. `codec.picklestack` parses each file once without running its code, and long
+values stay in the file until they are needed. Listings use only the keys.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class DevStore(Closing):
                 yield Usage(table, column, one, ns, channel, tag, number, sizes[place])
 
     def _used(self, thread_id: str) -> Iterator[tuple[tuple[Any, ...], int]]:
-        """What each value of a thread counts to, and its size."""
+        """For each value of a thread, its (table, column, namespace, channel, type) and size."""
         tables = self._tables
         for ns, in_ns in tables.checkpoints.get(thread_id, {}).items():
             for row in in_ns.values():

@@ -1,6 +1,6 @@
-"""The entries of the files of `langgraph dev` as rows, and back.
+"""Converts the entries of `langgraph dev`'s files to rows, and rows to entries.
 
-A row has the names and columns that LangGraph's savers for SQL give the same tables.
+A row has the table name and the columns that LangGraph's SQL savers use for the same data.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def of_blob(key: BlobKey, tables: Tables) -> Row:
 
 
 def put(row: Row, tables: Tables) -> bool:
-    """Add what a row says. Whether it was added; if not, it is there, the same in every cell.
+    """Add a row as an entry. Returns False if it already exists and is equal in every cell.
 
-    Raises `StoreChanged` where it is there with other contents, and `Unsupported` for a row of
+    Raises `StoreChanged` if it exists with different contents, and `Unsupported` if the row is of
     another layout.
     """
     try:

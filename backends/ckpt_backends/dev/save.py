@@ -1,7 +1,7 @@
-"""The tables as pickles again: dicts, tuples, texts, numbers and bytes, and `defaultdict(dict)`.
+"""Writes the tables as pickles of dicts, tuples, texts, numbers, bytes and `defaultdict(dict)`.
 
-A thread stays a `defaultdict`: the saver makes a new namespace by asking it for one. Texts that
-come again are stored once. Values are copied from file to file, one in memory at a time.
+Each thread must stay a `defaultdict`, because the saver relies on it to create new namespaces. Each
+different text is stored once. Values are copied from file to file, one in memory at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _THREAD = b"ccollections\ndefaultdict\ncbuiltins\ndict\n\x85R"
 
 
 def write_table(name: str, tables: Tables, out: BinaryIO) -> None:
-    """Write the table of a file."""
+    """Write the table of the file `name` as a pickle to `out`."""
     pickle = _Pickle(out, lambda stored: tables.bytes(name, stored))
     pickle.put(_PROTOCOL + _EMPTY_DICT)
     _WRITERS[name](pickle, tables)
@@ -32,7 +32,7 @@ def write_table(name: str, tables: Tables, out: BinaryIO) -> None:
 
 
 class _Pickle:
-    """What is written so far."""
+    """Writes one pickle, and remembers which texts it already contains."""
 
     def __init__(self, out: BinaryIO, read: Callable[[Stored], bytes]) -> None:
         self._out = out

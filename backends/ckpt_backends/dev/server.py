@@ -1,9 +1,9 @@
-"""Whether `langgraph dev` runs on a folder: a server that does overwrites what others write there.
+"""Detects whether `langgraph dev` is running on a folder. It would overwrite every change.
 
-The server takes no lock. It stores its own files every 10 seconds, and when it ends; of the
-checkpoints, some releases (langgraph-runtime-inmem 0.36 is one) store them when it ends only. So
-the time of its own files is what tells, everywhere; on Linux also a process whose working
-folder is the one that holds `.langgraph_api`, since the server knows its files by that name only.
+The server takes no lock. It writes its files every 10 seconds and when it stops. Some releases,
+such as langgraph-runtime-inmem 0.36, write the checkpoint files only when the server stops. So the
+server counts as running if its other files changed recently. On Linux it also counts as running if
+a `langgraph` process has the parent of `.langgraph_api` as its working folder.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 QUIET_SECONDS = 20
-"""A server has stored its files again after this time, which is twice its pause."""
+"""A running server writes its files at least once in this time: twice its interval."""
 SERVERS_OWN = ".langgraph_ops.pckl"
-"""Its threads with their last values, and its runs with their inputs."""
+"""The server's threads with their last values, and its runs with their inputs."""
 _FILES = (
     SERVERS_OWN,
     ".langgraph_retry_counter.pckl",
     "store.pckl",
     "store.vectors.pckl",
 )
-"""What the server stores with the checkpoints, and `ckpt` never does."""
+"""Files that the server writes and `ckpt` never writes."""
 _MODULES = ("langgraph_api", "langgraph_cli")
 
 
 def running(folder: Path) -> str:
-    """Why a server must be taken to run on the folder, in words; `''` if none does."""
+    """Why a server probably runs on the folder; `''` if none does."""
     for pid, words in _processes():
         if _is_server(words) and _is_in(pid, folder):
             return f"process {pid} is its server"
@@ -43,7 +43,7 @@ def running(folder: Path) -> str:
 
 
 def _processes() -> Iterator[tuple[str, list[str]]]:
-    """The processes that Linux lets us see, with the words of their command lines."""
+    """On Linux, the visible processes: (process id, arguments of the command line)."""
     try:
         pids = [name for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
@@ -57,7 +57,7 @@ def _processes() -> Iterator[tuple[str, list[str]]]:
 
 
 def _is_server(words: list[str]) -> bool:
-    """Whether a command line is that of `langgraph dev`, or of what it runs."""
+    """Whether a command line is that of `langgraph dev` or of a process that it starts."""
     if any(word.startswith(_MODULES) for word in words):
         return True
     names = [os.path.basename(word) for word in words]

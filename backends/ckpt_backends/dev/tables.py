@@ -1,4 +1,4 @@
-"""What the files of one moment hold, each read when it is first asked for."""
+"""The contents of the files of one moment. Each file is parsed when it is first needed."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _Table = TypeVar("_Table")
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a body says of its channels."""
+    """The channel values that a checkpoint body names."""
 
     is_old: bool
-    """Whether it is of a format before 4."""
+    """Whether the body has a checkpoint format before 4."""
     places: dict[str, BlobKey]
-    """By channel, where its value is."""
+    """By channel, the key of its value."""
 
 
 def named(key: CheckpointKey, body: TypedBytes) -> Named | None:
-    """The values that a body names; None for one that cannot be read."""
+    """The values that a body names; None if the body cannot be read."""
     fields = decode(body)
     if not isinstance(fields, dict):
         return None
@@ -58,7 +58,7 @@ def named(key: CheckpointKey, body: TypedBytes) -> Named | None:
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
-    """What a file holds."""
+    """A parsed file."""
 
     stamp: Stamp
     table: Any
@@ -66,13 +66,15 @@ class _Parsed:
 
 
 _last: dict[str, _Parsed] = {}
-"""By name, the file that was read last. A command that changes something opens the same files a
-second time, the screen more often; they are read again when they were replaced."""
+"""Cache: by file name, the file that was parsed last. Commands that change something open the same
+files twice, and `ckpt ui` opens them often. A replaced file is parsed again."""
 
 
 class Tables(Closing):
-    """The three tables, without the values, which stay in the files. Nobody changes them: they may
-    be those of other `Tables`, too."""
+    """The three tables. Values stay in the files.
+
+    Do not change the dicts in place: other `Tables` may share them.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.files: Files = open_files(folder)
@@ -95,7 +97,7 @@ class Tables(Closing):
 
     @cached_property
     def writes_of(self) -> dict[str, list[WriteKey]]:
-        """By thread."""
+        """By thread, the keys of `writes`."""
         found: dict[str, list[WriteKey]] = {}
         for key in self.writes:
             found.setdefault(key[0], []).append(key)
@@ -103,21 +105,21 @@ class Tables(Closing):
 
     @cached_property
     def blobs_of(self) -> dict[str, list[BlobKey]]:
-        """By thread."""
+        """By thread, the keys of `blobs`."""
         found: dict[str, list[BlobKey]] = {}
         for key in self.blobs:
             found.setdefault(key[0], []).append(key)
         return found
 
     def value(self, name: str, stored: Stored) -> TypedBytes:
-        """A value of a file. Raises `StoreUnavailable`."""
+        """A value of the file `name`. Raises `StoreUnavailable` if the file cannot be read."""
         try:
             return stored.typed(self._file(name))
         except OSError as error:
             raise self._broken(name, error) from error
 
     def bytes(self, name: str, stored: Stored) -> bytes:
-        """The bytes of a value of a file, however long. Raises `StoreUnavailable`."""
+        """The bytes of a value of the file `name`, of any length. Raises `StoreUnavailable`."""
         try:
             return stored.bytes(self._file(name))
         except (OSError, ValueError) as error:
@@ -144,7 +146,7 @@ class Tables(Closing):
         except ValueError as error:
             raise UnknownLayout(
                 f"'{self.files.folder / name}' is not as langgraph dev writes it: {error}",
-                hint="nothing of it was run; a copy that was cut off cannot be read",
+                hint="the file may be an incomplete copy; no code of it was run",
             ) from error
         return _Parsed(self.files.stamps[name], table, found.odd)
 

@@ -1,12 +1,12 @@
-"""Changing the files of `langgraph dev`, while no server runs on them.
+"""Changes the files of `langgraph dev` while no server runs on them.
 
-The server reads its files when it starts and overwrites them later, so nothing is written while
-one runs. A change is made to all that the files hold, which is written to new files; these then
-take the place of the old ones. That is one step for each file. Checkpoints come last: they name
-what is in the others, and what is broken off between two steps is finished by the next run.
+A running server would overwrite every change, because it reads its files only when it starts. A
+change is applied in memory, all changed tables are written to new files, and then each new file is
+renamed over the old one. The checkpoints file is renamed last, because its checkpoints refer to the
+other files. If a run is killed between two renames, running the command again completes the change.
 
-A lock on the folder keeps two changes apart. Values with integer versions would be shared by two
-branches; the versions of this saver are random, so they are not.
+A lock on the folder prevents two changes at the same time. The saver's channel versions are random,
+so two branches never share a value by accident.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from ckpt_backends.url import StoreUrl
 _LOCK_SECONDS = 5.0
 _PAUSE_SECONDS = 0.05
 _NEW = ".ckpt"
-"""Behind the name of a file that is not in its place yet."""
+"""Suffix of a new file that has not been renamed yet."""
 _ORDER = (BLOBS, WRITES, CHECKPOINTS)
 
 
@@ -82,16 +82,16 @@ class WritableDevStore(Closing):
         return Restored(added, there)
 
     def vacuum(self) -> None:
-        """Nothing to do: the files are rewritten by each change."""
+        """Nothing to do: each change writes the files anew."""
 
     def close(self) -> None:
-        """Nothing is held between two changes."""
+        """Nothing to close: no file stays open between two changes."""
 
     @contextmanager
     def _changing(self) -> Iterator[_Draft]:
-        """All tables, to be changed and saved. The folder is locked meanwhile."""
+        """Lock the folder, yield a draft to change, and save the draft."""
         with _locked(self._folder), Tables(self._folder) as tables:
-            for name in NAMES:  # Of a change that was killed.
+            for name in NAMES:  # Left by a killed run.
                 self._new(name).unlink(missing_ok=True)
             draft = _Draft(tables)
             if odd := tables.found.odd:
@@ -143,12 +143,12 @@ class WritableDevStore(Closing):
 
 
 class _Draft:
-    """What the files will hold."""
+    """The new contents of the files, before they are saved."""
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
         self.touched: set[str] = set()
-        """Which files have to be written."""
+        """The files that must be written."""
         tables.checkpoints = {
             thread_id: {ns: dict(rows) for ns, rows in namespaces.items()}
             for thread_id, namespaces in tables.checkpoints.items()
@@ -160,7 +160,7 @@ class _Draft:
         self._blobs = tables.blobs
 
     def apply(self, change: Change) -> None:
-        """Raises `StoreChanged` where the thread is not as the change was made for."""
+        """Apply a change. Raises `StoreChanged` if the thread changed since it was planned."""
         namespaces = self._checkpoints.get(change.thread_id, {})
         if {ns: max(rows) for ns, rows in namespaces.items() if rows} != dict(change.heads):
             raise moved(change)
@@ -181,14 +181,14 @@ class _Draft:
             self._copy_writes(some.source, some.target, some.tasks)
 
     def restore(self, row: Row) -> bool:
-        """Whether the row was added; if not, it is there."""
+        """Add a row. Returns False if it already exists."""
         if not put(row, self.tables):
             return False
         self.touched.add(FILES[row.table])
         return True
 
     def remove(self, removal: Removal) -> Removed:
-        """What became of it; nothing where the thread is not as it was planned for."""
+        """Remove rows of a thread, or skip the thread if it changed since it was planned."""
         thread = removal.thread_id
         ids = [one for rows in self._checkpoints.get(thread, {}).values() for one in rows]
         writes = sum(len(self._writes[key]) for key in self.tables.writes_of.get(thread, ()))
@@ -216,7 +216,7 @@ class _Draft:
         return Removed(thread, {name: number for name, number in counts.items() if number})
 
     def _take_back(self, change: Change) -> None:
-        """Remove what the change names."""
+        """Remove the checkpoints and values that the change names."""
         for key, writes in (change.removed or {}).items():
             if self._drop_writes(key) != writes:
                 raise moved(change)
@@ -224,7 +224,7 @@ class _Draft:
                 raise gone(key)
         stored = self.tables.blobs_of.get(change.thread_id, [])
         if change.removed and change.thread_id not in self._checkpoints:
-            # When the last checkpoint of a thread goes, its values go too.
+            # The last checkpoint of the thread was removed, so remove all its values.
             self._drop_blobs(stored)
             return
         named = set(change.removed_blobs)
@@ -255,7 +255,7 @@ class _Draft:
         target: CheckpointKey,
         tasks: Sequence[tuple[str, int]] | None,
     ) -> None:
-        """Copy some of a checkpoint's writes to another one, or all."""
+        """Copy some writes of a checkpoint to another one; all writes if `tasks` is None."""
         stored = self._writes.get(_place(source), {})
         for task in list(stored) if tasks is None else tasks:
             if task not in stored:
@@ -286,7 +286,7 @@ class _Draft:
         return all(one.task_path is not None for one in islice(every, 1))
 
     def _drop(self, key: CheckpointKey) -> bool:
-        """Remove a checkpoint; whether it was there."""
+        """Remove a checkpoint. Returns whether it existed."""
         namespaces = self._checkpoints.get(key.thread_id, {})
         rows = namespaces.get(key.checkpoint_ns, {})
         if rows.pop(key.checkpoint_id, None) is None:
@@ -299,7 +299,7 @@ class _Draft:
         return True
 
     def _drop_writes(self, key: CheckpointKey) -> int:
-        """Remove the writes of a checkpoint; how many there were."""
+        """Remove the writes of a checkpoint. Returns their number."""
         rows = self._writes.pop(_place(key), None)
         if rows is None:
             return 0
@@ -324,7 +324,10 @@ def _place(key: CheckpointKey) -> WriteKey:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """The only change of a folder. The lock goes with the process that holds it."""
+    """Hold an exclusive lock on the folder. The system releases it when the process ends.
+
+    Raises `StoreUnavailable` if another process holds it for `_LOCK_SECONDS`.
+    """
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError as error:
@@ -348,7 +351,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _sync(folder: Path) -> None:
-    """Have the new names of the files on disk."""
+    """Make sure that the renames are on disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

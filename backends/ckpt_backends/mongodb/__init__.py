@@ -1,4 +1,4 @@
-"""MongoDB layouts: LangGraph's own saver's, and that of KaFlow."""
+"""Opens the MongoDB layouts of LangGraph's savers and of KaFlow."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MongoBackend:
 
     @classmethod
     def open_writable(cls, url: StoreUrl) -> WritableStore:
-        """Open for changing. Raises what `open` raises, and `Unsupported`."""
+        """Open for changing. Raises the errors of `open`, and `Unsupported`."""
         _need_driver(url)
         from ckpt_backends.mongodb.catalog import find_layout
         from ckpt_backends.mongodb.connect import connect
@@ -54,7 +54,7 @@ class MongoBackend:
 
     @classmethod
     def open_memory(cls, url: StoreUrl) -> MemoryStore:
-        """Open long-term memory. Raises what `open` raises."""
+        """Open long-term memory for reading. Raises the errors of `open`."""
         _need_driver(url)
         from ckpt_backends.mongodb.connect import connect
         from ckpt_backends.mongodb.memory import MongoMemory
@@ -63,7 +63,7 @@ class MongoBackend:
 
     @classmethod
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
-        """Open it for changing. Raises what `open` raises."""
+        """Open it for changing. Raises the errors of `open`."""
         _need_driver(url)
         from ckpt_backends.mongodb.connect import connect
         from ckpt_backends.mongodb.memory import WritableMongoMemory

@@ -1,4 +1,4 @@
-"""Finding the layouts of a database: one small query a collection."""
+"""Finds the layouts of a database, with one small query for each collection."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ckpt_backends.mongodb.pipelines import Stage
 from ckpt_backends.url import StoreUrl
 
 MOST_LOOKED_AT = 200
-"""How many collections are looked at."""
+"""Maximum number of collections to examine."""
 _PARAMS = ("collection", "writes_collection")
 _WRITES = (("checkpoints", "checkpoint_writes"), ("checkpoint", "checkpoint_write"))
-"""How the savers name a collection of checkpoints, and that of its writes."""
+"""Parts of the usual names of a checkpoints collection and its writes collection."""
 
 
 def find_layout(connection: Connection, url: StoreUrl) -> MongoLayout:
@@ -42,7 +42,7 @@ def find_layout(connection: Connection, url: StoreUrl) -> MongoLayout:
 
 
 def look(connection: Connection, name: str) -> Collection:
-    """A collection as its first document says that is like one of a saver."""
+    """Describe a collection by its first document that has the form of a known saver."""
     indexes = {one["name"]: tuple(one["key"]) for one in connection.indexes(name)}
     found = []
     for row in connection.outside(name, FIELDS) or [{}]:
@@ -54,10 +54,11 @@ def look(connection: Connection, name: str) -> Collection:
 def _pairs(
     connection: Connection, found: Sequence[Collection], params: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """The writes collection of each collection of checkpoints; several where that is unsure.
+    """By checkpoints collection, its writes collection; several if that is ambiguous.
 
-    The one in the URL; else the one with writes of a checkpoint that is there; else the one with
-    the usual name; else those that belong to no other.
+    The first rule that gives a result counts: the collection in the URL; those with writes of a
+    checkpoint in the checkpoints collection; the one with the usual name; those that no other
+    checkpoints collection has.
     """
     asked = params.get("writes_collection")
     ours = [one for one in found if one.kind in {OFFICIAL, JAVASCRIPT}]
@@ -80,7 +81,7 @@ def _pairs(
 
 
 def _holds(connection: Connection, checkpoints: Collection, writes: Collection) -> bool:
-    """Whether the checkpoint of some write is in a collection."""
+    """Whether the checkpoint of one sampled write is in the checkpoints collection."""
     if len(writes.key) < 3 or not all(isinstance(one, str) for one in writes.key.values()):
         return False
     stages: list[Stage] = [{"$match": dict(writes.key)}, {"$limit": 1}, {"$project": {"_id": 1}}]

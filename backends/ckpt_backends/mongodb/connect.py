@@ -1,8 +1,8 @@
-"""A connection of which all queries are of one moment.
+"""Connects to MongoDB. All queries of a command see the same snapshot, if the server supports it.
 
-On a replica set or a sharded cluster they are parts of one transaction with the read concern
-`snapshot`, which is aborted at the end. It makes no writer wait. A server ends a transaction after
-`transactionLifetimeLimitSeconds`, 60 as a rule; `?snapshot=no` does without.
+On a replica set or a sharded cluster, all queries run in one transaction with the read concern
+`snapshot`, which is aborted at the end. It does not block writers. The server ends a transaction
+after `transactionLifetimeLimitSeconds` (default 60). `?snapshot=no` reads without a transaction.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from ckpt_backends.url import StoreUrl, masked, split_url
 OWN_PARAMS = frozenset(
     {"layout", "collection", "writes_collection", "store_collection", "snapshot"}
 )
-"""Parameters of the URL that are for this adapter; the driver gets the rest."""
+"""URL parameters for ckpt. All others are passed to the driver."""
 DEFAULT_DATABASE = "checkpointing_db"
-"""Where `MongoDBSaver` writes if it is told nothing else."""
+"""The default database of `MongoDBSaver`."""
 _SELECT_MS = "5000"
-"""How long a server is looked for."""
+"""How long to wait for a server, in milliseconds."""
 _DOCUMENTS: CodecOptions[Any] = CodecOptions(
     tz_aware=True,
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
@@ -54,15 +54,15 @@ RAW = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
     unicode_decode_error_handler="surrogateescape",
 )
-"""Documents as they are stored."""
+"""Codec options that return documents as raw BSON."""
 BY_BYTES = Collation("simple")
-"""Texts compare by their bytes, also where a collection says otherwise."""
+"""Compares texts by their bytes, whatever the collation of the collection is."""
 Document = Mapping[str, Any]
 Pipeline = Sequence[Mapping[str, Any]]
 
 
 class Connection:
-    """A database. Its errors are `StoreUnavailable`."""
+    """A connection to a database. Its methods raise `StoreUnavailable`, except `transaction`."""
 
     def __init__(self, client: MongoClient[Any], database: str, url: StoreUrl) -> None:
         self._client = client
@@ -73,7 +73,7 @@ class Connection:
             self.database: Database[Any] = client.get_database(database, _DOCUMENTS)
             hello = client.admin.command("hello")
         self.has_transactions = "setName" in hello or hello.get("msg") == "isdbgrid"
-        """A standalone server has none."""
+        """False for a standalone server."""
         primary = client.read_preference == ReadPreference.PRIMARY
         wanted = url.params.get("snapshot", "yes") != "no"
         self.is_of_one_moment = self.has_transactions and primary and wanted
@@ -87,11 +87,11 @@ class Connection:
     def aggregate(
         self, collection: str, pipeline: Pipeline, *, raw: bool = False, hint: str | None = None
     ) -> Iterator[Any]:
-        """The answer to an aggregation, as it comes. Inner documents stay raw with `raw`."""
+        """The documents of an aggregation, one by one. With `raw`, documents are raw BSON."""
         options = {**self._collation(collection), **({"hint": hint} if hint else {})}
         with explained(self._url):
             place = self.database.get_collection(collection, RAW if raw else _DOCUMENTS)
-            # What the server would not hold in memory it sorts on its disk.
+            # `allowDiskUse` lets the server sort on disk if the result does not fit into memory.
             found = place.aggregate(pipeline, self._view(), allowDiskUse=True, **options)
         while True:
             with explained(self._url):
@@ -101,42 +101,42 @@ class Connection:
             yield document
 
     def outside(self, collection: str, pipeline: Pipeline) -> list[Any]:
-        """A short answer of this very moment."""
+        """The result of a short aggregation, read outside of the snapshot."""
         with explained(self._url):
             found = self.database[collection]
             return list(found.aggregate(pipeline, **self._collation(collection)))
 
     def _collation(self, collection: str) -> dict[str, Any]:
-        """So that texts compare by their bytes, where the collection says otherwise."""
+        """The option that compares texts by bytes, if the collection has a collation."""
         return {"collation": BY_BYTES} if collection in self._collated else {}
 
     def raw(self, collection: str) -> Any:
-        """A collection for changes: its documents come as they are stored, and as of now."""
+        """A collection for changes. It returns raw BSON, and reads the newest data."""
         newest = ReadConcern("local")
         return self.database.get_collection(collection, RAW, ReadPreference.PRIMARY, None, newest)
 
     def command(self, name: str, value: object = 1) -> Document:
-        """The answer to a command of the database."""
+        """The result of a database command."""
         with explained(self._url):
             found: Document = self.database.command(name, value)
             return found
 
     def collections(self) -> list[str]:
-        """Names of the collections, without the engine's own."""
+        """Names of the collections, without system collections."""
         with explained(self._url):
             found = list(self.database.list_collections())
         self._collated = {one["name"] for one in found if "collation" in one.get("options", {})}
         return sorted(one["name"] for one in found if not one["name"].startswith("system."))
 
     def databases(self) -> list[str]:
-        """Names of the server's databases, as far as the user may know."""
+        """Names of the server's databases; empty if the user may not list them."""
         with suppress(PyMongoError):
             names = self._client.list_database_names()
             return sorted(set(names) - {"admin", "config", "local"})
         return []
 
     def indexes(self, collection: str) -> list[Document]:
-        """A collection's indexes."""
+        """The indexes of a collection."""
         with explained(self._url):
             return list(self.database[collection].list_indexes())
 
@@ -150,14 +150,14 @@ class Connection:
         return self._session
 
     def restart(self) -> None:
-        """Let the next query be of a new moment."""
+        """End the snapshot. The next query starts a new one."""
         with suppress(PyMongoError):
             if self._session is not None and self._session.in_transaction:
                 self._session.abort_transaction()
 
     @contextmanager
     def transaction(self) -> Iterator[ClientSession]:
-        """A transaction that is kept at the end; its errors are the driver's own."""
+        """A transaction that is committed at the end. Raises `PyMongoError`."""
         with (
             self._client.start_session() as session,
             session.start_transaction(
@@ -177,10 +177,10 @@ class Connection:
 
 
 def connect(url: StoreUrl) -> Connection:
-    """Connect as the URL says. Raises `StoreUnavailable` or `UsageError`."""
+    """Connect to the database of the URL. Raises `StoreUnavailable` or `UsageError`."""
     uri, database = _settings(url)
     with explained(url), warnings.catch_warnings():
-        # The driver passes over what it does not know, with a warning that names it.
+        # The driver only warns about unknown parameters; turn the warning into an error.
         warnings.simplefilter("error", UserWarning)
         try:
             client: MongoClient[Any] = MongoClient(uri)
@@ -199,7 +199,7 @@ def connect(url: StoreUrl) -> Connection:
 
 
 def _settings(url: StoreUrl) -> tuple[str, str]:
-    """The URL as the driver takes it, and the database."""
+    """The URL for the driver, and the name of the database."""
     parts = split_url(url.raw)
     given = {name: value for name, value in url.params.items() if name not in OWN_PARAMS}
     if "serverselectiontimeoutms" not in map(str.lower, given):
@@ -212,7 +212,7 @@ def _settings(url: StoreUrl) -> tuple[str, str]:
     query = "&".join(f"{quote(k, safe='')}={quote(v, safe=',:')}" for k, v in given.items())
     database = unquote(parts.path.removeprefix("/"))
     at = "" if parts.user is None else "@"
-    # The database of a URL is also where its user is looked up, unless `authSource` says so.
+    # The driver also looks up the user in the URL's database, unless `authSource` is given.
     uri = f"{parts.scheme}://{user}{at}{parts.hosts}/{quote(database, safe='')}?{query}"
     return uri, database or DEFAULT_DATABASE
 
@@ -243,7 +243,7 @@ _CODES: Mapping[int, tuple[str, str]] = {
     26: ("a collection was dropped while it was read", "run the command again"),
     43: ("the server closed the cursor", "run the command again, or add ?snapshot=no"),
 }
-"""What a server's code means, and a hint."""
+"""By error code of the server, the reason to print and a hint."""
 _CODES = {**_CODES, 8000: _CODES[18], 239: _CODES[251], 246: _CODES[251]}
 _REFUSALS: Sequence[tuple[str, str, str]] = (
     (
@@ -273,7 +273,7 @@ _REFUSALS: Sequence[tuple[str, str, str]] = (
         "run the command again; nothing was changed",
     ),
 )
-"""What the driver says of a connection (a pattern), the reason to print, a hint."""
+"""A pattern for the driver's message about a connection, the reason to print, and a hint."""
 
 
 def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
@@ -287,12 +287,12 @@ def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
             if re.search(mark, str(error), re.IGNORECASE):
                 return StoreUnavailable(f"cannot {verb} '{url}': {reason}", hint=hint)
     if isinstance(error, OperationFailure):
-        # The text of a server's error may quote what is stored.
+        # The text of a server's error may quote stored data, so print only its name.
         name = (error.details or {}).get("codeName") or f"code {error.code}"
         return StoreUnavailable(f"cannot read '{url}': the server says {name}")
     return StoreUnavailable(f"cannot {verb} '{url}': {type(error).__name__}")
 
 
 def _words(error: Exception, url: StoreUrl) -> str:
-    """What the driver says of a URL, in its first line."""
+    """The first line of the driver's message about a URL."""
     return masked(str(error).strip().partition("\n")[0], url) or type(error).__name__

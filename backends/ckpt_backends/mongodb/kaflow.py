@@ -1,11 +1,14 @@
-"""Reading the layout of KaFlow's MongoDBCheckpointer (yangkun19921001/kaflow-py).
+"""Reads the layout of KaFlow's MongoDBCheckpointer (yangkun19921001/kaflow-py).
 
-One collection: `thread_id`, `checkpoint_id`, `parent_checkpoint_id`, `checkpoint_data` (a pickle
-of the checkpoint, which is read without being loaded), `metadata` as a plain document, `username`,
-`created_at`, `updated_at`. Its saver stores no writes, so questions and results of tasks are
-unknown; it knows no namespaces, so the checkpoints of subgraphs stand among the root's. The newest
-`created_at` is the head. The first checkpoint of each later run has no parent, since `get_tuple`
-gives back the caller's config: the parent is then the one before it in time.
+It has one collection with the fields `thread_id`, `checkpoint_id`, `parent_checkpoint_id`,
+`checkpoint_data` (a pickle of the checkpoint, which ckpt parses without unpickling it), `metadata`
+(a plain document), `username`, `created_at` and `updated_at`.
+
+* KaFlow stores no writes, so interrupts and results of tasks are unknown.
+* KaFlow stores no namespaces, so checkpoints of subgraphs are mixed with those of the root graph.
+* The head is the checkpoint with the newest `created_at`.
+* From the second run on, the first checkpoint of a run has no parent, because KaFlow's `get_tuple`
+  returns the caller's config. ckpt takes the checkpoint before it in time as its parent.
 """
 
 from __future__ import annotations
@@ -35,11 +38,9 @@ from ckpt_backends.mongodb.read import (
 )
 
 NEWEST_FIRST = {"created_at": -1, "checkpoint_id": -1}
-"""As the saver orders them; of those of one millisecond, the greater id is the later one."""
+"""The saver's order. If times are equal (in milliseconds), the greater id is newer."""
 _PICKLE = "pickle"
-_NO_WRITES = (
-    "KaFlow stores nothing of what tasks write: their questions, errors and results are unknown"
-)
+_NO_WRITES = "KaFlow stores no writes: the interrupts, errors and results of tasks are unknown"
 
 
 class KaflowStore(MongoBase):
@@ -141,7 +142,7 @@ class KaflowStore(MongoBase):
             )
 
     def _before(self, match: dict[str, Any]) -> dict[str, str]:
-        """For each checkpoint of a thread, the one that was stored before it."""
+        """By checkpoint id, the id of the checkpoint that was stored before it."""
         stages = [
             {"$match": match},
             {"$project": {"_id": 0, "checkpoint_id": 1, "created_at": 1}},
@@ -164,7 +165,7 @@ class KaflowStore(MongoBase):
     def checkpoints_at(
         self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
     ) -> Iterator[Checkpoint]:
-        # One by one, since a parent may be told by what was stored before.
+        # One by one, because finding a parent may need the other checkpoints of the thread.
         for key in keys:
             yield from self.checkpoints(
                 key.thread_id,
@@ -195,7 +196,7 @@ class KaflowStore(MongoBase):
 
 
 def threads(match: Mapping[str, Any], limit: int | None) -> list[pipelines.Stage]:
-    """Threads, the one that was stored to last first. Pickles stay in the server."""
+    """The stages that list threads, newest first. The server does not send any pickle."""
     last = {"at": "$created_at", "id": "$checkpoint_id"}
     return [
         *([{"$match": match}] if match else []),
@@ -214,7 +215,7 @@ def threads(match: Mapping[str, Any], limit: int | None) -> list[pipelines.Stage
 
 
 def thread_of(row: Any) -> Thread:
-    """A thread as `threads` tells it."""
+    """The thread from a document that `threads` returned."""
     user = row.get("user")
     return Thread(
         text(row["_id"]),

@@ -1,7 +1,8 @@
-"""Which layouts a database holds, from the shapes of its documents.
+"""Recognises the layouts of a database by the fields of its documents.
 
-The names of collections are arguments of every saver, so they tell nothing; only a writes
-collection is looked for by name first, since nothing in it names its checkpoints'.
+The names of collections are arguments of the savers, so they cannot identify a layout. Only a
+writes collection is sometimes found by its name, because it does not name its checkpoints
+collection.
 
 | layout | saver | documents |
 |---|---|---|
@@ -22,9 +23,9 @@ from ckpt_backends.url import StoreUrl
 
 OFFICIAL, JAVASCRIPT, KAFLOW = "mongodb", "mongodb-js", "kaflow"
 MEMORY = "store"
-"""What a collection is called that holds long-term memory, in archives too."""
+"""The kind of a collection with long-term memory; also its table name in archives."""
 WRITES, CHECKPOINTS = "checkpoint_writes", "checkpoints"
-"""What collections are called in archives and reports, whatever they are called in a database."""
+"""The table names in archives and reports, whatever the names of the collections are."""
 _KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
 _CHECKPOINT = frozenset(
     {"_id", *_KEY, "parent_checkpoint_id", "type", "checkpoint", "metadata", "created_at"}
@@ -40,7 +41,7 @@ _WRITE = frozenset(
 _JAVASCRIPT = (_CHECKPOINT - {"created_at"}) | {"metadata_search", "upserted_at"}
 _FEW = 5
 _INDEX_OF_JAVASCRIPT = "thread_ns_checkpoint_idx"
-"""Since 1.4. Source: `setup` and `put` in `checkpoint.js` of
+"""LangGraph.js creates it since 1.4. Source: `setup` and `put` in `checkpoint.js` of
 @langchain/langgraph-checkpoint-mongodb 1.4.1."""
 
 FIELDS: Sequence[Mapping[str, Any]] = [
@@ -59,24 +60,24 @@ FIELDS: Sequence[Mapping[str, Any]] = [
         }
     },
 ]
-"""The names and kinds of some documents' fields, not what is in them; and their keys."""
+"""Reads the keys of up to 10 documents, and the names and types of all their fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A collection with what one of its documents looks like."""
+    """A collection with the fields of one of its documents."""
 
     name: str
     fields: Mapping[str, str]
-    """Field to kind, such as `binData`; empty where there is no document."""
+    """By field, its BSON type, such as `binData`; empty if there is no document."""
     key: Mapping[str, object]
-    """Thread, namespace and checkpoint of that document, as far as it has them."""
+    """Thread id, namespace and checkpoint id of that document, if it has them."""
     indexes: Mapping[str, tuple[str, ...]]
-    """Name to keys."""
+    """By name of an index, its fields."""
 
     @property
     def kind(self) -> str | None:
-        """The layout of its checkpoints, `writes`, or what else is known; None if unknown."""
+        """The layout of its checkpoints, `writes` or `store`; None if unknown."""
         if not self.fields:
             return self._kind_of_indexes()
         binary = {name for name, kind in self.fields.items() if kind == "binData"}
@@ -91,7 +92,7 @@ class Collection:
         return None
 
     def _kind_of_indexes(self) -> str | None:
-        """A saver that has not stored anything has at least made its indexes."""
+        """The kind of an empty collection, by the indexes that its saver created."""
         keys = set(self.indexes.values())
         if (*_KEY, "task_id", "idx") in keys:
             return "writes"
@@ -121,21 +122,21 @@ class MongoLayout:
     database: str
     checkpoints: str
     writes: str | None
-    """None where the layout has none, or none is found."""
+    """None if the layout has no writes collection, or none was found."""
     index: str | None
-    """An index that holds thread, namespace and checkpoint id; a listing reads it alone."""
+    """An index with thread id, namespace and checkpoint id. Listings read only the index."""
     unknown: tuple[str, ...]
-    """Fields that no known saver writes, as `collection.field`; a newer saver may have."""
+    """Fields that no known saver writes, as `collection.field`. A newer saver may have done so."""
 
     @property
     def collections(self) -> dict[str, str]:
-        """What each collection is called in archives, and its name; checkpoints come last."""
+        """By table name in archives, the name of the collection. Checkpoints come last."""
         writes = {} if self.writes is None else {WRITES: self.writes}
         return {**writes, CHECKPOINTS: self.checkpoints}
 
     @property
     def pins(self) -> dict[str, str]:
-        """The parameters of a URL that name this one."""
+        """The URL parameters that select this layout."""
         writes = {} if self.writes is None else {"writes_collection": self.writes}
         return {"collection": self.checkpoints, **writes}
 
@@ -148,8 +149,8 @@ def choose(
 ) -> MongoLayout:
     """The layout that the URL names, or the only one in the database.
 
-    `paired` has the writes collections of each collection of checkpoints. Raises `UnknownLayout`,
-    and `SeveralLayouts` where the URL fits several.
+    `paired` maps each checkpoints collection to its possible writes collections. Raises
+    `UnknownLayout`, and `SeveralLayouts` if several match the URL.
     """
     by_name = {one.name: one for one in found}
     for name in ("collection", "writes_collection"):

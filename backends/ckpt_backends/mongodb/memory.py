@@ -1,12 +1,13 @@
-"""LangGraph's MongoDBStore: a document an item, with its vector in it.
+"""Reads and changes LangGraph's MongoDBStore: each item is a document that includes its vector.
 
     {namespace: [...], namespace_str: "users/anna", key, value: {...}, created_at, updated_at,
      EMBEDDING: [...], namespace_prefix: [...]}
 
-Source: `batch` and `__init__` in `langgraph/store/mongodb/base.py`, 0.1 to 0.4.0. What the
-collection is called, what a vector's field is called and what joins `namespace_str` are arguments;
-older stores have no `namespace_str`. A time to live is an index on `updated_at`, which the server
-looks at once a minute; reading an item sets its `updated_at`, unless the store is told not to.
+Source: `batch` and `__init__` in `langgraph/store/mongodb/base.py`, 0.1 to 0.4.0. The name of the
+collection, the name of the vector's field and the separator in `namespace_str` are arguments of the
+store. Older stores have no `namespace_str`. A time to live is a TTL index on `updated_at`; the
+server removes expired documents once a minute. By default, MongoDBStore sets `updated_at` also when
+it reads an item.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from ckpt_backends.url import StoreUrl
 
 LAYOUT = "mongodb-store"
 PLAIN = "bson-plain"
-"""Tag of a document without leaves that a saver's serializer wrote."""
+"""Type tag of a plain document: its leaves were not written by LangGraph's serializer."""
 _SEPARATOR = "/"
 _KEYS_AT_ONCE, _VALUES_AT_ONCE = 200, 20
 _IS_ITEM: Stage = {
@@ -75,7 +76,7 @@ _LABELS: Stage = {
         },
     }
 }
-"""The labels, one after the other, so that they sort as such."""
+"""The labels, each followed by a byte 1, so that namespaces sort label by label."""
 _VECTORS: Stage = {
     "$map": {
         "input": {
@@ -112,7 +113,7 @@ _ABOUT: Stage = {
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A stored item and its document's own id."""
+    """A stored item and the `_id` of its document."""
 
     item: Item
     identity: object = field(compare=False)
@@ -134,14 +135,14 @@ class _Documents:
         )
 
     def listed(self, match: Stage) -> Iterator[_Place]:
-        """The items that fit, in order; no value leaves the server."""
+        """The items that match, sorted. The server does not send any value."""
         stages: list[Stage] = [
             {"$match": {**_IS_ITEM, **match}},
             {"$project": {"labels": _LABELS, "key": 1}},
             {"$sort": {"labels": 1, "key": 1, "_id": 1}},
             {"$project": {"_id": 1}},
         ]
-        # Ids first: the server would measure all items before it sorts them.
+        # List the ids first: in one query, the server would measure all items before sorting.
         found = self._connection.aggregate(self.name, stages)
         while some := [row["_id"] for row in islice(found, _KEYS_AT_ONCE)]:
             about: list[Stage] = [{"$match": {"_id": {"$in": some}}}, {"$project": _ABOUT}]
@@ -149,10 +150,10 @@ class _Documents:
             yield from (self._place(rows[one]) for one in some if one in rows)
 
     def named(self, keys: Collection[ItemKey]) -> Iterator[_Place]:
-        """Some items by their keys, in order."""
+        """The items with these keys, sorted."""
         wanted = {one for one in keys if storable(one.key) and all(map(storable, one.namespace))}
         found = self._of(wanted, by_index=True)
-        # Stores of older releases, and those with another separator, are not found by the index.
+        # The index cannot find items of older releases, or of stores with another separator.
         missing = wanted - {one.item.key for one in found}
         found += self._of(missing, by_index=False)
         yield from sorted(found, key=lambda one: one.item.key)
@@ -184,7 +185,7 @@ class _Documents:
         return _Place(item, row["_id"])
 
     def with_values(self, places: Sequence[_Place]) -> Iterator[Item]:
-        """Items with their values, without those that are gone by now."""
+        """The items with their values. Items that were removed meanwhile are left out."""
         by_id: dict[Any, TypedBytes] = {}
         short = [one.identity for one in places if one.item.size <= MOST_BYTES]
         stages: list[Stage] = [{"$match": {"_id": {"$in": short}}}, {"$project": {"value": 1}}]
@@ -197,7 +198,7 @@ class _Documents:
                 yield replace(one.item, value=by_id[one.identity])
 
     def rows(self, places: Iterable[_Place]) -> Iterator[Row]:
-        """Documents as they are stored."""
+        """The documents as stored."""
         for one in places:
             match: Stage = {"$match": {"_id": one.identity}}
             for document in self._connection.aggregate(self.name, [match], raw=True):
@@ -289,9 +290,10 @@ class WritableMongoMemory(Closing):
         self._documents = open_documents(connection, url)
 
     def remove(self, items: Sequence[Item]) -> int:
-        """As promised; on a standalone server, which has no transactions, one by one.
+        """Remove items, all or none, as `WritableMemoryStore.remove` says.
 
-        There, what changes between the check and its turn raises `PartlyDone`.
+        A standalone server has no transactions, so there the items are removed one by one. Raises
+        `PartlyDone` there if an item changes after other items were removed.
         """
         self._connection.restart()
         found = {
@@ -311,7 +313,7 @@ class WritableMongoMemory(Closing):
     def _remove(self, places: Sequence[_Place], session: ClientSession | None) -> int:
         collection = self._connection.raw(self._documents.name)
         for done, one in enumerate(places):
-            # A time that was read is as precise as the one that is stored.
+            # The comparison is exact: times are stored and read in milliseconds.
             match = {"_id": one.identity, "updated_at": one.item.updated_at}
             if collection.delete_one(match, session=session).deleted_count:
                 continue
@@ -334,7 +336,7 @@ class WritableMongoMemory(Closing):
 
 
 def open_documents(connection: Connection, url: StoreUrl) -> _Documents:
-    """The documents of a store; gives the connection back where there are none."""
+    """The documents of a store. Closes the connection if there is no store."""
     try:
         return _Documents(connection, url)
     except BaseException:
@@ -361,7 +363,7 @@ def find_collection(connection: Connection, url: StoreUrl) -> str:
         raise UnknownLayout(
             f"no long-term memory in '{url}'",
             hint=f"found {', '.join(names[:10]) or 'no collections at all'}; a LangGraph"
-            " MongoDBStore's has documents with `namespace`, `key` and `value`",
+            " MongoDBStore has documents with `namespace`, `key` and `value`",
         )
     return found[0]
 
@@ -381,7 +383,7 @@ def _time(value: object) -> datetime | None:
 
 
 def _later(at: datetime | None, lifetime: timedelta | None) -> datetime | None:
-    """When a document goes; None where it stays, or where no calendar has that day."""
+    """When a document expires; None if never, or if the date is too late for Python."""
     if at is None or lifetime is None:
         return None
     try:

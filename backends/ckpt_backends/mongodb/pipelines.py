@@ -1,7 +1,8 @@
-"""The aggregations that read a store. Texts of a person or a store are never operators in them.
+"""The aggregation pipelines that read a store.
 
-A value in `$match` stands for itself unless it is a document; elsewhere a text that begins with a
-dollar sign would be a field's name, so that it goes through `$literal`.
+Texts of users and stores are never interpreted as operators. In `$match`, a value that is not a
+document is always a literal. Elsewhere, a text that begins with `$` would be the name of a field,
+so such texts are wrapped in `$literal`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ Stage = dict[str, Any]
 
 
 def threads(match: Mapping[str, Any], limit: int | None) -> list[Stage]:
-    """What the key index tells of threads, newest first; no document is read for it."""
+    """The stages that list threads, newest first. With the key index, no document is read."""
     return [
         *([{"$match": match}] if match else []),
         {
@@ -40,7 +41,7 @@ def threads(match: Mapping[str, Any], limit: int | None) -> list[Stage]:
 
 
 def namespaces(match: Mapping[str, Any]) -> list[Stage]:
-    """The namespaces of some documents, in order."""
+    """The namespaces of the documents that match, sorted."""
     return [
         {"$match": match},
         {"$group": {"_id": "$checkpoint_ns"}},
@@ -49,7 +50,7 @@ def namespaces(match: Mapping[str, Any]) -> list[Stage]:
 
 
 def length(field: str) -> Stage:
-    """Stored bytes of a field, whatever it holds."""
+    """The stored bytes of a field: of bytes, a text or a document; 0 for other types."""
     kind = {"$type": field}
     return {
         "$switch": {
@@ -63,19 +64,25 @@ def length(field: str) -> Stage:
 
 
 def of_threads(threads: Sequence[object]) -> dict[str, Any]:
-    """The condition for documents of some threads, and not those of a list that has one of them."""
+    """The condition for documents of some threads.
+
+    It excludes documents in which `thread_id` is a list that contains one of them.
+    """
     return {"thread_id": {"$in": threads, "$not": {"$type": "array"}}}
 
 
 def of_checkpoints(keys: Collection[tuple[object, str, str]]) -> dict[str, Any]:
-    """The condition for documents of some checkpoints: thread, namespace and id; and for others."""
+    """A condition for documents of some checkpoints, given as (thread, namespace, id).
+
+    It may also match other combinations of these threads, namespaces and ids.
+    """
     threads, spaces, ids = (list({key[n]: None for key in keys}) for n in range(3))
     wanted = {"checkpoint_ns": {"$in": spaces}, "checkpoint_id": {"$in": ids}}
     return {**of_threads(threads), **wanted}
 
 
 def totals(threads: Sequence[object], *fields: str) -> list[Stage]:
-    """How many documents each of some threads has, and the bytes of these fields."""
+    """The number of documents of each thread, and the bytes of these fields."""
     return [
         {"$match": of_threads(threads)},
         {
@@ -89,7 +96,7 @@ def totals(threads: Sequence[object], *fields: str) -> list[Stage]:
 
 
 def checkpoint_sizes(match: Mapping[str, Any], *fields: str) -> list[Stage]:
-    """How many documents each checkpoint has, and the bytes of these fields."""
+    """The number of documents of each checkpoint, and the bytes of these fields."""
     return [
         {"$match": match},
         {
@@ -105,9 +112,9 @@ def checkpoint_sizes(match: Mapping[str, Any], *fields: str) -> list[Stage]:
 def usage(
     match: Mapping[str, Any], field: str, by: Mapping[str, Any], also: Mapping[str, str]
 ) -> list[Stage]:
-    """The bytes of a field by thread and whatever else, in the order of the threads.
+    """The bytes of a field, grouped by thread, `also` and `by`, and sorted by thread.
 
-    `also` has fields that are kept of the documents for grouping: name to expression.
+    `also` maps names to expressions over the documents.
     """
     kept = {name: f"${name}" for name in also}
     return [
@@ -125,14 +132,17 @@ def usage(
 
 
 def wanted(field: str, values: bool | Collection[str]) -> Stage | str | None:
-    """A field of the documents of some channels; None where it is not read at all."""
+    """The expression that returns a field for the selected channels; None if it is never read.
+
+    `values` is the parameter of `Store.writes`.
+    """
     if isinstance(values, bool):
         return field if values else None
     return {"$cond": [_is_one_of(values), field, "$$REMOVE"]}
 
 
 def is_read(values: bool | Collection[str]) -> Stage:
-    """Whether that field is read of a document."""
+    """The expression that tells whether `wanted` returns the field of a document."""
     return {"$literal": values} if isinstance(values, bool) else _is_one_of(values)
 
 

@@ -1,8 +1,8 @@
-"""Reading the layouts of `langgraph-checkpoint-mongodb` 0.1 to 0.5, and of LangGraph.js.
+"""Reads the layouts of `langgraph-checkpoint-mongodb` 0.1 to 0.5, and of LangGraph.js.
 
-A checkpoint is one document, with all values in its `checkpoint`; writes are documents of their
-own. The unique index that the savers make since 0.1.4 holds thread, namespace and checkpoint id in
-the order that histories are asked for. No query here needs it, and none makes it.
+A checkpoint is one document, with all values in its field `checkpoint`. Each write is a separate
+document. Since 0.1.4, the savers create a unique index on thread, namespace and checkpoint id.
+Queries here use the index if it exists, but work without it and never create it.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY = 20_000
-"""Ids in one query. These take about a megabyte, and a query may have sixteen."""
+"""Ids in one query. They take about 1 MB; MongoDB's limit for a query is 16 MB."""
 _JAVASCRIPT = "LangGraph.js, @langchain/langgraph-checkpoint-mongodb"
-_STANDALONE = "a standalone server: what one command reads may be of several moments"
-_NO_SNAPSHOT = "read without a transaction: what one command reads may be of several moments"
+_STANDALONE = "standalone server: one command may read data of different moments"
+_NO_SNAPSHOT = "read without a transaction: one command may read data of different moments"
 
 
 class MongoBase(Closing):
-    """What the layouts of MongoDB share."""
+    """The common part of the stores for MongoDB's layouts."""
 
     _values: ClassVar[tuple[str, ...]]
     """The fields of a checkpoint that count as its size."""
@@ -69,7 +69,7 @@ class MongoBase(Closing):
         return found
 
     def _size_of(self, *collections: str | None) -> int | None:
-        """Bytes on disk; None where the user may not ask."""
+        """Bytes on disk; None if the user has no permission to read them."""
         size = 0
         for name in collections:
             if name is None:
@@ -82,10 +82,10 @@ class MongoBase(Closing):
         return size
 
     def _of(self, thread_id: str) -> dict[str, Any] | None:
-        """The condition for a thread's documents; None for an id that cannot be stored.
+        """The condition for a thread's documents; None if the id cannot be stored.
 
-        Savers before 0.4 store numeric ids as numbers. Their digits name them, unless a thread has
-        these digits as a string id.
+        Savers before 0.4 store numeric ids as numbers. The text of the number finds such a thread,
+        unless another thread has that text as its id.
         """
         if not storable(thread_id):
             return None
@@ -145,7 +145,7 @@ class MongoBase(Closing):
                 yield _key(thread_id, row["_id"]), ThreadSize(0, row["number"], row["bytes"])
 
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:  # noqa: ARG002
-        """None: the layouts keep values in the bodies."""
+        """Empty: these layouts store values in the bodies."""
         yield from ()
 
     def rows(self, thread_id: str) -> Iterator[Row]:
@@ -179,7 +179,7 @@ class MongoBase(Closing):
 
 
 class MongoStore(MongoBase):
-    """A database of the official saver, opened for reading."""
+    """A database of LangGraph's Python or JavaScript saver, opened for reading."""
 
     _values = ("$checkpoint", "$metadata")
 
@@ -206,7 +206,7 @@ class MongoStore(MongoBase):
         return found
 
     def _generations(self) -> set[str]:
-        """How the first and the last document that were stored write their metadata."""
+        """The BSON types of `metadata.source` in the first and in the last stored checkpoint."""
         found: set[str] = set()
         for order in (1, -1):
             stages: list[pipelines.Stage] = [
@@ -312,7 +312,7 @@ class MongoStore(MongoBase):
         *,
         raw: bool = False,
     ) -> Iterator[tuple[CheckpointKey, Any]]:
-        """Documents of some checkpoints, each with the key that it was asked for by."""
+        """Documents of the checkpoints with these keys, each document with its key."""
         stored = {
             (match["thread_id"], key.checkpoint_ns, key.checkpoint_id): key
             for key in keys
@@ -321,7 +321,7 @@ class MongoStore(MongoBase):
         stages = [{"$match": pipelines.of_checkpoints(stored)}, *stages]
         for row in self._connection.aggregate(collection, stages, raw=raw):
             found = (row.get("thread_id"), row.get("checkpoint_ns"), row.get("checkpoint_id"))
-            # Each of the three is one that was asked for, but perhaps not together.
+            # `of_checkpoints` may also match other combinations of thread, namespace and id.
             if (key := stored.get(found)) is not None:
                 yield key, row
 
@@ -337,7 +337,7 @@ class MongoStore(MongoBase):
         if self._layout.writes is None:
             return
         only = {} if channels is None else {"channel": {"$in": storable_of(channels)}}
-        # The index is read backwards: checkpoint by checkpoint, tasks to be put in order here.
+        # This order uses the index. The writes of each checkpoint are sorted below.
         order = {"checkpoint_id": 1, "task_id": -1, "idx": -1}
         for match in self._matches(thread_id, checkpoint_ns, checkpoint_ids, writes=True):
             stages = [{"$match": {**match, **only}}, {"$sort": order}, _read_writes(values)]
@@ -367,9 +367,9 @@ class MongoStore(MongoBase):
         *,
         writes: bool = False,
     ) -> Iterator[dict[str, Any]]:
-        """Conditions that one after the other give what is asked for, in its order.
+        """Conditions for several queries that together return the result in the right order.
 
-        Those of writes have one namespace each, and their ids come from the oldest on.
+        Each condition for writes has one namespace, and their ids are in ascending order.
         """
         match = self._of(thread_id)
         ids = None if checkpoint_ids is None else storable_of(checkpoint_ids, newest=not writes)
@@ -407,14 +407,14 @@ def shell_query(collection: str, condition: dict[str, Any]) -> str:
 
 
 def text(value: object) -> str:
-    """A field that holds a text, or what else a hostile or an old store put there."""
+    """The field as text. An old or hostile store may have stored another type."""
     if isinstance(value, str):
-        return str.__str__(value)  # BSON's code is a text that cannot be hashed
+        return str.__str__(value)  # `bson.code.Code` is an unhashable subclass of str
     return "" if value is None else str(value)
 
 
 def number_of(thread_id: str) -> int | None:
-    """The number that a thread id may be stored as; None where it can only be a text."""
+    """The number as which a thread id may be stored; None if it can only be a text."""
     with suppress(ValueError):
         number = int(thread_id)
         if str(number) == thread_id and abs(number) < 1 << 63:
@@ -423,7 +423,7 @@ def number_of(thread_id: str) -> int | None:
 
 
 def stored_forms(thread_id: str) -> list[object]:
-    """What a thread id may be stored as, the likelier first; none where nothing can hold it."""
+    """The forms in which a thread id may be stored, the most likely first; empty if none."""
     if not storable(thread_id):
         return []
     number = number_of(thread_id)
@@ -431,7 +431,10 @@ def stored_forms(thread_id: str) -> list[object]:
 
 
 def form_of(thread_id: str, checkpoints: Container[object], writes: Container[object]) -> object:
-    """What a thread is stored as, where these are the threads that have checkpoints and writes."""
+    """The stored form of a thread id.
+
+    `checkpoints` and `writes` contain the stored thread ids that have checkpoints and writes.
+    """
     for found in (checkpoints, writes):
         for value in stored_forms(thread_id):
             if value in found:
@@ -440,7 +443,7 @@ def form_of(thread_id: str, checkpoints: Container[object], writes: Container[ob
 
 
 def storable(value: str) -> bool:
-    """Whether MongoDB can hold such a text: lone surrogates have no form in UTF-8."""
+    """Whether MongoDB can store a text. Lone surrogates cannot be encoded in UTF-8."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -449,7 +452,7 @@ def storable(value: str) -> bool:
 
 
 def storable_of(values: Iterable[str], *, newest: bool = True) -> list[str]:
-    """Those texts that can be in a store, each once, the greatest first or last."""
+    """The texts that MongoDB can store, without duplicates, in descending order if `newest`."""
     return sorted({one for one in values if storable(one)}, reverse=newest)
 
 
@@ -461,14 +464,14 @@ def typed(tag: object, value: object) -> TypedBytes:
 
 
 def metadata_of(value: object) -> TypedBytes:
-    """A document as it is stored; LangGraph.js and hostile stores may have something else."""
+    """Metadata as stored: a document, or the bytes that LangGraph.js stores."""
     if isinstance(value, RawBSONDocument):
         return TypedBytes("bson", bytes(value.raw))
     return TypedBytes("json", bytes(value) if isinstance(value, bytes) else b"null")
 
 
 def thread_of(row: Any) -> Thread:
-    """A thread as `pipelines.threads` tells it."""
+    """The thread from a document that `pipelines.threads` returned."""
     head = row["head"]
     return Thread(
         text(row["_id"]),
@@ -507,7 +510,7 @@ def _checkpoint(key: CheckpointKey, row: Any, *, body: bool, metadata: bool) -> 
 
 
 def _read_writes(values: bool | Collection[str]) -> pipelines.Stage:
-    """The fields of a write, with its value where that is asked for."""
+    """The stage with the fields of a write, including its value if `values` selects it."""
     fields = ["thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "task_path"]
     fields += ["idx", "channel", "type"]
     value = pipelines.wanted("$value", values)
@@ -541,8 +544,8 @@ def _write(key: CheckpointKey, row: Any) -> Write:
 
 
 def _saver(kinds: set[str]) -> str:
-    """The release that wrote the metadata, by how its leaves are stored."""
+    """The release that wrote the metadata, by the BSON types of the leaves."""
     old, new = "binData" in kinds, "array" in kinds
     if old and new:
-        return "langgraph-checkpoint-mongodb before and since 0.2.2, neither of which reads both"
+        return "langgraph-checkpoint-mongodb before and after 0.2.2; no release reads both"
     return f"langgraph-checkpoint-mongodb {'0.1 to 0.2.1' if old else '0.2.2 or later'}"

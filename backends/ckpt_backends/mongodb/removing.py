@@ -1,15 +1,17 @@
-"""Removing documents of MongoDB's layouts.
+"""Removes documents of MongoDB's layouts.
 
-On a replica set or a sharded cluster some threads go in one transaction. Two runs that remove the
-same documents collide in it: the later one is turned away by the server and tries again, when
-there is nothing left for it. So nothing has to be put into someone's database to keep them apart.
-A saver's insert collides with nothing: what one added since the transaction began is looked for
-outside of it, right before its end; then nothing goes, and the next attempt leaves that thread out.
-What is added between that look and the end stays: a checkpoint holds all of its values.
+On a replica set or a sharded cluster, several threads are removed in one transaction.
 
-A standalone server has no transactions. There each thread goes by itself, its head at the very
-end, so that what a broken run leaves is found by the next one; what is newer than the look at the
-thread is spared.
+* If two runs remove the same documents, the server rejects the later transaction. It is tried
+  again and then finds nothing to remove. So no lock document is needed.
+* An insert of a saver does not conflict with the transaction. So just before the end, the threads
+  are read again outside of the transaction. If a saver has added something, the transaction is
+  aborted and tried again without that thread.
+* A checkpoint that is added between that check and the commit is not removed. It stays usable,
+  because a checkpoint document contains all its values.
+
+A standalone server has no transactions. There, each thread is removed separately, its head last, so
+the next run can complete an interrupted one. Documents that were added after the check are kept.
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ from ckpt_backends.mongodb.read import form_of, storable_of, stored_forms, threa
 from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
 
 _DOCUMENTS = 20_000
-"""Seconds after which a transaction takes no further thread: a server aborts it after 60."""
+"""Maximum documents of one transaction. A server aborts a transaction after 60 seconds."""
 _IDS_PER_COMMAND = 20_000
-"""Ids in one command. These take about a megabyte, and a command may have sixteen."""
+"""Ids in one command. They take about 1 MB; MongoDB's limit for a command is 16 MB."""
 _SECONDS, _PAUSE = 5.0, 0.05
-"""How long others that hold the same documents are waited for, and between two attempts."""
+"""How long to try again after conflicts with other commands, and the pause between attempts."""
 _TRANSIENT = "TransientTransactionError"
 _CONFLICTS = {112, 24}
 """WriteConflict, LockTimeout."""
@@ -47,10 +49,10 @@ Match = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What is there of a thread."""
+    """The current state of a thread."""
 
     thread_id: object
-    """As it is stored: old savers stored a number as one."""
+    """As stored: old savers stored numeric ids as numbers."""
     last_at: datetime | None
     checkpoints: int
     writes: int
@@ -59,9 +61,9 @@ class _State:
 def remove_threads(
     connection: Connection, layout: MongoLayout, removals: Sequence[Removal]
 ) -> list[Removed]:
-    """Carry out the planned removal of each thread that has not changed.
+    """Remove the planned documents of each thread that has not changed.
 
-    Raises `StoreUnavailable` where others hold documents of them, and the driver's errors.
+    Raises `StoreUnavailable` if other commands lock the documents, and `PyMongoError`.
     """
     remover = _Remover(connection, layout)
     if not connection.has_transactions:
@@ -92,7 +94,7 @@ class _Remover:
         }
 
     def together(self, removals: Sequence[Removal]) -> list[Removed]:
-        """Remove of some threads in one transaction."""
+        """Remove several threads, or parts of them, in one transaction."""
         until = time.monotonic() + _SECONDS
         while True:
             try:
@@ -108,7 +110,7 @@ class _Remover:
                 return done
 
     def _attempt(self, removals: Sequence[Removal]) -> list[Removed] | None:
-        """None where a thread changed meanwhile; nothing is removed then."""
+        """Try to remove. Returns None if a thread changed meanwhile; nothing is removed then."""
         names = [one.thread_id for one in removals]
         with self._connection.transaction() as session:
             states = self._states(names, session)
@@ -139,7 +141,7 @@ class _Remover:
         ]
 
     def alone(self, removal: Removal) -> Removed:
-        """Remove of one thread, without a transaction."""
+        """Remove one thread, or parts of it, without a transaction."""
         states = self._states([removal.thread_id], None)
         skipped = _skipped([removal], states)
         if skipped:
@@ -150,10 +152,10 @@ class _Remover:
         return Removed(removal.thread_id, self._remove_inside(state, removal.inside, None))
 
     def _remove_stepwise(self, state: _State) -> Counter[str]:
-        """Remove a thread, the writes of its head and its head last.
+        """Remove a whole thread; the writes of its head and the head itself come last.
 
-        Were all writes to go first, what is left of a thread that waits would look like one that
-        runs, which the next run would keep.
+        If the writes of the head were removed first, an interrupted removal would leave a waiting
+        thread that looks like a running one, and the next run would keep it.
         """
         rows: Counter[str] = Counter()
         thread: Match = pipelines.of_threads([state.thread_id])
@@ -194,14 +196,14 @@ class _Remover:
         return rows
 
     def _delete(self, table: str, match: Match, session: ClientSession | None) -> int:
-        # Under a collation of the collection's own, other threads might compare equal.
+        # In the collation of the collection, ids of other threads might be equal.
         done = self._collections[table].delete_many(match, collation=BY_BYTES, session=session)
         return int(done.deleted_count)
 
     def _states(
         self, thread_ids: Sequence[str], session: ClientSession | None
     ) -> dict[str, _State]:
-        """What is there of threads; of the present moment where there is no session."""
+        """The current states of threads; with a session, as its transaction sees them."""
         forms = [value for one in thread_ids for value in stored_forms(one)]
         listing, told = (
             (kaflow.threads, kaflow.thread_of)
@@ -236,7 +238,7 @@ class _Remover:
 
 
 def _given_up(error: PyMongoError) -> Exception:
-    """What a person is told when the last attempt failed too."""
+    """The error to raise after the last attempt failed."""
     code = error.code if isinstance(error, OperationFailure) else None
     if code in _CONFLICTS:
         return StoreUnavailable(
@@ -252,7 +254,7 @@ def _given_up(error: PyMongoError) -> Exception:
 
 
 def _skipped(removals: Sequence[Removal], states: Mapping[str, _State]) -> dict[str, str]:
-    """Threads that are not as their removal says, and why."""
+    """By thread, the reason to skip it because it changed since the removal was planned."""
     skipped = {}
     for one in removals:
         state = states[one.thread_id]

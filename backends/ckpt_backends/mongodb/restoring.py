@@ -1,7 +1,7 @@
-"""Putting documents back into MongoDB's layouts, as they were stored.
+"""Restores documents in MongoDB's layouts, exactly as they were stored.
 
-A document that is there is known by its `_id`, and by its key where it was stored again: releases
-before 0.1.4 make no unique index that would tell.
+An existing document is found by its `_id`, or by its key if it was stored again with a new `_id`.
+The key must be checked here, because releases before 0.1.4 do not create a unique index.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Documents = list[RawBSONDocument]
 
 
 def keys_of(layout: MongoLayout) -> dict[str, Sequence[str]]:
-    """The fields by which a document of each table is known."""
+    """By table, the fields that identify a document."""
     checkpoint = [name for name in _CHECKPOINT if name != "checkpoint_ns" or layout.name != KAFLOW]
     return {WRITES: _WRITE, CHECKPOINTS: checkpoint}
 
 
 def key_of(layout: MongoLayout, row: Row) -> Hashable:
-    """What tells an archived document from others. Raises `Unsupported` and `Unreadable`."""
+    """The unique key of an archived document. Raises `Unsupported` and `Unreadable`."""
     keys = keys_of(layout)
     if row.table not in layout.collections:
         raise _no_place(row.table)
@@ -47,17 +47,17 @@ def restore_rows(
     keys: Mapping[str, Sequence[str]],
     rows: Iterable[Row],
 ) -> Restored:
-    """Add the documents that are not there, all of them or none.
+    """Add the documents that do not exist yet, all of them or none.
 
-    `collections` has the name of each table's collection, `keys` the fields that tell one of its
-    documents from the others. Raises `StoreChanged`, `Unsupported`, `Unreadable`, and the
-    driver's errors.
+    `collections` maps each table to its collection, `keys` to the fields that identify its
+    documents. Raises `StoreChanged` if a document exists with different contents, `Unsupported`,
+    `Unreadable` and `PyMongoError`.
     """
     restorer = _Restorer(connection, collections, keys)
     if connection.has_transactions:
         with connection.transaction() as session:
             return restorer.restore(rows, session, adds=True)
-    # Without a transaction, all are compared before the first one is added.
+    # Without a transaction, compare all documents before adding the first one.
     with _twice(rows) as again:
         restorer.restore(again(), None, adds=False)
         return restorer.restore(again(), None, adds=True)
@@ -86,7 +86,7 @@ class _Restorer:
         return Restored(added, there)
 
     def _batches(self, rows: Iterable[Row]) -> Iterator[tuple[str, Documents]]:
-        """Documents of one collection each, some at once."""
+        """The documents in batches; all documents of a batch are of the same collection."""
         batch: Documents = []
         table, size = "", 0
         for row in rows:
@@ -109,7 +109,10 @@ class _Restorer:
     def _missing(
         self, table: str, documents: Sequence[RawBSONDocument], session: ClientSession | None
     ) -> Documents:
-        """Those that are not there. Raises `StoreChanged` where one is, with other contents."""
+        """The documents that do not exist yet.
+
+        Raises `StoreChanged` if one exists with different contents.
+        """
         keys = [self._key(table, one) for one in documents]
         same = [{"_id": {"$in": [one["_id"] for one in documents]}}, *keys]
         left = {bytes(one.raw): one for one in documents}
@@ -147,7 +150,10 @@ def _document_of(row: Row) -> RawBSONDocument:
 
 @contextmanager
 def _twice(rows: Iterable[Row]) -> Iterator[Any]:
-    """Rows that can be read more than once: they are kept in a file without a name."""
+    """Make rows readable several times by storing them in a temporary file.
+
+    Yields a function that returns an iterator over all rows.
+    """
     with TemporaryFile() as file:
         for row in rows:
             stored = row.cells.get("bson")

@@ -1,10 +1,10 @@
-"""Changing MongoDB's layouts: one transaction a change, one change at a time a thread.
+"""Changes MongoDB's layouts, with one transaction for each change.
 
-A transaction that inserts a document under the thread's own `_id`, and deletes it, collides with
-any other one that does so: that keeps two changes of one thread apart and leaves nothing behind.
-Savers know no such lock; what one adds meanwhile is looked for at the very end, outside of the
-transaction, which sees the moment it began. A standalone server has no transactions: there, a
-change that is one document is inserted as such, and any other is refused.
+To prevent two changes of the same thread at the same time, each transaction inserts and deletes a
+document with an `_id` made from the thread id. Two such transactions conflict, and nothing stays in
+the database. Savers do not do that, so at the end, the heads are read again outside of the
+transaction (inside, only its snapshot is visible). A standalone server has no transactions: there,
+only changes of one document are possible.
 """
 
 from __future__ import annotations
@@ -41,13 +41,18 @@ Document = dict[str, Any]
 _CONFLICT = 112
 _UNAUTHORIZED = 13
 _NEXT = timedelta(milliseconds=2)
-"""KaFlow's head is the newest time, and times are kept in milliseconds."""
+"""A new checkpoint of KaFlow gets a time at least this much after the newest one.
+
+KaFlow's head is the checkpoint with the newest time, and MongoDB stores milliseconds.
+"""
 
 
 @contextmanager
 def explained_change(url: StoreUrl) -> Iterator[None]:
-    """Turn the driver's errors into `StoreChanged` or `StoreUnavailable`, which say what came of
-    the change."""
+    """Turn the driver's errors into `StoreChanged` or `StoreUnavailable`.
+
+    The messages say whether anything was written.
+    """
     try:
         yield
     except PyMongoError as error:
@@ -69,7 +74,7 @@ def _refused(url: StoreUrl, error: PyMongoError) -> StoreChanged | StoreUnavaila
     found = unavailable(url, error)
     if error.has_error_label("UnknownTransactionCommitResult"):
         found.message = f"{found.message}; it is unknown whether anything was written"
-        found.hint = "look at it, then run the command again"
+        found.hint = "check the thread, then run the command again"
     else:
         found.message = f"{found.message}; nothing was written"
     return found
@@ -109,7 +114,7 @@ class WritableMongoStore(Closing):
             self._carry_out(change, None)
 
     def remove(self, removals: Sequence[Removal]) -> list[Removed]:
-        # Without its writes a thread would go in part, and nothing would tell of the rest.
+        # Without the writes collection, the writes of a removed thread would stay unnoticed.
         self._need_writes()
         with explained_change(self._url):
             return remove_threads(self._connection, self._layout, removals)
@@ -140,7 +145,7 @@ class WritableMongoStore(Closing):
             )
 
     def _check_texts(self, change: Change) -> None:
-        """Raise `Unsupported` for a thread that an old saver stored under a number."""
+        """Raise `Unsupported` for a thread with an id that an old saver stored as a number."""
         names = {change.thread_id, *(one.source.thread_id for one in change.copies)}
         for name in names:
             number = number_of(name)
@@ -149,7 +154,7 @@ class WritableMongoStore(Closing):
             if self._checkpoints.find_one({"thread_id": number}, {"_id": 1}):
                 raise Unsupported(
                     f"thread '{name}' is stored under a number, so no checkpoint can be added",
-                    hint="savers since 0.4 find only strings: change `thread_id` of the documents"
+                    hint="savers since 0.4 find only strings: change `thread_id` in the documents"
                     " to a string, then run the command again",
                 )
 
@@ -179,7 +184,7 @@ class WritableMongoStore(Closing):
         self._insert_writes(added, session)
 
     def _copy(self, change: Change, session: ClientSession | None) -> None:
-        """Copy checkpoints of one other thread, each with its writes."""
+        """Copy checkpoints of another thread, each with its writes."""
         for one in change.copies:
             stored = self._stored(one.source, session)
             if stored is None:
@@ -201,7 +206,7 @@ class WritableMongoStore(Closing):
         return made
 
     def _document(self, one: Checkpoint, session: ClientSession | None) -> Document:
-        """The document of a new checkpoint, with whatever else the newest one of its thread has."""
+        """The document of a new checkpoint, in the same form as the thread's newest checkpoint."""
         assert one.body is not None  # noqa: S101
         assert one.metadata is not None  # noqa: S101
         newest = self._newest(one.key.thread_id, session) or {}
@@ -231,9 +236,10 @@ class WritableMongoStore(Closing):
         }
 
     def _metadata_fields(self, given: TypedBytes, like: Document) -> Document:
-        """The fields of metadata, written as those of another document.
+        """The fields for metadata, in the same form as in the document `like`.
 
-        LangGraph.js keeps them as JSON and, since 1.3.4, as a document to be searched too.
+        LangGraph.js stores metadata as JSON bytes and, since 1.3.4, also as a document for
+        searching (`metadata_search`).
         """
         stored = like.get("metadata")
         if not isinstance(stored, bytes):
@@ -244,7 +250,7 @@ class WritableMongoStore(Closing):
         return found
 
     def _metadata(self, given: TypedBytes, like: object) -> Any:
-        """Metadata as a document, with leaves as those of another one where it has none."""
+        """Metadata as a document. If its leaves need encoding, they get the form of `like`."""
         tags = bson.leaf_tags(bytes(like.raw)) if isinstance(like, RawBSONDocument) else frozenset()
         if given.type == "bson" and (self._is_kaflow or "" not in bson.leaf_tags(given.data)):
             return RawBSONDocument(given.data)
@@ -287,7 +293,7 @@ class WritableMongoStore(Closing):
         tasks: Iterable[tuple[str, int]],
         session: ClientSession | None,
     ) -> list[Document]:
-        """Single writes of a checkpoint, by task id and idx."""
+        """The writes of a checkpoint with these task ids and idx. Raises `StoreChanged`."""
         wanted = set(tasks)
         found = [
             one
@@ -311,7 +317,7 @@ class WritableMongoStore(Closing):
         return None if found is None else dict(found)
 
     def _heads(self, thread_id: str, session: ClientSession | None) -> dict[str, str]:
-        """The newest checkpoint of each namespace."""
+        """By namespace, the id of the newest checkpoint."""
         if self._is_kaflow:
             newest = self._newest(thread_id, session)
             return {} if newest is None else {"": newest["checkpoint_id"]}
@@ -358,7 +364,7 @@ class WritableMongoStore(Closing):
 
 
 def _documents(change: Change) -> int:
-    """How many documents a change adds and removes; of a copy, at least two."""
+    """The number of documents that a change adds and removes; a copy counts as two or more."""
     removed = sum(1 + writes for writes in (change.removed or {}).values())
     copied = sum(len(one.tasks) for one in change.copies_of_writes)
     added = len(change.checkpoints) + len(change.writes) + 2 * len(change.copies)
@@ -375,26 +381,26 @@ def _moved_to(write: Document, target: CheckpointKey) -> Document:
 
 
 def _stamp(like: Document) -> Document:
-    """The time of storing, under the name that another document has for it.
+    """The fields with the time of storing, with the names that the document `like` has.
 
-    Where documents expire by it, one without it would stay for ever.
+    If documents expire by this field, a document without it would never expire.
     """
     return {name: datetime.now(UTC) for name in ("created_at", "upserted_at") if name in like}
 
 
 def _number(text: str) -> int | float:
-    """A whole number as JavaScript's driver stores it."""
+    """An integer as MongoDB's JavaScript driver stores it: large ones become floats."""
     number = int(text)
     return number if -(1 << 31) <= number < 1 << 31 else float(text)
 
 
 def _style(tags: Iterable[str]) -> str:
-    """How new leaves are written beside these."""
+    """The form for new leaves, next to leaves with these tags."""
     return "msgpack" if "msgpack" in tags else "json"
 
 
 def _leaves(entries: Mapping[Any, Any], style: str) -> bytes:
-    """A document of these entries, its leaves in one style."""
+    """A document of these entries, with all leaves in one form (`msgpack`, `json` or `''`)."""
     if style == "msgpack":
         like = bson.document_of({"0": bson.typed(TypedBytes("msgpack", b"\0"))})
     elif style == "json":

@@ -1,5 +1,7 @@
-"""The layouts of langgraph-checkpoint-mysql, on MySQL and MariaDB: `checkpoints`,
-`checkpoint_blobs` and `checkpoint_writes`."""
+"""Opens the tables of langgraph-checkpoint-mysql, on MySQL and MariaDB.
+
+They are `checkpoints`, `checkpoint_blobs` and `checkpoint_writes`.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ class MySQLBackend:
 
     @classmethod
     def open_writable(cls, url: StoreUrl) -> WritableStore:
-        """Open for changing. Raises what `open` raises, and `Unsupported`."""
+        """Open for changing. Raises the errors of `open`, and `Unsupported`."""
         _need_driver(url)
         from ckpt_backends.mysql.catalog import find_layout, find_tables
         from ckpt_backends.mysql.connect import connect

@@ -1,4 +1,4 @@
-"""The layout of the database that a connection is open to."""
+"""Finds the tables of a database and their layout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def find_tables(connection: Connection) -> dict[str, Table]:
 
 
 def find_layout(connection: Connection, tables: Mapping[str, Table], url: StoreUrl) -> MySQLLayout:
-    """Which layout of LangGraph's saver the tables are. Raises `UnknownLayout`."""
+    """The layout of LangGraph's saver that the tables have. Raises `UnknownLayout`."""
     migration = None
     migrations = tables.get("checkpoint_migrations")
     if CHECKPOINTS in tables and migrations is not None and "v" in migrations.columns:

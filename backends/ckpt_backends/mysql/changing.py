@@ -1,4 +1,4 @@
-"""One transaction of a change, the lock of a thread, and what errors mean."""
+"""Runs the transaction of a change, locks threads, and converts the driver's errors."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ _LOCK_SECONDS = 5
 
 @contextmanager
 def lock(connection: Connection, url: StoreUrl, thread_id: str) -> Iterator[None]:
-    """The named lock of a thread. The server gives it back with the connection, too."""
+    """Hold the named lock of a thread. The server also releases it if the connection ends.
+
+    Raises `StoreUnavailable` if it cannot be acquired in `_LOCK_SECONDS`.
+    """
     name = lock_name(thread_id)
     asked = {"name": name, "seconds": _LOCK_SECONDS}
     ((got,),) = connection.rows(sql.LOCK, asked)
-    # So that the change sees what was committed while it waited.
+    # Start a new snapshot, to see what was committed while waiting for the lock.
     connection.restart()
     if got != 1:
         raise _locked(url)
@@ -88,6 +91,9 @@ def _explained(url: StoreUrl, error: Exception) -> StoreChanged | StoreUnavailab
 
 
 def lock_name(thread_id: str) -> str:
-    """The server's named lock of a thread: that of all databases, so it may be waited for in vain,
-    which does no harm."""
+    """The name of a thread's lock.
+
+    Named locks are shared by all databases of the server, so equal thread ids in two databases
+    share a lock. That is harmless: one waits for the other.
+    """
     return f"ckpt:{sha256(thread_id.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}"

@@ -1,8 +1,8 @@
-"""A connection with one transaction and nothing outside it: read-only and of one moment, unless
-it was opened for a change.
+"""Connects to MySQL and MariaDB. All queries run inside a transaction.
 
-No statement is prepared on the server. The protocol holds one unfinished answer at a time, so
-what is left of a long one is put aside when something else is asked.
+A connection for reading has a read-only transaction with one snapshot. No statement is prepared on
+the server. The protocol allows only one unfinished result at a time, so the rest of a long result
+is read into memory when another query is sent.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ckpt_backends.mysql.settings import settings_of
 from ckpt_backends.url import StoreUrl, masked
 
 _LOCK_SECONDS = 5
-"""How long to wait for a row or a table that is locked."""
+"""How long to wait for a locked row or table."""
 _SESSION = """
     SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',
         lock_wait_timeout = %(seconds)s, innodb_lock_wait_timeout = %(seconds)s
 """
-"""Modes of the server would change what quotes and backslashes mean."""
+"""Replaces the server's SQL modes, which could change the meaning of quotes and backslashes."""
 _READING = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 _WRITING = "START TRANSACTION"
 Row = tuple[Any, ...]
@@ -38,7 +38,10 @@ READ_ONLY = frozenset({1290, 1792, 1836})
 
 
 class Connection:
-    """One transaction at a time. Its errors are `StoreUnavailable`."""
+    """A connection with one transaction at a time.
+
+    Its methods raise `StoreUnavailable`, except `change`, `alone` and `commit`.
+    """
 
     def __init__(self, driver: Any, url: StoreUrl, *, writable: bool) -> None:
         self._driver = driver
@@ -48,7 +51,7 @@ class Connection:
         self._unfinished: _Answer | None = None
 
     def rows(self, sql: str, values: Values | None = None) -> list[Row]:
-        """A short answer, whole."""
+        """All rows of a short result."""
         with explained(self._url):
             self._ready()
             with self._driver.cursor() as cursor:
@@ -56,15 +59,17 @@ class Connection:
                 return list(cursor.fetchall())
 
     def stream(self, sql: str, values: Values) -> Iterator[Row]:
-        """A long answer, row by row as it arrives; read on to its end if something else is asked
-        meanwhile, and then kept in memory."""
+        """The rows of a long result, one by one as they arrive.
+
+        If another query is sent before the end, the remaining rows are read into memory first.
+        """
         with explained(self._url):
             self._ready()
             cursor = self._driver.cursor(SSCursor)
             cursor.execute(sql, values or None)
         answer = self._unfinished = _Answer(cursor)
-        # What is left of an answer that nobody wants is read later, not here: this may run when
-        # the garbage collector finds it, in the middle of another query.
+        # The rest of an unwanted result is read later, by `_ready`. The `finally` block may run in
+        # the garbage collector, in the middle of another query.
         try:
             while True:
                 with explained(self._url):
@@ -76,7 +81,7 @@ class Connection:
             answer.wanted = False
 
     def _ready(self) -> None:
-        """Finish what was asked before, and begin the transaction."""
+        """Finish an unfinished result, and begin the transaction if there is none."""
         if self._unfinished is not None:
             answer, self._unfinished = self._unfinished, None
             answer.put_aside()
@@ -85,20 +90,20 @@ class Connection:
             self._begun = True
 
     def change(self, sql: str, values: Values | None = None) -> int:
-        """Run a statement that changes rows. Gives how many; its errors are the driver's own."""
+        """Run a statement. Returns the number of changed rows. Raises `pymysql.Error`."""
         self._ready()
         with self._driver.cursor() as cursor:
             return int(cursor.execute(sql, values or None))
 
     def alone(self, sql: str) -> list[Row]:
-        """Run a statement that no transaction may hold; its errors are the driver's own."""
+        """Run a statement outside of any transaction. Raises `pymysql.Error`."""
         self.restart()
         with self._driver.cursor() as cursor:
             cursor.execute(sql)
             return list(cursor.fetchall())
 
     def restart(self) -> None:
-        """End the transaction; the next query begins a new one."""
+        """Roll the transaction back. The next query begins a new one."""
         with explained(self._url):
             if self._begun:
                 self._ready()
@@ -106,24 +111,24 @@ class Connection:
             self._begun = False
 
     def restart_quietly(self) -> None:
-        """End the transaction after an error, whatever became of the connection."""
+        """Roll the transaction back after an error. Ignores a lost connection."""
         with suppress(pymysql.Error, OSError):
             self._driver.rollback()
         self._begun = False
 
     def commit(self) -> None:
-        """End the transaction and keep what it did; its errors are the driver's own."""
+        """Commit the transaction. Raises `pymysql.Error`."""
         self._driver.commit()
         self._begun = False
 
     def close(self) -> None:
-        """End the transaction and the connection."""
+        """Close the connection, which rolls the transaction back."""
         with suppress(pymysql.Error, OSError):
             self._driver.close()
 
 
 class _Answer:
-    """Rows that arrive one by one."""
+    """A result with rows that arrive one by one."""
 
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
@@ -142,7 +147,7 @@ class _Answer:
         return row
 
     def put_aside(self) -> None:
-        """Read the rest, so that something else can be asked; keep it if it is wanted."""
+        """Read the remaining rows, so that another query can be sent. Keep them if wanted."""
         if not self._arrives:
             return
         self._arrives = False
@@ -152,17 +157,19 @@ class _Answer:
 
 
 def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
-    """Connect as the URL, `MYSQL_PWD` and `~/.my.cnf` say.
+    """Connect with the settings of the URL, `MYSQL_PWD` and `~/.my.cnf`.
 
-    A transaction that writes sees what others commit meanwhile; one that reads is of one moment.
-    Raises `StoreUnavailable` or `UsageError`.
+    For reading, all queries of a transaction see one snapshot (REPEATABLE READ). For changing, they
+    see rows that others commit meanwhile (READ COMMITTED). Raises `StoreUnavailable`, `UsageError`
+    or `MissingDependency`.
     """
     settings = settings_of(url)
     level = "READ COMMITTED" if writable else "REPEATABLE READ"
     waits, first = settings["read_timeout"], settings["connect_timeout"]
     try:
         driver: Any = pymysql.connect(**{**settings, "read_timeout": first})
-        # The driver's own limit for connecting ends before the server has said a word.
+        # `connect_timeout` does not cover the server's first answer, so `read_timeout` was set to
+        # it for connecting.
         driver._read_timeout = waits
         with driver.cursor() as cursor:
             cursor.execute(_SESSION, {"seconds": _LOCK_SECONDS})
@@ -170,7 +177,7 @@ def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
             if not writable:
                 cursor.execute("SET SESSION TRANSACTION READ ONLY")
     except RuntimeError as error:
-        # The driver wants it for some kinds of passwords, where there is no TLS.
+        # PyMySQL needs the package `cryptography` for some kinds of passwords without TLS.
         raise MissingDependency(
             f"cannot open '{url}': {masked(str(error), url)}", hint="pip install cryptography"
         ) from None
@@ -210,7 +217,7 @@ def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
 
 
 def code_of(error: Exception) -> int:
-    """The number of a server's or driver's error; 0 where it has none."""
+    """The error code of the server or the driver; 0 if it has none."""
     code = error.args[0] if isinstance(error, pymysql.Error) and error.args else 0
     return code if isinstance(code, int) else 0
 
@@ -242,7 +249,7 @@ _REFUSALS: Sequence[tuple[int, str, str, str]] = (
     (0, "no such file", "no server listens on that socket", "check ?unix_socket=PATH"),
     (2013, "", "the server does not answer", "add ?connect_timeout=SECONDS to wait longer"),
 )
-"""A code (0 for any) and what is said (a pattern), the reason to print, a hint."""
+"""An error code (0 for any), a pattern for the message, the reason to print, and a hint."""
 
 
 def _refused(url: StoreUrl, error: Exception) -> StoreUnavailable | UsageError:
@@ -256,6 +263,6 @@ def _refused(url: StoreUrl, error: Exception) -> StoreUnavailable | UsageError:
 
 
 def _said(error: Exception, url: StoreUrl) -> str:
-    """The first line of what the server or the driver says."""
+    """The first line of the message of the server or the driver."""
     text = str(error.args[-1] if error.args else "")
     return masked(text.strip().partition("\n")[0], url) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Reading rows by their keys: some hundred at once, and fewer where they are large."""
+"""Reads rows by their keys: up to `AT_ONCE` rows with one query, and fewer if they are large."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ckpt_backends.mysql.layout import Column, MySQLLayout, bound
 AT_ONCE = 200
 """Keys in one query."""
 _BYTES_AT_ONCE = 16 << 20
-"""Bytes that are read at once, if that is more than one row."""
+"""Approximate maximum of bytes per query. At least one row is read."""
 _IDX = Column("int")
 T = TypeVar("T")
 Place = tuple[Any, ...]
-"""What a row has in the columns of its key."""
+"""The values of a row's key columns."""
 
 
 def in_chunks(items: Iterable[T], number: int) -> Iterator[list[T]]:
-    """Items in batches of this size."""
+    """The items in lists of at most `number` items."""
     chunk: list[T] = []
     for item in items:
         chunk.append(item)
@@ -31,7 +31,7 @@ def in_chunks(items: Iterable[T], number: int) -> Iterator[list[T]]:
 
 
 class Fetcher:
-    """Reads what stands at keys; each key is unique as the server compares it."""
+    """Reads rows by their keys. A key must be unique in the collation of its columns."""
 
     def __init__(self, connection: Connection, layout: MySQLLayout) -> None:
         self._connection = connection
@@ -47,7 +47,7 @@ class Fetcher:
         places: Sequence[Place],
         order: str = "",
     ) -> Iterator[tuple[Any, ...]]:
-        """The rows at some places, in no order of these."""
+        """The rows with these keys, sorted by `order` if it is given."""
         marks = [bound("%s", self._columns.get(name, _IDX)) for name in key]
         one = " AND ".join(f"c.{name} = {mark}" for name, mark in zip(key, marks, strict=True))
         select = f"SELECT {', '.join(columns)} FROM {table} c WHERE "
@@ -64,7 +64,10 @@ class Fetcher:
         columns: Sequence[str],
         places: Sequence[tuple[int, Place]],
     ) -> Iterator[tuple[Any, ...]]:
-        """The row at each place, in their order; each comes with its size."""
+        """The rows with these keys, in the order of the keys.
+
+        `places` has for each row its size in bytes and its key.
+        """
         named = [*(f"c.{name}" for name in key), *columns]
         for chunk in _small_chunks(places):
             found = {
@@ -76,7 +79,7 @@ class Fetcher:
     def values(
         self, table: str, key: Sequence[str], places: Sequence[tuple[int, Place]]
     ) -> Iterator[bytes]:
-        """The column `blob` at each place, in their order."""
+        """The column `blob` of the rows with these keys, in the order of the keys."""
         for (blob,) in self.each(table, key, ["c.`blob`"], places):
             yield blob
 

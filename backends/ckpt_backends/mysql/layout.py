@@ -1,14 +1,14 @@
-"""Which layout of langgraph-checkpoint-mysql a database holds, from its catalog alone.
+"""Recognises the layout of langgraph-checkpoint-mysql by the database's catalog.
 
-| layout | savers | migrations | differs |
+| layout | savers | migrations | differences |
 |---|---|---|---|
 | `mysql` | 1.0 to 2.0.8 | 4 to 8 | keyed by `checkpoint_ns` |
 | `mysql` | 2.0.9 | 14 | the namespace is in no key |
-| `mysql` | 2.0.10, 2.0.11 | 17 | keyed by `checkpoint_ns_hash`, which MySQL itself computes |
-| `mysql` | 2.0.12 to 3.0 | 21 | the saver computes it; `task_path` |
+| `mysql` | 2.0.10, 2.0.11 | 17 | keyed by `checkpoint_ns_hash`, computed by the server |
+| `mysql` | 2.0.12 to 3.0 | 21 | `checkpoint_ns_hash` computed by the saver; `task_path` |
 | `mysql-shallow` | shallow savers | 10 | no checkpoint ids, no versions: newest state only |
 
-The hash is MD5 of the namespace, in 16 bytes. Read from the savers' `MIGRATIONS`.
+The hash is the MD5 of the namespace, as 16 bytes. Source: `MIGRATIONS` of the savers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ALSO: Mapping[str, frozenset[str]] = {
     WRITES: frozenset({"task_path", HASH}),
 }
 _NEWEST = {FULL: 21, SHALLOW: 10}
-"""The last migration of a known saver."""
+"""By layout, the newest known migration."""
 _GENERATIONS = (
     (4, "before 2.0.6"),
     (7, "2.0.6"),
@@ -46,38 +46,38 @@ _GENERATIONS = (
     (17, "2.0.10 or 2.0.11"),
     (21, "2.0.12 or later"),
 )
-"""Savers by their last migration."""
+"""Releases of the saver by their last migration."""
 _PLAIN_NAME = re.compile(r"\w+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What the catalog says of a column."""
+    """A column, as described by the catalog."""
 
     kind: str
-    """Such as `longtext`."""
+    """The type, such as `longtext`."""
     generated: bool = False
     """Whether the server computes it."""
     charset: str = ""
     collation: str = ""
-    """Empty for what is no text."""
+    """Empty if the column is not text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of the database with what its columns are."""
+    """A table of the database with its columns."""
 
     name: str
     columns: Mapping[str, Column]
 
     @property
     def sql(self) -> str:
-        """The table's name for a query."""
+        """The quoted name for a query."""
         return quoted_name(self.name)
 
     @property
     def stored(self) -> list[str]:
-        """The columns that are not computed by the server."""
+        """The columns that the server does not compute."""
         return [name for name, column in self.columns.items() if not column.generated]
 
 
@@ -90,9 +90,9 @@ class MySQLLayout:
     writes: Table
     shallow: bool
     migration: int | None
-    """The saver's last migration; None where that cannot be read."""
+    """The last migration of the database; None if it cannot be read."""
     unknown: tuple[str, ...]
-    """What no known saver makes; a newer saver may have."""
+    """Columns and migrations that no known saver creates. A newer saver may have done so."""
 
     @property
     def name(self) -> str:
@@ -100,18 +100,17 @@ class MySQLLayout:
 
     @property
     def hashed(self) -> bool:
-        """Whether rows are keyed by the hash of their namespace; if not, the store is too old to
-        be written to."""
+        """Whether rows are keyed by the hash of the namespace. Older stores are read-only here."""
         return all(HASH in table.columns for table in self.tables)
 
     @property
     def ns(self) -> str:
-        """The column by which rows of a namespace are found."""
+        """The column with which rows of a namespace are found."""
         return HASH if self.hashed else "checkpoint_ns"
 
     @property
     def task_path(self) -> bool:
-        """Whether writes have their task's path."""
+        """Whether the writes have the column `task_path`."""
         return "task_path" in self.writes.columns
 
     @property
@@ -120,15 +119,17 @@ class MySQLLayout:
 
     @property
     def merging(self) -> str:
-        """The collation by which the server may take different thread ids for one, if only because
-        of spaces at their end; else `''`."""
+        """The collation of thread ids if different ids may be equal in it; otherwise `''`.
+
+        For example, letter case or spaces at the end may be ignored.
+        """
         collation = self.checkpoints.columns["thread_id"].collation
         exact = collation == "binary" or collation.endswith(("_nopad_bin", "_0900_bin"))
         return "" if exact else collation
 
     @property
     def saver(self) -> str:
-        """The saver that the tables point to, in words."""
+        """The saver that probably created the tables, in words."""
         package = "langgraph-checkpoint-mysql"
         if self.shallow:
             return f"{package} 2.0.10 or later, shallow"
@@ -141,7 +142,7 @@ class MySQLLayout:
         return f"{package} {'2.0.10 or 2.0.11' if self.hashed else 'before 2.0.10'}"
 
     def ns_key(self, checkpoint_ns: str) -> bytes | str:
-        """What the column `ns` holds for a namespace."""
+        """The value of the column `ns` for a namespace."""
         if not self.hashed:
             return checkpoint_ns
         return md5(checkpoint_ns.encode(), usedforsecurity=False).digest()
@@ -152,7 +153,7 @@ def detect(
 ) -> MySQLLayout:
     """The layout of a database with these tables.
 
-    Raises `UnknownLayout`, also where it is not the `wanted` one.
+    Raises `UnknownLayout` if the tables are unknown, or if `wanted` is another layout.
     """
     if CHECKPOINTS not in tables:
         found = ", ".join(sorted(tables)[:10]) or "no tables at all"
@@ -187,12 +188,12 @@ def detect(
 
 
 def quoted_name(name: str) -> str:
-    """A table or column for a query."""
+    """The quoted name of a table or column for a query."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def storable(text: str) -> bool:
-    """Whether the server can hold a text, so that it makes sense to look for it."""
+    """Whether the server can store a text. If not, no row can contain it."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -201,10 +202,11 @@ def storable(text: str) -> bool:
 
 
 def bound(mark: str, column: Column) -> str:
-    """A bound text for a comparison with a column.
+    """The placeholder `mark` for comparing a text parameter with a column.
 
-    The server refuses to compare a text with a column whose character set cannot hold it; turned
-    into that, it is another text, and what is found is compared once more.
+    The server refuses to compare a text with a column if the column's character set cannot
+    represent the text. So the text is converted to that character set. The conversion may change
+    the text, so the caller must compare the rows that are found again, with `sql.exact`.
     """
     if column.charset == "utf8mb4" or not _PLAIN_NAME.fullmatch(column.charset + column.collation):
         return mark
@@ -212,13 +214,13 @@ def bound(mark: str, column: Column) -> str:
 
 
 def literal(text: str) -> str:
-    """A SQL literal that survives being pasted: odd characters are written as hex."""
+    """An SQL literal that can be pasted: unprintable text is written as hex."""
     if text.isprintable() and "\\" not in text:
         return "'" + text.replace("'", "''") + "'"
     return f"CONVERT(X'{text.encode('utf-8', 'replace').hex()}' USING utf8mb4)"
 
 
 def engine_of(version: str) -> str:
-    """Name and version of the engine, by its own words."""
+    """Name and version of the engine, from the result of `VERSION()`."""
     number, mark, _ = version.partition("-MariaDB")
     return f"MariaDB {number}" if mark else f"MySQL {version}"

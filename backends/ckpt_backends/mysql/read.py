@@ -1,11 +1,11 @@
-"""Reading LangGraph's layouts on MySQL and MariaDB.
+"""Reads LangGraph's layouts on MySQL and MariaDB.
 
-A body is JSON, without the values: small ones may stand in it, the others are `checkpoint_blobs`
-by channel and version, shared by all checkpoints with that version.
+A body is JSON and contains at most small values. The other values are in `checkpoint_blobs`, by
+channel and version. All checkpoints with the same version of a channel share the same value.
 
-Rows are listed by their keys first, then read some at a time. They are never joined into one text
-by the server, which cuts what is longer than `group_concat_max_len` (1 MiB) where the official
-saver has it do that.
+Keys are listed first; then rows are read, some at a time. The official saver lets the server join
+rows with `GROUP_CONCAT`, which cuts results longer than `group_concat_max_len` (1 MiB). ckpt does
+not.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STATES_AT_ONCE = 4
 _BODY, _BLOB = "OCTET_LENGTH(c.checkpoint)", "COALESCE(OCTET_LENGTH(c.`blob`), 0)"
 _METADATA = "OCTET_LENGTH(c.metadata)"
 _SMALL = 1024
-"""A value of at most this many bytes is read together with its key."""
+"""Values of at most this many bytes are read together with their keys."""
 
 
 class MySQLStore(Closing):
@@ -100,21 +100,24 @@ class MySQLStore(Closing):
         return [*found, *self._merged_threads()]
 
     def _merged_threads(self) -> list[str]:
-        """Whether the saver takes threads for one: told from the index of their ids."""
+        """A note if different thread ids are equal in the column's collation; otherwise empty.
+
+        The saver mixes up such threads. Reads only the index of thread ids.
+        """
         if self._merged is None:
             self._merged = []
             if self._layout.merging:
                 query = sql.MERGED.format(checkpoints=self._layout.checkpoints.sql)
                 self._merged = [
-                    f"the threads '{_text(one)}' and '{_text(other)}' are mixed by the saver, since"
-                    f" both ids are equal in the collation {self._layout.merging}; here each"
-                    " has its own rows"
+                    f"the saver mixes the threads '{_text(one)}' and '{_text(other)}', because both"
+                    f" ids are equal in the collation {self._layout.merging}; ckpt shows them"
+                    " separately"
                     for one, other in self._rows(query)
                 ]
         return self._merged
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
-        # Grouped as the server compares ids, threads that are the same for it would be one.
+        # `LISTED` groups by the collation, which would merge threads with equal ids.
         grouped = sql.GROUPED if self._merged_threads() else sql.LISTED
         query = grouped.format(**self._names, where="")
         values: dict[str, Any] = {"root": self._layout.ns_key("")}
@@ -240,7 +243,7 @@ class MySQLStore(Closing):
             yield from self._read(chunk, body=body, metadata=metadata, values=False)
 
     def _listed(self, *, body: bool, metadata: bool) -> str:
-        """What is listed of a checkpoint: its key, parent, and the size of what will be read."""
+        """The columns to list: key, parent, and the size of the columns to read later."""
         sizes = [size for size, wanted in ((_BODY, body), (_METADATA, metadata)) if wanted]
         return (
             "c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id,"
@@ -255,7 +258,7 @@ class MySQLStore(Closing):
         metadata: bool,
         values: bool | Collection[str],
     ) -> Iterator[Checkpoint]:
-        """Checkpoints of a list, with what is wanted of them."""
+        """The listed checkpoints, with the bodies, metadata and values that are asked for."""
         found: dict[tuple[Any, ...], Sequence[Any]] = {}
         if body or metadata:
             columns = ["checkpoint" if body else "NULL", "metadata" if metadata else "NULL"]
@@ -433,7 +436,7 @@ class MySQLStore(Closing):
             self._open = None
 
     def _where(self, thread_id: str) -> tuple[str, dict[str, Any]]:
-        """The condition on a row for being of that very thread, and what it binds."""
+        """The condition for rows of exactly this thread, and its parameters."""
         mark = bound("%(thread)s", self._layout.checkpoints.columns["thread_id"])
         where = f"c.thread_id = {mark} AND {sql.exact('c.thread_id')} = %(exact)s"
         return where, {"thread": thread_id, "exact": thread_id.encode()}
@@ -447,7 +450,10 @@ class MySQLStore(Closing):
         checkpoint_ns: str | None,
         checkpoint_ids: Collection[str] | None,
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows of a thread, by namespace. Their third and fourth columns are those of the key."""
+        """Rows of a thread, ordered by namespace.
+
+        `columns` must begin with thread id, namespace and checkpoint id.
+        """
         if not storable(thread_id) or not storable(checkpoint_ns or ""):
             return
         where, values = self._where(thread_id)
@@ -471,7 +477,7 @@ class MySQLStore(Closing):
     def _at(
         self, keys: Sequence[CheckpointKey], table: str, columns: str, order: str = ""
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows at some checkpoints."""
+        """Rows of the checkpoints with these keys. `columns` must begin with the key."""
         asked = {(one.thread_id, one.checkpoint_ns, one.checkpoint_id): None for one in keys}
         places = [
             (thread_id, self._layout.ns_key(ns), checkpoint_id)

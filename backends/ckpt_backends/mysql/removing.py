@@ -1,9 +1,9 @@
-"""Removing rows of LangGraph's layouts on MySQL and MariaDB, inside a transaction.
+"""Removes rows of LangGraph's layouts on MySQL and MariaDB, inside a transaction.
 
-A saver stores a checkpoint without looking whether what it names is still there. So no saver may
-write to a thread between the look at it and its removal: the rows that it has are read for a
-change, which locks them and the gaps where its new ones would go, in the order in which a saver's
-own `put` writes, so that neither waits for the other.
+A saver stores a checkpoint without checking that the values it names still exist. So no saver may
+write to a thread between the check of the thread and its removal. The rows of the thread are read
+with FOR UPDATE, which locks them and the gaps for new rows. The tables are locked in the same order
+as in the saver's `put`, to avoid deadlocks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _IDS_AT_ONCE = 500
 def remove_threads(
     connection: Connection, layout: MySQLLayout, removals: Sequence[Removal]
 ) -> list[Removed]:
-    """Carry out the planned removal of each thread that has not changed."""
+    """Remove the planned rows of each thread that has not changed."""
     asked = sorted({one.thread_id for one in removals if storable(one.thread_id)})
     blobs = _state(connection, layout.blobs, asked)
     newest = f"MAX({SHALLOW_ID if layout.shallow else 'c.checkpoint_id'})"
@@ -64,7 +64,10 @@ def remove_threads(
 def _state(
     connection: Connection, table: Table, threads: Sequence[str], newest: str = "NULL"
 ) -> dict[str, tuple[int, str | None]]:
-    """How many rows each thread has, and its newest checkpoint; they stay so until the end."""
+    """By thread, its number of rows and newest checkpoint.
+
+    The rows are locked until the end of the transaction.
+    """
     found: dict[str, tuple[int, str | None]] = {}
     for chunk in in_chunks(threads, _IDS_AT_ONCE):
         marks = {f"t{n}": one for n, one in enumerate(chunk)}
@@ -78,7 +81,7 @@ def _state(
 def _remove_inside(
     connection: Connection, layout: MySQLLayout, removal: Removal
 ) -> Mapping[str, int]:
-    """Remove some checkpoints of a thread, their writes, and values that nobody names."""
+    """Remove some checkpoints of a thread with their writes, and some values."""
     assert removal.inside is not None  # noqa: S101
     rows: Counter[str] = Counter()
     own_id = SHALLOW_ID if layout.shallow else "c.checkpoint_id"
@@ -115,7 +118,7 @@ def _versions(inside: Inside) -> Iterator[tuple[str, str, Sequence[str]]]:
 
 
 def _thread(table: Table, thread_id: str) -> tuple[str, dict[str, Any]]:
-    """The condition on a row for being of that very thread, and what it binds."""
+    """The condition for rows of exactly this thread, and its parameters."""
     mark = bound("%(thread)s", table.columns["thread_id"])
     condition = f"c.thread_id = {mark} AND {exact('c.thread_id')} = %(exact)s"
     return condition, {"thread": thread_id, "exact": thread_id.encode()}

@@ -1,4 +1,4 @@
-"""Putting rows back into LangGraph's layouts on MySQL and MariaDB, inside a transaction."""
+"""Restores rows in LangGraph's layouts on MySQL and MariaDB, inside a transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from ckpt_backends.rows import Cell, Restored, Row, conflict
 
 
 def restore_rows(connection: Connection, layout: MySQLLayout, rows: Iterable[Row]) -> Restored:
-    """Add the rows that are not there. Raises `StoreChanged` and `Unsupported`."""
+    """Add the rows that do not exist yet.
+
+    Raises `StoreChanged` if a row exists with different contents, and `Unsupported` if a table
+    lacks a column.
+    """
     tables = {table.name: table for table in layout.tables}
     added = there = 0
     for row in rows:
@@ -47,8 +51,11 @@ def restore_rows(connection: Connection, layout: MySQLLayout, rows: Iterable[Row
 
 
 def _stored(cells: Mapping[str, Cell], table: Table, layout: MySQLLayout) -> Mapping[str, Cell]:
-    """The cells of a row as this table takes them: whether the server or the saver computes the
-    hash of a namespace changed with the releases."""
+    """The cells of a row for inserting it into this table.
+
+    Depending on the release, the server or the saver computes the hash of the namespace. So
+    generated columns are left out, and a missing hash is added.
+    """
     found = {name: cell for name, cell in cells.items() if not table.columns[name].generated}
     if HASH in table.stored and HASH not in found:
         found[HASH] = layout.ns_key(str(cells["checkpoint_ns"]))
@@ -56,6 +63,6 @@ def _stored(cells: Mapping[str, Cell], table: Table, layout: MySQLLayout) -> Map
 
 
 def _compared(name: str, cell: Cell) -> str:
-    """A column for a comparison with a cell: text by its bytes."""
+    """The expression of a column for comparing it with a cell. Text is compared by its bytes."""
     column = f"c.{quoted_name(name)}"
     return exact(column) if isinstance(cell, str) else column

@@ -1,4 +1,4 @@
-"""A store URL as the driver's settings: user, password, TLS."""
+"""Converts a store URL to the settings of the driver: user, password, TLS."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _HOST = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<host>[^:]*))(?::(?P<port>\d*))?"
 _TLS = ("ssl_ca", "ssl_cert", "ssl_key")
 _MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
 PARAMS = ("layout", "connect_timeout", "read_timeout", "unix_socket", "ssl_mode", *_TLS)
-"""Parameters of the URL; the names of the last ones are those of MySQL's own client."""
+"""The URL parameters. The `ssl_` parameters have the same names as in MySQL's client."""
 _OWN_FILE = "~/.my.cnf"
 
 
 def settings_of(url: StoreUrl) -> dict[str, Any]:
-    """What the driver is called with. Raises `UsageError`."""
+    """The arguments for `pymysql.connect`. Raises `UsageError`."""
     unknown = sorted(url.params.keys() - set(PARAMS))
     if unknown:
         raise UsageError(
@@ -55,7 +55,7 @@ def settings_of(url: StoreUrl) -> dict[str, Any]:
         found["user"] = unquote(parts.user)
     password = os.environ.get("MYSQL_PWD") if parts.password is None else unquote(parts.password)
     if password:
-        # The driver would write text in Latin-1.
+        # Pass bytes in UTF-8: PyMySQL would encode text as Latin-1.
         found["password"] = password.encode()
     elif Path(_OWN_FILE).expanduser().is_file():
         found["read_default_file"] = _OWN_FILE
@@ -67,12 +67,15 @@ def _seconds(url: StoreUrl, name: str) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or not 0 < int(text) <= 31536000:
-        raise UsageError(f"invalid URL parameter '{name}': it takes a number of seconds")
+        raise UsageError(f"invalid URL parameter '{name}': not a number of seconds")
     return int(text)
 
 
 def _tls(url: StoreUrl) -> dict[str, Any]:
-    """TLS as MySQL's own client understands its options; where it is asked for, it must be had."""
+    """The TLS settings, with the same meaning of the options as in MySQL's client.
+
+    If a TLS option is given, the connection must use TLS, except with `ssl_mode=disabled`.
+    """
     given = {name: url.params[name] for name in _TLS if name in url.params}
     mode = url.params.get("ssl_mode", "verify_identity" if "ssl_ca" in given else "")
     mode = mode.lower() or ("required" if given else "preferred")

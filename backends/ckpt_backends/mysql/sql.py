@@ -1,7 +1,7 @@
-"""The queries. Table and column names are filled in; everything else is bound.
+"""The SQL queries. Table and column names are formatted in; everything else is a parameter.
 
-With most collations the server takes `Abc` for `abc`, so rows of a thread are found by the index
-and compared once more by their bytes. `{ns}` is the column by which a namespace is found.
+In most collations `Abc` equals `abc`. So rows of a thread are found with the index and then
+compared again by their bytes. `{ns}` is the column with which a namespace is found.
 """
 
 COLUMNS = """
@@ -13,7 +13,7 @@ MIGRATION = "SELECT MAX(v) FROM checkpoint_migrations"
 
 
 def exact(column: str) -> str:
-    """The bytes of a text in UTF-8: equal only for the same, and in the order of code points."""
+    """The UTF-8 bytes of a text, for exact comparison and for sorting by code points."""
     return f"CAST(CONVERT({column} USING utf8mb4) AS BINARY)"
 
 
@@ -24,8 +24,8 @@ GROUPED = f"""
     FROM {{checkpoints}} c {{where}}
     GROUP BY thread ORDER BY newest DESC, thread
 """
-"""One thread, or all of them where some are the same for the server. All that is read stands in
-the index of thread ids, since that ends in the primary key."""
+"""One thread, or all threads if some ids are equal in the collation. The index of thread ids
+contains all columns that are read, because it includes the primary key."""
 
 LISTED = f"""
     SELECT {exact("thread_id")} AS thread, MAX(CASE WHEN ns = %(root)s THEN last_id END),
@@ -35,20 +35,20 @@ LISTED = f"""
           FROM {{checkpoints}} c GROUP BY c.thread_id, c.{{ns}}) per_namespace
     GROUP BY thread_id ORDER BY newest DESC, thread
 """
-"""All threads, where none are the same for the server: in the order of that index, which is some
-thirty times as fast as to group by bytes."""
+"""All threads, if no ids are equal in the collation. It groups in the order of the index, which is
+about thirty times faster than grouping by bytes."""
 
 MERGED = """
     SELECT MIN(CAST(thread_id AS BINARY)) AS one, MAX(CAST(thread_id AS BINARY)) AS other
     FROM {checkpoints} GROUP BY thread_id HAVING one <> other LIMIT 1
 """
-"""Two threads that are the same for the server, if there are such; from that index too."""
+"""Two different thread ids that are equal in the collation, if any. Reads only the index."""
 
 SHALLOW_ID = "JSON_UNQUOTE(JSON_EXTRACT(c.checkpoint, '$.id'))"
 SHALLOW = f"""(
     SELECT thread_id, checkpoint_ns, checkpoint_ns_hash, {SHALLOW_ID} AS checkpoint_id,
            NULL AS parent_checkpoint_id, checkpoint, metadata FROM {{checkpoints}} c)"""
-"""The shallow layout's rows in the form of the full one's."""
+"""The rows of the shallow layout with the columns of the full layout."""
 
 NAMESPACES = f"""
     SELECT DISTINCT {exact("c.checkpoint_ns")} AS ns FROM {{checkpoints}} c WHERE {{where}}

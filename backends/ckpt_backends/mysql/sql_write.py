@@ -1,9 +1,9 @@
-"""The statements of a change. Table names and lists of columns are filled in; everything else is
-bound.
+"""The SQL statements of changes.
 
-`{hash}` and `{hash_value}` are empty where the server computes the hash of a namespace, `{type}`
-and `{path}` where a table has no such column. `{thread}` is the condition on a row `c` for being of
-that very thread, whatever the server takes for the same.
+Table names and lists of columns are formatted in; everything else is a parameter. `{hash}` and
+`{hash_value}` are empty if the server computes the hash of the namespace, `{type}` and `{path}` if
+a table has no such column. `{thread}` is the condition for rows `c` of exactly one thread, even if
+other ids are equal in the collation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ckpt_backends.mysql.sql import exact
 LOCK = "SELECT GET_LOCK(%(name)s, %(seconds)s)"
 UNLOCK = "SELECT RELEASE_LOCK(%(name)s)"
 REPEATABLE = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
-"""Of the next transaction: what it reads for a change is locked, with the gaps in between."""
+"""Isolation of the next transaction: FOR UPDATE then locks rows and the gaps between them."""
 
 HEADS = f"""
     SELECT {exact("c.checkpoint_ns")} AS ns, MAX(c.checkpoint_id), COUNT(*)
@@ -23,7 +23,7 @@ RIVAL = f"""
     SELECT {exact("c.thread_id")} FROM {{checkpoints}} c
     WHERE c.thread_id = {{mark}} AND {exact("c.thread_id")} <> %(exact)s LIMIT 1
 """
-"""Another thread that the server takes for the same."""
+"""Another thread with an id that is equal in the collation."""
 
 ADD_CHECKPOINT = """
     INSERT INTO {checkpoints} (thread_id, checkpoint_ns{hash}, checkpoint_id, parent_checkpoint_id,

@@ -1,4 +1,4 @@
-"""A MySQL or MariaDB database handed in to the layouts that several engines have."""
+"""Implements `threetable.database.WritableDatabase` for MySQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MySQLDatabase:
         return f"%({name})s"
 
     def same(self, column: str, name: str) -> str:
-        # By the index first, for which `abc` may be `ABC`.
+        # The first comparison uses the index; there, `abc` may equal `ABC`.
         known = self._columns.get(column)
         mark = self.mark(name) if known is None else bound(self.mark(name), known)
         return f"({column} = {mark} AND {exact(column)} = {exact(self.mark(name))})"

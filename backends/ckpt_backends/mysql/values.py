@@ -1,4 +1,4 @@
-"""The values that a checkpoint's layout keeps apart from its body, by channel and version."""
+"""Reads the channel values of checkpoints from `checkpoint_blobs`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ckpt_backends.mysql.layout import MySQLLayout
 from ckpt_backends.oversize import MOST_BYTES
 
 _SMALL = 1024
-"""A value of at most this many bytes is read together with its key."""
+"""Values of at most this many bytes are read together with their keys."""
 Place = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """What a body says of its channels."""
+    """The channel values that a body names."""
 
     places: Mapping[str, Place]
-    """Channel to the key of its value."""
+    """By channel, the key of its value."""
     is_old: bool
-    """Whether it is of a format before 4."""
+    """Whether the body has a checkpoint format before 4."""
 
 
 def read_blobs(
@@ -34,7 +34,10 @@ def read_blobs(
     checkpoints: Sequence[Checkpoint],
     values: bool | Collection[str],
 ) -> Iterator[Checkpoint]:
-    """The checkpoints with the blobs that they name; `values` as in `Store.checkpoints`."""
+    """The checkpoints with the blobs that they name.
+
+    `values` is the parameter of `Store.checkpoints`.
+    """
     named = [_named(one, layout) for one in checkpoints]
     key = ("thread_id", layout.ns, "channel", *([] if layout.shallow else ["version"]))
     places = {place: None for one in named for place in one.places.values()}
@@ -76,7 +79,7 @@ def _blob(found: Blob, data: bytes | None, *, is_read: bool) -> Blob:
 
 
 def _named(checkpoint: Checkpoint, layout: MySQLLayout) -> _Named:
-    """The places of a checkpoint's values; none where its body is not what a saver writes."""
+    """The keys of the values that a checkpoint names; none if its body cannot be read."""
     body: Any = None
     if checkpoint.body is not None:
         try:
@@ -96,7 +99,7 @@ def _named(checkpoint: Checkpoint, layout: MySQLLayout) -> _Named:
 
 
 def _storable(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Channels with a version, as the server can hold them."""
+    """The channels with a valid version, without texts that the server cannot store."""
     for channel, version in items:
         if isinstance(version, str | int | float):
             try:

@@ -1,8 +1,7 @@
-"""Changing LangGraph's layout on MySQL and MariaDB: one transaction a change, one change at a time
-a thread.
+"""Changes LangGraph's layout on MySQL and MariaDB, with one transaction for each change.
 
-Savers take no lock that could be waited for. A named lock keeps two changes of one thread apart;
-what a saver adds meanwhile is looked for at the very end, just before the commit.
+A named lock prevents two changes of the same thread at the same time. Savers do not take that lock,
+so just before the commit the transaction checks that no saver has added a checkpoint.
 """
 
 from __future__ import annotations
@@ -107,7 +106,10 @@ class WritableMySQLStore(Closing):
                         raise StoreUnavailable(f"cannot vacuum '{self._url}': {text}")
 
     def _refuse_rival(self, thread_id: str) -> None:
-        """Nothing is added where the saver would take it for another thread's."""
+        """Raise `Unsupported` if another thread's id is equal in the collation.
+
+        The saver would mix up the new rows with those of that thread.
+        """
         query = sql.RIVAL.format(**self._names, mark=self._mark)
         for (other,) in self._connection.rows(query, self._at(CheckpointKey(thread_id, "", ""))):
             raise Unsupported(
@@ -116,7 +118,7 @@ class WritableMySQLStore(Closing):
             )
 
     def _heads(self, thread_id: str) -> dict[str, tuple[str, int]]:
-        """The newest checkpoint of each namespace, and how many it has."""
+        """By namespace, the id of the newest checkpoint and the number of checkpoints."""
         query = sql.HEADS.format(**self._names)
         rows = self._connection.rows(query, self._at(CheckpointKey(thread_id, "", "")))
         return {ns.decode(): (head, number) for ns, head, number in rows}
@@ -131,11 +133,14 @@ class WritableMySQLStore(Closing):
             place = self._at(CheckpointKey(change.thread_id, ns, ""))
             self._run(sql.REMOVE_BLOB, **place, channel=channel, version=version)
         if change.removed and not self._heads(change.thread_id):
-            # When the last checkpoint of a thread goes, its values go too.
+            # The last checkpoint of the thread was removed, so remove all its values.
             self._run(sql.REMOVE_BLOBS, **self._at(CheckpointKey(change.thread_id, "", "")))
 
     def _copy(self, thread_id: str, copies: Sequence[CopyOfCheckpoint]) -> None:
-        """Copy checkpoints of one other thread, the values that they name, and their writes."""
+        """Copy checkpoints of another thread with the values that they name and their writes.
+
+        All checkpoints must be of the same thread.
+        """
         named: dict[tuple[str, str], set[str]] = {}
         for one in copies:
             source = self._at(one.source)
@@ -162,7 +167,7 @@ class WritableMySQLStore(Closing):
             self._run(sql.COPY_BLOBS, **place, **wanted, new=thread_id)
 
     def _versions(self, key: CheckpointKey) -> Iterator[tuple[str, str]]:
-        """The values that a checkpoint names: channel and version."""
+        """The values that a checkpoint names, each as (channel, version)."""
         query = sql.BODY.format(**self._names)
         for (text,) in self._connection.rows(query, self._at(key)):
             body = json.loads(text)
@@ -176,7 +181,7 @@ class WritableMySQLStore(Closing):
         target: CheckpointKey,
         tasks: Sequence[tuple[str, int]] | None,
     ) -> None:
-        """Copy writes from a checkpoint to another one: some by task id and idx, or all."""
+        """Copy writes of a checkpoint to another one; all writes if `tasks` is None."""
         place = {**self._at(source), "new": target.thread_id, "new_id": target.checkpoint_id}
         if tasks is None:
             self._run(sql.COPY_WRITES, **place)
@@ -186,7 +191,7 @@ class WritableMySQLStore(Closing):
                 raise gone(source)
 
     def _at(self, key: CheckpointKey) -> dict[str, Any]:
-        """What a statement binds for a checkpoint."""
+        """The query parameters for a checkpoint."""
         return {
             "thread": key.thread_id,
             "exact": key.thread_id.encode(),

@@ -1,4 +1,4 @@
-"""LangGraph's PostgreSQL layouts: `checkpoints`, `checkpoint_blobs` and `checkpoint_writes`."""
+"""Opens LangGraph's PostgreSQL tables: `checkpoints`, `checkpoint_blobs`, `checkpoint_writes`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PostgresBackend:
 
     @classmethod
     def open_writable(cls, url: StoreUrl) -> WritableStore:
-        """Open for changing. Raises what `open` raises, and `Unsupported`."""
+        """Open for changing. Raises the errors of `open`, and `Unsupported`."""
         _need_driver(url)
         from ckpt_backends.postgres.catalog import find_tables, three_tables
         from ckpt_backends.postgres.connect import connect
@@ -68,7 +68,7 @@ class PostgresBackend:
 
     @classmethod
     def open_memory(cls, url: StoreUrl) -> MemoryStore:
-        """Open long-term memory. Raises what `open` raises."""
+        """Open long-term memory for reading. Raises the errors of `open`."""
         _need_driver(url)
         from ckpt_backends.postgres.connect import connect
         from ckpt_backends.postgres.memory import PostgresMemory
@@ -77,7 +77,7 @@ class PostgresBackend:
 
     @classmethod
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
-        """Open it for changing. Raises what `open` raises, and `Unsupported`."""
+        """Open it for changing. Raises the errors of `open`, and `Unsupported`."""
         _need_driver(url)
         from ckpt_backends.postgres.connect import connect
         from ckpt_backends.postgres.memory import WritablePostgresMemory

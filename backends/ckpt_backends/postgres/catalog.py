@@ -1,4 +1,4 @@
-"""What comes first on any connection: a safe search path, a limit for locks, and the tables."""
+"""The first queries on a connection: set a safe search path and lock timeout, find the tables."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ckpt_backends.threetable.layout import is_three_table
 from ckpt_backends.url import StoreUrl
 
 _LOCK_TIMEOUT = "5s"
-"""How long to wait for a table that is locked, where the server sets no limit."""
+"""How long to wait for a locked table, if the server sets no limit."""
 
 
 def begin(connection: Connection) -> list[str]:
-    """What comes first in a transaction. Gives the schemas to look in."""
+    """Begin a transaction with safe settings. Returns the schemas of the search path."""
     ((schemas, *_),) = connection.rows(sql.START, {"lock_timeout": _LOCK_TIMEOUT})
     return list(schemas)
 
 
 def find_tables(connection: Connection, url: StoreUrl) -> tuple[list[Table], list[str]]:
-    """Begin a transaction and look at the tables; and the schemas that were looked in."""
+    """Begin a transaction. Returns the tables that were found, and the schemas to search."""
     schemas = begin(connection)
     if "schema" in url.params:
         schemas = [url.params["schema"]]
@@ -36,7 +36,7 @@ def find_tables(connection: Connection, url: StoreUrl) -> tuple[list[Table], lis
 
 
 def three_tables(tables: Sequence[Table], schemas: Sequence[str]) -> list[Table]:
-    """The tables, if they are those of `ckpt_backends.threetable`: all of one schema."""
+    """The tables of the three-table layout, all in one schema; empty if it is another layout."""
     for schema in schemas:
         found = [one for one in tables if one.schema == schema]
         if any(one.name == CHECKPOINTS for one in found):

@@ -1,4 +1,4 @@
-"""One transaction of a change, and what its errors mean."""
+"""Runs the transaction of a change, and converts the driver's errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def transaction(connection: Connection, url: StoreUrl) -> Iterator[Connection]:
 
 
 def lock_number(thread_id: str) -> int:
-    """The advisory lock of a thread; another thread of the same number only waits for it."""
+    """The number of a thread's advisory lock. Threads with the same number share a lock."""
     digest = sha256(b"ckpt\0" + thread_id.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 

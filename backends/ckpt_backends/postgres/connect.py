@@ -1,8 +1,8 @@
-"""A connection with one transaction and nothing outside it: read-only and of one moment, unless
-it was opened for a change.
+"""Connects to PostgreSQL. All queries run inside a transaction.
 
-So it is safe behind pgbouncer in transaction mode: no statement is prepared on the server, and
-what is set is set inside the transaction. The server's own `statement_timeout` holds.
+A connection for reading has a read-only transaction with one snapshot. No statement is prepared on
+the server, and settings are made inside the transaction, so it works with pgbouncer in transaction
+mode. The server's `statement_timeout` is respected.
 """
 
 from __future__ import annotations
@@ -22,19 +22,22 @@ from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.url import MASK, StoreUrl, masked, split_url
 
 OWN_PARAMS = frozenset({"layout", "schema"})
-"""Parameters of the URL that are for this adapter; libpq gets the rest."""
+"""URL parameters for ckpt. All others are passed to libpq."""
 _CONNECT_SECONDS = "10"
 _AT_FIRST = 50
-"""Rows that are fetched before it is known how large they are."""
+"""Rows of the first fetch, when their size is not known yet."""
 _FETCH_BYTES = 16 << 20
-"""Bytes that are fetched at once, if that is more than one row."""
+"""Approximate maximum of bytes per fetch. At least one row is fetched."""
 _TEXTS = (bytes, str)
 Row = tuple[Any, ...]
 Values = Mapping[str, object]
 
 
 class Connection:
-    """One transaction at a time. Its errors are `StoreUnavailable`."""
+    """A connection with one transaction at a time.
+
+    Its methods raise `StoreUnavailable`, except `change`, `alone` and `commit`.
+    """
 
     def __init__(self, driver: psycopg.Connection, url: StoreUrl) -> None:
         self._driver = driver
@@ -48,22 +51,22 @@ class Connection:
         return self._driver.info.parameter_status("server_version") or "?"
 
     def rows(self, sql: str, values: Values | None = None) -> list[Row]:
-        """A short answer, whole."""
+        """All rows of a short result."""
         with explained(self._url):
             return self._execute(sql, values)
 
     def stream(self, sql: str, values: Values, at_once: int) -> Iterator[Row]:
-        """A long answer, from a cursor in the server.
+        """The rows of a long result, from a cursor in the server.
 
-        At most this many rows are in memory at a time, and fewer where they are large.
+        At most `at_once` rows are in memory at a time, and fewer if the rows are large.
         """
         with explained(self._url):
             self._close_abandoned()
             self._cursors += 1
             name = f"ckpt_{self._cursors}"
             self._execute(f"DECLARE {name} NO SCROLL CURSOR FOR {sql}", values)
-        # What is left of an answer that nobody wants is closed later, not here: this may run when
-        # the garbage collector finds it, in the middle of another query.
+        # The cursor of an unfinished result is closed later, by `_close_abandoned`. The `finally`
+        # block may run in the garbage collector, in the middle of another query.
         number, done = min(at_once, _AT_FIRST), False
         try:
             while not done:
@@ -87,19 +90,19 @@ class Connection:
             return cursor.fetchall() if cursor.description is not None else []
 
     def restart(self) -> None:
-        """End the transaction; the next query begins a new one."""
+        """Roll the transaction back. The next query begins a new one."""
         with explained(self._url):
             self._driver.rollback()
             self._abandoned.clear()
 
     def change(self, sql: str, values: Values | None = None) -> int:
-        """Run a statement that changes rows. Gives how many; its errors are the driver's own."""
+        """Run a statement. Returns the number of changed rows. Raises `psycopg.Error`."""
         with self._driver.cursor(binary=True) as cursor:
             cursor.execute(sql, values)
             return cursor.rowcount
 
     def alone(self, sql: str) -> None:
-        """Run a statement that no transaction may hold; its errors are the driver's own."""
+        """Run a statement outside of any transaction, such as VACUUM. Raises `psycopg.Error`."""
         self._driver.rollback()
         self._driver.autocommit = True
         try:
@@ -108,22 +111,22 @@ class Connection:
             self._driver.autocommit = False
 
     def restart_quietly(self) -> None:
-        """End the transaction after an error, whatever became of the connection."""
+        """Roll the transaction back after an error. Ignores a lost connection."""
         with suppress(psycopg.Error):
             self._driver.rollback()
 
     def commit(self) -> None:
-        """End the transaction and keep what it did; its errors are the driver's own."""
+        """Commit the transaction. Raises `psycopg.Error`."""
         self._driver.commit()
 
     def close(self) -> None:
-        """End the transaction and the connection."""
+        """Close the connection, which rolls the transaction back."""
         with suppress(psycopg.Error):
             self._driver.close()
 
 
 def _length(row: Row) -> int:
-    """About how many bytes a row takes."""
+    """Approximate number of bytes in a row."""
     return sum(map(_length_of, row))
 
 
@@ -134,14 +137,15 @@ def _length_of(value: object) -> int:
 
 
 def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
-    """Connect as the URL, the `PG*` environment variables and `~/.pgpass` say.
+    """Connect with the settings of the URL, the `PG*` environment variables and `~/.pgpass`.
 
-    A transaction that writes sees what others commit meanwhile; one that reads is of one moment.
-    Raises `StoreUnavailable` or `UsageError`.
+    For reading, all queries of a transaction see one snapshot (REPEATABLE READ). For changing, they
+    see rows that others commit meanwhile (READ COMMITTED). Raises `StoreUnavailable` or
+    `UsageError`.
     """
     settings = _settings(url)
     try:
-        # A plain text form, since libpq's complaints about it would show all of it.
+        # Pass separate settings: an error of libpq about a URL would show the whole URL.
         driver = psycopg.connect(**{**settings, "client_encoding": "utf8"}, prepare_threshold=None)
     except (psycopg.Error, UnicodeError) as error:
         raise _refused(url, error) from None
@@ -152,11 +156,11 @@ def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
 
 
 def _settings(url: StoreUrl) -> dict[str, Any]:
-    """The URL as libpq's settings."""
+    """The settings for libpq from the URL."""
     parts = split_url(url.raw)
     given = {name: value for name, value in url.params.items() if name not in OWN_PARAMS}
     known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
-    known -= {"replication"}  # such a connection takes no queries with values
+    known -= {"replication"}  # a replication connection does not support parameters
     unknown = sorted(given.keys() - known)
     if unknown:
         raise UsageError(
@@ -271,7 +275,10 @@ _REFUSALS: Sequence[tuple[str, str, str]] = (
         "remove it from the URL",
     ),
 )
-"""What libpq says (a pattern), the reason to print, a hint. A failed connection has no code."""
+"""A pattern for libpq's message, the reason to print, and a hint.
+
+Errors of a failed connection have no error code, so the message must be examined.
+"""
 
 
 def _refused(url: StoreUrl, error: Exception) -> StoreUnavailable | UsageError:
@@ -280,14 +287,14 @@ def _refused(url: StoreUrl, error: Exception) -> StoreUnavailable | UsageError:
     for mark, reason, hint in _REFUSALS:
         if re.search(mark, str(error), re.IGNORECASE):
             return StoreUnavailable(f"cannot open '{url}': {reason}", hint=hint or None)
-    # A server quotes what `options` set, in parts.
+    # The server's message may quote parts of `options`, which may be secret.
     said, fatal, quoting = _first_line(error, url).partition("FATAL:")
     said += fatal + re.sub('"[^"]*"', f'"{MASK}"', quoting)
     return StoreUnavailable(f"cannot open '{url}': {said}")
 
 
 def _first_line(error: Exception, url: StoreUrl) -> str:
-    """What the server or libpq says, without its detail, which may quote a row."""
+    """The first line of the message. The detail is left out, because it may quote a row."""
     text = str(error)
     if isinstance(error, psycopg.Error) and error.diag.message_primary:
         text = error.diag.message_primary

@@ -1,4 +1,4 @@
-"""What a PostgreSQL database does, opened for reading or for changing, whatever it holds."""
+"""Base classes for a PostgreSQL database that is open for reading or changing, with any tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ckpt_backends.url import StoreUrl
 
 
 class DatabaseReader(Closing):
-    """A PostgreSQL database, opened for reading; who makes it begins the first transaction."""
+    """A PostgreSQL database, opened for reading. The caller has begun the first transaction."""
 
     def __init__(self, connection: Connection, url: StoreUrl) -> None:
         self._url = url
@@ -51,7 +51,7 @@ class DatabaseReader(Closing):
     def _whole_rows(
         self, name: str, table: Table, where: str, at_once: int, **values: object
     ) -> Iterator[Row]:
-        """Rows with all columns that the table has."""
+        """Rows with all columns of the table."""
         listed = ", ".join(_as_stored(column, kind) for column, kind in table.columns.items())
         query = f"SELECT {listed} FROM {table.sql}".replace("%", "%%")
         for row in self._stream(f"{query} WHERE {where}", at_once, **values):
@@ -81,6 +81,6 @@ class DatabaseWriter(Closing):
 
 
 def _as_stored(column: str, kind: str) -> str:
-    """A column for an archive: bytes as they are, anything else but numbers as its text."""
+    """The expression of a column for an archive: bytes and integers as they are, others as text."""
     name = quoted_name(column)
     return name if kind in {"bytea", "int2", "int4", "int8"} else f"{name}::text"

@@ -1,9 +1,9 @@
-"""Which of the PostgreSQL layouts a database holds, from its catalog alone.
+"""Recognises the PostgreSQL layout of a database by its catalog.
 
-The number in `checkpoint_migrations` does not tell: releases 2.0.8 to 2.0.12 numbered their
-migrations differently. The columns do.
+The columns are used, because the number in `checkpoint_migrations` is ambiguous: releases 2.0.8 to
+2.0.12 numbered their migrations differently.
 
-| layout | savers | differs |
+| layout | savers | differences |
 |---|---|---|
 | `postgres` | PostgresSaver 1.0 to 3.2, LangGraph.js | `task_path` only since 2.0.12, not in JS |
 | `postgres-shallow` | ShallowPostgresSaver | no checkpoint ids, no versions: newest state only |
@@ -37,16 +37,16 @@ _ALSO: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of the database with what its columns are."""
+    """A table of the database with its columns."""
 
     schema: str
     name: str
     columns: Mapping[str, str]
-    """Column to type, such as `jsonb` or `public.vector`."""
+    """By column, its type, such as `jsonb` or `public.vector`."""
 
     @property
     def sql(self) -> str:
-        """The table's name for a query."""
+        """The quoted name with schema for a query."""
         return f"{quoted_name(self.schema)}.{quoted_name(self.name)}"
 
 
@@ -59,7 +59,7 @@ class PostgresLayout:
     writes: Table
     shallow: bool
     unknown: tuple[str, ...]
-    """Columns that no known saver makes, as `table.column`; a newer saver may have."""
+    """Columns that no known saver creates, as `table.column`. A newer saver may have done so."""
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class PostgresLayout:
 
     @property
     def task_path(self) -> bool:
-        """Whether writes have their task's path."""
+        """Whether the writes have the column `task_path`."""
         return "task_path" in self.writes.columns
 
     @property
@@ -78,9 +78,9 @@ class PostgresLayout:
 def detect(
     tables: Iterable[Table], schemas: Sequence[str], wanted: str | None, where: str
 ) -> PostgresLayout:
-    """The layout of a database with these tables, each taken from the first schema that has it.
+    """The layout of a database with these tables, each from the first schema that contains it.
 
-    Raises `UnknownLayout`, also where it is not the `wanted` one.
+    Raises `UnknownLayout` if the tables are unknown, or if `wanted` is another layout.
     """
     every = list(tables)
     found = {
@@ -149,12 +149,12 @@ def _list(schemas: Sequence[str]) -> str:
 
 
 def quoted_name(name: str) -> str:
-    """A table, column or type for a query."""
+    """The quoted name of a table, column or type for a query."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def storable(text: str) -> bool:
-    """Whether PostgreSQL can hold a text, so that it makes sense to look for it."""
+    """Whether PostgreSQL can store a text. If not, no row can contain it."""
     try:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""LangGraph's PostgresStore: the tables `store` and, where it embeds, `store_vectors`.
+"""Reads and changes LangGraph's PostgresStore: table `store` and, with an index, `store_vectors`.
 
 Source: `MIGRATIONS` and `VECTOR_MIGRATIONS` in `langgraph/store/postgres/base.py`, 2.0 to 3.2.0.
-Expired rows stay until a sweep; the store hides them only where it is told `omit_expired`.
+Expired rows stay until a sweep. PostgresStore hides them only with the option `omit_expired`.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _SELECT = """
            {fields}, {value}
     FROM {store} s
 """
-"""What a value takes in its row tells the row, packed as it is; nothing of it is read."""
+"""`pg_column_size` gives the compressed size of a value without reading the value."""
 _TIME = "CASE WHEN {0} BETWEEN '0001-01-02' AND '9999-12-30' THEN {0} END"
-"""A time that Python has too: the server's own reach further, to infinity."""
+"""NULL for times that Python cannot represent. PostgreSQL's range is larger and has infinity."""
 _FIELDS = """
     (SELECT array_agg(ARRAY[v.field_name, coalesce(pg_column_size(v.embedding), 0)::text]
                       ORDER BY v.field_name COLLATE "C")
@@ -52,12 +52,12 @@ _FIELDS = """
 """
 _VALUE = f"CASE WHEN octet_length(s.value::text) <= {MOST_BYTES} THEN s.value::text END"
 _LABELS = "replace(s.prefix, '.', E'\\x01') COLLATE \"C\""
-"""The order of labels, one after the other: a dot comes behind a dash, and an end before both."""
+"""Sorts namespaces label by label. Sorting `prefix` itself would not, as `-` sorts before `.`."""
 _ORDER = f'ORDER BY {_LABELS}, s.key COLLATE "C"'
 _UNDER = """
     (s.prefix = %(prefix)s OR s.prefix ~>=~ %(first)s AND s.prefix ~<~ %(end)s)
 """
-"""Answered by the index that the store makes."""
+"""Uses the index that PostgresStore creates."""
 _AT = "s.prefix = %(prefix)s AND s.key = %(key)s"
 _THESE = """
     JOIN unnest(%(prefixes)s::text[], %(keys)s::text[]) k(prefix, key)
@@ -108,7 +108,7 @@ class PostgresMemory(DatabaseReader):
             named = [one for one in wanted if key in {None, one.key}]
             yield from self._these(named, values=values)
         else:
-            # Addresses first: the server would sort all else with them.
+            # List the keys first: in one query, the server would sort the values too.
             listed = self._listed(prefix, key)
             while some := list(islice(listed, _KEYS_AT_ONCE)):
                 yield from self._these(some, values=values)
@@ -154,7 +154,7 @@ class WritablePostgresMemory(DatabaseWriter):
             raise
 
     def remove(self, items: Sequence[Item]) -> int:
-        # What is checked is locked, so that it still holds when the rows go.
+        # Lock the checked rows, so they cannot change before they are removed.
         select = f"{select_items(self._tables, values=False)} WHERE {_AT} FOR UPDATE OF s"
         with self._transaction() as connection:
             for one in items:
@@ -171,7 +171,10 @@ class WritablePostgresMemory(DatabaseWriter):
 
 
 def find_tables(connection: Connection, url: StoreUrl) -> dict[str, Table]:
-    """Begin a transaction and look for a Store's tables, its own first. Raises `UnknownLayout`."""
+    """Begin a transaction and find the tables: `store` first, then `store_vectors` if it exists.
+
+    Raises `UnknownLayout` if there is no table `store`.
+    """
     schemas = begin(connection)
     if "schema" in url.params:
         schemas = [url.params["schema"]]
@@ -193,7 +196,7 @@ def find_tables(connection: Connection, url: StoreUrl) -> dict[str, Table]:
 
 
 def select_items(tables: Mapping[str, Table], *, values: bool) -> str:
-    """What is read of items; a database may be older than times to live."""
+    """The query for items. Old databases have no columns for times to live."""
     return _SELECT.format(
         store=_name(tables[STORE]),
         created=_TIME.format("s.created_at"),
@@ -205,7 +208,7 @@ def select_items(tables: Mapping[str, Table], *, values: bool) -> str:
 
 
 def item_of(row: Sequence[Any], *, read: bool) -> Item:
-    """An item of what `select_items` reads."""
+    """The item from a row that `select_items` read."""
     prefix, key, created, updated, expires, size, fields, value = row
     typed = None
     if read:
@@ -226,12 +229,12 @@ def _time(value: datetime | None) -> datetime | None:
 
 
 def _name(table: Table) -> str:
-    """The table's name for a query with bound values, where a percent sign stands for one."""
+    """The table's name for a query with parameters, where `%` must be written as `%%`."""
     return table.sql.replace("%", "%%")
 
 
 def _under(prefix: Namespace) -> tuple[str, dict[str, object]]:
-    """The condition on a namespace and those below it."""
+    """The condition for a namespace and all namespaces below it, and its parameters."""
     if not prefix:
         return "true", {}
     stored = dotted.joined(prefix)
@@ -242,7 +245,7 @@ def _under(prefix: Namespace) -> tuple[str, dict[str, object]]:
 
 
 def _bound(key: ItemKey) -> dict[str, object] | None:
-    """What is bound for an item; None for one that cannot be stored."""
+    """The query parameters for an item; None if the item cannot be stored."""
     stored = dotted.joined(key.namespace)
     if stored is None or not storable(stored) or not storable(key.key):
         return None

@@ -1,7 +1,7 @@
-"""Reading LangGraph's PostgreSQL layouts.
+"""Reads LangGraph's PostgreSQL layouts.
 
-A body is JSONB, without the values: small ones may stand in it, the others are `checkpoint_blobs`
-by channel and version, shared by all checkpoints with that version.
+A body is JSONB and contains at most small values. The other values are in `checkpoint_blobs`, by
+channel and version. All checkpoints with the same version of a channel share the same value.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from ckpt_backends.rows import Row, sql_key
 from ckpt_backends.url import StoreUrl
 
 _FEW = 500
-"""Rows that are fetched at once; more come through a cursor."""
+"""Up to this many rows are fetched with one query; more are read with a cursor."""
 _LONG = 30
-"""From this many checkpoints of a thread on, the scan jumps over them."""
+"""If threads have at least this many checkpoints on average, the query `WALKED` is used."""
 _SHORT = f"octet_length(blob) <= {MOST_BYTES}"
-"""Told without reading the value."""
+"""PostgreSQL evaluates this without reading the value."""
 _KEYS_AT_ONCE, _BODIES_AT_ONCE, _STATES_AT_ONCE = 5000, 200, 4
 _parts = attrgetter("thread_id", "checkpoint_ns", "checkpoint_id")
 
@@ -53,7 +53,7 @@ class PostgresStore(DatabaseReader):
         if layout.shallow:
             rows = sql.SHALLOW.format(checkpoints=rows)
         names = {"checkpoints": rows, "blobs": layout.blobs.sql, "writes": layout.writes.sql}
-        # In a query with bound values a percent sign stands for one.
+        # In a query with parameters, `%` must be written as `%%`.
         self._names = {name: text.replace("%", "%%") for name, text in names.items()}
 
     def describe(self) -> StoreInfo:
@@ -177,7 +177,7 @@ class PostgresStore(DatabaseReader):
     def _columns(
         self, *, body: bool, metadata: bool, values: bool | Collection[str]
     ) -> tuple[str, str]:
-        """The columns of a checkpoint, and what its values are joined by."""
+        """The columns of a checkpoint, and the JOIN for its values."""
         columns = ["c.parent_checkpoint_id"]
         columns += ["c.checkpoint::text" if body else "NULL"]
         columns += ["c.metadata::text" if metadata else "NULL"]
@@ -257,7 +257,7 @@ class PostgresStore(DatabaseReader):
     def _at(
         self, keys: Sequence[CheckpointKey], table: str, columns: str, rest: str, **bound: object
     ) -> Iterator[tuple[CheckpointKey, Sequence[Any]]]:
-        """Rows at some checkpoints, each with the key that it was asked for by."""
+        """Rows of the checkpoints with these keys, each row with its key."""
         keys = [key for key in keys if storable("".join(_parts(key)))]
         query = f"SELECT {columns}, n FROM {sql.KEYS} {table} ON {sql.AT_KEY} {rest}"
         for start in range(0, len(keys), _BODIES_AT_ONCE):
@@ -278,7 +278,7 @@ class PostgresStore(DatabaseReader):
         checkpoint_ids: Collection[str] | None,
         **bound: object,
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows of a thread: at once where a few checkpoints are asked for, else by a cursor."""
+        """Rows of a thread: with one query for a few `checkpoint_ids`, otherwise with a cursor."""
         if not storable(thread_id) or not storable(checkpoint_ns or ""):
             return
         where = f"{table}thread_id = %(thread)s"
@@ -354,7 +354,7 @@ def _write(key: CheckpointKey, rest: Sequence[Any]) -> Write:
 
 
 def _wanted(values: bool | Collection[str]) -> str:
-    """The condition on a blob for being read."""
+    """The condition that selects the blobs with values to read."""
     if values is True:
         return "true"
     return f"{sql.CONTROL} OR b.channel = ANY(%(names)s::text[])" if values else sql.CONTROL
@@ -387,14 +387,14 @@ def _storable_of(texts: Collection[str]) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """A SQL literal that survives being pasted: odd characters are written as hex."""
+    """An SQL literal that can be pasted: unprintable text is written as hex."""
     if text.isprintable():
         return "'" + text.replace("'", "''") + "'"
     return f"convert_from('\\x{text.encode().hex()}', 'UTF8')"
 
 
 def _saver(layout: PostgresLayout, mark: str | None) -> str:
-    """The saver that the columns and one checkpoint point to."""
+    """The saver, guessed from the columns and from one checkpoint."""
     if mark == "js":
         return "LangGraph.js (@langchain/langgraph-checkpoint-postgres)"
     if layout.shallow:

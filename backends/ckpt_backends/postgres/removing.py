@@ -1,8 +1,8 @@
-"""Removing rows of LangGraph's PostgreSQL layouts, inside a transaction.
+"""Removes rows of LangGraph's PostgreSQL layouts, inside a transaction.
 
-A saver stores a checkpoint without looking whether what it names is still there. So no saver may
-write between the look at a thread and its removal: the tables are locked against writers for that
-long, in the order in which a saver's own `put` locks them, so that neither waits for the other.
+A saver stores a checkpoint without checking that the values it names still exist. So no saver may
+write between the check of a thread and its removal: the tables are locked against writers. They are
+locked in the same order as in the saver's `put`, to avoid deadlocks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TABLES = {"writes": WRITES, "blobs": BLOBS, "checkpoints": CHECKPOINTS}
 def remove_threads(
     connection: Connection, names: Mapping[str, str], removals: Sequence[Removal]
 ) -> list[Removed]:
-    """Carry out the planned removal of each thread that has not changed."""
+    """Remove the planned rows of each thread that has not changed."""
     connection.change(sql.LOCK_TABLES.format(**names))
     skipped = _changed(connection, names, removals)
     planned = [one for one in removals if one.thread_id not in skipped]
@@ -33,7 +33,7 @@ def remove_threads(
     for name, table in _TABLES.items():
         found = connection.rows(sql.REMOVE_THREADS.format(table=names[name]), {"threads": whole})
         where = _values(inside) if name == "blobs" else _keys(inside)
-        # In a shallow layout values have no version, and none is ever planned.
+        # Values of the shallow layout have no version, so plans never contain them.
         if where["threads"]:
             query = sql.REMOVE_VALUES if name == "blobs" else sql.REMOVE_KEYS
             own_id = names["own_id"] if name == "checkpoints" else "c.checkpoint_id"
@@ -51,7 +51,7 @@ def remove_threads(
 def _changed(
     connection: Connection, names: Mapping[str, str], removals: Sequence[Removal]
 ) -> dict[str, str]:
-    """Threads that are not as their removal says, and why."""
+    """By thread, the reason to skip it because it changed since the removal was planned."""
     ids = [one.thread_id for one in removals if storable(one.thread_id)]
     found = {
         thread_id: (time_of(newest or ""), checkpoints, writes)
@@ -70,7 +70,7 @@ def _changed(
 
 
 def _keys(inside: Mapping[str, Inside]) -> dict[str, list[str]]:
-    """The checkpoints that go, as columns."""
+    """The keys of the checkpoints to remove, as one list for each column."""
     return _columns(
         ("threads", "ns", "ids"),
         (
@@ -83,7 +83,7 @@ def _keys(inside: Mapping[str, Inside]) -> dict[str, list[str]]:
 
 
 def _values(inside: Mapping[str, Inside]) -> dict[str, list[str]]:
-    """The values that go, as columns."""
+    """The keys of the values to remove, as one list for each column."""
     return _columns(
         ("threads", "ns", "channels", "versions"),
         (

@@ -1,4 +1,4 @@
-"""Putting rows back into LangGraph's PostgreSQL layouts, inside a transaction."""
+"""Restores rows in LangGraph's PostgreSQL layouts, inside a transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from ckpt_backends.rows import Cell, Restored, Row, conflict
 def restore_rows(
     connection: Connection, tables: Mapping[str, Table], rows: Iterable[Row]
 ) -> Restored:
-    """Add the rows that are not there. Raises `StoreChanged` and `Unsupported`."""
+    """Add the rows that do not exist yet.
+
+    Raises `StoreChanged` if a row exists with different contents, and `Unsupported` if a table
+    lacks a column.
+    """
     added = there = 0
     for row in rows:
         table = tables.get(row.table)
@@ -48,16 +52,18 @@ def restore_rows(
 
 
 def _marked(cells: Mapping[str, Cell]) -> Iterable[tuple[str, tuple[str, Cell]]]:
-    """Each cell with a name that can be bound, whatever the column is called."""
+    """Each cell with a safe name for its parameter; a column may have any name."""
     return [(f"v{place}", item) for place, item in enumerate(cells.items())]
 
 
 def _written(cell: Cell, kind: str) -> str:
-    """How a cell becomes a value of its column."""
+    """The cast of a cell to the type of its column."""
     return f"text::{kind}" if isinstance(cell, str) else kind
 
 
 def _comparable(value: str, kind: str) -> str:
-    """A value as it is compared: what an extension made by its text, since no operator is trusted
-    that is not of the server itself."""
+    """The expression to compare a value.
+
+    Types of extensions are compared as text, so that no operator of an extension is called.
+    """
     return f"{value}::text" if "." in kind else value

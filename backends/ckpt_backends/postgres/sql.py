@@ -1,8 +1,8 @@
-"""The queries. Table names are filled in; everything else is bound.
+"""The SQL queries. Table names are formatted into the text; everything else is a parameter.
 
-Ids are text in whatever collation the database has. Within a namespace the order of the primary
-key is used as it is: it is the order by which a saver finds the head, and for UUIDs it is that of
-their characters. Across threads and for names, `COLLATE "C"` gives the order of code points.
+Ids are text in the collation of the database. Within a namespace, checkpoints are sorted in that
+collation, because savers find the head that way; for UUIDs it is the order of their characters.
+Threads and names are sorted by code points, with `COLLATE "C"`.
 """
 
 START = """
@@ -12,10 +12,11 @@ START = """
            CASE current_setting('lock_timeout')
                 WHEN '0' THEN set_config('lock_timeout', %(lock_timeout)s, true) END
 """
-"""The schemas to look in; from then on no name can mean a function or type that a user made.
+"""Returns the schemas of the search path, then sets the search path to `pg_catalog`.
 
-Compiling a query would take longer than any of these runs: what they cost is overestimated, since
-the server expects a hundred channels in each checkpoint.
+After that, no name in a query can refer to a function or type of a user. JIT is turned off, because
+compiling takes longer than running these queries. (The server overestimates their cost: it expects
+a hundred channels in each checkpoint.)
 """
 
 COLUMNS = """
@@ -30,7 +31,7 @@ COLUMNS = """
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relname = ANY(%(names)s::text[])
     ORDER BY 1, 2, a.attnum
 """
-"""Types are written as a query takes them; one that an extension made is in a schema of its own."""
+"""Types are quoted for use in queries. Types outside of `pg_catalog` have their schema."""
 TABLES = """
     SELECT DISTINCT n.nspname::text, c.relname::text
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -44,7 +45,7 @@ ROWS_PER_THREAD = """
     JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname
     WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND s.attname = 'thread_id'
 """
-"""As the server estimates it; no row where it never analysed the table."""
+"""The server's estimate of checkpoints per thread; no row if the table was never analysed."""
 
 WALKED = """
     WITH RECURSIVE walk(thread_id) AS (
@@ -68,16 +69,16 @@ WALKED = """
     ) of_last_ns
     WHERE w.thread_id IS NOT NULL
 """
-"""Threads and their newest checkpoints, by jumping through the primary key from one to the next.
+"""Threads and their newest checkpoints, found by jumping in the primary key from thread to thread.
 
-Most threads have the root namespace alone, which comes first in any order of names.
+Most threads have only the root namespace, which sorts first in every collation.
 """
 
 SCANNED = """
     SELECT thread_id, max(checkpoint_id COLLATE "C") AS last_id
     FROM {checkpoints} GROUP BY thread_id
 """
-"""The same by reading the whole key, which is quicker where threads are short."""
+"""The same result by reading the whole primary key, which is faster for short threads."""
 
 NEWEST = """
     WITH newest AS (
@@ -93,7 +94,7 @@ NEWEST = """
     ) of_thread
     ORDER BY t.last_id DESC, t.thread_id COLLATE "C"
 """
-"""Counts only what is shown."""
+"""Counts checkpoints and namespaces only for the threads that are returned."""
 
 GROUPED = """
     SELECT thread_id, max(last_id) FILTER (WHERE checkpoint_ns = ''),
@@ -104,12 +105,12 @@ GROUPED = """
           FROM {checkpoints} c {where} GROUP BY thread_id, checkpoint_ns) per_namespace
     GROUP BY thread_id ORDER BY newest DESC, thread_id COLLATE "C" LIMIT %(limit)s
 """
-"""One thread, or all of them."""
+"""One thread or all threads."""
 
 SHALLOW = """(
     SELECT thread_id, checkpoint_ns, checkpoint ->> 'id' AS checkpoint_id,
            NULL::text AS parent_checkpoint_id, checkpoint, metadata FROM {checkpoints})"""
-"""The shallow layout's rows in the form of the full one's."""
+"""The rows of the shallow layout with the columns of the full layout."""
 
 NAMESPACES = """
     SELECT checkpoint_ns FROM (
@@ -133,9 +134,9 @@ SIZES = """
          LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(blob)), 0)::bigint AS bytes
           FROM {blobs} b WHERE b.thread_id = t.thread_id) b
 """
-"""None of these reads a value that is stored out of line: sizes stand beside the pointer to it.
+"""Reads no value that is stored out of line (TOAST): its size is stored in the row.
 
-A UNION ALL of them would be planned for parallel workers, which take 10 ms to start.
+With a UNION ALL, the server would plan parallel workers, which take 10 ms to start.
 """
 
 CHECKPOINT_SIZES = """
@@ -191,16 +192,16 @@ BLOBS = """
         WHERE b.type IS DISTINCT FROM 'empty'
     ) kept ON true
 """
-"""`OFFSET 0` keeps the server from joining: it expects few blobs in a thread, and would read all of
-them for each checkpoint, instead of looking up those that the checkpoint names."""
+"""`OFFSET 0` forces the server to look up only the blobs that the checkpoint names. Without it, the
+server expects few blobs per thread and would read all of them for each checkpoint."""
 CONTROL = """(
     left(b.channel, 2) = '__' AND b.channel <> ALL(%(users)s::text[])
     OR b.channel ~ '^(branch|join|start):'
     OR c.checkpoint ->> 'v' IN ('1', '2', '3')
        AND octet_length(b.blob) < octet_length(b.channel) + 6
 )"""
-"""LangGraph's own channels. Before format 4 each node has one too, which holds the node's name:
-only a value as short as that can be it."""
+"""The condition for LangGraph's control channels. Before format 4 each node has a channel of the
+same name, with the node's name as its value. Short values are read because they may be such."""
 
 DESCRIBE = """
     SELECT (SELECT sum(pg_total_relation_size(c.oid))::bigint

@@ -1,7 +1,7 @@
-"""The statements of a change. Table names are filled in; everything else is bound.
+"""The SQL statements of changes. Table names are formatted in; everything else is a parameter.
 
-Columns are always named, since `checkpoint_writes.task_path` stands last where a saver added it
-later. `{type}` and `{path}` are empty where a table has no such column.
+Columns are always named, because `checkpoint_writes.task_path` is the last column in older tables.
+`{type}` and `{path}` are empty if a table has no such column.
 """
 
 LOCK = "SELECT pg_advisory_xact_lock(%(number)s::bigint)"
@@ -89,7 +89,7 @@ REMOVE_BLOBS_OF_NOBODY = """
     DELETE FROM {blobs} WHERE thread_id = %(thread)s AND NOT EXISTS (
         SELECT FROM {checkpoints} WHERE thread_id = %(thread)s)
 """
-"""When the last checkpoint of a thread goes, its values go too."""
+"""Removes all values of a thread whose last checkpoint was removed."""
 
 LOCK_TABLES = "LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE"
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL database handed in to the layouts that several engines have."""
+"""Implements `threetable.database.WritableDatabase` for PostgreSQL."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PostgresDatabase:
         return f"char_length({column})"
 
     def quoted(self, name: str) -> str:
-        # In a query with bound values a percent sign stands for one.
+        # In a query with parameters, `%` must be written as `%%`.
         return quoted_name(name).replace("%", "%%")
 
     def literal(self, text: str) -> str:

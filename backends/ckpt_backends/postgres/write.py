@@ -1,7 +1,7 @@
-"""Changing LangGraph's PostgreSQL layout: one transaction a change, one change at a time a thread.
+"""Changes LangGraph's PostgreSQL layout, with one transaction for each change.
 
-Savers take no lock that could be waited for. An advisory lock keeps two changes of one thread
-apart; what a saver adds meanwhile is looked for at the very end, just before the commit.
+An advisory lock prevents two changes of the same thread at the same time. Savers do not take that
+lock, so just before the commit the transaction checks that no saver has added a checkpoint.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class WritablePostgresStore(DatabaseWriter):
             "tables": f"{layout.blobs.sql}, {rows}, {layout.writes.sql}",
         }
         self._names = {
-            # In a query with bound values a percent sign stands for one.
+            # In a query with parameters, `%` must be written as `%%`.
             **{name: text.replace("%", "%%") for name, text in names.items()},
             "type": ", type" if "type" in layout.checkpoints.columns else "",
             "path": ", task_path" if layout.task_path else "",
@@ -110,7 +110,7 @@ class WritablePostgresStore(DatabaseWriter):
                 self._connection.alone(f"VACUUM (ANALYZE) {table.sql}")
 
     def _heads(self, thread_id: str) -> dict[str, tuple[str, int]]:
-        """The newest checkpoint of each namespace, and how many it has."""
+        """By namespace, the id of the newest checkpoint and the number of checkpoints."""
         rows = self._connection.rows(sql.HEADS.format(**self._names), {"thread": thread_id})
         return {ns: (head, number) for ns, head, number in rows}
 
@@ -126,7 +126,10 @@ class WritablePostgresStore(DatabaseWriter):
             self._run(sql.REMOVE_BLOBS_OF_NOBODY, thread=change.thread_id)
 
     def _copy(self, thread_id: str, copies: Sequence[CopyOfCheckpoint]) -> None:
-        """Copy checkpoints of one other thread, the values that they name, and their writes."""
+        """Copy checkpoints of another thread with the values that they name and their writes.
+
+        All checkpoints must be of the same thread.
+        """
         source = copies[0].source
         bound = {
             "thread": source.thread_id,
@@ -157,7 +160,7 @@ class WritablePostgresStore(DatabaseWriter):
         new_id: str,
         places: Sequence[tuple[CheckpointKey, CheckpointKey, str, int]],
     ) -> None:
-        """Copy single writes: from a checkpoint to another one, by task id and idx."""
+        """Copy single writes, each given as (source, target, task id, idx)."""
         number = self._run(
             sql.COPY_SOME_WRITES,
             thread=thread_id,

@@ -1,4 +1,4 @@
-"""Checkpoints in Redis: the official saver's JSON documents, and what plain savers keep."""
+"""Opens Redis layouts: the JSON documents of LangGraph's savers, and those of plain savers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ckpt_backends.url import StoreUrl
 
 
 class RedisBackend:
-    """Opens Redis servers that hold checkpoints in one of the layouts known here."""
+    """Opens Redis servers with checkpoints in one of the known layouts."""
 
     schemes: ClassVar[tuple[str, ...]] = ("redis", "rediss")
 
@@ -41,7 +41,7 @@ class RedisBackend:
 
     @classmethod
     def open_writable(cls, url: StoreUrl) -> WritableStore:
-        """Open for changing. Raises what `open` raises, and `Unsupported`."""
+        """Open for changing. Raises the errors of `open`, and `Unsupported`."""
         _need_driver(url)
         from ckpt_backends.redis.connect import connect
         from ckpt_backends.redis.detect import open_layout
@@ -53,8 +53,8 @@ class RedisBackend:
             layout = open_layout(connection, url)
             if isinstance(layout, OldDocuments):
                 raise Unsupported(
-                    f"'{url}' was written by {layout.saver}, and ckpt only reads that:"
-                    " it stores each checkpoint under the id of the one before",
+                    f"'{url}' was written by {layout.saver}, which ckpt can only read:"
+                    " that release stores each checkpoint under the id of its parent",
                     hint="delete threads with `delete_thread` of that release",
                 )
             return WritableRedisStore(connection, url, layout)
@@ -73,7 +73,7 @@ class RedisBackend:
 
     @classmethod
     def open_memory(cls, url: StoreUrl) -> MemoryStore:
-        """Open long-term memory. Raises what `open` raises."""
+        """Open long-term memory for reading. Raises the errors of `open`."""
         _need_driver(url)
         from ckpt_backends.redis.connect import connect
         from ckpt_backends.redis.memory import RedisMemory
@@ -82,7 +82,7 @@ class RedisBackend:
 
     @classmethod
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
-        """Open it for changing. Raises what `open` raises."""
+        """Open it for changing. Raises the errors of `open`."""
         _need_driver(url)
         from ckpt_backends.redis.connect import connect
         from ckpt_backends.redis.memory import WritableRedisMemory

@@ -1,9 +1,8 @@
-"""A Redis Cluster: each key is on the server of its slot, so transactions are limited.
+"""A connection to a Redis Cluster, where each key is on the server of its slot.
 
-Every command here names its keys, so that it can be sent to the server that has them; names of keys
-are gathered from all servers. A cluster has no transaction over several slots. Source: the
-specification of Redis Cluster; a key's slot is the CRC16 of its name, or of the part in its first
-braces.
+Each command is sent to the server of its keys; SCAN is sent to all servers. A transaction can only
+use keys of one slot. The slot of a key is the CRC16 of its name, or of the part in its first
+braces. Source: the specification of Redis Cluster.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from ckpt_backends.url import StoreUrl
 
 ONE_SLOT = "a Redis Cluster has no transaction over keys of several slots"
 _SUMMED = {"memory": "used_memory_dataset"}
-"""Numbers in a section of INFO that each server has."""
+"""By section of INFO, the number to add up over all servers."""
 
 
 class ClusterConnection(Connection):
-    """A client of all servers of a cluster that hold keys. Its errors are `StoreUnavailable`."""
+    """A client of all primary servers of a cluster. Its methods raise `StoreUnavailable`."""
 
     is_cluster = True
 
@@ -47,7 +46,7 @@ class ClusterConnection(Connection):
 
     @property
     def driver(self) -> Any:
-        """Raises `Unsupported`: what it is asked for would be one transaction."""
+        """Always raises `Unsupported`: callers use it for transactions over any keys."""
         raise Unsupported(
             f"'{self._url}' is a cluster: {ONE_SLOT}",
             hint="nothing was written; import into a single server instead",
@@ -69,7 +68,7 @@ class ClusterConnection(Connection):
             return self._server(keys_of(command)).execute_command(*command)
 
     def find(self, *command: bytes | str | int) -> Any:
-        # An index of RediSearch without a coordinator knows the keys of one server.
+        # Without a coordinator, an index of RediSearch contains only the keys of one server.
         return None if str(command[0]).startswith("FT.") else self.ask(*command)
 
     def _info(self, *section: bytes | str | int) -> dict[str, Any]:
@@ -91,7 +90,7 @@ class ClusterConnection(Connection):
                 yield None if isinstance(answer, exceptions.ResponseError) else answer
 
     def _answers(self, commands: Sequence[Command]) -> list[Any]:
-        """The answers, in the order of the commands; one question to each server."""
+        """The answers in the order of the commands, with one request to each server."""
         by_server: dict[int, tuple[Any, list[int]]] = {}
         for number, command in enumerate(commands):
             check(command)
@@ -144,11 +143,11 @@ class ClusterConnection(Connection):
         return self._server([name])
 
     def send(self, command: Command) -> Any:
-        """Change something that is of one slot. Raises errors of the driver."""
+        """Run a changing command with keys of one slot. Raises the driver's errors."""
         return self._server(keys_of(command)).execute_command(*command)
 
     def _server(self, names: Sequence[bytes]) -> Any:
-        """The client of the server that has these keys, which are of one slot."""
+        """The client of the server with these keys. All keys must be of one slot."""
         self._check_open()
         if not names:
             return self._cluster.get_redis_connection(self._cluster.get_primaries()[0])
@@ -177,15 +176,17 @@ class ClusterConnection(Connection):
 
 
 class _Loose:
-    """What takes the place of a transaction where keys are of several slots: one after the other,
-    in the order in which a break does no harm."""
+    """Replaces a transaction if keys are of several slots: runs the commands one by one.
+
+    The caller must order the commands so that an interruption does no harm.
+    """
 
     def __init__(self, connection: ClusterConnection) -> None:
         self._connection = connection
         self._commands: list[Command] = []
 
     def watch(self, *names: bytes) -> None:
-        """A key of another server cannot be watched: what the caller looks at next is all."""
+        """Do nothing: keys of several servers cannot be watched."""
 
     def multi(self) -> None:
         self._commands.clear()
@@ -194,7 +195,7 @@ class _Loose:
         self._commands.append(command)
 
     def execute(self) -> list[Any]:
-        """Run them. Raises errors of the driver; what came before stays done."""
+        """Run the commands. Raises the driver's errors; earlier commands stay done."""
         return [self._run(command) for command in self._commands]
 
     def _run(self, command: Command) -> Any:
@@ -204,10 +205,7 @@ class _Loose:
 
 
 def open_cluster(url: StoreUrl, settings: dict[str, Any]) -> ClusterConnection:
-    """Connect to all servers of the cluster that one of them belongs to.
-
-    Raises `StoreUnavailable`.
-    """
+    """Connect to all servers of a cluster, given the address of one. Raises `StoreUnavailable`."""
     wanted = {name: value for name, value in settings.items() if name != "db"}
     try:
         with explained(url):

@@ -1,7 +1,7 @@
-"""A connection that sends only commands that read, and explains what goes wrong.
+"""Connects to Redis, allows only reading commands, and converts the driver's errors.
 
-Redis has no read-only session, so the commands that may be sent are listed here. None of them
-changes a time to live. Answers are bytes as in RESP2: with RESP3, modules answer in other shapes.
+Redis has no read-only session, so the allowed commands are listed here. None of them changes a time
+to live. The protocol is RESP2, because modules answer in other forms with RESP3. Answers are bytes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ckpt_backends.url import StoreUrl, masked, split_url
 OWN_PARAMS = frozenset(
     {"layout", "prefix", "write_prefix", "pattern", "store_prefix", "vector_prefix"}
 )
-"""URL parameters that this adapter reads itself."""
+"""URL parameters for ckpt; they are not passed to the driver."""
 _SECONDS = 10.0
 _LONGEST = 60.0
 """Timeout of one answer and of the TLS handshake, in seconds."""
 SCAN_COUNT = 5000
-"""Keys that one SCAN looks at, which blocks the server for two or three milliseconds."""
+"""Keys per SCAN call. One call blocks the server for two or three milliseconds."""
 AT_ONCE, _BYTES_AT_ONCE = 500, 4 << 20
 READING = frozenset(
     {"EXISTS", "GET", "HGET", "HMGET", "HSTRLEN", "INFO", "MGET", "PING", "PTTL", "SCAN", "TYPE"}
@@ -39,7 +39,7 @@ READING = frozenset(
     | {"ZRANGE", "ZSCORE", "JSON.DEBUG", "JSON.GET", "JSON.MGET", "JSON.TYPE"}
     | {"FT._LIST", "FT.INFO", "FT.AGGREGATE", "FT.CURSOR", "FT.SEARCH"}
 )
-"""All commands that a store opened for reading sends, apart from those that log in."""
+"""All commands that a store opened for reading sends, except those for logging in."""
 COUNTING = frozenset({"EXISTS", "UNLINK"})
 """Commands that take any number of keys and return a number."""
 Command = Sequence[bytes | str | int]
@@ -47,20 +47,20 @@ _Item = TypeVar("_Item")
 
 
 class Connection:
-    """A client of one database. Its errors are `StoreUnavailable`."""
+    """A client of one database. Its methods raise `StoreUnavailable`."""
 
     is_cluster = False
     """Whether keys are on several servers."""
 
     def __init__(self, driver: redis.Redis, url: StoreUrl) -> None:
-        # The driver names no type for the answers to commands of its user's choice.
+        # Any, because the driver does not type the answers of `execute_command`.
         self._driver: Any = driver
         self._url = url
         self._is_open = True
 
     @property
     def driver(self) -> Any:
-        """The client itself, for changes. Raises `StoreUnavailable` when closed."""
+        """The driver's client, for changes. Raises `StoreUnavailable` if it is closed."""
         self._check_open()
         return self._driver
 
@@ -70,19 +70,19 @@ class Connection:
 
     @contextmanager
     def transaction(self, names: Sequence[bytes], *, loose: bool = False) -> Iterator[Any]:  # noqa: ARG002
-        """The driver's pipeline: commands on these keys, all or none of which run.
+        """The driver's pipeline for a transaction on these keys: all commands run, or none.
 
-        On a cluster the keys must share a slot, else this raises `Unsupported`. A `loose`
-        transaction runs its commands one by one instead, and watches nothing.
+        On a cluster, raises `Unsupported` if the keys are of several slots. A `loose` transaction
+        then runs its commands one by one instead, and watches no keys.
         """
         with self.driver.pipeline(transaction=True) as pipe:
             yield pipe
 
     def check_together(self, names: Iterable[bytes]) -> None:
-        """Raise `Unsupported` where these keys cannot be changed in one transaction."""
+        """Raise `Unsupported` if these keys cannot be changed in one transaction."""
 
     def client_of(self, name: bytes) -> Any:  # noqa: ARG002
-        """The driver's client of the server that has a key."""
+        """The driver's client for the server with a key."""
         return self.driver
 
     def ask(self, *command: bytes | str | int) -> Any:
@@ -92,7 +92,7 @@ class Connection:
             return self.driver.execute_command(*command)
 
     def find(self, *command: bytes | str | int) -> Any:
-        """The answer to one command; None where the server does not know it, or does not let us."""
+        """The answer to one command; None if it is unknown to the server or not permitted."""
         check(command)
         with explained(self._url):
             try:
@@ -101,7 +101,7 @@ class Connection:
                 return None
 
     def ask_all(self, commands: Iterable[Command], at_once: int = AT_ONCE) -> Iterator[Any]:
-        """The answer to each command; None where the key is of another kind, or there is none."""
+        """The answer to each command; None if the key does not exist or has another type."""
         stream = iter(commands)
         while some := list(islice(stream, at_once)):
             with explained(self._url):
@@ -116,11 +116,14 @@ class Connection:
                 yield None if isinstance(answer, exceptions.ResponseError) else answer
 
     def number_of(self, names: Sequence[bytes]) -> int:
-        """How many of these keys are there."""
+        """The number of these keys that exist."""
         return int(self.ask("EXISTS", *names)) if names else 0
 
     def scan(self, pattern: bytes, kind: str | None = None) -> Iterator[list[bytes]]:
-        """Keys by their names, some at a time; a key may come twice. Never KEYS, which blocks."""
+        """The keys that match a pattern, in batches. A key may appear twice.
+
+        Uses SCAN, because KEYS would block the server.
+        """
         only = [] if kind is None else ["TYPE", kind]
         cursor: Any = 0
         while True:
@@ -132,7 +135,7 @@ class Connection:
                 return
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         if self._is_open:
             self._is_open = False
             with suppress(exceptions.RedisError, OSError):
@@ -152,15 +155,15 @@ def keys_of(command: Command) -> list[bytes]:
 
 
 def check(command: Command) -> None:
-    """Raise ValueError for a command that is not on the list."""
+    """Raise ValueError if a command is not in `READING`."""
     if command[0] not in READING:
         raise ValueError(f"{command[0]!r} is not among the commands that only read")
 
 
 def connect(url: StoreUrl) -> Connection:
-    """Connect as the URL says; a password may also come from `REDISCLI_AUTH`, as for redis-cli.
+    """Connect to the server or cluster of the URL. Raises `StoreUnavailable` or `UsageError`.
 
-    Raises `StoreUnavailable` or `UsageError`.
+    A password may also come from the variable `REDISCLI_AUTH`, as for redis-cli.
     """
     settings = _settings(url)
     connection = Connection(redis.Redis(**settings), url)
@@ -173,7 +176,7 @@ def connect(url: StoreUrl) -> Connection:
     if not about.get("cluster_enabled"):
         return connection
     connection.close()
-    from ckpt_backends.redis.cluster import open_cluster  # few stores are clusters
+    from ckpt_backends.redis.cluster import open_cluster  # imported late: clusters are rare
 
     return open_cluster(url, settings)
 
@@ -182,11 +185,11 @@ _TEXTS = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_cer
 _SWITCHES = ("ssl_check_hostname",)
 _NUMBERS = ("db", "connect_timeout", "socket_timeout")
 PARAMS = OWN_PARAMS.union(_TEXTS, _SWITCHES, _NUMBERS)
-"""Parameters of the URL."""
+"""All URL parameters."""
 
 
 def _settings(url: StoreUrl) -> dict[str, Any]:
-    """The URL as arguments of the client."""
+    """The arguments for the driver's client from the URL. Raises `UsageError`."""
     parts = split_url(url.raw)
     unknown = sorted(url.params.keys() - PARAMS)
     if unknown:
@@ -233,7 +236,7 @@ def _number(url: StoreUrl, name: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise UsageError(f"invalid URL parameter '{name}': it takes a number of seconds") from None
+        raise UsageError(f"invalid URL parameter '{name}': not a number of seconds") from None
 
 
 @contextmanager
@@ -266,10 +269,10 @@ _REASONS: Sequence[tuple[type[Exception], str, str, str]] = (
     (
         exceptions.AuthenticationError,
         "without any password|no password is set",
-        "it takes no password, and one is given",
-        "leave the password out",
+        "the server has no password, but one is given",
+        "remove the password",
     ),
-    (exceptions.AuthenticationError, "", "it does not let this user in", ""),
+    (exceptions.AuthenticationError, "", "the server rejects this user", ""),
     (
         exceptions.TimeoutError,
         "",
@@ -340,11 +343,11 @@ _REASONS: Sequence[tuple[type[Exception], str, str, str]] = (
         "each server must be reachable at the address that it announces",
     ),
 )
-"""A class of errors of the driver, what it says (a pattern), the reason to print, a hint."""
+"""A class of the driver's errors, a pattern for the message, the reason to print, and a hint."""
 
 
 def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
-    """The error to print. A server's message may quote a key, so most of it is left out."""
+    """The error to print. A server's message may quote a key, so only its first line is used."""
     for kind, mark, reason, hint in _REASONS:
         if isinstance(error, kind) and re.search(mark, str(error), re.IGNORECASE):
             return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint or None)
@@ -355,9 +358,10 @@ def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
 def in_chunks(
     items: Sequence[_Item], measure: Callable[[Sequence[_Item]], Iterable[Any]]
 ) -> Iterator[list[tuple[_Item, int]]]:
-    """Items with their sizes, in order, in batches of some megabytes.
+    """The items with their sizes, in order, in batches of a few megabytes.
 
-    A single item may be larger. An item that is too large to read counts as 0, as does None.
+    `measure` returns the size of each item. A single item may exceed the size of a batch. Items
+    that are too large to read, or have the size None, count as 0.
     """
     for start in range(0, len(items), AT_ONCE):
         part = items[start : start + AT_ONCE]

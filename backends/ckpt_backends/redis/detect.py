@@ -1,4 +1,4 @@
-"""Which stores a database holds, from a sample of its keys and of what they hold.
+"""Finds the stores of a database, by a sample of its keys and their contents.
 
 | evidence | layout |
 |---|---|
@@ -10,8 +10,8 @@
 | a hash `checkpoint:...` with the field `type` | `redis-hash-colon` |
 | a hash `lg:threads` with a field `lg:idx:...` | `redis-plain` |
 
-The Python savers of JSON documents and langgraph-checkpoint-plainredis take prefixes, so one
-database can hold several stores of one layout.
+The Python savers of JSON documents and langgraph-checkpoint-plainredis have configurable prefixes,
+so one database can contain several stores of the same layout.
 """
 
 from __future__ import annotations
@@ -43,30 +43,29 @@ LAYOUTS = (
     *("redis-hash", "redis-hash-colon", "redis-plain"),
 )
 _PREFIXED = {"redis", "redis-shallow"}
-"""Layouts whose savers take a prefix for checkpoints and one for writes."""
+"""Layouts with a configurable prefix for checkpoints and another one for writes."""
 _NAMING = ("layout", "prefix", "write_prefix")
-"""Parameters of a URL that name one of several stores."""
+"""URL parameters that select one of several stores."""
 _TURNS, _SAMPLED = 10, 20
-"""How many answers of SCAN are looked at after the first that told something, and how many keys of
-each."""
+"""SCAN stops after this many batches if a layout was found; keys to examine in each batch."""
 _OTHERS = {
     "first": "hashes of LangGraph's guide of early 2024, with 'parent_ts'",
 }
 """Layouts that are recognised but cannot be read."""
 _FEW = 5
 _Samples = dict[tuple[str, str], list[bytes]]
-"""Of each layout and prefix of checkpoints, the keys of some checkpoints."""
+"""By layout and prefix of checkpoints, the keys of some checkpoints."""
 
 
 class SeveralStores(SeveralLayouts):
-    """The URL fits several stores: an error in the URL, as it names too little."""
+    """The URL matches several stores. This is a usage error: the URL must be more specific."""
 
     exit_code = UsageError.exit_code
 
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A store as the parameters of a URL name it."""
+    """A store, identified by the values of URL parameters."""
 
     layout: str
     prefix: str | None = None
@@ -75,13 +74,13 @@ class _Store:
 
     @property
     def is_usual(self) -> bool:
-        """Whether its saver was given no prefix."""
+        """Whether its saver uses the default prefixes."""
         if self.layout in _PREFIXED:
             return Prefixes(self.prefix or "", self.write_prefix or "") == USUAL
         return self.prefix in {None, USUAL_PREFIX}
 
     def params(self, others: Sequence[_Store]) -> dict[str, str]:
-        """What a URL needs so that none of the others is meant."""
+        """The URL parameters that select this store and none of the others."""
         found = {"layout": self.layout} if any(one.layout != self.layout for one in others) else {}
         same = [one for one in others if one.layout == self.layout]
         named = {"prefix": self.prefix, "write_prefix": self.write_prefix}
@@ -99,7 +98,7 @@ class _Store:
 def open_layout(connection: Connection, url: StoreUrl) -> Layout:
     """The store that the URL names, or the only one in the database.
 
-    Raises `UnknownLayout`, or `SeveralStores` where the URL fits several.
+    Raises `UnknownLayout`, or `SeveralStores` if the URL matches several.
     """
     params = url.params
     name = params.get("layout")
@@ -152,7 +151,7 @@ def _urls(url: StoreUrl, stores: Sequence[_Store]) -> str:
 
 
 def _named(layout: str, prefix: str | None, write_prefix: str | None) -> _Store:
-    """A store of a layout that need not be there."""
+    """A store with these parameters; it may not exist."""
     if layout in _PREFIXED:
         return _Store(layout, prefix or USUAL.checkpoint, write_prefix or USUAL.write)
     return _Store(layout, prefix)
@@ -184,14 +183,14 @@ class _Found:
         self._prefix, self._write = prefix, write
         self._samples: dict[str, dict[str, list[bytes]]] = {}
         self.kinds: set[str] = set()
-        """Layouts of documents and hashes that are there, and what is known and not read."""
+        """The layouts of documents and hashes that exist, including layouts ckpt cannot read."""
 
     @cached_property
     def _known(self) -> KnownPrefixes:
         return known_prefixes(self._connection)
 
     def stores(self) -> list[_Store]:
-        """The stores that the URL fits."""
+        """The stores that match the URL."""
         wanted = self._known.checkpoints if self._prefix is None else {self._prefix}
         found = self._documents(wanted)
         for prefix in wanted:
@@ -204,13 +203,13 @@ class _Found:
         return sorted(found, key=lambda one: (LAYOUTS.index(one.layout), str(one)))
 
     def elsewhere(self) -> list[_Store]:
-        """The stores with other prefixes than the URL's."""
+        """The stores with any prefixes, if the URL has a prefix; otherwise empty."""
         if self._prefix is None and self._write is None:
             return []
         return _Found(self._connection, None, None).stores()
 
     def _documents(self, wanted: set[str]) -> list[_Store]:
-        """Stores of the layouts that are not `redis-plain`."""
+        """The stores of all layouts except `redis-plain`."""
         found = []
         paired: _Samples = {}
         for prefix in sorted(wanted):
@@ -224,7 +223,7 @@ class _Found:
         return found
 
     def _paired(self, stores: _Samples) -> dict[tuple[str, str], list[str]]:
-        """The prefixes that the writes of each store may have; one, where that can be told."""
+        """By store, the possible prefixes of its writes; only one if it is certain."""
         if self._write is not None:
             asked = self._write
             listed = {one: listed_prefixes(self._connection, one[0], stores[one]) for one in stores}
@@ -233,7 +232,7 @@ class _Found:
             return {store: [USUAL.write] for store in stores}
         found = pair(self._connection, self._known, stores)
         if any(len(one) > 1 for one in found.values()) and self._prefix is not None:
-            # What belongs to the other stores is not this one's.
+            # Pair all stores: writes of another store cannot belong to this one.
             others = {
                 (layout, prefix): names
                 for prefix in self._known.checkpoints
@@ -245,7 +244,7 @@ class _Found:
         return found
 
     def _sampled(self, prefix: str) -> dict[str, list[bytes]]:
-        """Layouts under a prefix, with the keys of some of their checkpoints."""
+        """By layout with this prefix, the keys of some checkpoints."""
         if prefix not in self._samples:
             must = prefix in {self._prefix, USUAL.checkpoint}
             self._samples[prefix] = _sampled(self._connection, prefix, must=must)
@@ -253,7 +252,11 @@ class _Found:
 
 
 def _is_plain(connection: Connection, prefix: str, *, is_alone: bool) -> bool:
-    """Whether langgraph-checkpoint-plainredis keeps threads here; or did, and nothing else does."""
+    """Whether langgraph-checkpoint-plainredis stores threads under this prefix.
+
+    With `is_alone` (no other layout was found), a counter without threads is enough: the store is
+    empty then.
+    """
     registry, counter = raw(f"{prefix}:threads"), raw(f"{prefix}:seq")
     kinds = list(connection.ask_all(("TYPE", name) for name in (registry, counter)))
     if kinds[0] == b"hash":
@@ -280,9 +283,9 @@ def _plain_prefixes(connection: Connection) -> list[str]:
 
 
 def _sampled(connection: Connection, prefix: str, *, must: bool) -> dict[str, list[bytes]]:
-    """Layouts under a prefix, and what is known and not read, each with some of its keys.
+    """By layout with this prefix, some of its keys. Includes layouts that ckpt cannot read.
 
-    Where they need not be readable, those that are not are left out.
+    Unless `must` is set, keys that cannot be read are ignored.
     """
     found: dict[str, list[bytes]] = {}
     usual = prefix == USUAL.checkpoint
@@ -338,7 +341,7 @@ def _document(name: bytes, about: dict[str, Any], kind: Any) -> str:
 
 
 def _seen(connection: Connection, prefix: str | None) -> str:
-    """What the database holds instead."""
+    """A hint with the keys that the database contains instead."""
     names = next(islice(connection.scan(b"*"), 1), [])
     if not names:
         return "the database is empty; name another one: redis://HOST:PORT/N"

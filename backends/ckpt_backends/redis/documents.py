@@ -1,4 +1,4 @@
-"""The layout of langgraph-checkpoint-redis 0.1 to 0.5: one RedisJSON document a checkpoint.
+"""The layout of langgraph-checkpoint-redis 0.1 to 0.5: each checkpoint is a RedisJSON document.
 
     checkpoint:THREAD:NS:ID                  {thread_id, checkpoint_ns, checkpoint_id,
                                               parent_checkpoint_id, checkpoint: {...},
@@ -9,9 +9,10 @@
     write_keys_zset:THREAD:NS:ID             the keys of a checkpoint's writes
 
 Source: `put`, `put_writes` and `_make_redis_checkpoint_key` in `langgraph/checkpoint/redis`, 0.1.0
-to 0.5.2. Nothing in a key is escaped, so what a key means is told by its document. An empty
-namespace is `__empty__`, an empty id the nil UUID. `has_writes` is not believed: `put` may
-overwrite what `put_writes` had set, and then the saver itself does not see the writes.
+to 0.5.2. Keys are not escaped and may be ambiguous, so thread, namespace and id are read from the
+document. An empty namespace is stored as `__empty__`, an empty id as the nil UUID. ckpt ignores
+`has_writes`: `put` may overwrite the flag that `put_writes` set, and then the saver itself does not
+see the writes.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ from ckpt_backends.redis.lines import lines_by_name
 EMPTY_NS, EMPTY_ID = "__empty__", "00000000-0000-0000-0000-000000000000"
 JSON_TYPE = "ReJSON-RL"
 DIALECT = REDIS_JSON
-"""What is stored as `json`."""
+"""The type tag for values that are stored as `json`."""
 _FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id","has_writes"]'
-"""One path, since a command for several documents takes one; in the order that documents have."""
+"""A single path, because JSON.MGET takes one. The fields are in the order of the documents."""
 _FIELDS_OF_WRITE = '$["thread_id","checkpoint_ns","checkpoint_id","task_path"]'
 _DOCUMENTS_AT_ONCE = 500
 _WRITE: tuple[str, ...] = (
@@ -64,12 +65,12 @@ _WRITE: tuple[str, ...] = (
 )
 _WRITE += ("$.idx", "$.channel", "$.type", "$.blob")
 _PARTS_OF_WRITE = 3
-"""Checkpoint id, task id and idx at the end of a write's key; none of them has a colon."""
+"""Parts at the end of a write's key: checkpoint id, task id and idx. They contain no colon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prefixes:
-    """How the keys of one saver begin."""
+    """The prefixes of a saver's keys."""
 
     checkpoint: str = "checkpoint"
     write: str = "checkpoint_write"
@@ -95,18 +96,18 @@ def meant_id(stored: str) -> str:
 
 
 class Documents:
-    """Full histories, as RedisSaver and AsyncRedisSaver keep them."""
+    """The layout of RedisSaver and AsyncRedisSaver, with the full history."""
 
     name = "redis"
     saver = "langgraph-checkpoint-redis 0.1 or later"
     capabilities = LAYOUTS["redis"]
     dialect = DIALECT
-    """Tag of the JSON in its documents."""
+    """Type tag of the JSON in the documents."""
     has_pointers = True
-    """Whether a key names the head of each namespace."""
+    """Whether each namespace has a key with the name of its head."""
     is_by_arrival = False
     value = "blob"
-    """The field of a write with its value."""
+    """The field of a write that contains its value."""
 
     def __init__(self, connection: Connection, prefixes: Prefixes) -> None:
         self._connection = connection
@@ -122,11 +123,14 @@ class Documents:
         return meant_id(stored)
 
     def is_own(self, flags: Sequence[object]) -> bool:
-        """Whether `has_writes` of a document, if it has that, is as this saver stores it."""
+        """Whether `has_writes` of a document has the type that this saver stores.
+
+        `flags` is empty if the document has no such field.
+        """
         return not any(isinstance(one, str) for one in flags)
 
     def is_own_write(self, paths: Sequence[object]) -> bool:
-        """The same of a write and its task path."""
+        """Whether this saver stored a write. `paths` has its task path, or is empty."""
         return bool(paths)
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
@@ -135,8 +139,10 @@ class Documents:
         return raw(":".join((self.prefixes.checkpoint, *parts)))
 
     def registries(self, key: CheckpointKey) -> list[bytes]:
-        """The keys that list a checkpoint's writes. Until 0.1.2 an empty namespace was written as
-        such."""
+        """The keys that list a checkpoint's writes.
+
+        There may be two: until 0.1.2, an empty namespace was stored as `""` in these keys.
+        """
         thread, spaces = stored_id(key.thread_id), (stored_ns(key.checkpoint_ns), key.checkpoint_ns)
         return [
             raw(f"write_keys_zset:{thread}:{ns}:{key.checkpoint_id}")
@@ -192,7 +198,7 @@ class Documents:
         return self._indexes
 
     def _indexed(self, stored: str) -> set[bytes] | None:
-        """The keys of a thread by the indexes; None where they do not tell."""
+        """The keys of a thread from the search indexes; None if they cannot be trusted."""
         found: set[bytes] = set()
         for index in self._known_indexes():
             names = None if index is None else index.names(stored)
@@ -202,7 +208,7 @@ class Documents:
         return found
 
     def _scanned(self, thread_ids: Sequence[str]) -> dict[str, set[bytes]]:
-        """The keys of threads by one pass over all names."""
+        """By thread, its keys, found with one SCAN over all keys."""
         starts = {
             raw(f"{kind}:{self.stored_thread(thread_id)}:"): thread_id
             for thread_id in thread_ids
@@ -213,7 +219,7 @@ class Documents:
         names: dict[str, set[bytes]] = {one: set() for one in thread_ids}
         for some in self._connection.scan(pattern, JSON_TYPE):
             for name in some:
-                # What a key begins with may be the id of several threads, as `a` and `a:b`.
+                # A key may belong to one of several threads, such as `a` and `a:b`.
                 for end in _ends(name):
                     thread_id = starts.get(name[:end])
                     if thread_id is not None:
@@ -222,7 +228,7 @@ class Documents:
 
     def _found(self, thread_id: str, names: Collection[bytes]) -> Found:
         found = Found()
-        # An index takes others' keys for those of the thread; a pattern, those of `a:b` for `a`'s.
+        # The search may return keys of other threads; a pattern for `a` also finds those of `a:b`.
         starts = [raw(f"{kind}:{self.stored_thread(thread_id)}:") for kind in self._kinds]
         checkpoints, writes, *apart = (
             sorted(one for one in names if one.startswith(start)) for start in starts
@@ -248,14 +254,15 @@ class Documents:
                     yield Found(blobs=new)
 
     def told(self, names: Sequence[bytes]) -> Iterator[Place]:
-        """Checkpoints by what their documents say; other documents are left out.
+        """The checkpoints among these keys, according to their documents.
 
-        Such as what `put_writes` leaves where no `put` comes: `{"has_writes": true}`.
+        Other documents are left out, for example `{"has_writes": true}`: `put_writes` stores that
+        if the checkpoint was not stored yet.
         """
         for start in range(0, len(names), _DOCUMENTS_AT_ONCE):
             some = names[start : start + _DOCUMENTS_AT_ONCE]
             answers = self._connection.ask("JSON.MGET", *some, _FIELDS)
-            # Read as one list, which takes a fraction of the time.
+            # Parse all answers as one list, which is much faster.
             told = json.loads(b"[" + b",".join(one or b"[]" for one in answers) + b"]")
             for name, fields in zip(some, told, strict=True):
                 match fields:
@@ -283,13 +290,13 @@ class Documents:
                     )
 
     def _sizes(self, places: Sequence[Place] | Sequence[WritePlace]) -> Iterator[Any]:
-        """What documents take in the server, which is about what they take when they are sent."""
+        """The memory of each document in the server, which is about the size of its JSON."""
         return self._connection.ask_all(("MEMORY USAGE", one.name) for one in places)
 
     def _members(
         self, some: Sequence[tuple[Place, int]], paths: Sequence[str]
     ) -> Iterator[TypedBytes | None]:
-        """What stands at some paths of each document, one after the other; None for none."""
+        """For each document, the value at each path; None if it does not exist."""
         wanted = [(place.name, path) for place, _ in some for path in paths]
         large = {place.name for place, size in some if size > MOST_BYTES}
         closer = [one for one in wanted if one[0] in large]
@@ -332,7 +339,7 @@ class Documents:
                         yield name, key, True
 
     def blobs(self, found: Found) -> Iterator[tuple[bytes, str, BlobKey, int]]:  # noqa: ARG002
-        """None: all values stand in the bodies."""
+        """Empty: all values are in the bodies."""
         yield from ()
 
     def usage(self, found: Found) -> Iterator[tuple[str, Usage]]:
@@ -356,7 +363,7 @@ class Documents:
                     yield key.checkpoint_id, Usage(*where, None, "json", 1, int(size[0]))
 
     def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[tuple[str, Usage]]:
-        """Of each that `written` knows, whatever else its document lacks."""
+        """The usage of the writes that `written` returns, even if fields are missing."""
         paths = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
         told = list(
             self._connection.ask_all(
@@ -385,7 +392,7 @@ class Documents:
 
 
 def _ends(name: bytes) -> Iterator[int]:
-    """Where a name may end that a key begins with: behind each colon but the first."""
+    """The ends of possible prefixes with a thread id: after each colon except the first."""
     end = name.find(b":") + 1
     while end := name.find(b":", end) + 1:
         yield end
@@ -397,7 +404,7 @@ def _write_place(name: bytes) -> WritePlace:
 
 
 def fields_of(answer: Any) -> dict[str, Any]:
-    """The values at some paths of a document; of each the only one."""
+    """By path, the value from the answer of JSON.GET with several paths."""
     if not isinstance(answer, bytes):
         return {}
     found = json.loads(answer)
@@ -405,9 +412,9 @@ def fields_of(answer: Any) -> dict[str, Any]:
 
 
 def _member(answer: bytes) -> bytes:
-    """The one value at a path, byte for byte as the server writes it.
+    """The value from the answer of JSON.GET with one path, with the server's exact bytes.
 
-    Metadata is JSON in a text, and empty where a document has none.
+    Metadata is a JSON text inside a JSON string. A document without metadata gives `{}`.
     """
     if answer.startswith(b'["'):
         return bytes(json.loads(answer)[0].encode("utf-8", "surrogatepass"))
@@ -418,7 +425,7 @@ def _write(answer: Any, values: bool | Collection[str], size: int) -> Write | No
     fields = fields_of(answer)
     thread, ns, own, task, path, idx, channel, tag, blob = (fields.get(one) for one in _WRITE)
     if not isinstance(thread, str) or not isinstance(channel, str) or path is None:
-        return None  # gone by now, or of LangGraph.js
+        return None  # removed meanwhile, or written by LangGraph.js
     value = unread(str(tag), size) if size > MOST_BYTES else _value(str(tag or ""), blob)
     read = values if isinstance(values, bool) else channel in values
     return Write(
@@ -433,10 +440,10 @@ def _write(answer: Any, values: bool | Collection[str], size: int) -> Write | No
 
 
 def _value(tag: str, blob: Any) -> TypedBytes:
-    """A write's value. Since 0.2 it is base64, before that it was JSON text.
+    """The value of a write: base64 since 0.2, JSON text before.
 
-    A JSON text that is base64 too, such as `true`, does not decode to JSON. What had the type
-    `base64` then were bytes.
+    Some JSON texts, such as `true`, are also valid base64, but then the decoded bytes are not JSON.
+    Before 0.2, the type of bytes was `base64`.
     """
     stored = blob if isinstance(blob, str) else ""
     data = stored.encode("utf-8", "surrogatepass")
@@ -450,7 +457,7 @@ def _value(tag: str, blob: Any) -> TypedBytes:
 
 
 def quoted(name: bytes) -> str:
-    """A key as redis-cli takes it; odd characters are written as hex."""
+    """A key for redis-cli. Unprintable characters are written as hex."""
     shown = "".join(
         chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\x{byte:02x}"
         for byte in name

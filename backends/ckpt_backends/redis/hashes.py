@@ -1,14 +1,14 @@
-"""The layout of the plain savers: a hash a checkpoint, a hash a write, and no module needed.
+"""The layout of plain savers: each checkpoint and each write is a hash. It needs no Redis module.
 
     checkpoint$THREAD$NS$ID             {type, checkpoint, metadata, parent_checkpoint_id,
                                          checkpoint_id}
     writes$THREAD$NS$ID$TASK$IDX        {channel, type, value}
 
-Source: `agents/graph/redis_checkpoint.py` as a user of LangGraph quotes it, which follows the guide
-`persistence_redis.ipynb` of LangGraph itself. An earlier form of that guide has `:`
-where this one has `$`. Each key has a time to live of its own. `checkpoint_id` is not in every
-hash; where `metadata_type` is, it names the type of `metadata`, which is JSON otherwise. Values are
-bytes as serialized.
+Source: `agents/graph/redis_checkpoint.py`, quoted by a user of LangGraph; it follows LangGraph's
+guide `persistence_redis.ipynb`. An earlier version of that guide uses `:` in place of `$`. Each key
+has a separate time to live. The field `checkpoint_id` may be missing. The optional field
+`metadata_type` is the type of `metadata`; without it, the type is JSON. Values are the serialized
+bytes.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from ckpt_backends.redis.lines import lines_by_name
 DOLLAR, COLON = "$", ":"
 _CHECKPOINT, _WRITES = "checkpoint", "writes"
 _CALLS = re.compile(rf"(.*?):({CALL})", re.DOTALL)
-"""A thread, a colon, and the namespace of a subgraph's call, which has colons itself."""
+"""Thread, colon, and the namespace of a subgraph's call. Such a namespace contains colons."""
 _AT_ONCE = 1000
 _PARTS_OF_WRITE = 3
-"""Checkpoint id, task id and idx at the end of a write's key; none of them has a separator."""
+"""Parts at the end of a write's key: checkpoint id, task id, idx. They contain no separator."""
 
 
 class Hashes:
-    """Checkpoints as hashes, their keys joined by one character."""
+    """The layout of hashes. The parts of a key are joined by `separator`."""
 
     capabilities = LAYOUTS["redis-hash"]
     is_by_arrival = False
@@ -76,7 +76,7 @@ class Hashes:
         return raw(self.separator.join((*place, task_id, str(idx))))
 
     def copied(self, source: bytes, target: bytes) -> Iterator[Command]:
-        """Make a copy of a hash: on a cluster the server of one key does not know the other."""
+        """Commands that copy a hash. COPY cannot copy to another server of a cluster."""
         if not self._connection.is_cluster:
             yield ("COPY", source, target)
             return
@@ -114,7 +114,7 @@ class Hashes:
         return Found(places, [writes[name] for name in sorted(writes)])
 
     def _key_of(self, name: bytes) -> CheckpointKey | None:
-        """The checkpoint that a key is of, or belongs to; None for a key of another kind."""
+        """The checkpoint of a key of a checkpoint or write; None for other keys."""
         if name.startswith(self._start(_CHECKPOINT)):
             return self._parse(name)
         parsed = self._parse_write(name) if name.startswith(self._start(_WRITES)) else None
@@ -155,7 +155,7 @@ class Hashes:
         return literally(kind + self.separator) + beginning(thread_ids) + b"*"
 
     def told(self, names: Sequence[bytes]) -> Iterator[Place]:
-        """Checkpoints by their keys; hashes that hold no checkpoint are left out."""
+        """The checkpoints among these keys. Hashes without a checkpoint are left out."""
         fields = ("parent_checkpoint_id", "type")
         answers = self._connection.ask_all((("HMGET", one, *fields) for one in names), _AT_ONCE)
         for name, answer in zip(names, answers, strict=True):
@@ -164,7 +164,7 @@ class Hashes:
                 yield Place(key, name, text(answer[0] or b"") or None)
 
     def _parse(self, name: bytes) -> CheckpointKey | None:
-        """What a checkpoint's key says. A thread id may hold the separator, an id never does."""
+        """Parse the key of a checkpoint. A thread id may contain the separator, an id never."""
         return self._place(name[len(self._start(_CHECKPOINT)) :])
 
     def _parse_write(self, name: bytes) -> tuple[CheckpointKey, str, int] | None:
@@ -219,7 +219,7 @@ class Hashes:
             told = self._connection.ask_all(
                 ("HMGET", place.name, "channel", "type") for place, _ in some
             )
-            # Fields come one by one, so that a write may be half there.
+            # The saver sets fields one by one, so a write may be incomplete.
             whole = [
                 (place, text(about[0]), text(about[1]), size)
                 for (place, size), about in zip(some, told, strict=True)
@@ -256,11 +256,11 @@ class Hashes:
         for name, about in zip(names, told, strict=True):
             parsed = self._parse_write(name)
             if parsed is not None and about is not None:
-                # Fields come one by one, so that a write may be half there.
+                # The saver sets fields one by one, so a write may be incomplete.
                 yield name, parsed[0], None not in about
 
     def blobs(self, found: Found) -> Iterator[tuple[bytes, str, BlobKey, int]]:  # noqa: ARG002
-        """None: all values stand in the bodies."""
+        """Empty: all values are in the bodies."""
         yield from ()
 
     def usage(self, found: Found) -> Iterator[tuple[str, Usage]]:

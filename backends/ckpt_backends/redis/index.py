@@ -1,8 +1,8 @@
-"""Finding the documents of one thread by an index of RediSearch, where there is one to trust.
+"""Finds the documents of one thread with an index of RediSearch, if the index can be trusted.
 
-The saver's indexes take ids that differ in case for one, trim them, split them at commas, and may
-end early: so what they give is a superset to be checked, or it is not taken at all. Source: the
-schemas in `base.py` of langgraph-checkpoint-redis, and FT.INFO of RediSearch 2.10.
+The saver's indexes ignore the case of ids, trim them, split them at commas, and may return
+incomplete results. So the caller must check each result, and incomplete results are discarded.
+Source: the schemas in `base.py` of langgraph-checkpoint-redis, and FT.INFO of RediSearch 2.10.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from ckpt_backends.redis.connect import Connection
 from ckpt_backends.redis.keyspace import raw, text
 
 _PLAIN = re.compile(r"[!-+\--~](?:[ -+\--~]*[!-+\--~])?")
-"""ASCII without commas, nor spaces at its ends."""
+"""Matches ids that the index does not change: ASCII without commas and without outer spaces."""
 _MARK = re.compile(r"([^A-Za-z0-9_])")
 _AT_ONCE = 1000
 
 
 class ThreadIndex:
-    """An index of the documents whose keys begin with a prefix."""
+    """An index of all documents with keys that begin with a prefix."""
 
     def __init__(self, connection: Connection, name: bytes) -> None:
         self._connection = connection
         self._name = name
 
     def names(self, thread_id: str, checkpoint_id: str | None = None) -> list[bytes] | None:
-        """Keys of all documents of a thread, or of one of its checkpoints; perhaps with others.
+        """The keys of all documents of a thread, or of one of its checkpoints.
 
-        None where that is unsure.
+        May include keys of other threads. None if the result may be incomplete.
         """
         wanted = {"thread_id": thread_id, "checkpoint_id": checkpoint_id}
         given = {name: one for name, one in wanted.items() if one is not None}
@@ -50,12 +50,12 @@ class ThreadIndex:
                 break
             answer = self._connection.find("FT.CURSOR", "READ", self._name, cursor)
         counted = self._connection.find("FT.SEARCH", self._name, query, "LIMIT", 0, 0)
-        # The server may limit the number of results.
+        # The server may limit the number of results, so compare with the count.
         return names if answer is not None and counted and counted[0] == len(names) else None
 
 
 def index_of(connection: Connection, prefix: str) -> ThreadIndex | None:
-    """The index of all documents with this prefix; None where there is none that is complete."""
+    """The index of all documents with this prefix; None if there is no complete index."""
     for name in connection.find("FT._LIST") or ():
         about = _pairs(connection.find("FT.INFO", name))
         definition = _pairs(about.get("index_definition"))
@@ -80,7 +80,7 @@ def index_of(connection: Connection, prefix: str) -> ThreadIndex | None:
 def prefixes_of(connection: Connection) -> list[tuple[str, set[str]]] | None:
     """The prefixes of all indexes of JSON documents, with the fields of each index.
 
-    None where the server has no indexes, or does not let us see them.
+    None if the server has no search module, or the user may not list indexes.
     """
     names = connection.find("FT._LIST")
     if names is None:
@@ -105,7 +105,7 @@ def _escaped(name: str) -> str:
 
 
 def _pairs(flat: Any) -> dict[str, Any]:
-    """A list of names and values, one after the other."""
+    """A dict from a flat list of alternating names and values."""
     if not isinstance(flat, list):
         return {}
     return {

@@ -1,4 +1,4 @@
-"""The layouts of LangGraph.js: RedisJSON documents; values that did not change stand apart.
+"""The layouts of LangGraph.js: RedisJSON documents, with unchanged values in separate documents.
 
     checkpoint:THREAD:NS:ID                {thread_id, checkpoint_ns, checkpoint_id,
                                             parent_checkpoint_id, checkpoint: {...},
@@ -10,15 +10,17 @@
                                             timestamp, global_idx}
     write_keys_zset:THREAD:NS:ID           the keys of a checkpoint's writes
 
-The body of a checkpoint has the values that changed in its step, which win; the others are found
-under their versions, which are numbers. The shallow saver has one document a namespace, with all
-of its values, under `checkpoint:THREAD:NS:shallow`. Keys have the namespace itself; in documents of
-the full saver, but not in those of writes, an empty one is `__empty__`. No key names a head: it is
-the greatest id. Source: `index.js` and `shallow.js` of
-@langchain/langgraph-checkpoint-redis 1.0.11.
+* The body of a checkpoint contains the values that changed in its step. The other values are found
+  by channel and version; versions are numbers. Values in the body take precedence.
+* The shallow saver stores one document for each namespace, with all values, under the key
+  `checkpoint:THREAD:NS:shallow`.
+* Keys contain the plain namespace. In the full saver's documents of checkpoints and values, but not
+  of writes, an empty namespace is stored as `__empty__`.
+* No key names the head: it is the checkpoint with the greatest id.
+* Documents of the Python saver may have keys of the same form. There, `has_writes` is not a text,
+  and writes have a task path.
 
-Python's documents may stand under keys of the same form; there `has_writes` is no text, and a write
-has a task path.
+Source: `index.js` and `shallow.js` of @langchain/langgraph-checkpoint-redis 1.0.11.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ BLOB = "checkpoint_blob"
 BLOBS = f"{BLOB}:*"
 _JSON = "json"
 _UNDEFINED = TypedBytes(_JSON, b'{"lc":2,"type":"undefined"}')
-"""JSON leaves a member out that JavaScript has as undefined."""
+"""The value of a document without `value`: JSON omits members that are undefined in JavaScript."""
 _KEY = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
 _WRITE = (*_KEY, "$.task_id", "$.idx", "$.channel", "$.task_path")
 _BLOB = ("$.thread_id", "$.checkpoint_ns", "$.channel", "$.version")
@@ -64,7 +66,7 @@ _SHALLOW = (*_KEY, "$.parent_checkpoint_id", "$.has_writes")
 
 
 class JavaScriptDocuments(Documents):
-    """Full histories, as RedisSaver of LangGraph.js keeps them."""
+    """The layout of LangGraph.js's RedisSaver, with the full history."""
 
     name = "redis-js"
     saver = "LangGraph.js, @langchain/langgraph-checkpoint-redis 1.0"
@@ -111,13 +113,13 @@ class JavaScriptDocuments(Documents):
     def _with_blobs(
         self, checkpoints: Iterator[Checkpoint], values: bool | Collection[str]
     ) -> Iterator[Checkpoint]:
-        """Checkpoints with the values that they name and do not have in themselves."""
+        """Add to each checkpoint the values that it names but that are not in its body."""
         sizes: dict[bytes, int | None] = {}
         read: dict[bytes, TypedBytes] = {}
         for one in checkpoints:
             named = {channel: blob_name(one.key, key) for channel, key in _apart(one).items()}
             new = [name for name in named.values() if name not in sizes]
-            # A checkpoint shares most of its values with the one before it, or after it.
+            # Cache them: a checkpoint shares most of its values with the next one.
             sizes = {name: sizes[name] for name in named.values() if name in sizes}
             sizes |= dict(zip(new, self._lengths(new), strict=True))
             there = {channel: name for channel, name in named.items() if sizes[name] is not None}
@@ -132,7 +134,7 @@ class JavaScriptDocuments(Documents):
             yield replace(one, blobs=blobs)
 
     def _lengths(self, names: Sequence[bytes]) -> Iterator[int | None]:
-        """What values take in the server; None for those that are not there."""
+        """The memory of each value in the server; None if it does not exist."""
         asked = (("JSON.DEBUG", "MEMORY", name, "$.value") for name in names)
         for answer in self._connection.ask_all(asked):
             yield int(answer[0]) if answer else None
@@ -186,7 +188,7 @@ class JavaScriptDocuments(Documents):
 
 
 class ShallowJavaScriptDocuments(JavaScriptDocuments):
-    """The newest checkpoint of each namespace, as ShallowRedisSaver of LangGraph.js keeps it."""
+    """The layout of LangGraph.js's ShallowRedisSaver: the newest checkpoint of each namespace."""
 
     name = "redis-js-shallow"
     saver = "LangGraph.js, @langchain/langgraph-checkpoint-redis 1.0, ShallowRedisSaver"
@@ -228,7 +230,7 @@ def blob_name(key: CheckpointKey, blob: tuple[str, str]) -> bytes:
 
 
 def versions_of(body: TypedBytes | None) -> dict[str, tuple[str, str]]:
-    """Each channel of a body with its version as keys have it; none where it cannot be told."""
+    """By channel of a body, (channel, version as text); empty if the body cannot be read."""
     versions = _part(body, "channel_versions")
     return {
         channel: (channel, str(version))
@@ -238,7 +240,7 @@ def versions_of(body: TypedBytes | None) -> dict[str, tuple[str, str]]:
 
 
 def _apart(one: Checkpoint) -> dict[str, tuple[str, str]]:
-    """The channels of a checkpoint whose values do not stand in it."""
+    """By channel, (channel, version) of the values that are not in the checkpoint's body."""
     inside = _part(one.body, "channel_values")
     return {name: at for name, at in versions_of(one.body).items() if name not in inside}
 
@@ -263,7 +265,10 @@ def _parts(key: CheckpointKey) -> tuple[str, str, str]:
 
 
 def _number(answer: Any) -> float:
-    """When a write came, by a clock that begins with the process; the shallow saver has none."""
+    """The order number of a write, from a clock that starts with the saver's process.
+
+    0 if there is none: the shallow saver does not store it.
+    """
     match json.loads(answer or b"[]"):
         case [int() | float() as number]:
             return number
@@ -271,7 +276,7 @@ def _number(answer: Any) -> float:
 
 
 def _only(answer: Any) -> TypedBytes:
-    """The one value at a path, byte for byte as the server writes it."""
+    """The value from the answer of JSON.GET with one path, with the server's exact bytes."""
     data = bytes(answer or b"")[1:-1]
     return TypedBytes(_JSON, data) if data else _UNDEFINED
 
@@ -279,7 +284,7 @@ def _only(answer: Any) -> TypedBytes:
 def _write(
     fields: dict[str, Any], value: TypedBytes, values: bool | Collection[str]
 ) -> Write | None:
-    """A write as its document tells it; None for one that is gone by now, or Python's."""
+    """A write from its document; None if it was removed meanwhile or is of the Python saver."""
     thread, ns, own, task, idx, channel, path = (fields.get(one) for one in _WRITE)
     if not isinstance(thread, str) or not isinstance(channel, str) or path is not None:
         return None

@@ -1,4 +1,4 @@
-"""Names of keys, and what every layout in Redis tells of them."""
+"""Helpers for the names of keys, and the interface of all Redis layouts."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from ckpt_backends.model import BlobKey, Capability, Checkpoint, CheckpointKey, 
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 CALL = rf"[^:|]+:{_UUID}(?:\|[^:|]+:{_UUID})*"
-"""A pattern for the namespace of a subgraph's call, which has colons itself."""
+"""A pattern for the namespace of a subgraph's call. Such a namespace contains colons."""
 _SPECIAL = re.compile(rb"([*?\[\]\\])")
 
 
 def text(name: bytes) -> str:
-    """A key or a field as text; what is not UTF-8 survives a round trip."""
+    """A key or field as text. Bytes that are not UTF-8 survive a round trip with `raw`."""
     return name.decode("utf-8", "surrogateescape")
 
 
 def raw(name: str) -> bytes:
-    """Text as a key or a field."""
+    """A text as the bytes of a key or field."""
     try:
         return name.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a lone surrogate, which no saver can store: it names nothing
+    except UnicodeEncodeError:  # a lone surrogate; no saver can store it, so it matches no key
         return name.encode("utf-8", "surrogatepass")
 
 
 def literally(name: str) -> bytes:
-    """A part of a pattern of SCAN that matches only this text."""
+    """A part of a SCAN pattern that matches exactly this text."""
     return _SPECIAL.sub(rb"\\\1", raw(name))
 
 
 def beginning(names: Collection[str]) -> bytes:
-    """A part of a pattern for what all of these begin with: the server sends that much less."""
+    """A part of a SCAN pattern for the common beginning of all names, to receive fewer keys."""
     return literally(commonprefix(list(names)))  # noqa: RUF071  (characters are meant)
 
 
@@ -48,12 +48,12 @@ class Place:
     """The key in Redis."""
     parent: str | None = None
     rank: float = 0.0
-    """What the saver orders a namespace's checkpoints by, before their ids."""
+    """The saver sorts the checkpoints of a namespace by this number, then by id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A namespace of a thread, as a listing tells of it."""
+    """A namespace of a thread, as listed: its oldest, newest and number of checkpoints."""
 
     thread_id: str
     checkpoint_ns: str
@@ -61,21 +61,21 @@ class Line:
     newest: str
     checkpoints: int
     head: str | None = None
-    """The checkpoint that the saver loads, where that may be another one than the newest."""
+    """The checkpoint that the saver loads, if it may differ from the newest; otherwise None."""
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlace:
-    """A stored write, as far as it is known from the index of its thread."""
+    """A stored write, known by its key only."""
 
     name: bytes
     checkpoint_id: str
-    """The checkpoint that its key names; the document has the last word."""
+    """The checkpoint id in the key. The document may contain another one, which counts."""
 
 
 @dataclass(slots=True)
 class Found:
-    """The keys of one thread, or some of the keys of all."""
+    """The keys of one thread, or some keys of all threads."""
 
     places: dict[tuple[str, str], Place] = field(default_factory=dict)
     """By namespace and checkpoint id."""
@@ -83,11 +83,11 @@ class Found:
     mixed: list[Place] = field(default_factory=list)
     """Checkpoints of several threads."""
     blobs: list[bytes] = field(default_factory=list)
-    """Values that are kept apart; their contents tell the thread."""
+    """Keys of separate values. Their thread is in their contents."""
 
     @property
     def checkpoints(self) -> list[Place]:
-        """All of its checkpoints."""
+        """All checkpoints."""
         return [*self.places.values(), *self.mixed]
 
 
@@ -97,22 +97,23 @@ class Added:
 
     name: bytes
     copied: bytes | None = None
-    """The write that it is a copy of, and of which checkpoint that is."""
+    """The key of the original if it is a copy; otherwise None."""
     source: CheckpointKey | None = None
+    """The checkpoint of the original."""
 
 
 class Layout(Protocol):
-    """One way to keep checkpoints in Redis. Answers are of the moment they are given."""
+    """A layout of checkpoints in Redis. Methods read the current data; there is no snapshot."""
 
     name: str
     saver: str
     capabilities: Capability
     tables: tuple[str, ...]
     is_by_arrival: bool
-    """Whether the writes of a checkpoint are in the order in which they came."""
+    """Whether the writes of a checkpoint are ordered by the time they were stored."""
 
     def lines(self) -> Iterator[Line]:
-        """Every namespace of the store, in no order."""
+        """All namespaces of the store, in undefined order."""
         ...
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
@@ -120,23 +121,23 @@ class Layout(Protocol):
         ...
 
     def told(self, names: Sequence[bytes]) -> Iterator[Place]:
-        """Which of these keys are checkpoints, by what they hold; in the same order."""
+        """The checkpoints among these keys, according to their contents, in the same order."""
         ...
 
     def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
-        """The keys of some threads, at the price of one where there is no index."""
+        """The keys of some threads. Without an index, several threads cost as much as one."""
         ...
 
     def writes_at(self, keys: Collection[CheckpointKey]) -> list[WritePlace]:
-        """The writes of some checkpoints, at the price of `find`; perhaps with others."""
+        """The writes of some checkpoints; may include others. Costs as much as `find`."""
         ...
 
     def is_indexed(self) -> bool:
-        """Whether one thread is found without a pass over all names."""
+        """Whether the keys of a thread are found without a SCAN over all keys."""
         ...
 
     def pages(self) -> Iterator[Found]:
-        """All keys of the store, each once, some at a time."""
+        """All keys of the store in batches, each key once."""
         ...
 
     def checkpoints(
@@ -147,30 +148,33 @@ class Layout(Protocol):
         metadata: bool,
         values: bool | Collection[str],
     ) -> Iterator[Checkpoint]:
-        """Checkpoints in the order of their places, without those that are gone by now."""
+        """The checkpoints in the order of `places`, without those removed meanwhile."""
         ...
 
     def blobs(self, found: Found) -> Iterator[tuple[bytes, str, BlobKey, int]]:
-        """The values that are kept apart: key, thread, what they are of, and size."""
+        """The separate values, each as (key in Redis, thread id, blob key, size in bytes)."""
         ...
 
     def writes(
         self, places: Sequence[WritePlace], values: bool | Collection[str]
     ) -> Iterator[Write]:
-        """Writes, without those that are gone by now; in no order, unless that is by arrival."""
+        """The writes, without those removed meanwhile.
+
+        They are ordered by arrival if `is_by_arrival`; otherwise the order is undefined.
+        """
         ...
 
     def written(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
-        """Which checkpoint each write is of, and whether it is whole; of those that are there."""
+        """For each write that exists: (key in Redis, its checkpoint, whether it is complete)."""
         ...
 
     def usage(self, found: Found) -> Iterator[tuple[str, Usage]]:
-        """What each of these values takes, one by one and in no order; `rows` is 1.
+        """The size of each single value, with `rows` 1, in undefined order.
 
-        Each with the id of its checkpoint, `''` for a value that is kept apart.
+        Each comes with the id of its checkpoint, or `''` for a separate value.
         """
         ...
 
     def sources(self, key: CheckpointKey) -> list[str]:
-        """Commands that show a checkpoint and its writes."""
+        """Redis commands with which a person finds a checkpoint and its writes."""
         ...

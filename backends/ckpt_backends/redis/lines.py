@@ -1,8 +1,8 @@
-"""Listing by the names of keys: which namespaces there are, and from when to when.
+"""Lists the namespaces of a store by the names of keys, with their oldest and newest checkpoint.
 
-The names of a namespace's checkpoints differ only in the ids at their ends. So one pass over all
-names counts them. The newest document of each namespace tells its thread: a name does not, since
-nothing in it is escaped.
+The keys of a namespace's checkpoints differ only in the ids at their ends. So one SCAN over all
+keys is enough to count them. Keys are not escaped and may be ambiguous, so thread and namespace are
+read from the newest document of each namespace.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Group = TypeVar("_Group", bound=Hashable)
 
 @dataclass(slots=True)
 class _Sum:
-    """The ids that have been seen of a namespace."""
+    """The oldest id, newest id and number of ids of a namespace so far."""
 
     oldest: bytes
     newest: bytes
@@ -30,7 +30,7 @@ class _Sum:
 
 
 class _Sums(dict[_Group, _Sum], Generic[_Group]):
-    """By namespace, or by what stands for it."""
+    """Sums by namespace, or by the beginning of its keys."""
 
     def add(self, group: _Group, own: bytes) -> None:
         found = self.get(group)
@@ -45,13 +45,13 @@ class _Sums(dict[_Group, _Sum], Generic[_Group]):
 
 
 def lines_by_name(names: Names, told: Told, separator: bytes) -> Iterator[Line]:
-    """The namespaces of a store. The `names` of checkpoints end in a separator and an id.
+    """The namespaces of a store. The keys of checkpoints end with a separator and an id.
 
-    `told` says what a key holds, if it is a checkpoint. Where the newest of a namespace is none,
-    such as what a crash left of one, or a key of another layout, all of its keys are asked; an
-    older one of that kind is counted. What is held does not grow with the number of checkpoints. A
-    name that SCAN gives twice counts twice: it does so where most keys of the server go away
-    meanwhile.
+    `names` scans all keys; `told` returns the checkpoints among some keys. If the newest key of a
+    namespace is not a checkpoint (left by a crash, or of another layout), all keys of the namespace
+    are read. Older keys that are not checkpoints are counted anyway. The memory does not depend on
+    the number of checkpoints. A key that SCAN returns twice is counted twice; that happens only if
+    most keys of the server are removed during the scan.
     """
     sums: _Sums[bytes] = _Sums()
     for some in names():
@@ -60,7 +60,7 @@ def lines_by_name(names: Names, told: Told, separator: bytes) -> Iterator[Line]:
             sums.add(start, own)
     unsure: set[bytes] = set()
     while sums:
-        # What is told is given up, so that it is not held twice.
+        # Remove the sums that are processed, to save memory.
         part = [sums.popitem() for _ in range(min(_AT_ONCE, len(sums)))]
         newest = {start + separator + found.newest: start for start, found in part}
         keys = {newest[place.name]: place.key for place in told(list(newest))}
@@ -78,7 +78,7 @@ def lines_by_name(names: Names, told: Told, separator: bytes) -> Iterator[Line]:
 
 
 def lines_of(keys: Iterable[CheckpointKey]) -> Iterator[Line]:
-    """The namespaces of some checkpoints."""
+    """The namespaces of these checkpoints."""
     sums: _Sums[CheckpointKey] = _Sums()
     for key in keys:
         group = CheckpointKey(key.thread_id, key.checkpoint_ns, "")

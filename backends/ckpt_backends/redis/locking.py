@@ -1,4 +1,4 @@
-"""One purge at a time: a key that says so, and goes by itself if whoever made it is killed."""
+"""A lock that allows only one purge at a time: a key that expires if its owner is killed."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from ckpt_backends.url import StoreUrl
 
 LOCK = b"ckpt:purge-lock"
 _HELD = 3000
-"""Milliseconds that it stays when nobody keeps it; also how long a killed run is in the way."""
+"""Time to live of the key in milliseconds. A killed run blocks others for at most this time."""
 _KEPT = 0.5
-"""Seconds after which it is kept for longer."""
+"""Seconds between two extensions of the time to live."""
 _PATIENCE = 6.0
-"""Seconds that another run waits for it."""
+"""Seconds that another run waits for the lock."""
 
 
 class PurgeLock:
-    """The lock, had by this run."""
+    """The lock, held by this run."""
 
     def __init__(self, driver: Any, url: StoreUrl) -> None:
         self._driver = driver
         self._url = url
         self._token = secrets.token_hex(8).encode()
         self._again = 0.0
-        """When it has to be kept again, by `time.monotonic`."""
+        """When the time to live must be extended again, as `time.monotonic`."""
 
     def keep(self) -> None:
-        """Keep it for some more seconds; take it again if it had gone. Raises `Refused`.
+        """Extend the time to live. If the lock was lost, take it again; raises `Refused`.
 
-        It saves two runs from doing the same work. What they remove is safe without it.
+        The lock only prevents two runs from doing the same work. Removing is safe without it.
         """
         if time.monotonic() < self._again:
             return
@@ -48,20 +48,20 @@ class PurgeLock:
             self.take()
 
     def take(self) -> None:
-        """Wait for it. Raises `Refused` where another run keeps it."""
+        """Acquire the lock. Raises `Refused` if another run holds it for `_PATIENCE` seconds."""
         until = time.monotonic() + _PATIENCE
         while not self._driver.set(LOCK, self._token, nx=True, px=_HELD):
             if time.monotonic() > until:
                 raise Refused(
                     f"another purge of '{self._url}' is running",
                     hint="run the command again when it has finished; its lock is the key"
-                    f" '{LOCK.decode()}', which expires some seconds later",
+                    f" '{LOCK.decode()}', which expires a few seconds later",
                 )
             time.sleep(random.uniform(0.01, 0.05))  # noqa: S311
         self._again = time.monotonic() + _KEPT
 
     def release(self) -> None:
-        """Give it back, if it is still had."""
+        """Release the lock if this run still holds it."""
         with self._driver.pipeline(transaction=True) as pipe:
             pipe.watch(LOCK)
             if pipe.get(LOCK) == self._token:
@@ -72,12 +72,12 @@ class PurgeLock:
 
 @contextmanager
 def purge_lock(connection: Connection, url: StoreUrl) -> Iterator[PurgeLock]:
-    """Have the lock for a while. Raises `Refused` and errors of the driver."""
+    """Hold the lock inside the `with` block. Raises `Refused` and the driver's errors."""
     lock = PurgeLock(connection.client_of(LOCK), url)
     lock.take()
     try:
         yield lock
     finally:
-        # It goes by itself where it cannot be given back.
+        # If releasing fails, the lock expires.
         with suppress(exceptions.RedisError, OSError):
             lock.release()

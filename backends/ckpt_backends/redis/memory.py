@@ -1,14 +1,14 @@
-"""LangGraph's RedisStore: a RedisJSON document an item, and one for its vector.
+"""Reads and changes LangGraph's RedisStore: a RedisJSON document for each item and each vector.
 
     store:ULID          {prefix, key, value, created_at, updated_at}; times in microseconds
     store_vectors:ULID  {prefix, key, field_name, embedding, ...}; or a hash of these
 
 Source: `_prepare_batch_PUT_queries` in `langgraph/store/redis/base.py` and `_batch_put_ops` in
-`__init__.py`, 0.1 to 0.5.2. A ULID is made anew for each put, and what was there is deleted. The
-namespace in `prefix` is escaped for the search engine. One document holds one vector: of several
-fields the last one stays. Keys expire by themselves, so nothing that has expired is there.
+`__init__.py`, 0.1 to 0.5.2. Each put creates a new ULID and deletes the old documents. The
+namespace in `prefix` is escaped for the search engine. An item has at most one vector: if several
+fields are embedded, only the last vector is kept. Redis removes expired keys by itself.
 
-Nothing here needs the search index. Redis has no order, so a listing first reads all names.
+ckpt does not use the search index. Redis keys are not sorted, so a listing first scans all keys.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from ckpt_backends.url import StoreUrl
 
 LAYOUT = "redis-store"
 _HASHED = "store_vectors_hash"
-"""What a vector that is a hash is called in archives."""
+"""The table name in archives for vectors that are hashes."""
 _TYPES: Mapping[str, str] = {STORE: DOCUMENT, VECTORS: DOCUMENT, _HASHED: HASH}
 _ESCAPED = re.compile(r"\\(.)")
 _ABOUT = ("$.prefix", "$.key", "$.created_at", "$.updated_at")
@@ -62,7 +62,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Place:
-    """A stored item, as far as its document tells without its value."""
+    """A stored item without its value."""
 
     key: ItemKey
     name: bytes
@@ -80,7 +80,7 @@ class _Documents:
         self.tables = tuple(f"{text(one)}:*" for one in (self._store, self._vectors))
 
     def places(self) -> list[_Place]:
-        """All items, in order, by one pass over the names."""
+        """All items, sorted, found with one SCAN over all keys."""
         found: dict[bytes, _Place] = {}
         for names in self._connection.scan(literally(text(self._store)) + b":*", DOCUMENT):
             for place in self.told([one for one in dict.fromkeys(names) if one not in found]):
@@ -88,7 +88,7 @@ class _Documents:
         return sorted(found.values(), key=lambda one: (one.key, one.name))
 
     def told(self, names: Sequence[bytes]) -> Iterator[_Place]:
-        """Which of these keys are items; other documents are left out."""
+        """The items among these keys; other documents are left out."""
         answers = self._connection.ask_all(("JSON.GET", name, *_ABOUT) for name in names)
         for name, answer in zip(names, answers, strict=True):
             fields = fields_of(answer)
@@ -98,7 +98,7 @@ class _Documents:
                 yield _Place(key, name, created, updated)
 
     def is_there(self) -> bool:
-        """Whether there is a store: an item, or at least its index."""
+        """Whether there is a store: at least one item, or its search index."""
         for names in self._connection.scan(literally(text(self._store)) + b":*", DOCUMENT):
             if any(True for _ in self.told(names)):
                 return True
@@ -109,7 +109,7 @@ class _Documents:
         return self._vectors + place.name[len(self._store) :]
 
     def items(self, places: Sequence[_Place], *, values: bool) -> Iterator[Item]:
-        """Items without those that are gone by now; their sizes are of the server's memory."""
+        """The items, without those removed meanwhile. Sizes are bytes in the server's memory."""
         names = [one.name for one in places]
         told = self._connection.ask_all(("JSON.DEBUG", "MEMORY", name, "$.value") for name in names)
         sizes = list(told)
@@ -161,7 +161,7 @@ class _Documents:
                 yield None
 
     def keys_of(self, place: _Place) -> list[tuple[str, bytes]]:
-        """Kind and name of all keys of an item; its own first."""
+        """(table name in archives, key) of all keys of an item: the item, then its vector."""
         name = self.vector_name(place)
         kind = self._connection.ask("TYPE", name)
         vector = _HASHED if kind == HASH.encode() else VECTORS
@@ -169,7 +169,7 @@ class _Documents:
 
 
 class RedisMemory(Closing):
-    """A RedisStore's database, opened for reading. Answers are of the moment they are given."""
+    """A RedisStore's database, opened for reading. There is no snapshot of the values."""
 
     def __init__(self, connection: Connection, url: StoreUrl) -> None:
         self._connection = connection
@@ -275,7 +275,7 @@ class WritableRedisMemory(Closing):
 
 
 class _Keys:
-    """The keys of a store, to be put back."""
+    """The keys of a store, for `restore_rows`."""
 
     types = _TYPES
 
@@ -284,18 +284,21 @@ class _Keys:
         self._there = there
 
     def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
-        """What is stored of these rows; an item that was stored anew since has another name."""
+        """The stored contents of these rows; None if a row does not exist.
+
+        `{}` for an item that was stored again meanwhile: it has another key.
+        """
         for row, cells in zip(rows, stored_of(self._connection, rows), strict=True):
             is_new = cells is None and row.table == STORE
             yield {} if is_new and _key_of(row) in self._there else cells
 
     def also(self, rows: Sequence[Row]) -> Iterator[Command]:  # noqa: ARG002
-        """Nothing: the index follows the documents by itself."""
+        """Empty: the server updates the search index by itself."""
         yield from ()
 
 
 def open_documents(connection: Connection, url: StoreUrl) -> _Documents:
-    """The documents of a store. Raises `UnknownLayout`, and gives the connection back then."""
+    """The documents of a store. If there is none, closes the connection, raises `UnknownLayout`."""
     try:
         found = _Documents(connection, url)
         if not found.is_there():
@@ -311,14 +314,14 @@ def open_documents(connection: Connection, url: StoreUrl) -> _Documents:
 
 
 def _key(prefix: object, key: object) -> ItemKey | None:
-    """The item that a document says it is."""
+    """The key of an item from the fields of its document; None if it is not an item."""
     if not isinstance(prefix, str) or not isinstance(key, str):
         return None
     return ItemKey(dotted.parted(_ESCAPED.sub(r"\1", prefix)), key)
 
 
 def _key_of(row: Row) -> ItemKey | None:
-    """The same of a document in an archive."""
+    """The key of an item from an archived document; None if it is not an item."""
     try:
         document = json.loads(str(row.cells["value"]))
     except (ValueError, RecursionError):
@@ -327,7 +330,7 @@ def _key_of(row: Row) -> ItemKey | None:
 
 
 def _moment(value: object) -> datetime | None:
-    """A time in microseconds."""
+    """A time from microseconds since 1970; None if it is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -339,8 +342,8 @@ def _moment(value: object) -> datetime | None:
 def _typed(value: bytes) -> TypedBytes:
     """A value as stored.
 
-    What JSON cannot hold is wrapped: `__serde_type__` is the type of its bytes, and
-    `__serde_data__` they as hex; a text, if that is JSON.
+    Values that JSON cannot represent are wrapped in an object: `__serde_type__` is the type, and
+    `__serde_data__` the bytes as hex, or the JSON text if the type is `json`.
     """
     if not value.startswith(b'{"__serde_'):
         return TypedBytes("json", value)
@@ -351,5 +354,5 @@ def _typed(value: bytes) -> TypedBytes:
             case {"__serde_type__": str(tag), "__serde_data__": str(data), **rest} if not rest:
                 return TypedBytes(tag, bytes.fromhex(data))
     except (ValueError, RecursionError):
-        pass  # an application's own value, shown as it is
+        pass  # a value of the application that only looks like a wrapper
     return TypedBytes("json", value)

@@ -1,15 +1,15 @@
-"""The layout of langgraph-checkpoint-redis 0.0: documents under the id of the checkpoint before.
+"""The layout of langgraph-checkpoint-redis 0.0: a document's key contains the id of the parent.
 
     checkpoint:THREAD:NS:PARENT              {thread_id, checkpoint_ns, checkpoint_id: PARENT,
                                               parent_checkpoint_id: PARENT, checkpoint: {id, ...},
                                               metadata: "JSON text", source, step}
-    checkpoint_write:THREAD:NS:ID:TASK:IDX   as later, by the checkpoint's own id
+    checkpoint_write:THREAD:NS:ID:TASK:IDX   as in 0.1, with the id of the checkpoint
     checkpoint_blob:THREAD:NS:CHANNEL:VERSION  {thread_id, ..., type, blob}
 
-Source: `put` in `langgraph/checkpoint/redis/__init__.py`, 0.0.1 to 0.0.8. A checkpoint's own id
-stands in its body, and so do all its values; each is stored a second time as a blob, which is not
-read. What the saver itself gives of such a store has wrong ids, no parents and no writes. A first
-checkpoint is under the nil UUID, and in 0.0.1 and 0.0.2 under nothing.
+Source: `put` in `langgraph/checkpoint/redis/__init__.py`, 0.0.1 to 0.0.8. The body of a checkpoint
+contains its id and all its values. Each value is also stored as a blob, which ckpt does not read.
+The saver itself reads such a store with wrong ids, without parents and without writes. The key of a
+first checkpoint has the nil UUID as parent; in 0.0.1 and 0.0.2 it has an empty text.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint.id", "$.checkpoint_id
 
 
 class OldDocuments(Documents):
-    """Full histories, as RedisSaver and AsyncRedisSaver kept them then; only read."""
+    """The layout of RedisSaver and AsyncRedisSaver 0.0. It is read-only here."""
 
     saver = "langgraph-checkpoint-redis 0.0"
     capabilities = Documents.capabilities & ~Capability.ADDING
@@ -62,7 +62,7 @@ class OldDocuments(Documents):
                         yield Place(key, name, meant_id(before) or None)
 
     def blob_names(self, thread_id: str) -> list[bytes]:
-        """The keys of the values that a thread has apart."""
+        """The keys of the separate values of a thread."""
         pattern = literally(f"{APART}:{stored_id(thread_id)}:") + b"*"
         names = {name for some in self._connection.scan(pattern, JSON_TYPE) for name in some}
         ordered = sorted(names)
@@ -84,7 +84,7 @@ class OldDocuments(Documents):
 
 
 class OldRedisStore(RedisStore):
-    """A database of a Redis server that holds this layout, opened for reading."""
+    """A Redis database with this layout, opened for reading."""
 
     def __init__(self, connection: Connection, url: StoreUrl, layout: OldDocuments) -> None:
         super().__init__(connection, url, layout)
@@ -103,7 +103,7 @@ class OldRedisStore(RedisStore):
         return rows_of(self._connection, Owning(self._connection, self._old).types, names)
 
     def _named(self, keys: Sequence[CheckpointKey]) -> list[Place]:
-        """The name of a checkpoint's key is not known from its own id."""
+        """Search the thread: the key of a checkpoint cannot be computed from its id."""
         found = []
         for key in dict.fromkeys(keys):
             place = self._find(key.thread_id).places.get((key.checkpoint_ns, key.checkpoint_id))

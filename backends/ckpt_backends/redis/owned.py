@@ -1,8 +1,8 @@
-"""All keys of a thread, and what they hold as rows.
+"""Finds all keys of a thread, and converts their contents to rows.
 
-A checkpoint owns its key, the keys of its writes and, in the JSON layouts, a list of these. A
-namespace also owns a pointer to its head, or a list of writes. Separate values belong to the
-thread, since several checkpoints may share one.
+A checkpoint has a key, the keys of its writes and, in the JSON layouts, a list of its writes. A
+namespace has a pointer to its head, or a list of writes. Separate values belong to the thread,
+because several checkpoints may share one.
 """
 
 from __future__ import annotations
@@ -23,30 +23,31 @@ from ckpt_backends.rows import Cell, Row
 
 CHECKPOINT, APART = "checkpoint", "checkpoint_blob"
 DOCUMENT, HASH, ZSET, STRING = "ReJSON-RL", "hash", "zset", "string"
-"""What TYPE says of a key."""
+"""The types of keys, as TYPE returns them."""
 READ: Mapping[str, tuple[tuple[str, ...], tuple[str | int, ...]]] = {
     DOCUMENT: (("JSON.GET",), ()),
     HASH: (("HGETALL",), ()),
     ZSET: (("ZRANGE",), (0, -1, "WITHSCORES")),
     STRING: (("GET",), ()),
 }
-"""The command that reads all of a key, before and behind its name."""
+"""By type, the parts before and after the key of the command that reads the whole key."""
 ABOUT = frozenset({"key", "type", "expires_at"})
-"""Cells of a row that are not what its key holds."""
+"""Cells of a row that describe its key; all others are its contents."""
 MEMBER = "."
-"""Begins the name of a cell that is a hash's field, or a sorted set's member with its score."""
+"""Prefix of the cell names for fields of a hash and for members of a sorted set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A checkpoint with all keys that belong to it, or writes of one that is not there."""
+    """A checkpoint with all its keys, or the orphaned writes of a missing checkpoint."""
 
     key: CheckpointKey
     names: dict[str, list[bytes]]
-    """By kind, in the order in which they are put back; some of them may not be there."""
+    """By kind, its keys, in the order of restoring. Some of the keys may not exist."""
     is_there: bool
+    """Whether the checkpoint exists."""
     writes: list[bytes] = field(default_factory=list)
-    """Its whole writes: fields of a hash may have come one by one."""
+    """The keys of its complete writes. (Savers of hashes may set the fields one by one.)"""
 
     @property
     def at(self) -> tuple[str, str]:
@@ -61,9 +62,9 @@ class Owned:
     owners: dict[tuple[str, str], Owner]
     """By namespace and checkpoint id."""
     shared: dict[str, dict[str, list[bytes]]]
-    """Pointers and lists of each namespace, by namespace and kind."""
+    """By namespace and kind, the keys of pointers and lists."""
     blobs: dict[BlobKey, bytes] = field(default_factory=dict)
-    """The values that are kept apart."""
+    """The keys of the separate values."""
 
     @property
     def checkpoints(self) -> list[Owner]:
@@ -71,18 +72,18 @@ class Owned:
 
     @property
     def writes(self) -> int:
-        """How many whole writes there are."""
+        """The number of complete writes."""
         return sum(len(one.writes) for one in self.owners.values())
 
     @property
     def last_at(self) -> datetime | None:
-        """Time of the newest checkpoint over all namespaces."""
+        """Time of the newest checkpoint in all namespaces."""
         ids = [one.key.checkpoint_id for one in self.checkpoints]
         return time_of(max(ids)) if ids else None
 
     @property
     def heads(self) -> dict[str, Owner]:
-        """The newest checkpoint of each namespace."""
+        """By namespace, its newest checkpoint."""
         found: dict[str, Owner] = {}
         for one in self.checkpoints:
             known = found.get(one.key.checkpoint_ns)
@@ -91,9 +92,9 @@ class Owned:
         return found
 
     def in_order(self) -> list[tuple[str, bytes]]:
-        """Kind and name of every key, so that a head's name comes last and the root's very last.
+        """(kind, key) of all keys, in the order of restoring.
 
-        Values that are kept apart come first.
+        Separate values come first. Pointers to heads come last, the root's pointer at the very end.
         """
         owners = sorted(self.owners.values(), key=lambda one: (not one.key.checkpoint_ns, one.key))
         kinds = list(dict.fromkeys(kind for one in owners for kind in one.names))
@@ -105,7 +106,7 @@ class Owned:
 
 
 class Owning:
-    """Tells which keys belong to a thread, in one layout."""
+    """Finds the keys of a thread in one layout."""
 
     def __init__(self, connection: Connection, layout: Layout) -> None:
         self._connection = connection
@@ -120,10 +121,10 @@ class Owning:
             "checkpoint_latest": STRING,
             APART: DOCUMENT,
         }
-        """What the keys of each kind are."""
+        """By kind, the type of its keys."""
 
     def of(self, thread_ids: Sequence[str]) -> Iterator[Owned]:
-        """The keys of some threads; by one pass over all names where there is no index."""
+        """The keys of some threads. Without an index, they are found with one SCAN."""
         if self._layout.is_indexed():
             for thread_id in thread_ids:
                 yield self._owned(thread_id, self._layout.find([thread_id])[thread_id])
@@ -157,17 +158,17 @@ class Owning:
         if isinstance(self._layout, Documents):
             names["write_keys_zset"] = self._layout.registries(key)
         if Capability.HISTORY not in self._layout.capabilities:
-            # The key of a namespace's checkpoint is that of the next one too.
+            # In shallow layouts, all checkpoints of a namespace have the same key.
             names[CHECKPOINT] = [self._layout.checkpoint_name(key)] if is_there else []
             return Owner(key, names, is_there)
-        # What `put_writes` leaves where no `put` comes is a checkpoint by its key alone.
+        # `put_writes` may have created this key even if the checkpoint was never stored.
         names[CHECKPOINT] = [self._layout.checkpoint_name(key)]
         return Owner(key, names, is_there)
 
     def _shared(self, thread_id: str, ns: str) -> dict[str, list[bytes]]:
         thread, spaces = stored_id(thread_id), dict.fromkeys([stored_ns(ns), ns])
         if isinstance(self._layout, ShallowDocuments):
-            # Until 0.1.x an empty namespace was written as such.
+            # Until 0.1.x, an empty namespace was stored as `""` in these keys.
             names = [raw(f"write_registry:{thread}:{space}:shallow") for space in spaces]
             return {"write_registry": names}
         if isinstance(self._layout, Documents) and self._layout.has_pointers:
@@ -175,7 +176,10 @@ class Owning:
         return {}
 
     def _pointers(self, layout: Documents, place: str) -> list[bytes]:
-        """What names the head of a namespace: before 0.5 it began as that of other savers does."""
+        """The keys of the pointers to a namespace's head.
+
+        Before 0.5, the pointer always had the default prefix.
+        """
         prefix = layout.prefixes.checkpoint
         own, usual = (raw(f"{one}_latest:{place}") for one in (prefix, USUAL.checkpoint))
         if own == usual:
@@ -184,7 +188,7 @@ class Owning:
         return [own, usual] if named.startswith(raw(f"{prefix}:")) else [own]
 
     def named(self, owned: Owned) -> set[bytes]:
-        """What is named by the lists and pointers of a thread, for its heads: read now."""
+        """The keys that the thread's pointers and its heads' lists currently contain."""
         lists = [
             (kind, name)
             for kinds in owned.shared.values()
@@ -206,30 +210,30 @@ class Owning:
         return found
 
     def rows(self, owned: Owned) -> Iterator[Row]:
-        """The rows of a thread. Keys that are gone by now are left out."""
+        """The rows of a thread. Keys that were removed meanwhile are left out."""
         yield from rows_of(self._connection, self.types, owned.in_order())
 
     def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
-        """What is stored of these rows by now; None for what is not there."""
+        """The stored contents of these rows; None if a row does not exist."""
         yield from stored_of(self._connection, rows)
 
     def also(self, rows: Sequence[Row]) -> Iterator[Command]:  # noqa: ARG002
-        """Further keys that change when rows are restored."""
+        """Commands for other keys that must change when rows are restored."""
         yield from ()
 
 
 def rows_of(
     connection: Connection, types: Mapping[str, str], names: Sequence[tuple[str, bytes]]
 ) -> Iterator[Row]:
-    """A row a key, of these kinds and names: its name, type and contents, and when it expires.
+    """One row for each key, given as (kind, key). The kind is the table of the row. Its cells:
 
         key         the name of the key
-        type        what TYPE says of it: `string`, `hash`, `zset` or `ReJSON-RL`
+        type        the result of TYPE: `string`, `hash`, `zset` or `ReJSON-RL`
         expires_at  milliseconds since 1970, or None
-        value       of a document, its JSON text; of a string, its bytes
-        .NAME       of a hash, a field's bytes; of a sorted set, a member's score as it is told
+        value       the JSON text of a document, or the bytes of a string
+        .NAME       the bytes of a hash's field, or the score of a sorted set's member, as text
 
-    Keys that are gone by now are left out.
+    Keys that were removed meanwhile are left out.
     """
 
     def sizes(some: Sequence[tuple[str, bytes]]) -> Iterator[Any]:
@@ -250,22 +254,22 @@ def rows_of(
 def contents_of(
     connection: Connection, names: Sequence[tuple[str, bytes]]
 ) -> Iterator[dict[str, Cell] | None]:
-    """What keys of these types hold; None for those that are not there, or of another type."""
+    """The contents of keys, given as (type, key); None if a key is missing or of another type."""
     answers = connection.ask_all((*READ[kind][0], name, *READ[kind][1]) for kind, name in names)
     for (kind, _), answer in zip(names, answers, strict=True):
         yield _cells(kind, answer)
 
 
 def stored_of(connection: Connection, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
-    """What is stored of these rows by now; None for what is not there."""
+    """The stored contents of these rows; None if a row does not exist."""
     names = [(str(row.cells["type"]), raw(str(row.cells["key"]))) for row in rows]
     for (_, name), cells in zip(names, contents_of(connection, names), strict=True):
-        # A key of another type holds something else.
+        # A key of another type exists: return contents that differ from the row.
         yield {} if cells is None and connection.ask("EXISTS", name) else cells
 
 
 def expiries_of(connection: Connection, names: Sequence[bytes]) -> Iterator[int | None]:
-    """When keys expire, in milliseconds since 1970; None for those that stay."""
+    """When keys expire, in milliseconds since 1970; None if they do not expire."""
     moments = list(connection.ask_all(("PEXPIRETIME", name) for name in names))
     if None in moments:  # before Redis 7
         now = int(connection.ask("INFO", "server")["server_time_usec"]) // 1000
@@ -277,7 +281,7 @@ def expiries_of(connection: Connection, names: Sequence[bytes]) -> Iterator[int 
 
 def _cells(kind: str, answer: Any) -> dict[str, Cell] | None:
     if not answer:
-        # A string may be empty, but none that a saver stores.
+        # The key does not exist. (No saver stores an empty string.)
         return None
     if kind == DOCUMENT:
         return {"value": text(answer)}
@@ -290,7 +294,7 @@ def _cells(kind: str, answer: Any) -> dict[str, Cell] | None:
 
 
 def commands_of(kind: str, name: bytes, cells: Mapping[str, Cell]) -> Iterator[Command]:
-    """Create a key with these contents, or add them to an existing key."""
+    """Commands that create a key with these contents, or add them to an existing key."""
     if kind == DOCUMENT:
         yield ("JSON.SET", name, "$", _bytes(cells["value"]), "NX")
         return

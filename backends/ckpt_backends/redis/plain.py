@@ -1,16 +1,16 @@
-"""The layout of langgraph-checkpoint-plainredis 0.1: strings, hashes and sorted sets alone.
+"""The layout of langgraph-checkpoint-plainredis 0.1: only strings, hashes and sorted sets.
 
-    lg:cp:THREAD:NS:ID                 a checkpoint without values, with its metadata and parent
-    lg:blob:THREAD:NS:CHANNEL:VERSION  a channel's value at one version
-    lg:wr:THREAD:NS:ID                 a checkpoint's writes: `TASK:IDX` to task, channel and value
-    lg:idx:THREAD:NS                   a timeline: ids by the order in which they were stored
-    lg:threads                         a timeline's key to {"thread", "ns"}
-    lg:seq                             the last number that was given in a timeline
+    lg:cp:THREAD:NS:ID                 string: a checkpoint without values, metadata and parent
+    lg:blob:THREAD:NS:CHANNEL:VERSION  string: a channel's value at one version
+    lg:wr:THREAD:NS:ID                 hash: a checkpoint's writes, by `TASK:IDX`
+    lg:idx:THREAD:NS                   sorted set, the "timeline": ids in the order of storing
+    lg:threads                         hash, the "registry": a timeline's key to {"thread", "ns"}
+    lg:seq                             string: the last number that was used in a timeline
 
-Source: `langgraph_checkpoint_plainredis/saver.py`, 0.1.0. `lg` is the saver's prefix. The head is
-the checkpoint that was stored last. Nothing in a key is escaped, so the thread of a key is looked
-up in `lg:threads`. A checkpoint that has expired leaves its id in the timeline; such an id is
-ignored, as the saver does. Versions are numbers.
+Source: `langgraph_checkpoint_plainredis/saver.py`, 0.1.0. `lg` is the default prefix. The head is
+the checkpoint that was stored last. Keys are not escaped and may be ambiguous, so the thread of a
+key is looked up in the registry. An expired checkpoint leaves its id in the timeline; the saver and
+ckpt ignore such ids. Versions are numbers.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from ckpt_backends.redis.plain_values import (
 
 USUAL_PREFIX = "lg"
 EMPTY = "empty"
-"""Type of what stands for a channel without a value."""
+"""Type of the entry for a channel without a value."""
 _CONTROL = ("__", "branch:", "join:", "start:")
 _TIMELINES_AT_ONCE, _CHECKPOINTS_AT_ONCE, _NAMES_AT_ONCE = 100, 50, 500
 _SMALL, _KEPT = 4096, 10_000
-"""Values up to this many bytes are read together and kept for the next checkpoint that has them, at
-most this many values."""
+"""Values up to `_SMALL` bytes are read together and cached for the next checkpoints that have them.
+The cache is cleared when it has more than `_KEPT` values."""
 _CALLS = re.compile(rf"(.*?):({CALL}):(.*)", re.DOTALL)
 _CALLED = re.compile(rf"(.*?):({CALL})", re.DOTALL)
 
@@ -73,13 +73,13 @@ class Timeline:
 
     @property
     def suffix(self) -> bytes:
-        """What the names of its keys have in common, behind their kind."""
+        """The part THREAD:NS, which all its keys have in common."""
         return raw(f"{self.thread_id}:{self.checkpoint_ns}")
 
 
 @dataclass(frozen=True, slots=True)
 class BlobPlace:
-    """A value that is kept apart."""
+    """A separate value."""
 
     name: bytes
     thread_id: str
@@ -88,14 +88,14 @@ class BlobPlace:
 
 @dataclass(slots=True)
 class PlainFound(Found):
-    """The keys of one thread, its values among them."""
+    """The keys of one thread, including those of its values."""
 
     blob_places: list[BlobPlace] = field(default_factory=list)
     timelines: list[Timeline] = field(default_factory=list)
 
 
 class Plain:
-    """Checkpoints as langgraph-checkpoint-plainredis keeps them."""
+    """The layout of langgraph-checkpoint-plainredis."""
 
     name = "redis-plain"
     saver = "langgraph-checkpoint-plainredis 0.1"
@@ -114,7 +114,7 @@ class Plain:
         return self._name("cp", key.thread_id, key.checkpoint_ns, key.checkpoint_id)
 
     def writes_name(self, key: CheckpointKey) -> bytes:
-        """The key of all writes of a checkpoint."""
+        """The key of the hash with all writes of a checkpoint."""
         return self._name("wr", key.thread_id, key.checkpoint_ns, key.checkpoint_id)
 
     def blob_name(self, thread_id: str, key: BlobKey) -> bytes:
@@ -122,7 +122,7 @@ class Plain:
         return self._name("blob", thread_id, key.checkpoint_ns, key.channel, key.version)
 
     def timeline(self, thread_id: str, ns: str) -> Timeline:
-        """A namespace, whether there is one or not."""
+        """The timeline of a namespace; it may not exist."""
         return Timeline(thread_id, ns, self._name("idx", thread_id, ns))
 
     def _name(self, *parts: str) -> bytes:
@@ -131,7 +131,7 @@ class Plain:
     # Timelines
 
     def timelines(self, thread_ids: Collection[str] | None = None) -> Iterator[Timeline]:
-        """The namespaces that are registered, of some threads or of all; each once."""
+        """The registered timelines of some threads or of all threads, each once."""
         pattern = literally(f"{self.prefix}:idx:") + beginning(thread_ids or ())
         pattern += b":*" if thread_ids is not None and len(thread_ids) == 1 else b"*"
         seen: set[bytes] = set()
@@ -149,7 +149,7 @@ class Plain:
                 return
 
     def _known(self, suffixes: Collection[bytes]) -> dict[bytes, Timeline]:
-        """Which of these are namespaces that are registered."""
+        """By suffix (THREAD:NS), its timeline, for the suffixes that are registered."""
         found: dict[bytes, Timeline] = {}
         start, ordered = raw(f"{self.prefix}:idx:"), sorted(suffixes)
         for at in range(0, len(ordered), _NAMES_AT_ONCE):
@@ -162,7 +162,7 @@ class Plain:
         return found
 
     def _places(self, timelines: Iterable[Timeline]) -> Iterator[tuple[Timeline, list[Place]]]:
-        """The checkpoints of each, in the order in which they were stored."""
+        """The checkpoints of each timeline, in the order of storing."""
         stream = iter(timelines)
         while some := list(islice(stream, _TIMELINES_AT_ONCE)):
             answers = self._connection.ask_all(
@@ -178,7 +178,7 @@ class Plain:
         return Place(key, self.checkpoint_name(key), rank=score)
 
     def _there(self, places: list[Place]) -> list[Place]:
-        """Without those that have gone by themselves."""
+        """The checkpoints that still exist, without expired ones."""
         found: list[Place] = []
         for start in range(0, len(places), _NAMES_AT_ONCE):
             some = places[start : start + _NAMES_AT_ONCE]
@@ -195,7 +195,7 @@ class Plain:
                 yield line(timeline, places)
 
     def places(self, thread_ids: Collection[str]) -> dict[str, dict[tuple[str, str], Place]]:
-        """The checkpoints of some threads, by namespace and id; no value is looked for."""
+        """By thread, its checkpoints by namespace and id. Does not search for values."""
         found: dict[str, dict[tuple[str, str], Place]] = {one: {} for one in thread_ids}
         for timeline, places in self._places(self.timelines(thread_ids)):
             found[timeline.thread_id].update(_by_id(places))
@@ -223,8 +223,7 @@ class Plain:
         return dict(self.whole(thread_ids))
 
     def whole(self, thread_ids: Collection[str]) -> dict[str, PlainFound]:
-        """Every key of some threads, also those that belong to no checkpoint; by one pass over
-        the names of writes and values."""
+        """All keys of some threads, including orphans. Needs one SCAN for writes and values."""
         found = {one: PlainFound() for one in thread_ids}
         for timeline, places in self._places(self.timelines(thread_ids)):
             one = found[timeline.thread_id]
@@ -265,7 +264,7 @@ class Plain:
     def _sorted(
         self, names: Sequence[bytes]
     ) -> tuple[list[tuple[WritePlace, CheckpointKey]], list[BlobPlace]]:
-        """The threads that these writes and values belong to."""
+        """The writes and the values among these keys, with their threads."""
         write = raw(f"{self.prefix}:wr:")
         keys = self.keys_of([one for one in names if one.startswith(write)])
         writes = [(WritePlace(name, key.checkpoint_id), key) for name, key in keys.items()]
@@ -273,7 +272,7 @@ class Plain:
         return writes, list(self._blobs_of([one for one in names if one.startswith(blob)]))
 
     def keys_of(self, names: Sequence[bytes]) -> dict[bytes, CheckpointKey]:
-        """The checkpoint of each key of writes, be it there or not."""
+        """By key of writes, its checkpoint; it may not exist."""
         start = len(raw(f"{self.prefix}:wr:"))
         parts = {name: name[start:].rpartition(b":") for name in names}
         known = self._known({suffix for suffix, _, _ in parts.values()})
@@ -291,11 +290,11 @@ class Plain:
         return found
 
     def _blobs_of(self, names: Sequence[bytes]) -> Iterator[BlobPlace]:
-        """The threads that these values belong to.
+        """The values with these keys, with their threads and channels.
 
-        A channel's name may hold colons, as all else but the version.
-
-        Where that leaves a choice, the checkpoints tell; what none of them names is left out then.
+        Every part of a key except the version may contain colons, so a key may be ambiguous. Then
+        the checkpoints are read to find the one that names the value. If none does, the value is
+        left out.
         """
         start = len(raw(f"{self.prefix}:blob:"))
         places = {name: name[start:].rpartition(b":")[0] for name in names}
@@ -341,7 +340,7 @@ class Plain:
             yield one.name, one.thread_id, one.key, size
 
     def named(self, places: Sequence[Place]) -> Iterator[tuple[Place, list[bytes]]]:
-        """The keys of the values that each checkpoint names, be they there or not."""
+        """For each checkpoint, the keys of the values that it names; they may not exist."""
         for place, stored in self._stored(places):
             names = [
                 self.blob_name(
@@ -399,13 +398,13 @@ class Plain:
                 )
 
     def fields(self, places: Sequence[WritePlace]) -> Iterator[tuple[WritePlace, bytes]]:
-        """The fields of keys of writes, which are one for each write."""
+        """The fields of the hashes of writes. Each field is one write."""
         answers = self._connection.ask_all(("HKEYS", one.name) for one in places)
         for one, answer in zip(places, answers, strict=True):
             yield from ((one, name) for name in sorted(answer or ()))
 
     def lengths_of_fields(self, items: Sequence[tuple[WritePlace, bytes]]) -> Iterator[Any]:
-        """How long each is, as it is stored."""
+        """The stored length of each field."""
         return self._connection.ask_all(("HSTRLEN", one.name, name) for one, name in items)
 
     def writes(
@@ -428,7 +427,7 @@ class Plain:
     def _read_fields(
         self, items: Sequence[tuple[WritePlace, bytes]]
     ) -> Iterator[tuple[WritePlace, bytes, int, bytes | None]]:
-        """Fields with their lengths and contents; None for what is too long."""
+        """The fields with their lengths and contents; None if the contents are too long."""
         for some in in_chunks(items, self.lengths_of_fields):
             answers = self._connection.ask_all(
                 ("HGET", one.name, name) for (one, name), size in some if size <= MOST_BYTES
@@ -449,15 +448,15 @@ class Plain:
             yield place.name, keys[place.name], True
 
     def usage(self, found: Found) -> Iterator[tuple[str, Usage]]:
-        """The lengths of texts: a third more than those of the values in them."""
+        """The lengths of the stored texts. Base64 makes them a third longer than the values."""
         cp, blob, wr = self.tables
         checkpoints = found.checkpoints
         for place, (tag, _, size) in zip(checkpoints, self._measured(checkpoints), strict=True):
             where = (place.key.thread_id, place.key.checkpoint_ns, None, tag, 1)
-            if size:  # else it is gone since
+            if size:  # otherwise it was removed meanwhile
                 own = place.key.checkpoint_id
                 yield own, Usage(cp, "checkpoint", *where, size)
-                # It stands in the same value.
+                # Metadata is stored in the same text.
                 yield own, Usage(cp, "metadata", *where, 0)
         blobs = found.blob_places if isinstance(found, PlainFound) else []
         for one, (tag, _, size) in zip(blobs, self._measured(blobs), strict=True):
@@ -490,17 +489,17 @@ class Plain:
 
 
 class _Values:
-    """Values that are kept apart, read as far as they are wanted."""
+    """Reads separate values that are asked for, and caches small ones."""
 
     def __init__(self, connection: Connection, wanted: bool | Collection[str]) -> None:
         self._connection = connection
         self._wanted = wanted
         self._heads: dict[bytes, tuple[str, int, int]] = {}
-        """Type, size, and the length of the text."""
+        """By key, the type, size of the value, and length of the text."""
         self._small: dict[bytes, Any] = {}
 
     def prepare(self, named: Sequence[Mapping[str, bytes]]) -> None:
-        """Look at the values of some checkpoints, at once."""
+        """Read the types and sizes of the values of several checkpoints, and small values."""
         if len(self._heads) > _KEPT:
             self._heads.clear()
             self._small.clear()
@@ -543,7 +542,7 @@ class _Values:
 
 
 def measured(connection: Connection, names: Sequence[bytes]) -> Iterator[tuple[str, int, int]]:
-    """Type, size, and length as text of each value; the last is 0 where there is none."""
+    """For each key: type, size of the value, and length of the text (0 if it does not exist)."""
     commands = (
         command
         for name in names
@@ -560,7 +559,7 @@ def measured(connection: Connection, names: Sequence[bytes]) -> Iterator[tuple[s
 
 
 def line(timeline: Timeline, places: Sequence[Place]) -> Line:
-    """What a listing tells of a namespace with these checkpoints, of which there is one."""
+    """The listing of a namespace with these checkpoints; there must be at least one."""
     ids = [one.key.checkpoint_id for one in places]
     head = max(places, key=lambda one: (one.rank, one.key)).key.checkpoint_id
     place = (timeline.thread_id, timeline.checkpoint_ns)
@@ -572,13 +571,13 @@ def _by_id(places: Sequence[Place]) -> dict[tuple[str, str], Place]:
 
 
 def task_of(name: bytes) -> tuple[str, int]:
-    """Task and number of a write, from its field."""
+    """Task id and idx of a write, from the name of its field."""
     task_id, _, idx = text(name).rpartition(":")
     return (task_id, int(idx)) if re.fullmatch(r"-?\d+", idx) else (text(name), 0)
 
 
 def versions_of(body: Any) -> dict[str, str]:
-    """The versions of a decoded body, as they stand in keys."""
+    """By channel, its version in a decoded body, as text like in the keys."""
     found = body.get("channel_versions") if isinstance(body, dict) else None
     return {
         channel: str(version)
@@ -592,7 +591,7 @@ def _versions(stored: Stored) -> dict[str, str]:
 
 
 def _timeline(name: bytes, told: bytes) -> Timeline | None:
-    """The namespace that an entry of the registry is of; None for an entry of another form."""
+    """The timeline of an entry in the registry; None if the entry has another form."""
     try:
         match json.loads(told):
             case {"thread": str() | int() as thread, "ns": str(ns)}:
@@ -604,14 +603,14 @@ def _timeline(name: bytes, told: bytes) -> Timeline | None:
 
 
 def _ways(place: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The ways to part what stands before a version into a namespace and a channel."""
+    """All ways to split THREAD:NS:CHANNEL into THREAD:NS and CHANNEL."""
     end = place.find(b":")
     while (end := place.find(b":", end + 1)) >= 0:
         yield place[:end], place[end + 1 :]
 
 
 def _guessed(place: str) -> tuple[str, str, str] | None:
-    """Thread, namespace and channel of a value without its namespace, where that is clear."""
+    """Thread, namespace and channel of a value in an unregistered namespace; None if ambiguous."""
     if called := _CALLS.fullmatch(place):
         return called[1], called[2], called[3]
     thread_id, is_root, channel = place.partition("::")

@@ -1,7 +1,7 @@
-"""All keys of a thread of langgraph-checkpoint-plainredis, and what they hold as rows.
+"""Finds all keys of a thread of langgraph-checkpoint-plainredis, and converts them to rows.
 
-A key that holds several writes is a row for each of them, and of what all threads share, the
-registry, a thread has the fields that name its timelines.
+A hash of writes becomes one row for each write. All threads share the registry, so a thread has one
+row for each of its fields there.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from ckpt_backends.rows import Cell, Row
 
 BLOBS, WRITES, TIMELINE, THREADS = "checkpoint_blobs", "writes", "idx", "threads"
 _BY_FIELD = frozenset({WRITES, THREADS})
-"""Kinds of which a row is one field of a key."""
+"""Kinds for which a row is one field of a hash."""
 _Item = tuple[str, bytes, bytes]
-"""The kind, the key, and its field, if it is of a kind with fields."""
+"""Kind, key, and the field for kinds in `_BY_FIELD`; otherwise `b""`."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class PlainOwned(Owned):
 
     @property
     def writes_of_heads(self) -> dict[bytes, int]:
-        """The keys of the writes of each namespace's newest checkpoint, and how many are there."""
+        """By key of the writes of a namespace's newest checkpoint, the number of its writes."""
         return {
             name: one.writes.count(name)
             for one in self.heads.values()
@@ -55,7 +55,7 @@ class PlainOwned(Owned):
 
 
 class PlainOwning:
-    """Tells which keys belong to a thread in this layout."""
+    """Finds the keys of a thread in this layout."""
 
     def __init__(self, connection: Connection, layout: Plain) -> None:
         self._connection = connection
@@ -98,7 +98,7 @@ class PlainOwning:
         return Owner(key, names, is_there)
 
     def rows(self, owned: PlainOwned) -> Iterator[Row]:
-        """A row a key, or a field of one: in the form of the other layouts."""
+        """One row for each key or field, in the same form as `owned.rows_of`."""
         for some in in_chunks(list(self._items(owned)), self._lengths):
             items = [item for item, _ in some]
             answers = self._connection.ask_all(map(_read, items))
@@ -117,7 +117,7 @@ class PlainOwning:
         for one in owned.timelines:
             yield TIMELINE, one.name, b""
             yield THREADS, self._plain.threads, one.name
-        # As they were stored, so that each head comes last.
+        # In the order of storing, so that each head comes last.
         for place in sorted(owned.places, key=lambda one: (not one.key.checkpoint_ns, one.rank)):
             yield CHECKPOINT, place.name, b""
 
@@ -135,11 +135,11 @@ class PlainOwning:
             elif row.table in _BY_FIELD:
                 yield None
             else:
-                # A key of another type holds something else.
+                # A key of another type exists: return contents that differ from the row.
                 yield {} if self._connection.ask("EXISTS", name) else None
 
     def also(self, rows: Sequence[Row]) -> Iterator[Command]:
-        """What is stored next must stand behind what comes back."""
+        """Raise the counter, so that later checkpoints come after the restored ones."""
         scores = [
             float(cell)
             for row in rows
@@ -153,21 +153,21 @@ class PlainOwning:
         missing = math.ceil(max(scores)) - last
         if missing > 0:
             self._raised += missing
-            # It only grows, so that others may go on counting meanwhile.
+            # INCRBY is safe even if savers use the counter at the same time.
             yield ("INCRBY", self._plain.seq, missing)
 
     def numbers(self, names: Iterable[bytes]) -> Iterator[int]:
-        """How many writes each of these keys holds by now."""
+        """The current number of writes in each of these keys."""
         answers = self._connection.ask_all(("HKEYS", name) for name in names)
         return (len(one or ()) for one in answers)
 
     def remaining(self, thread_id: str) -> set[tuple[str, str]]:
-        """The checkpoints that a thread has by now."""
+        """The current checkpoints of a thread, as (namespace, checkpoint id)."""
         return set(self._plain.places([thread_id])[thread_id])
 
 
 def own_field(row: Row) -> bytes:
-    """The field that a row holds; nothing where it holds all of a key."""
+    """The field that a row contains; `b""` if it contains a whole key."""
     if row.table not in _BY_FIELD:
         return b""
     name = next(one for one in row.cells if one.startswith(MEMBER))

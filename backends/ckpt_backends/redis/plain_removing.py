@@ -1,9 +1,9 @@
-"""Removing keys of threads of langgraph-checkpoint-plainredis.
+"""Removes keys of threads of langgraph-checkpoint-plainredis.
 
-A thread of few keys goes in one transaction. Of one of many, each checkpoint goes after those that
-were stored before it, with its writes, its place in the timeline, and the values that none of those
-left names: what is left after a break is the end of the thread, which stands as it did, is listed,
-and goes by the same rules.
+A thread with few keys is removed in one transaction. A thread with many keys is removed in several,
+oldest checkpoint first. Each checkpoint is removed together with its writes, its entry in the
+timeline, and the values that no remaining checkpoint names. So an interrupted removal leaves the
+newest checkpoints intact. They are still listed, and the next run removes them in the same way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from ckpt_backends.url import StoreUrl
 def remove_plain_threads(
     connection: Connection, url: StoreUrl, layout: Plain, removals: Sequence[Removal]
 ) -> list[Removed]:
-    """Carry out the planned removal of each thread that has not changed. Raises `Refused`."""
+    """Remove the planned keys of each thread that has not changed.
+
+    Raises `Refused` if another purge is running.
+    """
     owning = PlainOwning(connection, layout)
     with purge_lock(connection, url) as lock:
         found = owning.of([one.thread_id for one in removals])
@@ -54,9 +57,9 @@ class _PlainRemoving(Removing):
         self._owning = owning
         self._keys = owned
         self._left = {one.at for one in owned.checkpoints}
-        """The checkpoints that have to be there when the next step runs."""
+        """The checkpoints that must exist when the next step runs."""
         self._going: list[set[tuple[str, str]]] = [set()]
-        """Those that go with each step."""
+        """For each step, the checkpoints that it removes."""
 
     def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
         heads = self._keys.writes_of_heads
@@ -71,11 +74,11 @@ class _PlainRemoving(Removing):
         self._left -= self._going.pop(0)
 
     def _run_next(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
-        # Its head is there to the end, so that an agent may go on from it meanwhile.
+        # The head exists until the last step, so an agent may continue the thread meanwhile.
         self._run_watched(pipe, step, rows)
 
     def _run_last(self, inside: Inside | None, rows: Counter[str]) -> None:
-        """Nothing: each value went with the last checkpoint that named it."""
+        """Nothing to do: each value was removed with the last checkpoint that named it."""
 
     def _steps(self, inside: Inside | None) -> list[Step]:
         owners, going = (
@@ -111,7 +114,7 @@ class _PlainRemoving(Removing):
     def _last_to_name(
         self, owners: Sequence[Owner], blobs: set[bytes]
     ) -> dict[bytes, CheckpointKey]:
-        """The checkpoint with which each value goes, of those that go in this order."""
+        """By value, the last checkpoint in this order that names it; both are removed together."""
         places = {one.key: one for one in self._keys.places}
         ordered = [places[one.key] for one in owners if one.key in places]
         last: dict[bytes, CheckpointKey] = {}
@@ -129,11 +132,11 @@ class _PlainRemoving(Removing):
         return found
 
     def _ends(self, owners: Sequence[Owner], *, whole: bool) -> Iterator[tuple[str, Command]]:
-        """The timelines of which nothing is left, the root's last."""
+        """Commands that remove the timelines without remaining checkpoints, the root's last."""
         left = Counter(one.key.checkpoint_ns for one in self._keys.checkpoints)
         left.subtract(one.key.checkpoint_ns for one in owners if one.is_there)
         for one in sorted(self._keys.timelines, key=lambda one: one.checkpoint_ns, reverse=True):
             if whole or not left[one.checkpoint_ns]:
-                # Ids of checkpoints that went by themselves may still be in it.
+                # The timeline may still contain ids of expired checkpoints.
                 yield unlink("", [one.name])
                 yield THREADS, ("HDEL", self._layout.threads, one.name)

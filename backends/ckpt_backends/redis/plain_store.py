@@ -1,7 +1,7 @@
-"""Reading checkpoints of langgraph-checkpoint-plainredis.
+"""Reads checkpoints of langgraph-checkpoint-plainredis.
 
-The keys of checkpoints and their writes are known from the timelines. Only what belongs to no
-checkpoint, and what all takes, is looked for among the names of all keys.
+The keys of checkpoints and their writes are known from the timelines. A SCAN over all keys is
+needed only for orphaned writes and for sizes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ckpt_backends.url import StoreUrl
 
 
 class PlainRedisStore(RedisStore):
-    """A database of a Redis server that holds this layout, opened for reading."""
+    """A Redis database with this layout, opened for reading."""
 
     def __init__(self, connection: Connection, url: StoreUrl, layout: Plain) -> None:
         super().__init__(connection, url, layout)

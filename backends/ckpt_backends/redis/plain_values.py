@@ -1,10 +1,10 @@
-"""How langgraph-checkpoint-plainredis stores a value: a JSON text with its type and its bytes.
+"""Reads and writes the values of langgraph-checkpoint-plainredis: JSON with a type and bytes.
 
     {"t": "msgpack", "d": "<base64>"}
 
-Source: `_pack_typed` in `langgraph_checkpoint_plainredis/saver.py`, 0.1.0. A checkpoint goes in
-with its metadata and its parent's id, and a write with its task and channel, so that what the
-serializer does to a value, such as encrypting it, is done to all of that.
+Source: `_pack_typed` in `langgraph_checkpoint_plainredis/saver.py`, 0.1.0. A checkpoint is one
+value together with its metadata and its parent's id; a write is one value together with its task
+and channel. So if the serializer encrypts a value, all of these are encrypted.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from ckpt_backends.model import TypedBytes
 from ckpt_backends.oversize import unread
 
 HEAD_BYTES = 64
-"""Bytes at the beginning of a stored value that tell its type."""
+"""The type of a stored value is within this many bytes at its beginning."""
 TAIL_BYTES = 4
-"""Characters at its end that tell how many bytes they stand for."""
+"""The padding of the base64 is within this many bytes at the end of a stored value."""
 _HEAD = re.compile(rb'\{"t": "([^"\\]{0,40})", "d": "')
 _END = len(b'"}')
 _FORM = "not in the form of langgraph-checkpoint-plainredis"
-_TOGETHER = "encrypted together with what it belongs to: not opened"
+_TOGETHER = "encrypted together with its checkpoint or write, so it was not decrypted"
 UNKNOWN = "?"
 """The channel of a write that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a checkpoint's key holds."""
+    """The contents of a checkpoint's key."""
 
     body: TypedBytes
     metadata: TypedBytes
@@ -43,7 +43,7 @@ class Stored:
 
 
 def unwrapped(raw: bytes) -> TypedBytes:
-    """A stored value; with its problem, where it is not in the form of this saver."""
+    """A stored value; with a `problem` if it does not have the form of this saver."""
     try:
         told = json.loads(raw)
         return TypedBytes(told["t"] + "", b64decode(told["d"], validate=True))
@@ -57,7 +57,7 @@ def wrapped(value: TypedBytes) -> bytes:
 
 
 def told_of(length: int, head: bytes, tail: bytes) -> tuple[str, int]:
-    """Type and length of a value, from the length of its text, its beginning and its end."""
+    """Type and size of a value, from the length, beginning and end of its stored text."""
     found = _HEAD.match(head)
     if found is None:
         return "", length
@@ -66,7 +66,10 @@ def told_of(length: int, head: bytes, tail: bytes) -> tuple[str, int]:
 
 
 def stored_checkpoint(value: TypedBytes) -> Stored:
-    """A checkpoint's body, metadata and parent; both with the problem, where there is one."""
+    """A checkpoint's body, metadata and parent.
+
+    If it cannot be read, both body and metadata have the `problem`.
+    """
     try:
         if value.problem:
             raise ValueError(value.problem)
@@ -96,7 +99,7 @@ def stored_write(value: TypedBytes) -> tuple[str, TypedBytes]:
 
 
 def _closed(value: TypedBytes, problem: str) -> TypedBytes:
-    """What stands for a part of a value that cannot be taken apart."""
+    """The placeholder for a part of a value that cannot be split."""
     if "+" in value.type:
         # Not `data`, which would not be this part when it is decrypted.
         return TypedBytes(value.type, b"", problem=_TOGETHER, whole=value.whole or len(value.data))
@@ -104,7 +107,7 @@ def _closed(value: TypedBytes, problem: str) -> TypedBytes:
 
 
 def wrapped_checkpoint(body: TypedBytes, metadata: TypedBytes, parent: str | None) -> bytes:
-    """A checkpoint's key. Raises `Unsupported` for a body of another type than `msgpack`."""
+    """The stored text of a checkpoint. Raises `Unsupported` if the body is not `msgpack`."""
     if body.type != "msgpack":
         raise Unsupported(
             f"cannot write a checkpoint whose body is of type '{body.type}' here",
@@ -122,7 +125,7 @@ def wrapped_checkpoint(body: TypedBytes, metadata: TypedBytes, parent: str | Non
 
 
 def wrapped_write(task_id: str, channel: str, value: TypedBytes) -> bytes:
-    """A write's field. Raises `Unsupported` for a type that has no place in msgpack."""
+    """The stored text of a write. Raises `Unsupported` if msgpack cannot contain its type."""
     parts = (_packed(task_id), _packed(channel), _msgpack(value))
     return wrapped(TypedBytes("msgpack", bytes([0x90 + len(parts)]) + b"".join(parts)))
 
@@ -146,6 +149,6 @@ def _packed(value: object) -> bytes:
 
 
 def unread_value(length: int, head: bytes = b"", tail: bytes = b"") -> TypedBytes:
-    """What stands for a value whose text is too long to be read."""
+    """The placeholder for a value that is too long to read."""
     tag, size = told_of(length, head, tail)
     return unread(tag, size)

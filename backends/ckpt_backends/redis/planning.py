@@ -1,4 +1,4 @@
-"""What plans of changes have in common, whatever the layout."""
+"""The interface of plans for changes, and common helpers for all layouts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_EXPIRY = -1
 
 
 class Plan(Protocol):
-    """A change as commands, and what must hold when they run."""
+    """A change as Redis commands, with checks that must hold when they run."""
 
     @property
     def watched(self) -> Sequence[bytes]:
@@ -21,30 +21,30 @@ class Plan(Protocol):
         ...
 
     def commands(self) -> Iterator[Command]:
-        """What changes. Raises `StoreChanged` and `Unsupported`."""
+        """The commands of the change. Raises `StoreChanged` and `Unsupported`."""
         ...
 
     @property
     def touched(self) -> Sequence[bytes]:
-        """Keys that these commands read or make."""
+        """Keys that these commands read or create."""
         ...
 
     @property
     def beside(self) -> Sequence[bytes]:
-        """Keys that change with it and are not watched, since others change them all the time."""
+        """Keys that the change also modifies but does not watch: all threads share them."""
         ...
 
     def check(self) -> None:
-        """Raise `StoreChanged` unless the thread is as the change was made for."""
+        """Raise `StoreChanged` if the thread changed since the change was planned."""
         ...
 
     def last(self) -> Iterator[Command]:
-        """The commands that can only be told once all has been checked."""
+        """Commands that can only be computed after `check`."""
         ...
 
 
 def heads_of(places: Iterable[Place]) -> dict[str, str]:
-    """The head of each namespace."""
+    """By namespace, the id of its head."""
     heads: dict[str, Place] = {}
     for one in places:
         known = heads.setdefault(one.key.checkpoint_ns, one)
@@ -54,7 +54,7 @@ def heads_of(places: Iterable[Place]) -> dict[str, str]:
 
 
 def copied_from(one: Checkpoint) -> str | None:
-    """The checkpoint that a copy names in its metadata."""
+    """The id of the original that a copy names in its metadata (`forked_from`); None if none."""
     from ckpt_backends.codec import decode
 
     fields = decode(one.metadata) if one.metadata is not None else None

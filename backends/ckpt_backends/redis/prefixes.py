@@ -1,10 +1,10 @@
-"""The prefixes of the savers in one database, and which writes belong to which checkpoints.
+"""Finds the prefixes of the savers in a database, and pairs prefixes of checkpoints and writes.
 
-langgraph-checkpoint-redis takes two prefixes, one for checkpoints and one for writes, and neither
-names the other. A search index names the prefix of its documents; without the search module, the
-keys do. Two facts pair them: the list of a checkpoint's writes (`write_keys_zset:...`,
-`write_registry:...`) holds the keys of these writes, and a write names its checkpoint. Source:
-`checkpoints_schema` and `writes_schema` in `base.py` of langgraph-checkpoint-redis 0.5.2.
+langgraph-checkpoint-redis has two independent prefixes, one for checkpoints and one for writes. The
+prefixes are read from the search indexes or, without the search module, from the keys. Two facts
+pair them: the list of a checkpoint's writes (`write_keys_zset:...`, `write_registry:...`) contains
+the keys of these writes, and each write names its checkpoint. Source: `checkpoints_schema` and
+`writes_schema` in `base.py` of langgraph-checkpoint-redis 0.5.2.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _OF_WRITE = {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "channel"
 
 @dataclass(slots=True)
 class KnownPrefixes:
-    """The prefixes in a database. The usual ones are always among them."""
+    """The prefixes in a database. The default prefixes are always included."""
 
     checkpoints: set[str] = field(default_factory=lambda: {USUAL.checkpoint})
     writes: set[str] = field(default_factory=lambda: {USUAL.write})
 
     @property
     def are_usual(self) -> bool:
-        """Whether no saver has other prefixes than the usual ones."""
+        """Whether all savers use the default prefixes."""
         return self.checkpoints == {USUAL.checkpoint} and self.writes == {USUAL.write}
 
 
@@ -63,7 +63,7 @@ def known_prefixes(connection: Connection) -> KnownPrefixes:
 
 
 def _add_from_keys(connection: Connection, known: KnownPrefixes) -> None:
-    """Add what the keys tell. Of keys with the same first part, some are looked at."""
+    """Add the prefixes found in the keys. Examines some keys of each different first part."""
     if connection.find("JSON.MGET", raw(USUAL.checkpoint), "$") is None:
         return  # the server has no JSON documents
     looked_at: Counter[bytes] = Counter()
@@ -95,7 +95,7 @@ def pair(
     known: KnownPrefixes,
     stores: Mapping[tuple[str, str], Sequence[bytes]],
 ) -> dict[tuple[str, str], list[str]]:
-    """The prefix of the writes of each store; several where that cannot be told.
+    """By store, the prefix of its writes; several if that is ambiguous.
 
     A store is a layout and a prefix of checkpoints, with the keys of some of its checkpoints.
     """
@@ -112,13 +112,13 @@ def pair(
         if not some:
             usual = USUAL.write if prefix == USUAL.checkpoint else f"{prefix}_write"
             left = [one for one in there if one not in sure]
-            # Without writes in the database there is nothing to miss.
+            # If no writes are left, the guess does no harm.
             found[layout, prefix] = [usual] if usual in left or not left else left
     return found
 
 
 def listed_prefixes(connection: Connection, layout: str, names: Sequence[bytes]) -> set[str]:
-    """The prefixes of the writes that are listed for these checkpoints."""
+    """The prefixes of the writes in the lists of these checkpoints."""
     answers = connection.ask_all([("JSON.GET", name, *_KEY) for name in names])
     lists: list[tuple[bytes, str]] = []
     for fields in map(fields_of, answers):
@@ -131,7 +131,7 @@ def listed_prefixes(connection: Connection, layout: str, names: Sequence[bytes])
                         if layout == ShallowDocuments.name
                         else f"write_keys_zset:{place}:{own}"
                     )
-                    # A shallow saver lists the writes of all checkpoints, and of all prefixes.
+                    # A shallow saver's list has writes of all checkpoints and all prefixes.
                     lists.append((raw(name), f":{thread}:{stored_ns(ns)}:{own}:"))
     members = connection.ask_all([("ZRANGE", name, 0, -1) for name, _ in lists])
     return {
@@ -147,7 +147,7 @@ def _sample(connection: Connection, prefix: str) -> Iterator[tuple[str, str, str
     names = next(iter(connection.scan(literally(f"{prefix}:") + b"*", JSON_TYPE)), [])
     some = names[:: len(names) // _SAMPLED + 1]
     paths = (*_KEY, "$.task_id")
-    # The rights of a user may end at the keys of one store.
+    # The user may have access to the keys of one store only.
     with suppress(StoreUnavailable):
         for fields in map(
             fields_of, connection.ask_all([("JSON.GET", one, *paths) for one in some])
@@ -160,12 +160,12 @@ def _sample(connection: Connection, prefix: str) -> Iterator[tuple[str, str, str
 def _name_a_checkpoint(
     connection: Connection, prefix: str, writes: Sequence[tuple[str, str, str]]
 ) -> bool:
-    """Whether a checkpoint of this prefix has one of the writes."""
+    """Whether one of the writes belongs to a checkpoint with this prefix."""
     wanted = []
     for thread, ns, own in writes:
         start = f"{prefix}:{stored_id(thread)}"
         wanted += [(raw(f"{start}:{stored_ns(ns)}:{own}"), own)]
-        wanted += [(raw(f"{start}:{meant_ns(ns)}"), own)]  # a shallow saver's
+        wanted += [(raw(f"{start}:{meant_ns(ns)}"), own)]  # the key of a shallow saver
     answers = connection.ask_all([("JSON.GET", name, *_KEY) for name, _ in wanted])
     return any(
         fields_of(answer).get("$.checkpoint_id") == own

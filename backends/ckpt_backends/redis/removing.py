@@ -1,14 +1,18 @@
-"""Removing keys of threads, thread by thread.
+"""Removes keys of threads, thread by thread.
 
-A thread of few keys goes in one transaction. Redis would stand still for one of many, so that
-of these only what names the heads goes with the first of them, and the head of the root with the
-last: what is left after a break is still listed, waits for nothing else than before, and goes by
-the same rules. Of a thread that stays, a checkpoint goes after its parent and after the subgraphs
-that it called, so that none is left that would seem to be the end of a branch. Values that are kept
-apart go before the checkpoints of a thread that goes, and behind those of one that stays.
+A thread with few keys is removed in one transaction. One transaction with many keys would block
+Redis for long, so a large thread is removed in several:
 
-What an agent touches when it goes on is watched. What it stored between the look at the thread and
-the watch is named by what is watched.
+* The pointers to the heads are removed first, the head of the root namespace last. So after an
+  interruption, the rest of the thread is still listed with the same status, and the next run
+  removes it in the same way.
+* If a part of a thread is removed, a checkpoint is removed after its parent and after the subgraphs
+  that it called. So no remaining checkpoint looks like the end of a branch.
+* Separate values are removed before the checkpoints of a whole thread, but after the checkpoints if
+  only a part of a thread is removed.
+
+The keys that an agent changes when it continues a thread are watched. Keys that it added between
+the reading of the thread and the WATCH are found through the watched keys, which name them.
 """
 
 from __future__ import annotations
@@ -32,13 +36,19 @@ from ckpt_backends.url import StoreUrl
 
 KEYS_AT_ONCE = 1000
 Step = list[tuple[str, Command]]
-"""Commands, each with the kind of the keys whose number it answers; `''` for another answer."""
+"""The commands of one transaction, each with a kind of keys, or `''`.
+
+A command with a kind returns the number of removed keys of that kind.
+"""
 
 
 def remove_threads(
     connection: Connection, url: StoreUrl, layout: Layout, removals: Sequence[Removal]
 ) -> list[Removed]:
-    """Carry out the planned removal of each thread that has not changed. Raises `Refused`."""
+    """Remove the planned keys of each thread that has not changed.
+
+    Raises `Refused` if another purge is running.
+    """
     owning = Owning(connection, layout)
     with purge_lock(connection, url) as lock:
         found = owning.of([one.thread_id for one in removals])
@@ -80,19 +90,19 @@ class Removing(ABC):
 
     @abstractmethod
     def _steps(self, inside: Inside | None) -> list[Step]:
-        """The commands, by transaction; at least one, which may be empty."""
+        """The commands of each transaction. There is at least one step; it may be empty."""
 
     @abstractmethod
     def _run_watched(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
-        """Run the first commands, unless an agent goes on. Raises `WatchError`."""
+        """Run the first step. Raises `WatchError` if an agent has continued the thread."""
 
     @abstractmethod
     def _run_next(self, pipe: Any, step: Step, rows: Counter[str]) -> None:
-        """Run those that follow."""
+        """Run a later step."""
 
     @abstractmethod
     def _run_last(self, inside: Inside | None, rows: Counter[str]) -> None:
-        """Remove what each command has to look at once more; `inside` of a thread that stays."""
+        """Remove the keys that must be checked again. `inside` is None for a whole thread."""
 
     def _is_as_planned(self, removal: Removal) -> bool:
         owned = self._owned
@@ -101,7 +111,7 @@ class Removing(ABC):
         number = len(owned.checkpoints)
         if number == removal.checkpoints:
             return True
-        # A listing goes by names, and counts what a saver leaves of one that it could not store.
+        # The plan may have counted keys of checkpoints that the saver did not store completely.
         names = [name for one in owned.owners.values() for name in one.names[CHECKPOINT]]
         return removal.checkpoints == sum(self._existing(names))
 
@@ -110,7 +120,7 @@ class Removing(ABC):
 
 
 class _Removing(Removing):
-    """The removal of keys that name each other."""
+    """The removal for layouts with pointers and lists that name other keys."""
 
     def __init__(
         self,
@@ -178,10 +188,11 @@ class _Removing(Removing):
             self._remove_apart(inside.blobs, rows)
 
     def _remove_apart(self, keys: Sequence[BlobKey], rows: Counter[str]) -> None:
-        """Remove values, but for those that an agent has stored anew meanwhile.
+        """Remove values, except those that an agent has stored again meanwhile.
 
-        Branches number their versions alike, and a saver stores values before the checkpoint that
-        names them. A value tells which checkpoint it came with.
+        Two branches may use the same version of a channel, and a saver stores values before the
+        checkpoint that names them. So the checkpoint id in each value is checked: a value of a
+        newer checkpoint is kept.
         """
         newest = max((one.key.checkpoint_id for one in self._owned.checkpoints), default="")
         planned = [self._owned.blobs[key] for key in keys if key in self._owned.blobs]
@@ -189,7 +200,7 @@ class _Removing(Removing):
             names = planned[start : start + KEYS_AT_ONCE]
             self._lock.keep()
             with (
-                suppress(exceptions.WatchError),  # they are of use again
+                suppress(exceptions.WatchError),  # they were stored again: keep them
                 self._connection.transaction(names, loose=True) as pipe,
             ):
                 pipe.watch(*names)
@@ -202,7 +213,7 @@ class _Removing(Removing):
                     run(pipe, [unlink(APART, old)], rows)
 
     def _lists_without(self, owners: Sequence[Owner]) -> Iterator[tuple[str, Command]]:
-        """Let what a thread that stays has beside its checkpoints name none that goes."""
+        """Commands that remove these checkpoints and their writes from pointers and lists."""
         going = {(one.key.checkpoint_ns, one.key.checkpoint_id) for one in owners}
         for ns, kinds in self._owned.shared.items():
             here = [one for one in self._owned.checkpoints if one.key.checkpoint_ns == ns]
@@ -234,17 +245,17 @@ def _is_old(ids: Sequence[object], newest: str) -> bool:
 
 
 def _order(owner: Owner) -> tuple[bool, bool, str]:
-    """Writes of no checkpoint first, then subgraphs, then the root; each from the oldest on."""
+    """The order of removal: orphaned writes, subgraphs, root namespace; each oldest first."""
     return owner.is_there, not owner.key.checkpoint_ns, owner.key.checkpoint_id
 
 
 def unlink(kind: str, names: Sequence[bytes]) -> tuple[str, Command]:
-    """Remove keys of a kind."""
+    """The command that removes keys of a kind."""
     return kind, ("UNLINK", *names)
 
 
 def run(pipe: Any, step: Step, rows: Counter[str]) -> None:
-    """Run a transaction, and count keys that went by kind. Raises `WatchError`."""
+    """Run a transaction and count the removed keys by kind. Raises `WatchError`."""
     pipe.multi()
     for _, command in step:
         pipe.execute_command(*command)

@@ -1,6 +1,7 @@
-"""Putting keys back: the server gathers them for one transaction, so that all come or none.
+"""Restores keys in one transaction: all of them or none.
 
-A key is made only where there is none, also if one comes between the look and the end.
+The server queues the commands until EXEC. A key is created only if it does not exist, even if
+another process creates it meanwhile (NX).
 """
 
 from __future__ import annotations
@@ -23,19 +24,23 @@ class Keys(Protocol):
     """The keys of one layout."""
 
     types: Mapping[str, str]
-    """What the keys of each kind are."""
+    """By kind, the type of its keys."""
 
     def stored(self, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
-        """What is stored of these rows by now; None for what is not there."""
+        """The stored contents of these rows; None if a row does not exist."""
         ...
 
     def also(self, rows: Sequence[Row]) -> Iterator[Command]:
-        """Further keys that change when rows are restored."""
+        """Commands for other keys that must change when rows are restored."""
         ...
 
 
 def restore_rows(connection: Connection, owning: Keys, rows: Iterable[Row]) -> Restored:
-    """Make the keys that are not there. Raises `StoreChanged` and `Unsupported`."""
+    """Create the keys that do not exist yet.
+
+    Raises `StoreChanged` if a key exists with different contents, and `Unsupported` if the layout
+    has no such kind of key.
+    """
     now = _now(connection)
     added = there = expired = 0
     with connection.driver.client() as own:
@@ -61,7 +66,7 @@ def restore_rows(connection: Connection, owning: Keys, rows: Iterable[Row]) -> R
                 if isinstance(answer, exceptions.ResponseError):
                     raise answer
         finally:
-            # A transaction that was not run goes with its connection.
+            # Disconnecting discards a transaction that was not executed.
             link.disconnect()
     return Restored(added, there, expired)
 
@@ -77,7 +82,7 @@ def _expiry(row: Row) -> int | None:
 
 
 def _missing(owning: Keys, rows: Sequence[Row]) -> Iterator[Row]:
-    """The rows that are not there. Raises `StoreChanged` where one holds something else."""
+    """The rows that do not exist yet. Raises `StoreChanged` if one has different contents."""
     for row, cells in zip(rows, owning.stored(rows), strict=True):
         if cells is None:
             yield row
@@ -93,14 +98,14 @@ def _commands(row: Row) -> Iterator[Command]:
 
 
 def _send(link: Any, commands: Sequence[Command]) -> None:
-    """Hand commands to the server, which keeps them for the end. Raises errors of the driver."""
+    """Send commands, which the server queues until EXEC. Raises the driver's errors."""
     link.send_packed_command(link.pack_commands(commands))
     for _ in commands:
         link.read_response()
 
 
 def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Some rows at a time: of some megabytes, where a single one is not larger."""
+    """The rows in batches of a few megabytes. A single row may be larger."""
     some: list[Row] = []
     size = 0
     for row in rows:

@@ -1,11 +1,11 @@
-"""The context layer of an application beside the plain saver: a JSON text for each session.
+"""Reads the sessions that an application stores next to a plain saver, as JSON texts.
 
     PREFIX:USER:SESSION    {session_id, user_id, thread_id, created_at, updated_at, current_step,
                             conversation_history: [...], shared_memory: {...}, ...}
 
-Source: `utils/context_manager.py` as a user of LangGraph quotes it: `json.dumps(asdict(state))`,
-kept for some days. Its prefix is not public, so what counts is the text: an object that names its
-session and its user.
+Source: `utils/context_manager.py`, quoted by a user of LangGraph: `json.dumps(asdict(state))` with
+a time to live of some days. The prefix is not public, so a session is recognised by its text: an
+object with `session_id` and `user_id`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ckpt_backends.sessions import AppSession
 from ckpt_backends.url import StoreUrl
 
 PATTERN = "*context*:*:*"
-"""Of the keys that are looked at, unless the URL names another one."""
+"""The default pattern of the keys to examine; the URL parameter `pattern` replaces it."""
 _MOST_BYTES = 64 << 20
 _AT_ONCE = 20
 
 
 class RedisSessions(Closing):
-    """The sessions of a database of a Redis server."""
+    """The sessions in a Redis database."""
 
     def __init__(self, connection: Connection, url: StoreUrl) -> None:
         self._connection = connection
@@ -65,7 +65,7 @@ class RedisSessions(Closing):
 
 
 def _session(name: bytes, value: bytes, expires_at: datetime | None) -> AppSession | None:
-    """A session, if the text of a key is one."""
+    """The session from the text of a key; None if it is not a session."""
     found = decode(TypedBytes("json", value))
     if not isinstance(found, dict):
         return None

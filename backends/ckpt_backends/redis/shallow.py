@@ -1,10 +1,10 @@
-"""The layout of ShallowRedisSaver: one RedisJSON document a namespace, its newest checkpoint.
+"""The layout of ShallowRedisSaver: a RedisJSON document with the newest checkpoint of a namespace.
 
     checkpoint:THREAD:NS    {thread_id, checkpoint_ns, checkpoint_id, checkpoint, metadata: {...}}
 
-Writes are kept as in `documents`, those of checkpoints that are gone too. Source: `shallow.py` of
-langgraph-checkpoint-redis 0.1.0 to 0.5.2. The key has the namespace itself, the document the
-sentinel of an empty one.
+Writes are stored as in `documents`, and the writes of overwritten checkpoints stay. An empty
+namespace is `""` in the key and `__empty__` in the document. Source: `shallow.py` of
+langgraph-checkpoint-redis 0.1.0 to 0.5.2.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ShallowDocuments(Documents):
         return raw(":".join(parts))
 
     def registries(self, key: CheckpointKey) -> list[bytes]:  # noqa: ARG002
-        """None: a namespace has one list for the writes of all its checkpoints."""
+        """Empty: a namespace has one list for the writes of all its checkpoints."""
         return []
 
     def sources(self, key: CheckpointKey) -> list[str]:

@@ -1,7 +1,7 @@
-"""Reading checkpoints from Redis, in whichever layout.
+"""Reads checkpoints from Redis in any layout.
 
-Redis has no snapshots. Which keys there are is remembered until `refresh`: a key that comes later
-is not seen, and one that goes meanwhile is left out.
+Redis has no snapshots. The list of keys is cached until `refresh`: keys that are added later are
+not seen, and keys that are removed meanwhile are left out.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from ckpt_backends.url import StoreUrl
 
 _Told = TypeVar("_Told")
 _STAYS, _GONE = -1, -2
-"""What PTTL answers for a key without an expiry, and for no key."""
+"""The answers of PTTL for a key without an expiry, and for a missing key."""
 _REMEMBERED, _AT_ONCE = 200, 50
-"""Threads with remembered keys, and threads that are looked up together: a command reads one after
-the other, in the order of the listing."""
+"""Number of threads with cached keys, and number of threads to look up together. A command usually
+reads the threads one after the other, in the order of the listing."""
 
 
 class RedisStore(Closing):
-    """A database of a Redis server, opened for reading."""
+    """A Redis database, opened for reading."""
 
     measures_each_value: ClassVar[bool] = True
 
@@ -88,7 +88,7 @@ class RedisStore(Closing):
     def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
         found = self._layout.find(thread_ids)
         places = [place for one in found.values() for place in one.places.values()]
-        # What a key begins with may be the id of several threads.
+        # A key may appear under several threads if its beginning is ambiguous: count it once.
         writes = {write.name: write for one in found.values() for write in one.writes}
         blobs = {name: None for one in found.values() for name in one.blobs}
         every = Found(writes=list(writes.values()), mixed=places, blobs=list(blobs))
@@ -256,7 +256,10 @@ class RedisStore(Closing):
         thread_id: str,
         find: Callable[[Collection[str]], Mapping[str, _Told]],
     ) -> _Told:
-        """What is found of a thread; that of the threads that were listed after it comes too."""
+        """The result of `find` for a thread, from the cache `known` if possible.
+
+        Without an index, the threads that were listed after it are looked up in the same call.
+        """
         if thread_id not in known:
             wanted = [thread_id]
             if not self._layout.is_indexed():
@@ -268,7 +271,7 @@ class RedisStore(Closing):
         return known[thread_id]
 
     def _after(self, thread_id: str) -> Sequence[_Listed]:
-        """Threads that were listed after this one."""
+        """The threads that were listed after this one."""
         at = self._order.get(thread_id)
         if at is None or self._threads is None:
             return []
@@ -277,7 +280,7 @@ class RedisStore(Closing):
     def _places(
         self, thread_id: str, checkpoint_ns: str | None, checkpoint_ids: Collection[str] | None
     ) -> list[Place]:
-        """Checkpoints of a thread, without a search where their keys are known."""
+        """Checkpoints of a thread. If their keys can be computed, no search is needed."""
         wanted = None if checkpoint_ids is None else set(checkpoint_ids)
         if wanted is None or checkpoint_ns is None or thread_id in self._found:
             return [
@@ -289,25 +292,25 @@ class RedisStore(Closing):
         return self._named([CheckpointKey(thread_id, checkpoint_ns, one) for one in wanted])
 
     def _named(self, keys: Sequence[CheckpointKey]) -> list[Place]:
-        """Those of some checkpoints that are there."""
+        """The checkpoints with these keys that exist."""
         wanted = set(keys)
         names = sorted({self._layout.checkpoint_name(key) for key in keys})
         return [place for place in self._layout.told(names) if place.key in wanted]
 
     def _write_places(self, thread_id: str, wanted: Collection[str] | None) -> list[WritePlace]:
-        """The writes of some checkpoints, or all of a thread; perhaps with others."""
+        """The writes of some checkpoints, or of a whole thread; may include others."""
         found = self._find(thread_id)
         known = {checkpoint_id for _, checkpoint_id in found.places}
         return [
             place
             for place in found.writes
-            # What a key names counts only if there is such a checkpoint.
+            # The checkpoint id in the key is trusted only if such a checkpoint exists.
             if wanted is None or place.checkpoint_id in wanted or place.checkpoint_id not in known
         ]
 
 
 def _sizes(usage: Iterable[Usage], thread_ids: Sequence[str]) -> list[ThreadSize]:
-    """Checkpoints, writes, bytes and values kept apart of these threads, summed up."""
+    """The sizes of these threads, added up from single values."""
     sums = {one: [0, 0, 0, 0] for one in thread_ids}
     for one in usage:
         if (total := sums.get(one.thread_id)) is not None:
@@ -342,7 +345,7 @@ def engine_of(server: dict[str, Any]) -> str:
 
 @dataclass(slots=True)
 class _Listed:
-    """What a listing knows of a thread."""
+    """A thread in a listing."""
 
     thread_id: str
     oldest: str
@@ -363,7 +366,7 @@ class _Listed:
 
 
 def threads_of(lines: Iterable[Line]) -> list[_Listed]:
-    """The threads of some namespaces, the one with the newest checkpoint first."""
+    """The threads of these namespaces, the one with the newest checkpoint first."""
     known: dict[str, _Listed] = {}
     for line in lines:
         found = known.get(line.thread_id)

@@ -1,8 +1,8 @@
-"""Changing a thread in Redis: one transaction for each change.
+"""Changes a thread in Redis, with one transaction for each change.
 
-The transaction watches the keys that the plan was computed from: if a saver changes one of them
-first, nothing is written. Redis cannot watch keys that do not exist, so new checkpoints are looked
-for right before the transaction.
+The transaction watches the keys that the plan was computed from. If a saver changes one of them
+first, nothing is written. The names of new checkpoints are not known and cannot be watched, so they
+are searched for right before the transaction.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ckpt_backends.url import StoreUrl
 
 
 class Writer(Protocol):
-    """The commands that change one layout. Keys that they name are watched by the caller."""
+    """Creates the commands that change one layout. The caller watches the keys that they name."""
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
         """The key of a checkpoint."""
@@ -52,11 +52,11 @@ class Writer(Protocol):
         ...
 
     def watched(self, thread_id: str, heads: Mapping[str, str]) -> list[bytes]:
-        """Keys that a saver touches when it adds to a thread with these heads."""
+        """The keys that a saver changes when it adds a checkpoint to a thread with these heads."""
         ...
 
     def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:
-        """Add a checkpoint that is a copy of another one, or of none."""
+        """Add a checkpoint. `origin` is the key of the checkpoint that it is a copy of, or None."""
         ...
 
     def add_write(self, write: Write) -> Iterator[Command]: ...
@@ -64,29 +64,32 @@ class Writer(Protocol):
     def change_copy(
         self, key: CheckpointKey, metadata: TypedBytes | None, body: TypedBytes | None, writes: int
     ) -> Iterator[Command]:
-        """Change a copied checkpoint so that it fits its new key."""
+        """Adapt a copied checkpoint to its new key."""
         ...
 
     def change_copied_write(self, name: bytes, key: CheckpointKey) -> Iterator[Command]:
-        """Change a copied write so that it fits its new key."""
+        """Adapt a copied write to its new key."""
         ...
 
     def register(
         self, key: CheckpointKey, added: Sequence[Added], expiry: int
     ) -> Iterator[Command]:
-        """Tell the saver of writes that were added to a checkpoint."""
+        """Add writes to the saver's list of a checkpoint's writes."""
         ...
 
     def remove(self, key: CheckpointKey, writes: Sequence[bytes]) -> Iterator[Command]: ...
 
     def point(self, key: CheckpointKey, expiry: int, *, there: bool) -> Iterator[Command]:
-        """Make this the head of its namespace; if it does not exist, remove the pointer."""
+        """Point to this checkpoint as the head of its namespace, or remove the pointer.
+
+        `there` tells whether the namespace still has checkpoints.
+        """
         ...
 
 
 @contextmanager
 def explained_change(url: StoreUrl, outcome: str) -> Iterator[None]:
-    """Turn the driver's errors into `StoreUnavailable`, which says whether anything was written."""
+    """Turn the driver's errors into `StoreUnavailable`, with `outcome` in the message."""
     try:
         yield
     except exceptions.WatchError:
@@ -99,7 +102,7 @@ def _refused(url: StoreUrl, error: Exception, outcome: str) -> StoreUnavailable:
     text = str(error)
     reason, hint = None, None
     if isinstance(error, exceptions.ReadOnlyError) or "READONLY" in text:
-        reason, hint = "the server is a replica, which only reads", "name its primary"
+        reason, hint = "the server is a read-only replica", "use the URL of its primary"
     elif isinstance(error, exceptions.NoPermissionError):
         reason = "permission denied"
         hint = "a change needs +@write, +@transaction, and the module's commands for documents"
@@ -115,7 +118,7 @@ def _refused(url: StoreUrl, error: Exception, outcome: str) -> StoreUnavailable:
 
 
 class WritableRedisStore(Closing):
-    """A database of a Redis server, opened for changing."""
+    """A Redis database, opened for changing."""
 
     def __init__(self, connection: Connection, url: StoreUrl, layout: Layout) -> None:
         self._connection = connection
@@ -136,8 +139,8 @@ class WritableRedisStore(Closing):
         failed = [one for one in answers if isinstance(one, Exception)]
         if failed:
             raise PartlyDone(
-                f"a part of the change of thread '{change.thread_id}' was refused by the server",
-                hint="Redis keeps what it did of a transaction; look at the thread, then undo it",
+                f"the server refused a part of the change of thread '{change.thread_id}'",
+                hint="Redis does not roll back a transaction; check the thread, then run ckpt undo",
             )
 
     def _transaction(self, plan: Plan) -> Sequence[object]:
@@ -188,7 +191,7 @@ def _watch(pipe: Any, names: Sequence[bytes]) -> None:
 
 
 class _Plan:
-    """A change as commands, and what must hold when they run."""
+    """The plan of a change for all layouts except `redis-plain`."""
 
     def __init__(
         self, connection: Connection, layout: Layout, writer: Writer, change: Change
@@ -206,11 +209,11 @@ class _Plan:
 
     @property
     def touched(self) -> list[bytes]:
-        """Keys that are read or made."""
+        """Keys that are read or created."""
         return sorted({*self._needed, *self._made})
 
     def check(self) -> None:
-        """Raise `StoreChanged` unless the thread is as the change was made for."""
+        """Raise `StoreChanged` if the thread changed since the change was planned."""
         places = _keys(self._layout, self._change.thread_id).places.values()
         if heads_of(places) != dict(self._change.heads):
             raise moved(self._change)
@@ -261,7 +264,7 @@ class _Plan:
         yield from self._point()
 
     def _blobs(self, writer: JavaScriptWriter) -> Iterator[Command]:
-        """Remove, copy and add values that are kept apart."""
+        """Remove, copy and add separate values."""
         change, thread_id = self._change, self._change.thread_id
         removed = {writer.blob_name(thread_id, *place) for place in change.removed_blobs}
         gone_with = (change.removed or {}).keys()
@@ -277,7 +280,7 @@ class _Plan:
             yield ("JSON.SET", new, "$.thread_id", json.dumps(thread_id))
         for blob in change.blobs:
             if blob.value.type == "empty":
-                continue  # No key stands for a channel without a value.
+                continue  # A channel without a value has no key.
             owner = writer.owner_of(blob, change)
             name = writer.blob_name(thread_id, blob.checkpoint_ns, blob.channel, blob.version)
             if name not in removed:
@@ -316,7 +319,7 @@ class _Plan:
         self._needed.add(name)
 
     def _origin(self, one: Checkpoint) -> bytes | None:
-        """The checkpoint that a new one is a copy of; else one of its thread, for its expiry."""
+        """The key of the checkpoint that a new one is a copy of; None if it is not a copy."""
         known = self._found.places
         copied = copied_from(one)
         ns = one.key.checkpoint_ns
@@ -325,7 +328,7 @@ class _Plan:
         return None
 
     def _as_long(self, name: bytes, key: CheckpointKey) -> Iterator[Command]:
-        """A new write expires with its checkpoint."""
+        """Let a new key expire at the same time as its checkpoint."""
         if (expiry := self._expiry_of_new(key)) >= 0:
             yield ("PEXPIRE", name, expiry)
 
@@ -341,7 +344,7 @@ class _Plan:
         return NO_EXPIRY
 
     def _expiry(self, name: bytes) -> int:
-        """Milliseconds that a key has left; below zero where it stays."""
+        """The remaining time to live in milliseconds; negative if the key does not expire."""
         return int(self._connection.ask("PTTL", name))
 
     def _writes_to_come(self, key: CheckpointKey) -> int:
@@ -361,7 +364,7 @@ class _Plan:
         return [one for one in self._layout.writes(places, False) if one.key == key]
 
     def _point(self) -> Iterator[Command]:
-        """Let each namespace's head be its greatest checkpoint after the change."""
+        """Make the greatest checkpoint after the change the head of its namespace."""
         left = {place.key for place in self._found.places.values()}
         left -= (self._change.removed or {}).keys()
         checkpoints = {self._writer.checkpoint_name(one): one for one in left}

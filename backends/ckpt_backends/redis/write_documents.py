@@ -1,4 +1,4 @@
-"""Commands that change the layout of `documents`, as the saver itself would write it."""
+"""Creates commands that change the layout of `documents` in the same form as the saver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ckpt_backends.redis.keyspace import Added, raw
 
 
 class DocumentWriter:
-    """Checkpoints as documents, a pointer to each head, and a list of each one's writes."""
+    """Writes documents, the pointer to each head, and the list of each checkpoint's writes."""
 
     def __init__(self, connection: Connection, layout: Documents) -> None:
         self._connection = connection
@@ -39,9 +39,10 @@ class DocumentWriter:
         return [self._pointer(key) for key in keys]
 
     def _pointer(self, key: CheckpointKey) -> bytes:
-        """The key of a head's name: since 0.5 it begins as the saver is told to, before it did not.
+        """The key of the pointer to a head.
 
-        Where both could be meant, it is the one that is there.
+        Since 0.5, it has the saver's prefix; before, it had the default prefix. If the pointer with
+        the default prefix exists and belongs to this saver, it is used.
         """
         rest = ":".join(_place(key)[:2])
         names = (f"{self._layout.prefixes.checkpoint}_latest:", f"{USUAL.checkpoint}_latest:")
@@ -64,7 +65,7 @@ class DocumentWriter:
         }
         last = {"metadata": _text(one.metadata), "has_writes": writes > 0}
         last |= {name: metadata[name] for name in ("source", "step") if name in metadata}
-        # The body goes in as it is: nothing here understands its values.
+        # Insert the body as bytes, so that its values do not change.
         document = (
             json.dumps(fields)[:-1].encode()
             + b', "checkpoint": '
@@ -121,7 +122,7 @@ class DocumentWriter:
         return raw(":".join(("write_keys_zset", *_place(key))))
 
     def _listed(self, key: CheckpointKey) -> list[tuple[bytes, bytes]]:
-        """The writes that are registered for a checkpoint, and their places in its order."""
+        """The keys in the list of a checkpoint's writes, with their scores."""
         found = self._connection.ask("ZRANGE", self._registry(key), 0, -1, "WITHSCORES")
         return list(zip(found[::2], found[1::2], strict=True))
 
@@ -147,7 +148,7 @@ def _text(metadata: TypedBytes | None) -> str:
 
 
 def fields_of_metadata(metadata: TypedBytes | None) -> dict[str, object]:
-    """Source and step, which stand in the document too, for searching."""
+    """The text and number fields of metadata. `source` and `step` are copied to the document."""
     found = decode(metadata) if metadata is not None else {}
     fields = found if isinstance(found, dict) else {}
     return {str(name): value for name, value in fields.items() if isinstance(value, str | int)}

@@ -1,4 +1,4 @@
-"""Commands that change the layout of `hashes`, as the saver itself would write it."""
+"""Creates commands that change the layout of `hashes` in the same form as the saver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ckpt_backends.redis.keyspace import Added, raw
 
 
 class HashWriter:
-    """Checkpoints and writes as hashes, and no other keys."""
+    """Writes checkpoints and writes as hashes. There are no other keys."""
 
     def __init__(self, layout: Hashes) -> None:
         self._layout = layout
@@ -28,7 +28,7 @@ class HashWriter:
     def add(self, one: Checkpoint, origin: bytes | None, writes: int) -> Iterator[Command]:  # noqa: ARG002
         name = self.checkpoint_name(one.key)
         if origin is not None:
-            # So that what savers of other hands add to a hash stays in the copy.
+            # Copy the whole hash, to keep fields that other savers add.
             yield from self._layout.copied(origin, name)
         fields: list[bytes | str] = ["checkpoint_id", raw(one.key.checkpoint_id)]
         fields += ["parent_checkpoint_id", raw(one.parent_checkpoint_id or "")]

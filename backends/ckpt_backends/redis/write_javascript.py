@@ -1,4 +1,4 @@
-"""Commands that change the layout of `javascript`, as LangGraph.js itself would write it."""
+"""Creates commands that change the layout of `javascript` in the same form as LangGraph.js."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ckpt_backends.redis.keyspace import Added, raw
 from ckpt_backends.redis.write_documents import fields_of_metadata
 
 _REFUSED = re.compile(r"[*?[\]\\]")
-"""The saver takes no id with one of these. Source: `assertSafeKeyComponent` in its `utils.js`."""
+"""Characters that the saver refuses in ids. Source: `assertSafeKeyComponent` in its `utils.js`."""
 
 
 class JavaScriptWriter:
-    """Checkpoints as documents, a list of writes for each checkpoint, and separate values."""
+    """Writes documents, the list of each checkpoint's writes, and separate values."""
 
     def __init__(self, connection: Connection, layout: JavaScriptDocuments) -> None:
         self._connection = connection
@@ -38,7 +38,7 @@ class JavaScriptWriter:
         return blob_name(CheckpointKey(thread_id, ns, ""), (channel, version))
 
     def watched(self, thread_id: str, heads: Mapping[str, str]) -> list[bytes]:
-        """The heads themselves, which the saver touches with each write of their tasks."""
+        """The heads: the saver changes a head's document when one of its tasks stores a write."""
         if _REFUSED.search(thread_id):
             raise Unsupported(
                 f"LangGraph.js rejects the thread id '{thread_id}' on Redis",
@@ -58,7 +58,7 @@ class JavaScriptWriter:
         metadata = fields_of_metadata(one.metadata)
         last = {"checkpoint_ts": time.time_ns() // 1_000_000, "has_writes": _flag(writes)}
         last |= {name: metadata[name] for name in ("source", "step") if name in metadata}
-        # Body and metadata go in as they are: nothing here understands their values.
+        # Insert body and metadata as bytes, so that their values do not change.
         document = (
             json.dumps(first)[:-1].encode()
             + b', "checkpoint": '
@@ -72,7 +72,7 @@ class JavaScriptWriter:
 
     def add_write(self, write: Write) -> Iterator[Command]:
         value = write.value or TypedBytes("json", b"null")
-        # The saver's own clock begins with its process: what is added now comes behind.
+        # The saver's clock starts at 0 with its process, so this time sorts after its writes.
         now = time.time() * 1e6
         fields = {
             "thread_id": write.key.thread_id,
@@ -89,7 +89,7 @@ class JavaScriptWriter:
         yield ("JSON.SET", self.write_name(write.key, write.task_id, write.idx), "$", document)
 
     def owner_of(self, blob: NewBlob, change: Change) -> CheckpointKey:
-        """The checkpoint that a value comes with; the head where it is put back."""
+        """The new checkpoint that names a value, or the head if the value is restored."""
         for one in change.checkpoints:
             named = versions_of(one.body).get(blob.channel)
             if one.key.checkpoint_ns == blob.checkpoint_ns and named == (
@@ -115,7 +115,7 @@ class JavaScriptWriter:
     def values_of(
         self, copies: Sequence[CopyOfCheckpoint], thread_id: str
     ) -> Iterator[tuple[CheckpointKey, bytes, bytes]]:
-        """The values that checkpoints name: such a checkpoint, the value's key, and its copy's."""
+        """The values to copy, each as (a checkpoint that names it, its key, the copy's key)."""
         versions = self._connection.ask_all(
             ("JSON.GET", self.checkpoint_name(one.source), "$.checkpoint.channel_versions")
             for one in copies
@@ -161,7 +161,7 @@ class JavaScriptWriter:
         yield ("UNLINK", *names)
 
     def point(self, key: CheckpointKey, expiry: int, *, there: bool) -> Iterator[Command]:  # noqa: ARG002
-        """Nothing names a head."""
+        """Empty: this layout has no pointers to heads."""
         yield from ()
 
 

@@ -1,8 +1,8 @@
-"""A change of a thread of langgraph-checkpoint-plainredis, as its saver would write it.
+"""Plans changes of threads of langgraph-checkpoint-plainredis in the same form as its saver.
 
-What a saver touches with every checkpoint, the timeline, is watched. Numbers in a timeline come
-from a counter that all threads share: they are taken last, as the saver takes them, outside of the
-transaction; one that is not used leaves a gap, which means nothing.
+The timeline is watched, because a saver changes it with every checkpoint. The numbers in a timeline
+come from a counter that all threads share. They are taken last and, as in the saver, outside of the
+transaction. An unused number leaves a harmless gap.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from ckpt_backends.redis.planning import NO_EXPIRY, copied_from, heads_of
 
 @dataclass(frozen=True, slots=True)
 class _Added:
-    """A checkpoint that comes into a timeline."""
+    """A checkpoint to add to a timeline."""
 
     rank: float
-    """Where it stands among those that come with it."""
+    """Its position among the checkpoints that are added together."""
     timeline: Timeline
     checkpoint_id: str
     expiry: int
-    """Milliseconds that a timeline has which is new with it."""
+    """Time to live in milliseconds for the timeline, if the timeline is new."""
 
 
 class PlainPlan:
-    """A change as commands, and what must hold when they run."""
+    """The plan of a change for the layout `redis-plain`."""
 
     def __init__(self, connection: Connection, layout: Plain, change: Change) -> None:
         self._connection = connection
@@ -125,7 +125,7 @@ class PlainPlan:
             for one in self._change.removed_blobs
         ]
         if removed and not left:
-            # With the last checkpoint of a thread its values go too.
+            # The last checkpoint of the thread is removed, so remove all its values.
             found = self._layout.whole([self._change.thread_id])[self._change.thread_id]
             names += [one.name for one in found.blob_places]
         self._removed = set(names)
@@ -179,7 +179,7 @@ class PlainPlan:
         self._come(target, expiry, self._rank_of(copy))
 
     def _copy_values(self, place: Place) -> Iterator[Command]:
-        """The values that a checkpoint names, but for those that are copied already."""
+        """Copy the values that a checkpoint names, except those that were already copied."""
         start = raw(f"{self._layout.prefix}:blob:{place.key.thread_id}:")
         new_start = raw(f"{self._layout.prefix}:blob:{self._change.thread_id}:")
         for _, names in self._layout.named([place]):
@@ -223,13 +223,13 @@ class PlainPlan:
     # Times to live
 
     def _rank_of(self, copy: CopyOfCheckpoint) -> float:
-        """Where the original stands in its timeline."""
+        """The position of the original in its timeline."""
         timeline = self._layout.timeline(copy.source.thread_id, copy.source.checkpoint_ns)
         score = self._connection.ask("ZSCORE", timeline.name, raw(copy.source.checkpoint_id))
         return float(score or 0)
 
     def _expiry_of(self, key: CheckpointKey) -> int:
-        """How long a checkpoint that comes has, which is what its original has left."""
+        """The time to live for a new checkpoint: the remaining time of its original."""
         for one in self._change.checkpoints:
             copied = copied_from(one) if one.key == key else None
             origin = self._places.get((key.checkpoint_ns, copied or ""))
@@ -238,7 +238,7 @@ class PlainPlan:
         return NO_EXPIRY
 
     def _expiry_of_blob(self, ns: str) -> int:
-        """A value that comes has as long as the checkpoint that it comes with, or as the head."""
+        """The time to live for a new value: that of its new checkpoint, or of the head."""
         for one in self._change.checkpoints:
             if one.key.checkpoint_ns == ns:
                 return self._expiry_of(one.key)
@@ -246,7 +246,7 @@ class PlainPlan:
         return NO_EXPIRY if head is None else self._left(head.name)
 
     def _left(self, name: bytes) -> int:
-        """Milliseconds that a key has left; below zero where it stays."""
+        """The remaining time to live in milliseconds; negative if the key does not expire."""
         return int(self._connection.ask("PTTL", name))
 
 

@@ -1,4 +1,4 @@
-"""SQLite files: LangGraph's layout, the tables `checkpoints` and `writes`, or three tables."""
+"""Opens SQLite files with LangGraph's tables `checkpoints` and `writes`, or with three tables."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class SqliteBackend:
 
     @classmethod
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
-        """Open it for changing. Raises what `open_memory` raises, and `Unsupported`."""
+        """Open it for changing. Raises the errors of `open_memory`, and `Unsupported`."""
         from ckpt_backends.sqlite.memory import WritableSqliteMemory
         from ckpt_backends.sqlite.open import open_for_writing
 

@@ -1,4 +1,4 @@
-"""Text and bytes of a SQLite file, where any column may hold any type."""
+"""Converts text and bytes for SQLite, where any column may contain any type."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Callable
 from functools import partial
 
 TEXT = "CAST(? AS TEXT)"
-"""A bound id. Ids are bound as bytes, because text that is not UTF-8 cannot be bound."""
+"""The placeholder for an id. Ids are bound as bytes, because `sqlite3` binds only valid text."""
 
 
 def bind(text: str) -> bytes:
     try:
         return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a lone surrogate, which SQLite cannot hold: it matches nothing
+    except UnicodeEncodeError:  # a lone surrogate; no stored text can match it
         return text.encode("utf-8", "surrogatepass")
 
 
 decode_text: Callable[[bytes], str] = partial(str, encoding="utf-8", errors="surrogateescape")
-"""Called for each text of each row, so it is not a Python function, for speed."""
+"""Called for each text of each row. For speed, it is not a Python function."""
 
 
 def text(value: object) -> str:
-    """A column that should hold text; SQLite lets it hold anything."""
+    """The cell as text; NULL gives `''`. SQLite allows any type in a text column."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -30,10 +30,10 @@ def text(value: object) -> str:
 
 
 def stored_bytes(value: object) -> bytes:
-    """A column that should hold bytes."""
+    """The cell as bytes; text becomes UTF-8, NULL becomes `b""`."""
     return value if isinstance(value, bytes) else bind(text(value))
 
 
 def quoted_name(name: str) -> str:
-    """A table or column for a query."""
+    """The quoted name of a table or column for a query."""
     return '"' + name.replace('"', '""') + '"'

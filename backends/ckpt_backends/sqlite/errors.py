@@ -1,4 +1,4 @@
-"""What SQLite's errors mean to a person, with what to do about each."""
+"""Converts SQLite's errors to errors with a readable reason and a hint."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """The primary result code; extended codes hold it in their low byte."""
+    """The primary result code: the low byte of an extended code."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def is_hot_journal(error: sqlite3.Error) -> bool:
-    """Whether a killed writer's journal would have to be rolled back before the file is read."""
+    """Whether a killed writer's journal must be rolled back before the file can be read."""
     return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
 
 
 def unavailable(doing: str, path: Path, error: sqlite3.Error) -> StoreUnavailable:
-    """The error for a person; `doing` is what failed, such as `cannot open`."""
+    """The error to show; `doing` is the failed action, such as `cannot open`."""
     reason, hint = str(error), None
     code, file = code_of(error), quote(str(path))
     if is_hot_journal(error):

@@ -1,4 +1,4 @@
-"""A SQLite file that is open for reading, or for changing, whatever tables it holds."""
+"""Base classes for a SQLite file that is open for reading or for changing, with any tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FileReader(Closing):
         opened.connection.text_factory = decode_text
 
     def _whole_rows(self, table: str, where: str, bound: Iterable[object]) -> Iterator[Row]:
-        """Rows with all columns that the table has."""
+        """Rows with all columns of the table."""
         columns = self._query(f"SELECT name FROM pragma_table_info('{table}')")
         names = [text(name) for (name,) in columns]
         listed = ", ".join(map(quoted_name, names))
@@ -52,8 +52,8 @@ class FileReader(Closing):
         if self._connection is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         with self._errors():
-            # Not `yield from`, which would close the cursor of an abandoned answer, maybe after
-            # its connection.
+            # `yield from` would close the cursor of an unfinished result, perhaps after its
+            # connection.
             for row in self._connection.execute(sql, tuple(bound)):  # noqa: UP028
                 yield row
 
@@ -68,7 +68,7 @@ class FileWriter(Closing):
         self._url = url
         self._connection: sqlite3.Connection | None = connection
         self._has_removed = False
-        """Whether rows were removed since the log was emptied last."""
+        """Whether rows were removed after the write-ahead log was last emptied."""
         connection.text_factory = decode_text
 
     def finish_removal(self) -> str:

@@ -1,7 +1,7 @@
-"""The files that SQLite keeps beside a database: the write-ahead log and the rollback journal.
+"""The files that SQLite creates next to a database: the write-ahead log and the rollback journal.
 
-They may be opened and closed freely, unlike the database itself (see `open._check_file`): SQLite
-holds no locks on them.
+SQLite holds no locks on them, so they may be opened and closed freely. The database file must not
+be opened that way (see `open._check_file`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def journal_of(path: Path) -> Path:
 
 
 def log_size(path: Path) -> int:
-    """Bytes of the write-ahead log; 0 where there is none."""
+    """Bytes of the write-ahead log; 0 if there is none."""
     try:
         return log_of(path).stat().st_size
     except OSError:
@@ -46,15 +46,15 @@ def space_of(path: Path, connection: sqlite3.Connection) -> Space:
 
 
 def has_log(path: Path) -> bool:
-    """Whether the write-ahead log may hold rows; true if that cannot be read."""
+    """Whether the write-ahead log may contain rows; true if that is unknown."""
     return _size(log_of(path)) != 0
 
 
 def has_journal(path: Path) -> bool:
-    """Whether the rollback journal may hold a transaction; true if that cannot be read.
+    """Whether the rollback journal may contain a transaction; true if it cannot be read.
 
-    A journal of length 0, or one that begins with a zero byte, is left by a transaction that
-    ended (`journal_mode` TRUNCATE and PERSIST).
+    A finished transaction leaves a journal of length 0 (`journal_mode` TRUNCATE) or one that begins
+    with a zero byte (PERSIST).
     """
     journal = journal_of(path)
     if _size(journal) == 0:
@@ -69,7 +69,7 @@ def has_journal(path: Path) -> bool:
 
 
 def _size(path: Path) -> int | None:
-    """0 for a file that is empty or missing; None for what is no file, or cannot be looked at."""
+    """Size in bytes; 0 if the file is missing, None if it is not a file or not accessible."""
     try:
         facts = path.stat()
     except FileNotFoundError:
@@ -80,11 +80,12 @@ def _size(path: Path) -> int | None:
 
 
 def detach_super_journal(journal: Path) -> None:
-    """Settle what a super-journal decides about a copied journal, and cut its name off.
+    """Make a copied journal independent of its super-journal.
 
-    A transaction over several databases ends when its super-journal is deleted: without it the
-    transaction was committed, so the copied journal is deleted. With the name left in, SQLite
-    would delete the file that is named once the copy is rolled back, and any file can be named.
+    A transaction over several databases is committed when its super-journal is deleted. So if the
+    super-journal does not exist, the copied journal is deleted. Otherwise the name of the
+    super-journal is removed from the copy: SQLite would delete the named file after the rollback,
+    and a journal can name any file.
     """
     name = _cut_super_journal(journal)
     if name is not None and not _size(Path(os.fsdecode(name))):
@@ -95,7 +96,7 @@ def detach_super_journal(journal: Path) -> None:
 
 
 def _cut_super_journal(journal: Path) -> bytes | None:
-    """Cut the name of a super-journal off the end of a journal, and give it; None without one."""
+    """Remove the name of the super-journal from the end of a journal. Returns it, or None."""
     with journal.open("r+b") as file:
         end = file.seek(0, os.SEEK_END)
         if end < 16:
@@ -113,7 +114,7 @@ def _cut_super_journal(journal: Path) -> bytes | None:
 
 
 def _checksums(name: bytes) -> set[int]:
-    """The sum of the bytes, which are signed on some machines and unsigned on others."""
+    """The possible checksums: bytes are signed on some machines and unsigned on others."""
     return {
         sum(name) % (1 << 32),
         sum(byte - 256 if byte > 127 else byte for byte in name) % (1 << 32),
@@ -121,9 +122,9 @@ def _checksums(name: bytes) -> set[int]:
 
 
 def empty_log(connection: sqlite3.Connection, path: Path) -> str:
-    """Move the write-ahead log into the database and cut it to zero bytes.
+    """Move the write-ahead log into the database and truncate it to zero bytes.
 
-    Gives a note where that was not possible, else `''`.
+    Returns a note if that was not possible, otherwise `''`.
     """
     try:
         ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -1,4 +1,4 @@
-"""Which SQLite layout a file holds, judged by its tables alone.
+"""Recognises the SQLite layout of a file by its tables.
 
 All Python savers (langgraph-checkpoint-sqlite 1.x to 3.x) and all LangGraph.js savers share the
 tables `checkpoints` and `writes`; 3.1.2 added `writes.task_path`, which is the last column in

@@ -1,11 +1,11 @@
-"""LangGraph's SqliteStore: the tables `store` and, where it embeds, `store_vectors`.
+"""Reads and changes LangGraph's SqliteStore: the table `store` and, with an index, `store_vectors`.
 
 Source: `MIGRATIONS`, `VECTOR_MIGRATIONS` and `_prepare_batch_PUT_queries` in
 `langgraph/store/sqlite/base.py`, 2.0 to 3.1.2. Values are bound as bytes, so they are BLOBs in a
-column for text. Times are text in UTC: seconds as `CURRENT_TIMESTAMP` gives them, or with an offset
-as Python binds a datetime. Expired rows stay until a sweep, and are still read until then.
+text column. Times are text in UTC: the form of `CURRENT_TIMESTAMP`, or a Python datetime with an
+offset. Expired rows stay until a sweep and can be read until then.
 
-The store itself leaves the vectors of what it deletes, since it does not turn foreign keys on.
+SqliteStore does not enable foreign keys, so it leaves behind the vectors of the items it deletes.
 """
 
 from __future__ import annotations

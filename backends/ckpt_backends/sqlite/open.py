@@ -1,9 +1,9 @@
-"""Opening a SQLite file so that nothing can change it, and opening it for one change.
+"""Opens a SQLite file read-only, or for changing.
 
-`mode=ro` is right wherever it works. A file in WAL mode needs its `-shm` file, which SQLite
-makes beside it; where the folder cannot be written, `immutable=1` reads the main file alone.
-That would miss rows that are still in a write-ahead log, and show what an unfinished transaction
-wrote, so it is done only where there is neither a log nor a journal.
+Read-only means `mode=ro` if that works. A file in WAL mode needs an `-shm` file, which SQLite
+creates in the same folder. If the folder is not writable, `immutable=1` reads the main file alone.
+That would miss rows in a write-ahead log and show rows of an unfinished transaction, so it is used
+only if there is no log and no journal.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A read-only connection and what to do when it closes."""
+    """A read-only connection, and a function to call after it was closed."""
 
     connection: sqlite3.Connection
     path: Path
-    """The file that it reads."""
+    """The file that it reads; may be a private copy."""
     notes: tuple[str, ...]
     cleanup: Callable[[], None]
     is_copy: bool = False
     is_immutable: bool = False
-    """Read without locks, as it was when it was opened."""
+    """Whether the file is read without locks (`immutable=1`), so later changes are not seen."""
     identity: tuple[int, int] | None = None
-    """Which file was opened; None for a private copy."""
+    """Device and inode of the file; None for a private copy."""
 
 
 def open_read_only(url: StoreUrl) -> Opened:
-    """Open the file that the URL names. With the parameter `copy=1`, a private copy of it.
+    """Open the file that the URL names, or a private copy of it if the URL has `copy=1`.
 
-    Raises `StoreUnavailable` for a file that is missing, unreadable, no database, or left in the
-    middle of a transaction.
+    Raises `StoreUnavailable` if the file is missing, not readable, not a database, or has an
+    unfinished transaction of a killed process.
     """
     path = _path(url)
     if _is_copy(url):
@@ -62,7 +62,7 @@ def open_read_only(url: StoreUrl) -> Opened:
             connection = _connect(path, "mode=ro")
             return Opened(connection, path, (), _nothing, identity=opened_file)
         except sqlite3.DatabaseError as error:
-            # A journal can also vanish while SQLite looks at it, because its writer commits.
+            # The writer may also commit, and delete its journal, while SQLite examines it.
             if is_hot_journal(error) and attempt + 1 < _TRIES:
                 continue
             code = code_of(error)
@@ -76,7 +76,10 @@ def open_read_only(url: StoreUrl) -> Opened:
 
 
 def _open_immutable(path: Path, error: sqlite3.Error) -> Opened:
-    """Open a file in a folder that cannot be written, where nothing but the file is to be read."""
+    """Open a file in a folder that is not writable. Raises `StoreUnavailable` if it has a journal.
+
+    `error` is the error of opening it with `mode=ro`.
+    """
     if _is_writable(path.absolute().parent):
         found = unavailable("cannot open", path, error)
         found.hint = "add --copy to read a private copy"
@@ -97,10 +100,10 @@ def _open_immutable(path: Path, error: sqlite3.Error) -> Opened:
 
 
 def open_for_writing(url: StoreUrl) -> sqlite3.Connection:
-    """Open the file that the URL names for changing it; the journal mode stays as it is.
+    """Open the file that the URL names for changing. The journal mode is not changed.
 
-    What is deleted is overwritten with zeros. Raises `StoreUnavailable` for a file that is
-    missing, no database, or cannot be read or written.
+    Deleted data is overwritten with zeros (`secure_delete`). Raises `StoreUnavailable` if the file
+    is missing, not a database, or cannot be read or written.
     """
     path = _path(url)
     if _is_copy(url):
@@ -152,17 +155,17 @@ def _uri(path: Path, query: str) -> str:
 
 
 def _distrust(connection: sqlite3.Connection) -> None:
-    """Run no function that the file's schema names, and believe no broken page."""
+    """Do not run functions that the file's schema names, and check pages for damage."""
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
 
 
 def _check_file(path: Path) -> None:
-    """Raise unless the path is a file that can be read. Never creates it, and never opens it.
+    """Raise `StoreUnavailable` unless the path is a readable file. Never creates or opens it.
 
-    On POSIX, a process that closes any descriptor of a file loses all its locks on it, also those
-    of its other connections: a writer elsewhere would then remove the log that they read. SQLite
-    itself tells what kind of file it is (https://www.sqlite.org/howtocorrupt.html, 2.2).
+    On POSIX, a process that closes any descriptor of a file loses all its locks on that file, even
+    those of its SQLite connections. Another process could then remove the log that they read. See
+    https://www.sqlite.org/howtocorrupt.html, 2.2.
     """
     try:
         facts = path.stat()
@@ -180,7 +183,7 @@ def _check_file(path: Path) -> None:
 
 
 def _check_writable(path: Path) -> None:
-    """Raise unless SQLite can write to the file and make its journal beside it."""
+    """Raise unless SQLite can write to the file and create a journal in its folder."""
     folder = path.absolute().parent
     if not _may(path, os.W_OK):
         what, where = "permission denied", path
@@ -204,7 +207,7 @@ def _may(path: Path, mode: int) -> bool:
 
 
 def identity(path: str | Path) -> tuple[int, int] | None:
-    """Which file a path names now, as device and inode; None where there is none."""
+    """Device and inode of the file at a path; None if there is none."""
     try:
         facts = os.stat(path)
     except OSError:
@@ -213,7 +216,7 @@ def identity(path: str | Path) -> tuple[int, int] | None:
 
 
 def _connect(path: Path, query: str) -> sqlite3.Connection:
-    """Open and begin one read transaction, so that every answer is of one moment."""
+    """Connect and begin a read transaction, so all queries see the same snapshot."""
     connection = sqlite3.connect(
         _uri(path, query), uri=True, timeout=_BUSY_SECONDS, isolation_level=None
     )
@@ -259,11 +262,11 @@ def _open_copy(path: Path) -> Opened:
 
 
 def _nothing() -> None:
-    """A connection to the file itself leaves nothing to clean up."""
+    """The cleanup of a connection without a private copy: nothing to do."""
 
 
 def check_current(opened: Opened, url: StoreUrl) -> None:
-    """Raise unless later changes can be seen: `Unsupported`, `StoreUnavailable`."""
+    """Raise `Unsupported` or `StoreUnavailable` if the connection cannot see later changes."""
     if opened.is_copy:
         raise Unsupported(
             f"cannot see changes of '{url}': it is read from a private copy (--copy)",
@@ -283,7 +286,7 @@ def check_current(opened: Opened, url: StoreUrl) -> None:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """One write transaction, with the engine's lock from its beginning."""
+    """One write transaction. It takes SQLite's write lock at its beginning."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield connection

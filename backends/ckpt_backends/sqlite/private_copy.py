@@ -1,7 +1,7 @@
-"""Copying a SQLite file with its log and its journal, for `--copy`.
+"""Copies a SQLite file with its log and its journal, for `--copy`.
 
-A copy is only used if none of the three changed while it was made. A killed writer's journal is
-rolled back in the copy, by SQLite, so that only committed transactions are read.
+The copy is used only if none of the three files changed while they were copied. SQLite rolls back
+the journal of a killed writer in the copy, so only committed transactions are read.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from ckpt_backends.sqlite.journals import detach_super_journal, has_journal, jou
 
 _TRIES = 3
 _HEADER = 100
-"""Bytes of a file's header, which holds its change counter; a log's is shorter."""
+"""Bytes of a database's header, which contains the change counter. Logs have a shorter header."""
 
 Connect = Callable[[Path, str], sqlite3.Connection]
 
 
 def copy_unchanged(path: Path, target: Path, connect: Connect) -> bool:
-    """Copy a file while nobody writes to it. Gives whether a transaction was rolled back.
+    """Copy a file at a moment when no process writes to it.
 
-    Raises `StoreUnavailable`, `OSError` and `sqlite3.Error`.
+    Returns whether a transaction was rolled back in the copy. Raises `StoreUnavailable`, `OSError`
+    and `sqlite3.Error`.
     """
     for _ in range(_TRIES):
         before = _stamps(path)
@@ -48,10 +49,10 @@ def copy_unchanged(path: Path, target: Path, connect: Connect) -> bool:
 
 
 def _is_hot(path: Path, connect: Connect) -> bool:
-    """Whether a journal is a killed writer's: SQLite tells by the locks.
+    """Whether a journal was left by a killed writer. SQLite finds out by the locks.
 
-    Where a live writer has the journal and the file can be read, nothing of its transaction is in
-    the file yet. Where it cannot, SQLite waits for the writer, and raises `sqlite3.Error`.
+    If a running writer has the journal and the file can be read, its transaction is not in the file
+    yet. If the file cannot be read, SQLite waits for the writer and then raises `sqlite3.Error`.
     """
     try:
         with closing(connect(path, "mode=ro")):
@@ -63,12 +64,12 @@ def _is_hot(path: Path, connect: Connect) -> bool:
 
 
 def _stamps(path: Path) -> tuple[object, object, object]:
-    """What changes when someone writes: of the file, its log and its rollback journal."""
+    """Stamps of the file, its log and its journal. At least one changes with each write."""
     return _stamp(path), _stamp(log_of(path)), _stamp(journal_of(path))
 
 
 def _stamp(path: Path) -> tuple[int, int, bytes] | None:
-    """Size, time and header; None for a file that is empty or not there."""
+    """Size in bytes, time of change in ns, and header; None if the file is empty or missing."""
     try:
         facts = path.stat()
         with path.open("rb") as file:

@@ -1,8 +1,8 @@
-"""Reading LangGraph's SQLite layout.
+"""Reads LangGraph's SQLite layout.
 
-`checkpoints` and `writes` have no index but their primary keys, whose entries hold thread,
-namespace and checkpoint id. `metadata` is stored after the checkpoint body in its row, so reading
-it walks the overflow pages of the body; listings therefore read the key only.
+The only indexes of `checkpoints` and `writes` are their primary keys, which begin with thread,
+namespace and checkpoint id. `metadata` is stored after the body in its row, so reading it also
+reads the overflow pages of the body. Listings therefore read keys only.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from ckpt_backends.sqlite.open import Opened
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY, _KEYS_PER_QUERY = 500, 300
-"""Below SQLite's oldest limit of 999 bound values."""
+"""With these, no query has more than 999 parameters, the limit of old SQLite releases."""
 
 _FIRST = f"""
     SELECT type, CASE WHEN length(checkpoint) <= {MOST_BYTES} THEN substr(checkpoint, 1, 200) END
     FROM checkpoints LIMIT 1
 """
 _TIME = re.compile(rb'"ts": ?"([^"]*)"')
-"""The time in a body, which ends with Z in JavaScript and with an offset in Python."""
+"""The time in a body. It ends with Z if JavaScript wrote it, with an offset if Python did."""
 
 _THREADS = """
     SELECT thread_id,
@@ -65,7 +65,7 @@ _THREADS = """
           FROM checkpoints {where} GROUP BY thread_id) AS t
     ORDER BY newest DESC, thread_id LIMIT ?
 """
-"""Most threads have one namespace; only for those with more is the index asked again."""
+"""Most threads have one namespace. The subqueries run only for threads with more."""
 _CHECKPOINT_SIZES = f"""
     SELECT checkpoint_ns, checkpoint_id, 1, 0,
            coalesce(length(checkpoint), 0) + coalesce(length(metadata), 0)
@@ -91,7 +91,7 @@ _USAGE = """
     GROUP BY thread_id, checkpoint_ns, channel, type
     ORDER BY 1
 """
-"""The limit keeps SQLite from merging the queries, because it would then sort the values."""
+"""LIMIT -1 stops SQLite from flattening the subqueries. It would then sort whole values."""
 
 
 class SqliteStore(FileReader):
@@ -253,7 +253,7 @@ class SqliteStore(FileReader):
             yield _write(key, rest)
 
     def _select_writes(self, values: bool | Collection[str]) -> tuple[str, list[bytes]]:
-        """The columns of writes, and what is bound in them."""
+        """The SELECT clause for writes, and its parameters."""
         path = "task_path" if self._layout.task_path else "''"
         columns = ["checkpoint_ns", "checkpoint_id", "task_id", f"{path} AS path", "idx"]
         length, value = _sized("value")
@@ -294,10 +294,10 @@ class SqliteStore(FileReader):
         checkpoint_ns: str | None,
         checkpoint_ids: Collection[str] | None,
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows of a thread; where ids are asked for, in chunks of them that keep the order.
+        """Rows of a thread. With `checkpoint_ids`, they are read in chunks of ids, in order.
 
-        Bodies are read namespace by namespace: for several at once, SQLite would copy all of them
-        into a temporary table to sort them.
+        Bodies are read namespace by namespace. For several namespaces in one query, SQLite would
+        copy all bodies to a temporary table to sort them.
         """
         of_thread, thread = f"thread_id = {TEXT}", bind(thread_id)
         if checkpoint_ns is not None:
@@ -308,7 +308,7 @@ class SqliteStore(FileReader):
         else:
             sql = f"SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE {of_thread} ORDER BY 1"
             for (ns,) in list(self._query(sql, [thread])):
-                # It may be of any type, or NULL.
+                # In SQLite, a namespace may be of any type, or NULL.
                 name, one = (TEXT, bind(ns)) if isinstance(ns, str) else ("?", ns)
                 where = f"{of_thread} AND checkpoint_ns IS {name}"
                 yield from self._in(query, where, [thread, one], checkpoint_ids)
@@ -385,13 +385,13 @@ def _write(key: CheckpointKey, rest: Sequence[Any]) -> Write:
 
 
 def _sized(column: str) -> list[str]:
-    """The length of a column, for which no blob is read, and the column unless it is too long."""
+    """Two columns: the length (read without the blob), and the value or NULL if too long."""
     length = f"length({column})"
     return [length, f"CASE WHEN {length} > {MOST_BYTES} THEN NULL ELSE {column} END"]
 
 
 def _typed(tag: str, length: object, value: object) -> TypedBytes:
-    """A value as stored, or a stand-in if it is too long."""
+    """A value as stored, or a placeholder if it is too long."""
     if isinstance(length, int) and length > MOST_BYTES:
         return unread(tag, length)
     return TypedBytes(tag, stored_bytes(value))
@@ -399,17 +399,17 @@ def _typed(tag: str, length: object, value: object) -> TypedBytes:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A query for rows, without the condition that names the thread or the checkpoints."""
+    """A query for rows, without the condition that selects the thread or the checkpoints."""
 
     select: str
     rest: str
     """The end of the query, after the conditions on thread, namespace and ids."""
     before: Sequence[bytes] = ()
-    """Values bound in `select`."""
+    """Parameters of `select`."""
     after: Sequence[bytes] = ()
-    """Values bound in `rest`."""
+    """Parameters of `rest`."""
     newest_first: bool = False
-    """Order of the ids, if they need several queries."""
+    """Order of the ids if several queries are needed."""
     has_bodies: bool = False
     """Whether bodies or metadata are read."""
 

@@ -1,4 +1,4 @@
-"""Removing rows from LangGraph's SQLite layout, inside a write transaction."""
+"""Removes rows from LangGraph's SQLite layout, inside a write transaction."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ckpt_backends.removal import GONE, MOVED, Removal, Removed
 from ckpt_backends.sqlite.binding import TEXT, bind, text
 
 _TABLES = ("writes", "checkpoints")
-"""The head goes last."""
+"""In the order of removal: checkpoints last."""
 _AT_ONCE = 500
-"""Below SQLite's oldest limit of 999 bound values."""
+"""Threads in one query. Old SQLite releases allow at most 999 parameters."""
 
 
 def remove_threads(connection: sqlite3.Connection, removals: Sequence[Removal]) -> list[Removed]:
@@ -64,7 +64,10 @@ def _remove_inside(connection: sqlite3.Connection, removal: Removal) -> Counter[
 def _states(
     connection: sqlite3.Connection, thread_ids: Sequence[str]
 ) -> dict[str, tuple[datetime | None, int, int]]:
-    """Last activity and numbers of checkpoints and writes of threads that have rows."""
+    """By thread: time of the newest checkpoint, number of checkpoints and of writes.
+
+    Threads without rows are left out.
+    """
     marks = ", ".join([TEXT] * len(thread_ids))
     where = f"WHERE thread_id IN ({marks}) GROUP BY thread_id"
     bound = list(map(bind, thread_ids))

@@ -1,4 +1,4 @@
-"""Putting rows back into LangGraph's SQLite layout, inside a write transaction."""
+"""Restores rows in LangGraph's SQLite layout, inside a write transaction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from ckpt_backends.sqlite.layout import tables_of
 
 
 def restore_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> Restored:
-    """Add the rows that do not exist yet. Raises `StoreChanged` and `Unsupported`."""
+    """Add the rows that do not exist yet.
+
+    Raises `StoreChanged` if a row exists with different contents, and `Unsupported` if a table
+    lacks a column.
+    """
     tables = tables_of(connection)
     added = there = 0
     for row in rows:

@@ -1,4 +1,4 @@
-"""A SQLite file as the database of a layout that several engines share."""
+"""Implements `threetable.database.Database` for a SQLite file."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class SqliteDatabase:
         self._path = Path(url.path)
         self._connection: sqlite3.Connection | None = connection
         self._has_removed = False
-        """Whether rows were removed since the log was emptied last."""
+        """Whether rows were removed after the write-ahead log was last emptied."""
 
     def rows(self, query: str, values: Values) -> list[Row]:
         return list(self.stream(query, values))
 
     def stream(self, query: str, values: Values) -> Iterator[Row]:
         with reading(self._url):
-            # Not `yield from`, which would close the cursor of an abandoned answer, maybe after
-            # its connection.
+            # `yield from` would close the cursor of an unfinished result, perhaps after its
+            # connection.
             for row in self._alive().execute(query, values):  # noqa: UP028
                 yield row
 

@@ -1,6 +1,6 @@
-"""Changing LangGraph's SQLite layout, one write transaction for each change.
+"""Changes LangGraph's SQLite layout, with one write transaction for each change.
 
-`BEGIN IMMEDIATE` takes SQLite's write lock, so that the checks still hold when rows are written.
+`BEGIN IMMEDIATE` takes SQLite's write lock, so the checked rows cannot change before the writes.
 Columns are always named, because their order differs between savers.
 """
 
@@ -92,7 +92,7 @@ class WritableSqliteStore(FileWriter):
         target: list[str],
         task: tuple[str, int] | None,
     ) -> None:
-        """Copy one write of a checkpoint to another one, or all of them."""
+        """Copy one write of a checkpoint to another one; all writes if `task` is None."""
         path = ", task_path" if self._layout.task_path else ""
         one = "" if task is None else f" AND task_id = {TEXT} AND idx = ?"
         bound = [] if task is None else [bind(task[0]), task[1]]
@@ -106,7 +106,7 @@ class WritableSqliteStore(FileWriter):
 
 
 def _check(connection: sqlite3.Connection, change: Change) -> None:
-    """Raise `StoreChanged` unless the thread is as the change was made for."""
+    """Raise `StoreChanged` if the thread changed since the change was planned."""
     rows = connection.execute(
         "SELECT checkpoint_ns, max(checkpoint_id) FROM checkpoints"
         f" WHERE thread_id = {TEXT} GROUP BY checkpoint_ns",

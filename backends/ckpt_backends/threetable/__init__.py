@@ -1,4 +1,4 @@
-"""Three tables keyed by a hash: checkpoints as places only, their values, and what made them.
+"""The three-table layout: checkpoints without bodies, their values by a hash, and their writes.
 
     checkpoints(thread_id, checkpoint_id, parent_checkpoint_id, checkpoint_ns, checkpoint_ns_hash,
                 gmt_create, gmt_modified)
@@ -6,15 +6,16 @@
                       blob_data, task_path, gmt_create)
     checkpoint_blobs(thread_id, checkpoint_ns_hash, channel, version, type, blob_data)
 
-Savers of applications write it, on SQLite, PostgreSQL, MySQL and MariaDB; none of them is public.
-Whoever has a connection hands it in as a `Database`. Unlike in LangGraph's own layouts
+Some applications write it with private savers on SQLite, PostgreSQL, MySQL and MariaDB. Each
+engine's adapter passes its connection as a `Database`. Differences from LangGraph's savers:
 
-* a checkpoint has no body: neither metadata nor versions nor what nodes have seen;
-* a write belongs to the checkpoint that it went into, and its task id is the node's name;
-* ids are any text, and `gmt_create` (UTC) orders them;
-* one channel may have several versions at one checkpoint, which are merged when they are read.
+* a checkpoint has no body: no metadata, no channel versions, no `versions_seen`;
+* a write is stored with the checkpoint that it produced, and its task id is the node's name;
+* an id can be any text; `gmt_create` (UTC) orders the checkpoints;
+* a channel may have several rows at one checkpoint; they are merged when they are read.
 
-There are two kinds of hash, recognised for each checkpoint (`index`): a key of the checkpoint,
-which then has its own values (`three-table`), or the MD5 of the namespace, so that all checkpoints
-share the values of the newest one (`three-table-latest`).
+The column `checkpoint_ns_hash` has one of two meanings, recognised for each checkpoint (`index`):
+
+* `three-table`: a unique key of the checkpoint, so each checkpoint has separate values;
+* `three-table-latest`: the MD5 of the namespace, so only the values of the newest checkpoint exist.
 """

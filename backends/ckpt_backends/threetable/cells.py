@@ -1,4 +1,4 @@
-"""Cells of tables that nobody vouches for."""
+"""Converts cells of tables that may hold unexpected types."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from hashlib import md5
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECONDS = 100_000_000_000
-"""A greater number of a time counts milliseconds: as seconds it would lie in the year 5138."""
+"""A time above this number is in milliseconds. In seconds, it would be in the year 5138."""
 
 
 def text(value: object) -> str:
-    """A column that should hold text."""
+    """The cell as text; NULL gives `''`."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode("utf-8", "surrogateescape")
     return "" if value is None else str(value)
 
 
 def data(value: object) -> bytes:
-    """A column that should hold bytes."""
+    """The cell as bytes; NULL gives `b""`."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     return b"" if value is None else text(value).encode("utf-8", "surrogateescape")
 
 
 def number(value: object) -> int:
-    """A column that should hold a whole number."""
+    """The cell as an integer; 0 if it is not one."""
     try:
         return int(text(value))
     except ValueError:
@@ -33,7 +33,7 @@ def number(value: object) -> int:
 
 
 def moment(value: object) -> datetime | None:
-    """A time, which is UTC unless it says otherwise; None for what is none."""
+    """The cell as a time, taken as UTC if it has no time zone; None if it is not a time."""
     try:
         if isinstance(value, datetime):
             found = value
@@ -48,7 +48,7 @@ def moment(value: object) -> datetime | None:
 
 
 def like(value: object, at: datetime) -> object:
-    """A time in the form of another one."""
+    """The time `at` in the same form as the stored time `value`: same type, unit and time zone."""
     if isinstance(value, datetime):
         return at if value.tzinfo is not None else at.replace(tzinfo=None)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -61,7 +61,7 @@ def like(value: object, at: datetime) -> object:
 
 
 def hash_text(value: object) -> str:
-    """A hash in hex, however it is stored: as text, or as 16 bytes."""
+    """A hash in hex. It may be stored as text or as 16 bytes."""
     if isinstance(value, bytes | bytearray | memoryview):
         raw = bytes(value)
         return raw.hex() if len(raw) == 16 else text(raw)

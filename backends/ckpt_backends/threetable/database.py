@@ -1,4 +1,4 @@
-"""What an engine's adapter hands in: a connection, and how the engine spells a few things."""
+"""The interface that an engine's adapter implements: a connection and the engine's SQL dialect."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ Values = Mapping[str, object]
 
 
 class Database(Protocol):
-    """A connection with one transaction. Its errors are `StoreUnavailable`.
+    """A connection with one transaction. Its methods raise `StoreUnavailable`.
 
-    `mark`, `same` and `exact` stand in queries; `exact` gives the order of code points, and `same`
-    is true for the very same text only.
+    `text`, `mark`, `same`, `exact`, `bytes_of`, `characters` and `quoted` return SQL expressions.
+    `same` is true only if column and parameter are equal code point by code point. `exact` sorts a
+    column by code points.
     """
 
     def rows(self, query: str, values: Values) -> list[Row]:
-        """A short answer, whole."""
+        """All rows of a short result."""
         ...
 
     def stream(self, query: str, values: Values) -> Iterator[Row]:
-        """A long answer, a few rows in memory at a time."""
+        """The rows of a long result, with a few rows in memory at a time."""
         ...
 
     def text(self, name: str) -> str:
-        """What stands for a bound text."""
+        """The placeholder for a text parameter."""
         ...
 
     def mark(self, name: str) -> str:
-        """What stands for anything else that is bound."""
+        """The placeholder for a parameter that is not text."""
         ...
 
     def same(self, column: str, name: str) -> str: ...
@@ -41,7 +42,7 @@ class Database(Protocol):
     def exact(self, column: str) -> str: ...
 
     def bytes_of(self, column: str) -> str:
-        """The length of a stored value."""
+        """The length of a stored value in bytes."""
         ...
 
     def characters(self, column: str) -> str: ...
@@ -49,15 +50,15 @@ class Database(Protocol):
     def quoted(self, name: str) -> str: ...
 
     def literal(self, text: str) -> str:
-        """A text for a query that a person runs."""
+        """A text as an SQL literal, for a query that a person runs."""
         ...
 
     def bound(self, text: str) -> object:
-        """A text as it is bound."""
+        """A text in the form in which the driver needs it as a parameter."""
         ...
 
     def storable(self, text: str) -> bool:
-        """Whether the engine can hold a text, so that it makes sense to look for it."""
+        """Whether the engine can store a text. If not, no row can contain it."""
         ...
 
     def engine(self) -> str:
@@ -71,7 +72,7 @@ class Database(Protocol):
     def notes(self) -> Sequence[str]: ...
 
     def restart(self) -> None:
-        """Let the next answer be of a later moment. Raises `Unsupported` where that cannot be."""
+        """Start a new snapshot. Raises `Unsupported` if the store cannot see later changes."""
         ...
 
     def close(self) -> None: ...
@@ -81,20 +82,22 @@ class WritableDatabase(Database, Protocol):
     """A connection for changes."""
 
     def transaction(self, thread_id: str | None) -> AbstractContextManager[None]:
-        """One transaction, with the lock of a thread: errors in it are `StoreChanged` or
-        `StoreUnavailable`, and nothing is written then."""
+        """One transaction, with a lock on the thread.
+
+        Raises `StoreChanged` or `StoreUnavailable`. Nothing is written then.
+        """
         ...
 
     def change(self, query: str, values: Values) -> int:
-        """Run a statement that changes rows, inside a transaction. Gives how many."""
+        """Run a statement inside a transaction. Returns the number of changed rows."""
         ...
 
     def given(self, table: str, column: str, name: str, cell: Cell) -> str:
-        """What stands for a bound cell of an archive that becomes one of that column."""
+        """The placeholder for a cell of an archive that is inserted into a column."""
         ...
 
     def is_given(self, table: str, column: str, name: str, cell: Cell) -> str:
-        """The condition that the column holds that very cell."""
+        """The condition that a column is equal to a cell of an archive."""
         ...
 
     def vacuum(self, tables: Sequence[str]) -> None: ...

@@ -1,4 +1,4 @@
-"""Which checkpoint each value of a thread belongs to, and which values are inherited."""
+"""Finds out which checkpoint each value of a thread belongs to, and which values are inherited."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.threetable.cells import digest
 
 _TRIED = 3
-"""How many pairs of values are compared for each channel."""
+"""Number of pairs of values that are compared for each channel."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -26,7 +26,7 @@ class Place:
     hash: str
     """In hex."""
     stored_hash: object
-    """As the engine gives it."""
+    """As the engine returns it."""
     at: datetime | None
     stored_at: object
 
@@ -54,22 +54,22 @@ class Named:
     """A channel's value at a checkpoint: its parts, oldest first."""
 
     version: str
-    """What stands for the version: the hash of the last checkpoint that stores a part."""
+    """Used as the version: the hash of the last checkpoint that stores a part."""
     parts: tuple[Part, ...]
     at: str = ""
     """The hash of the checkpoint."""
     is_cut: bool = False
-    """Whether a part before these was lost."""
+    """Whether an earlier part is missing in the store."""
 
     @property
     def is_inherited(self) -> bool:
-        """Whether a part of it is stored with an ancestor only."""
+        """Whether a part of it is stored with an ancestor."""
         return any(part.hash != self.at for part in self.parts)
 
 
 @dataclass
 class ThreadIndex:
-    """All places of a thread."""
+    """All checkpoints of a thread."""
 
     places: dict[tuple[str, str], Place] = field(default_factory=dict)
     """By namespace and id, newest first within each namespace, namespaces in order."""
@@ -83,7 +83,7 @@ class ThreadIndex:
 
     @cached_property
     def by_hash(self) -> dict[str, Place]:
-        """By hash, the newest checkpoint that has it: the one that its values belong to."""
+        """By hash, the newest checkpoint with this hash. The values of the hash belong to it."""
         found: dict[str, Place] = {}
         for one in sorted(self.places.values(), key=lambda one: one.order):
             found[one.hash] = one
@@ -91,7 +91,7 @@ class ThreadIndex:
 
     @cached_property
     def shared(self) -> set[str]:
-        """Hashes that are no checkpoint's own: the namespace's, or such as several have."""
+        """Hashes that do not identify one checkpoint: the namespace's, or used by several."""
         counts = Counter(one.hash for one in self.places.values())
         return {
             one.hash
@@ -108,7 +108,7 @@ class ThreadIndex:
 
 
 def index_of(places: Iterable[Place]) -> ThreadIndex:
-    """The index of some places."""
+    """The index of these checkpoints."""
     newest_first = sorted(places, key=lambda one: one.order, reverse=True)
     newest_first.sort(key=lambda one: one.key.checkpoint_ns)
     return ThreadIndex(
@@ -117,10 +117,10 @@ def index_of(places: Iterable[Place]) -> ThreadIndex:
 
 
 class Values:
-    """The values of a thread's checkpoints, by their keys.
+    """The values of a thread's checkpoints, derived from the keys of its rows.
 
-    A checkpoint inherits what it does not store from its parent: where some do so, only changes
-    are stored, and a list's parts are its new items.
+    A thread is incremental if its checkpoints store only changes. A checkpoint then inherits from
+    its parent the channels that it does not store, and a stored list contains only new items.
     """
 
     def __init__(
@@ -130,9 +130,11 @@ class Values:
         written: Mapping[tuple[str, str], Iterable[str]],
         added: Iterable[str] = (),
     ) -> None:
-        """`written`: by namespace and checkpoint, the channels that its tasks wrote to. `added`:
-        channels of which each checkpoint stores the new items only, though it stores all of
-        them."""
+        """Index the values.
+
+        `written` maps (namespace, checkpoint id) to the channels that the tasks wrote to. `added`
+        names channels of a thread that is not incremental that still store only their new items.
+        """
         self.index = index
         self._own: dict[str, dict[str, list[Part]]] = {}
         for part in sorted(parts, key=lambda one: one.version):
@@ -147,20 +149,20 @@ class Values:
         )
 
     def is_stored(self, place: Place) -> bool:
-        """Whether the values of a checkpoint are still there: no newer one has its hash."""
+        """Whether the values of a checkpoint still exist: no newer checkpoint has its hash."""
         return self.index.by_hash[place.hash] is place
 
     def own(self, place: Place) -> Mapping[str, Sequence[Part]]:
-        """What is stored under a checkpoint's hash."""
+        """By channel, the values that are stored with a checkpoint itself."""
         return self._own.get(place.hash, {}) if self.is_stored(place) else {}
 
     @property
     def orphaned(self) -> dict[str, object]:
-        """Hashes of values that no checkpoint has, as they are stored."""
+        """Hashes of values without a checkpoint: by hash in hex, the hash as stored."""
         return {part.hash: part.stored_hash for part in self.orphans()}
 
     def orphans(self) -> Iterable[Part]:
-        """Parts under a hash that no checkpoint has."""
+        """The parts of values without a checkpoint."""
         return (
             part
             for name, own in self._own.items()
@@ -170,7 +172,7 @@ class Values:
         )
 
     def pairs(self) -> Iterable[tuple[str, Part, Part]]:
-        """For each channel, what some checkpoints store of it and what their parents do."""
+        """Up to `_TRIED` samples for each channel: (channel, the parent's part, the child's)."""
         seen: Counter[str] = Counter()
         for place in self.index.places.values():
             parent = self._parent(place)
@@ -181,7 +183,7 @@ class Values:
                     yield name, before[name][0], parts[0]
 
     def named(self, place: Place) -> Mapping[str, Named]:
-        """The values of a checkpoint by channel. One without parts should be there, and is not."""
+        """The values of a checkpoint by channel. A value without parts is missing in the store."""
         line: list[Place] = []
         here: Place | None = place
         while here is not None and _key(here) not in self._named and here not in line:
@@ -216,15 +218,17 @@ class Values:
         return found | {name: Named(at, (), at) for name in lost}
 
     def _is_copy(self, place: Place, channel: str, parts: Sequence[Part]) -> bool:
-        """Whether a rollback copied it from the parent, rather than a step added to it."""
+        """Whether a rollback copied the value from the parent; otherwise a step added to it."""
         parent = self._parent(place)
         if parent is None or channel in self._written.get(_key(place), ()):
             return False
         return _alike(self.own(parent).get(channel, ()), parts)
 
     def is_pieced(self, place: Place, channel: str) -> bool:
-        """Whether a checkpoint's value is merged with its parent's, so that no other one can hold
-        a copy of it."""
+        """Whether a value is merged from parts of several checkpoints.
+
+        Such a value cannot be copied to another checkpoint.
+        """
         named = self.named(place).get(channel)
         return self._goes_on(channel) and (
             named is None or not named.parts or len({part.hash for part in named.parts}) > 1
@@ -234,16 +238,16 @@ class Values:
         return self.is_incremental or channel in self._added
 
     def _lost(self, place: Place, own: Mapping[str, object]) -> set[str]:
-        """What was written to a channel and is not stored.
+        """The channels that were written to but that the checkpoint does not store.
 
-        A channel that no checkpoint of the thread stores is none of the state, unless this one
-        stores nothing at all.
+        A channel that no checkpoint of the thread stores is not part of the state and does not
+        count, unless this checkpoint stores no channel at all.
         """
         written = self._written.get(_key(place), set()) - own.keys()
         return written & self._channels if own else written
 
     def _leaves_out(self, place: Place) -> bool:
-        """Whether it stores less than its parent, beyond what was lost."""
+        """Whether it stores fewer channels than its parent, not counting missing values."""
         parent = self._parent(place)
         own = self.own(place)
         if parent is None or not own:
@@ -252,10 +256,10 @@ class Values:
         return not all(map(_is_passing, left))
 
     def _repeats(self, place: Place) -> bool:
-        """Whether it stores a value again that its step did not write to."""
+        """Whether it stores a value that its step did not write, equal to the parent's value."""
         parent, written = self._parent(place), self._written.get(_key(place))
         if parent is None or not written:
-            return False  # A rollback copies values; it is no step.
+            return False  # A rollback copies values without a step.
         own, before = self.own(place), self.own(parent)
         return any(
             name not in written and not _is_passing(name) and _alike(own[name], before[name])
@@ -270,12 +274,12 @@ class Values:
 
 
 def _alike(one: Sequence[Part], other: Sequence[Part]) -> bool:
-    """Whether parts may be the same, as far as their types and sizes tell."""
+    """Whether parts may be equal, judged by their types and sizes."""
     return [(part.type, part.size) for part in one] == [(part.type, part.size) for part in other]
 
 
 def _is_passing(channel: str) -> bool:
-    """Whether a channel lives for one step: then that it is not there means that it is empty."""
+    """Whether a channel exists for one step only. If it is not stored, it is empty."""
     return channel == "__start__" or is_control(channel)
 
 

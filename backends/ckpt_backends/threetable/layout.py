@@ -1,4 +1,4 @@
-"""Whether tables are of this layout, from their columns alone."""
+"""Recognises this layout by the columns of the tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEEDED: Mapping[str, frozenset[str]] = {
     ),
 }
 SURROGATE = "id"
-"""A key that the engine counts up; it means nothing, and is neither copied nor archived."""
+"""An auto-increment key. It has no meaning and is not copied or archived."""
 _ALSO: Mapping[str, frozenset[str]] = {
     CHECKPOINTS: frozenset({MODIFIED, SURROGATE}),
     BLOBS: frozenset({CREATED, MODIFIED, SURROGATE, "checkpoint_ns"}),
@@ -37,18 +37,18 @@ class ThreeTables:
     columns: Mapping[str, Set[str]]
     """By table, without the surrogate key."""
     names: Mapping[str, str]
-    """The tables as queries name them."""
+    """By table, its quoted name with schema, for queries."""
     stored: tuple[str, ...]
-    """The tables as they are called."""
+    """The plain names of the tables, with schema."""
     unknown: tuple[str, ...]
-    """Columns that are not known here, as `table.column`."""
+    """Columns that are not part of the layout, as `table.column`."""
 
     def has(self, table: str, column: str) -> bool:
         return column in self.columns[table]
 
 
 def is_three_table(columns: Mapping[str, Set[str]]) -> bool:
-    """Whether the tables are meant as this layout; a body means that they are another one."""
+    """Whether the tables look like this layout. A body column means that they are another one."""
     found = columns.get(CHECKPOINTS, frozenset())
     return HASH in found and CREATED in found and "checkpoint" not in found
 
@@ -59,7 +59,10 @@ def detect(
     where: str,
     schema: str | None = None,
 ) -> ThreeTables:
-    """The layout of tables that are meant as such. Raises `UnknownLayout`."""
+    """The layout of tables that look like this one. Raises `UnknownLayout` if columns are missing.
+
+    `where` names the store in the error.
+    """
     missing = [
         f"{table}.{column}"
         for table, needed in NEEDED.items()

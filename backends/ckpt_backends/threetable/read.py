@@ -1,7 +1,7 @@
-"""Reading the layout, on any engine.
+"""Reads the three-table layout on any engine.
 
-The keys of one thread's rows are read at once, since they are few and small: `checkpoints` has no
-body. Values are read for one checkpoint at a time, writes in the order in which they were stored.
+All keys of a thread are read at once, because they are few and small: `checkpoints` has no body.
+Values are read for one checkpoint at a time, writes in the order in which they were stored.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NOT_STORED = "not stored: its thread keeps the values of the newest checkpoint o
 _CUT = "items that come before are not stored"
 _AT_ONCE = 200
 _COMPARED = 1 << 20
-"""Longer values are not looked at to tell how a thread is stored."""
+"""Longer pairs of values are not decoded to find out how a thread is stored."""
 
 
 def open_tables(
@@ -61,7 +61,7 @@ def open_tables(
     url: StoreUrl,
     schema: str | None = None,
 ) -> Store:
-    """The store of tables that a database has, by their columns. Raises `UnknownLayout`."""
+    """Open a database with these tables and columns for reading. Raises `UnknownLayout`."""
     found = detect(tables, database.quoted, str(url), schema)
     store = ThreeTableStore(database, found, str(url))
     wanted = url.params.get("layout")
@@ -96,7 +96,7 @@ class ThreeTableStore(Closing):
             layout=self.layout_name(),
             url=self._url,
             engine=self._database.engine(),
-            saver="an application's own: three tables, nodes' names as task ids",
+            saver="a private saver of an application: three tables, node names as task ids",
             capabilities=can,
             tables=tuple(self._tables.stored),
             size=space.size,
@@ -109,7 +109,7 @@ class ThreeTableStore(Closing):
         return LATEST if self._kinds() == {LATEST} else NAME
 
     def _kinds(self) -> set[str]:
-        """How the hash is used, in the root namespaces of all threads."""
+        """The layouts that occur in the root namespaces of all threads."""
         sample = self._rows(self._queries.any_hash())
         if not sample:
             return {NAME}
@@ -257,7 +257,7 @@ class ThreeTableStore(Closing):
     def _checkpoint(
         self, place: Place, *, body: bool, metadata: bool, values: bool | Collection[str]
     ) -> Checkpoint:
-        """A checkpoint; its body says what the rows tell, in the form of LangGraph's own."""
+        """A checkpoint. Its body is made from the rows, in the form of LangGraph's bodies."""
         found = self.read_keys(place.key.thread_id) if body else None
         named = {} if found is None else found.named(place)
         return Checkpoint(
@@ -280,7 +280,7 @@ class ThreeTableStore(Closing):
         return {name: _blob(one, fetched if name in read else None) for name, one in there.items()}
 
     def _fetch(self, thread_id: str, named: Iterable[Named]) -> dict[Part, bytes]:
-        """The parts of some values."""
+        """The stored bytes of all parts of some values."""
         parts = {
             (part.hash, part.channel, part.version): part for one in named for part in one.parts
         }
@@ -343,7 +343,7 @@ class ThreeTableStore(Closing):
                 )
 
     def _written(self, thread_id: str, index: ThreadIndex) -> dict[tuple[str, str], set[str]]:
-        """The channels that were written to, by namespace and id of the checkpoint."""
+        """By (namespace, checkpoint id), the channels that were written to."""
         found: dict[tuple[str, str], set[str]] = {}
         rows = self._rows(self._queries.written(), **self._of(thread_id))
         for checkpoint_id, raw, channel in rows:
@@ -358,7 +358,7 @@ class ThreeTableStore(Closing):
         chosen: Sequence[tuple[str, str]],
         values: bool | Collection[str],
     ) -> Iterator[Write]:
-        """The writes of some checkpoints, each named by namespace and id."""
+        """The writes of the `chosen` checkpoints, each a (namespace, checkpoint id)."""
         index = self._index(thread_id)
         value = "NULL" if values is False else self._queries.short(MOST_BYTES)
         only = f" AND {self._database.same('checkpoint_id', 'id')}"
@@ -417,7 +417,7 @@ class ThreeTableStore(Closing):
         self._database.restart()
 
     def forget(self) -> None:
-        """Read the keys of a thread anew when they are asked for."""
+        """Forget the cached keys, so they are read again."""
         self._known = None
 
     def close(self) -> None:
@@ -427,7 +427,7 @@ class ThreeTableStore(Closing):
         return self.read_keys(thread_id).index
 
     def read_keys(self, thread_id: str) -> Values:
-        """What the keys of a thread tell; of the thread that was asked for last, it is kept."""
+        """The index of a thread's values. The index of the last thread is cached."""
         if self._known is None or self._known[0] != thread_id:
             self._known = thread_id, self._read_keys(thread_id)
         return self._known[1]
@@ -454,7 +454,7 @@ class ThreeTableStore(Closing):
         return Values(index, parts, written, added) if added else found
 
     def _adds(self, thread_id: str, before: Part, after: Part) -> bool:
-        """Whether a list of messages holds only those that are new."""
+        """Whether the parent's and the child's part are messages, and the child's are all new."""
         if before.size + after.size > _COMPARED:
             return False
         fetched = self._fetch(thread_id, [Named("", (before, after))])
@@ -485,7 +485,7 @@ def place_of(thread_id: str, row: Sequence[Any]) -> Place:
 
 
 def own_hash(key: CheckpointKey, parent: str) -> str:
-    """The hash of a checkpoint that `ckpt` adds: no other one has it, and it tells who added it."""
+    """The hash for a checkpoint that `ckpt` adds. It is unique, and `is_ours` recognises it."""
     return digest("\0".join(("ckpt", key.thread_id, key.checkpoint_ns, key.checkpoint_id, parent)))
 
 
@@ -495,7 +495,7 @@ def is_ours(place: Place) -> bool:
 
 
 def fork_of(place: Place) -> bytes:
-    """What stands for the metadata of a checkpoint that `ckpt` added."""
+    """The metadata, as JSON, that is shown for a checkpoint that `ckpt` added."""
     told = {"source": "fork", "forked_by": "ckpt", "forked_from": place.parent}
     return json.dumps(told).encode()
 
@@ -512,7 +512,7 @@ def _body(place: Place, named: Mapping[str, Named], *, is_stored: bool) -> Typed
 
 
 def _blob(one: Named, fetched: Mapping[Part, bytes] | None) -> Blob:
-    """A value of one part as it is stored, else one that is merged of its parts."""
+    """A value. One part is returned as stored; several parts have the type `merged`."""
     size = sum(part.size for part in one.parts)
     found = Blob(
         one.parts[0].type if len(one.parts) == 1 else "merged", size, inherited=one.is_inherited
@@ -549,7 +549,7 @@ def _write(key: CheckpointKey, row: Sequence[Any], values: bool | Collection[str
 
 
 def _space(index: ThreadIndex, checkpoint_id: str, hashed: str) -> str:
-    """The namespace of a write: that of the checkpoint with its id and hash, else with its id."""
+    """The namespace of a write: of the checkpoint with this id and hash, or else with this id."""
     named = index.by_id.get(checkpoint_id, ())
     for one in named:
         if one.hash == hashed:
@@ -564,7 +564,7 @@ def _by_thread(keys: Sequence[CheckpointKey]) -> Iterator[tuple[str, list[Checkp
 
 
 def _cell(value: Any) -> Any:
-    """A cell for an archive: what is neither number, text nor bytes as text."""
+    """A cell for an archive. Types other than numbers, text and bytes become text."""
     if value is None or isinstance(value, int | float | str | bytes):
         return value
     if isinstance(value, bytearray | memoryview):

@@ -1,4 +1,4 @@
-"""The queries. `{...}` are tables, columns and what the engine's `Database` puts there."""
+"""The SQL queries. The `{...}` fields are tables, columns and expressions of the `Database`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Queries:
         self._size = f"COALESCE({database.bytes_of(VALUE)}, 0)"
 
     def threads(self, *, one: bool, limit: bool) -> str:
-        """Threads and their times, the newest first; one of them, or all."""
+        """One thread or all threads with their times and counts, newest first."""
         thread, ns = self._database.exact("thread_id"), self._database.exact("checkpoint_ns")
         where = f"WHERE {self.of_thread}" if one else ""
         most = f" LIMIT {self._database.mark('limit')}" if limit else ""
@@ -33,7 +33,10 @@ class Queries:
         )
 
     def heads(self, threads: Sequence[str]) -> str:
-        """The newest checkpoint in the root namespace of each of some threads, bound by name."""
+        """The newest checkpoint in the root namespace of several threads.
+
+        `threads` are the names of the parameters with the thread ids.
+        """
         exact = self._database.exact
         number = self._database.characters("checkpoint_id")
         marks = " OR ".join(self._database.same("thread_id", name) for name in threads)
@@ -78,11 +81,11 @@ class Queries:
         )
 
     def short(self, most: int) -> str:
-        """The value, unless it is longer."""
+        """The value, or NULL if it has more than `most` bytes."""
         return f"CASE WHEN {self._size} <= {most} THEN {VALUE} END"
 
     def values(self, hashes: Mapping[str, object], channels: Sequence[str], most: int) -> str:
-        """Values under some hashes, of some channels, both bound by name."""
+        """The values of some hashes and channels; both are given as names of parameters."""
         same = [self._database.same("channel", name) for name in channels]
         marks = ", ".join(self.cell(name, value) for name, value in hashes.items())
         return (
@@ -91,11 +94,11 @@ class Queries:
         )
 
     def cell(self, name: str, value: object) -> str:
-        """What stands for a bound hash, which is text or bytes."""
+        """The placeholder for a hash, which is text or bytes."""
         return self._database.text(name) if isinstance(value, str) else self._database.mark(name)
 
     def used(self, table: str) -> str:
-        """What a thread's values or writes take."""
+        """Rows and bytes of a thread's values or writes, grouped by hash, channel and type."""
         exact = self._database.exact
         of = "''" if table == self.blobs else "checkpoint_id"
         groups = f"{HASH}, {exact('channel')}, {exact('type')}"
@@ -116,7 +119,7 @@ class Queries:
         )
 
     def used_threads(self) -> str:
-        """The threads of all three tables, in the order of their ids."""
+        """The thread ids in all three tables, sorted."""
         thread = self._database.exact("thread_id")
         each = " UNION ".join(
             f"SELECT {thread} AS thread FROM {table}"
@@ -128,7 +131,10 @@ class Queries:
         return f"SELECT {HASH} FROM {self.checkpoints} LIMIT 1"
 
     def some_place(self, stored: object, *, own: bool) -> str:
-        """Whether a checkpoint of the root has a hash of its own, or that of its namespace."""
+        """Returns a row if a checkpoint of the root namespace has the hash of that namespace.
+
+        With `own`, returns a row if a checkpoint there has another hash.
+        """
         differs = "<>" if own else "="
         return (
             f"SELECT 1 FROM {self.checkpoints}"

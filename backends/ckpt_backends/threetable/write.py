@@ -1,4 +1,7 @@
-"""Changing the layout, on any engine: one transaction a change, one change at a time a thread."""
+"""Changes the three-table layout on any engine.
+
+Each change is one transaction. A thread is changed by one transaction at a time.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,9 @@ from ckpt_backends.threetable.read import ThreeTableStore, own_hash
 from ckpt_backends.url import StoreUrl
 
 _APART = timedelta(seconds=1)
-"""So much later than the newest one is what is added: times may be whole seconds."""
+"""A new checkpoint gets a time at least this much after the newest: some stores keep seconds."""
 _TABLES = (WRITES, BLOBS, CHECKPOINTS)
-"""The head goes last."""
+"""In the order of removal: checkpoints last."""
 
 
 def open_writable_tables(
@@ -43,7 +46,7 @@ def open_writable_tables(
     url: StoreUrl,
     schema: str | None = None,
 ) -> WritableStore:
-    """The store of tables that a database has. Raises `UnknownLayout`."""
+    """Open a database with these tables and columns for changing. Raises `UnknownLayout`."""
     found = detect(tables, database.quoted, str(url), schema)
     if found.unknown:
         raise UnknownLayout(
@@ -116,7 +119,7 @@ class WritableThreeTableStore(Closing):
         return self._database.transaction(thread_id)
 
     def _check(self, change: Change, before: int) -> None:
-        """Raise `StoreChanged` unless the thread is now as the change meant it."""
+        """Raise `StoreChanged` unless the thread now has the state that the change intended."""
         self._store.forget()
         index = self._store.read_keys(change.thread_id).index
         after = before + len(change.checkpoints) + len(change.copies) - len(change.removed or {})
@@ -126,7 +129,7 @@ class WritableThreeTableStore(Closing):
             raise moved(change)
 
     def _add(self, values: Values, one: Checkpoint, blobs: Sequence[NewBlob]) -> None:
-        """Add a checkpoint with the values that its body names: copies, but for new ones."""
+        """Add a checkpoint with the values that its body names: new ones, and copies of others."""
         assert one.body is not None  # noqa: S101
         assert one.parent_checkpoint_id is not None  # noqa: S101
         key, index = one.key, values.index
@@ -177,7 +180,7 @@ class WritableThreeTableStore(Closing):
     def _copy_value(
         self, source: Place, channel: str, key: CheckpointKey, hashed: object, at: object
     ) -> None:
-        """Copy what is stored of a channel under one hash to another one, byte for byte."""
+        """Copy a channel's value byte for byte from one hash to another hash."""
         new = {"thread_id": key.thread_id, HASH: hashed, CREATED: at, MODIFIED: at}
         where = f"{self._same('thread_id', 'of')} AND {self._hash('from', source.stored_hash)}"
         where += f" AND {self._same('channel', 'channel')}"
@@ -186,7 +189,7 @@ class WritableThreeTableStore(Closing):
             raise gone(source.key)
 
     def _copy(self, copy: CopyOfCheckpoint, thread_id: str) -> None:
-        """Copy a checkpoint with its values and what made it to another thread."""
+        """Copy a checkpoint with its values and its writes to another thread."""
         source = copy.source
         place = self._store.read_keys(source.thread_id).index.places.get(
             (source.checkpoint_ns, source.checkpoint_id)
@@ -204,7 +207,7 @@ class WritableThreeTableStore(Closing):
         self._copy_rows(BLOBS, new, where, {"of": source.thread_id, "from": place.stored_hash})
 
     def _put_back(self, values: Values, thread_id: str, blob: NewBlob) -> None:
-        """Put a lost value back under the hash that its checkpoint has."""
+        """Store a missing value again under the hash of its checkpoint."""
         place = values.index.by_hash.get(blob.version)
         if place is None:
             raise StoreChanged(
@@ -272,7 +275,7 @@ class WritableThreeTableStore(Closing):
                 place = values.index.places.get((ns, checkpoint_id))
                 if place is not None:
                     where, bound = self._at(values, place)
-                else:  # Writes that belong to no checkpoint.
+                else:  # Orphaned writes: they have no checkpoint.
                     where = (
                         f"{self._same('thread_id', 'of')} AND {self._same('checkpoint_id', 'id')}"
                     )
@@ -283,7 +286,10 @@ class WritableThreeTableStore(Closing):
         return rows
 
     def _at(self, values: Values, place: Place) -> tuple[str, dict[str, object]]:
-        """The condition on the rows of a checkpoint: by its hash too, where its id is no key."""
+        """The condition that selects a checkpoint's rows, and its parameters.
+
+        It includes the hash if several checkpoints of the thread have the same id.
+        """
         where = f"{self._same('thread_id', 'of')} AND {self._same('checkpoint_id', 'id')}"
         bound: dict[str, object] = {"of": place.key.thread_id, "id": place.key.checkpoint_id}
         if len(values.index.by_id[place.key.checkpoint_id]) > 1:
@@ -294,7 +300,11 @@ class WritableThreeTableStore(Closing):
         return where, bound
 
     def _restore(self, row: Row) -> bool:
-        """Add a row unless it is there. Raises `StoreChanged` and `Unsupported`."""
+        """Add a row unless it exists. Returns whether it was added.
+
+        Raises `StoreChanged` if it exists with different contents, and `Unsupported` if the table
+        lacks one of its columns.
+        """
         columns = self._tables.columns.get(row.table, frozenset())
         missing = row.cells.keys() - columns
         if missing:
@@ -334,7 +344,7 @@ class WritableThreeTableStore(Closing):
     def _copy_rows(
         self, table: str, new: Mapping[str, object], where: str, bound: Mapping[str, object]
     ) -> int:
-        """Copy rows with some cells changed. Gives how many."""
+        """Copy rows with some cells changed. Returns the number of copied rows."""
         columns = sorted(self._tables.columns[table] - {SURROGATE})
         quoted = self._database.quoted
         selected = ", ".join(
@@ -357,7 +367,7 @@ class WritableThreeTableStore(Closing):
         return self._database.same(column, name)
 
     def _hash(self, name: str, stored: object) -> str:
-        """The condition on a row for having a hash, as it is stored."""
+        """The condition that a row has a hash; `stored` is the hash as stored."""
         return f"{HASH} = {self._mark(name, stored)}"
 
     def _mark(self, name: str, cell: object) -> str:
@@ -372,4 +382,4 @@ _KEYS = {
     BLOBS: NEEDED[BLOBS] - {"type", VALUE},
     WRITES: NEEDED[WRITES] - {"type", VALUE, "channel"},
 }
-"""By which columns a row is told from others."""
+"""By table, the columns that identify a row."""
