@@ -156,7 +156,7 @@ def check_bundle(path: Path) -> tuple[Header, Mapping[str, int]]:
     end: dict[str, Any] | None = None
     for line in _lines(path):
         if end is not None:
-            raise _damaged(path, "data follows its end")
+            raise _damaged(path, "it has data after its end")
         if header is None:
             header = _header(path, line)
         else:
@@ -170,7 +170,7 @@ def check_bundle(path: Path) -> tuple[Header, Mapping[str, int]]:
         if end is None:
             digest.update(line)
     if header is None or end is None:
-        raise _damaged(path, "the end is missing")
+        raise _damaged(path, "it is cut off")
     if end.get("sha256") != digest.hexdigest() or end.get("rows") != dict(counts):
         raise _damaged(path, "its checksum does not match")
     return header, counts
@@ -179,7 +179,7 @@ def check_bundle(path: Path) -> tuple[Header, Mapping[str, int]]:
 def _header(path: Path, line: bytes) -> Header:
     record = _record(path, line)
     if "ckpt_bundle" not in record:
-        raise _damaged(path, "not a bundle of ckpt")
+        raise _damaged(path, "not a ckpt bundle")
     if record["ckpt_bundle"] != FORMAT:
         raise Unreadable(
             f"cannot read '{path}': unknown bundle format {record['ckpt_bundle']}",

@@ -41,7 +41,7 @@ def edges_of(reader: ThreadReader, node: str) -> tuple[str, ...]:
             edges = {one.channel for one in task.writes if one.channel.startswith(_EDGES)}
             if others := sorted(one for one in edges if not one.startswith(BRANCH)):
                 raise Unsupported(
-                    f"cannot continue after '{node}': more than an edge follows it"
+                    f"cannot continue after '{node}': its next step depends on more than its edges"
                     f" ({', '.join(others)})",
                     hint=f"call update_state(..., as_node={node!r}) in the application",
                 )

@@ -48,7 +48,7 @@ def refuse_raw(store: Store) -> None:
 
 def no_raw() -> UsageError:
     """What is said where bytes as stored would be shown."""
-    return UsageError("--raw and --redact exclude each other", hint="give one of them")
+    return UsageError("--raw cannot be combined with --redact", hint="use one of them")
 
 
 def moment(found: Moment) -> Moment:

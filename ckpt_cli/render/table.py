@@ -33,6 +33,8 @@ class Column:
     """Key of the record; TSV prints its value as JSON has it."""
     show: Callable[[Any], str] = str
     """The value as a person reads it in a table."""
+    empty: str = ""
+    """What a table shows where the record has no value."""
     style: Style | Callable[[Any], Style] = "plain"
     """The same for all, or by the value."""
     right: bool = False
@@ -94,7 +96,7 @@ def table_lines(rows: Iterable[Record], columns: Sequence[Column], width: int) -
 def _cell(row: Record, column: Column) -> Span:
     value = row.get(column.key)
     if value is None:
-        return "", "plain"
+        return column.empty, "plain"
     style = column.style(value) if callable(column.style) else column.style
     return safe_text(column.show(value)), style
 
