@@ -199,8 +199,10 @@ def _lines(path: Path) -> Iterator[bytes]:
                 if not line.endswith(b"\n"):
                     raise _damaged(path, "a line is cut off")
                 yield line
-    except (gzip.BadGzipFile, EOFError, ZlibError) as error:
-        raise _damaged(path, str(error).lower()) from error
+    except EOFError as error:
+        raise _damaged(path, "it is cut off") from error
+    except (gzip.BadGzipFile, ZlibError) as error:
+        raise _damaged(path, "not a gzip file, or damaged") from error
     except OSError as error:
         raise StoreUnavailable(
             f"cannot read '{path}': {(error.strerror or str(error)).lower()}"

@@ -111,7 +111,7 @@ def _up(reader: ThreadReader, start: str, steps: int) -> str:
     if steps >= len(found):
         raise NotFound(
             f"cannot go {steps} steps back in thread '{reader.thread_id}':"
-            f" its head has {len(found) - 1} earlier checkpoints",
+            f" its head has {len(found) - 1} earlier checkpoint{'s' if len(found) != 2 else ''}",
             hint=_list_them(reader),
         )
     return found[steps]

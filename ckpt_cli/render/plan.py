@@ -29,6 +29,8 @@ from ckpt_cli.render.value import counted, summary
 _REMOVES, _ADDS, _COPIES = ("removes", "removed"), ("adds", "added"), ("copies", "copied")
 """Before the change, and after it."""
 _NONE = "(none)"
+_INPUT = "__start__"
+"""The node that takes the input: it has no side effects."""
 _CHANNELS = 20
 """Channels that are shown."""
 _OPS = 4
@@ -99,8 +101,8 @@ def plan_lines(plan: Plan, width: int, *, undo: str = "", is_done: bool = False)
         yield from field(verb, what, width)
     if plan.head is not None:
         yield from field("next", _nodes(plan.next), width, "node")
-    if plan.again:
-        text = f"{_nodes(plan.again)} already ran; side effects will repeat"
+    if again := [node for node in plan.again if node != _INPUT]:
+        text = f"{_nodes(again)} already ran; side effects will repeat"
         yield from field("repeats", text, width, "question")
     for node in dict.fromkeys(plan.asked):
         dropped = " (the old answer is dropped)" if node in plan.again else ""
@@ -191,10 +193,11 @@ def _trouble(plan: Plan, width: int) -> Iterator[Line]:
     """The errors and open questions of the head before the change."""
     if plan.now is None:
         return
-    for task in (*plan.now.tasks, *plan.now.others):
+    tasks = (*plan.now.tasks, *plan.now.others)
+    for task in filter(_has_failed, tasks):
+        yield from field("error", f"{task.node or '?'}: {task.error}", width, "error")
+    for task in tasks:
         node = task.node or "?"
-        if _has_failed(task):
-            yield from field("error", f"{node}: {task.error}", width, "error")
         for one in task.questions:
             if not one.answered:
                 text = f"{node}: {summary(one.value, _QUESTION)}"

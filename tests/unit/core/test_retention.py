@@ -174,7 +174,9 @@ def test_a_thread_is_kept_for_each_condition_that_is_not_included() -> None:
         "its last step failed and a question waits for an answer"
         " (to remove: --include-error --include-interrupted)"
     )
-    assert why_kept([failed, asked], [asked]).startswith("its last step failed (to remove: --include-error)")
+    assert why_kept([failed, asked], [asked]).startswith(
+        "its last step failed (to remove: --include-error)"
+    )
     assert why_kept([failed, asked], [failed]).startswith("a question waits for an answer (")
     assert why_kept([failed, asked], [asked, failed]) == why_kept([Status.DONE], []) == ""
     assert "--include-pending" in why_kept([Status.UNKNOWN], [failed, asked])
