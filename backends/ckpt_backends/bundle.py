@@ -161,7 +161,7 @@ def check_bundle(path: Path) -> tuple[Header, Mapping[str, int]]:
     end: dict[str, Any] | None = None
     for line in _lines(path):
         if end is not None:
-            raise _damaged(path, "data follows its end")
+            raise _damaged(path, "it has data after its end")
         if header is None:
             header = _header(path, line)
         else:
@@ -175,7 +175,7 @@ def check_bundle(path: Path) -> tuple[Header, Mapping[str, int]]:
         if end is None:
             digest.update(line)
     if header is None or end is None:
-        raise _damaged(path, "the end is missing")
+        raise _damaged(path, "it is cut off")
     if end.get("sha256") != digest.hexdigest() or end.get("rows") != dict(counts):
         raise _damaged(path, "its checksum does not match")
     return header, counts
@@ -184,7 +184,7 @@ def check_bundle(path: Path) -> tuple[Header, Mapping[str, int]]:
 def _header(path: Path, line: bytes) -> Header:
     record = _record(path, line)
     if "ckpt_bundle" not in record:
-        raise _damaged(path, "not a bundle of ckpt")
+        raise _damaged(path, "not a ckpt bundle")
     if record["ckpt_bundle"] != FORMAT:
         raise Unreadable(
             f"cannot read '{path}': unknown bundle format {record['ckpt_bundle']}",
@@ -204,8 +204,10 @@ def _lines(path: Path) -> Iterator[bytes]:
                 if not line.endswith(b"\n"):
                     raise _damaged(path, "a line is cut off")
                 yield line
-    except (gzip.BadGzipFile, EOFError, ZlibError) as error:
-        raise _damaged(path, str(error).lower()) from error
+    except EOFError as error:
+        raise _damaged(path, "it is cut off") from error
+    except (gzip.BadGzipFile, ZlibError) as error:
+        raise _damaged(path, "not a gzip file, or damaged") from error
     except OSError as error:
         raise StoreUnavailable(
             f"cannot read '{path}': {(error.strerror or str(error)).lower()}"

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 from ckpt_backends.model import BlobKey
 
 MOVED = "changed since the plan was made"
-GONE = "no longer there"
+GONE = "no longer exists"
 
 
 @dataclass(frozen=True, slots=True)

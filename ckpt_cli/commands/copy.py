@@ -36,7 +36,7 @@ def copy(
     """
     session: Session = ctx.obj
     if not new:
-        raise UsageError("NEW must not be empty", hint="ckpt threads copy THREAD NEW")
+        raise UsageError("the new thread id is empty", hint="ckpt threads copy THREAD NEW")
     if not dry_run:
         refuse_copy(session)
     plan = plan_copy(ThreadReader(session.store, thread), session.rows, new)

@@ -58,17 +58,18 @@ def delete(
     session: Session = ctx.obj
     terms = Terms(archive=archive, dry_run=dry_run, yes=yes, memory=memory)
     check_terms(session, terms)
-    names = [*(threads or ()), *(_names(from_) if from_ is not None else ())]
+    given = [*(threads or ()), *(_names(from_) if from_ is not None else ())]
+    names = dict.fromkeys(given, "given by id")
     if match is not None:
-        rows = list_threads(session.store, Selection(match=match))
-        names += [row.thread.thread_id for row in rows]
+        for row in list_threads(session.store, Selection(match=match)):
+            names.setdefault(row.thread.thread_id, "matches --match")
     elif not names and from_ is None:
         raise UsageError("no thread given", hint="give thread ids, --from FILE or --match GLOB")
-    found = list(plan_named(session.store, dict.fromkeys(names)))
+    found = list(plan_named(session.store, names))
     missing = [one.thread_id for one in found if one.reason == NOT_FOUND]
     if missing and len(missing) == len(found):
         named = ", ".join(f"'{name}'" for name in missing)
-        raise NotFound(f"no thread {named}", hint=_HINT)
+        raise NotFound(f"no thread{'s' if len(missing) > 1 else ''} {named}", hint=_HINT)
     with TemporaryDirectory(prefix="ckpt-") as folder:
         path = Path(folder) / "plan.ndjson"
         plan = write_plan(path, session.store.describe(), session.now, found)
@@ -83,6 +84,7 @@ def _names(place: str) -> list[str]:
         text = sys.stdin.buffer.read() if place == "-" else Path(place).read_bytes()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"cannot read '{place}': {reason}") from error
+        hint = "give a file with one thread id per line, or --from - for stdin"
+        raise UsageError(f"cannot read '{place}': {reason}", hint=hint) from error
     lines = text.decode("utf-8", "surrogateescape").split("\n")
     return [line for line in lines if line]

@@ -18,8 +18,8 @@ def demo(
 ) -> None:
     """Create a small sample store.
 
-    It was written by a real LangGraph application: an agent with tools, a fan-out, a subgraph,
-    a pending question and a fork. An existing file is not overwritten.
+    A real LangGraph application wrote it. It has an agent with tools, parallel tasks, a subgraph,
+    an open question, a failed step and a fork. An existing file is not overwritten.
 
     \b
       ckpt demo sample.db
@@ -36,6 +36,7 @@ def demo(
         ) from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"cannot create '{path}': {reason}") from error
+        hint = "give a file in a folder that is writable"
+        raise UsageError(f"cannot create '{path}': {reason}", hint=hint) from error
     if not ctx.obj.settings.get("quiet"):
         diagnostics.note(f"created '{path}'; now try: ckpt -s {path} threads list")

@@ -32,7 +32,8 @@ def du(
         str | None, typer.Argument(metavar="[THREAD]", help="Only this thread.")
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", metavar="KEY", help=f"Group by {', '.join(BYS)}.")
+        str | None,
+        typer.Option("--by", metavar="KEY", help=f"Group by {', '.join(BYS[:-1])} or {BYS[-1]}."),
     ] = None,
     top: Annotated[
         int | None, typer.Option("--top", min=1, help="Show the N largest.", metavar="N")

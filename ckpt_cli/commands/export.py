@@ -16,10 +16,16 @@ from ckpt_cli.reading.export import views
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.render.records import show_record
 from ckpt_cli.render.table import Column
-from ckpt_cli.render.units import iso
+from ckpt_cli.render.units import iso, size
 from ckpt_cli.session import Session
 
 FORMATS = ("bundle", "jsonl")
+COLUMNS = (
+    Column("THREAD", "thread_id", style="head"),
+    Column("FILE", "file"),
+    Column("ROWS", "rows", right=True),
+    Column("SIZE", "bytes", size, right=True),
+)
 
 
 def export(
@@ -61,9 +67,8 @@ def export(
     make_folder(folder)
     seen = progress(readers, total=len(readers), label="exporting")
     written = _bundles if format_ == "bundle" else _lines
-    columns = [Column(name.upper(), name) for name in ("thread_id", "file", "rows", "bytes")]
     # Every file is written before anything is printed, so that a closed pipe stops nothing.
-    session.output.records(list(written(session, seen, folder)), columns)
+    session.output.records(list(written(session, seen, folder)), COLUMNS)
 
 
 def _bundles(
@@ -87,5 +92,5 @@ def _lines(
 
 
 def _record(thread_id: str, path: Path, rows: int) -> dict[str, Any]:
-    size = path.stat().st_size
-    return {"thread_id": thread_id, "file": str(path), "rows": rows, "bytes": size}
+    taken = path.stat().st_size
+    return {"thread_id": thread_id, "file": str(path), "rows": rows, "bytes": taken}

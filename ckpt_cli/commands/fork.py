@@ -71,8 +71,8 @@ def fork(
     writes of its tasks, so that a waiting question waits in both threads.
 
     --set does what Command(update=...) does: the application's reducer merges the value when the
-    thread resumes. --append and --replace change the stored value without the reducer. --as-node
-    runs the nodes next that NODE started when it last ran in this thread.
+    thread resumes. --append and --replace change the stored value without the reducer.
+    --as-node continues with the nodes that followed NODE when it last ran in this thread.
 
     \b
       ckpt -s agent.db fork user-42 --to user-42-try
@@ -82,7 +82,7 @@ def fork(
     """
     session: Session = ctx.obj
     if to == "":
-        raise UsageError("the new thread has no name", hint="give one: --to NEW")
+        raise UsageError("the new thread id is empty", hint="ckpt fork THREAD --to NEW")
     edits = [parse_edit("set", text) for text in set_ or ()]
     edits += [parse_edit("append", text) for text in append or ()]
     edits += [parse_edit("replace", text) for text in replace or ()]

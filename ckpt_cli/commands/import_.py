@@ -22,11 +22,13 @@ from ckpt_cli.render.table import Column
 from ckpt_cli.render.value import counted
 from ckpt_cli.session import Session
 
-_COLUMNS = [
-    Column("THREAD", "thread_id", style="id"),
-    *(Column(name.upper(), name, right=True) for name in ("rows", "added", "there")),
+_COLUMNS = (
+    Column("THREAD", "thread_id", style="head"),
+    Column("ROWS", "rows", right=True),
+    Column("ADDED", "added", right=True),
+    Column("ALREADY THERE", "there", right=True),
     Column("FILE", "file"),
-]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ def import_(
     session.output.records((_record(*one) for one in done), _COLUMNS)
     if dry_run:
         session.note("dry run: nothing was written")
-    _report(failed, len(bundles), sum(restored.expired for _, restored in done))
+    expired = sum(restored.expired for _, restored in done)
+    _report(failed, len(bundles), expired, dry_run=dry_run)
 
 
 def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:
@@ -148,17 +151,18 @@ def _record(bundle: _Bundle, done: Restored) -> dict[str, Any]:
     }
 
 
-def _report(failed: Sequence[CkptError], bundles: int, expired: int) -> None:
+def _report(failed: Sequence[CkptError], bundles: int, expired: int, *, dry_run: bool) -> None:
     """Raise what an import ends with that did not restore everything."""
+    verb = "would not be" if dry_run else "were not"
     if failed and len(failed) == bundles:
         raise failed[0]
     if failed:
         raise PartlyDone(
-            f"{len(failed)} of {bundles} bundles were not restored: {failed[0].message}",
+            f"{len(failed)} of {bundles} bundles {verb} restored: {failed[0].message}",
             hint=failed[0].hint,
         )
     if expired:
         raise PartlyDone(
-            f"{counted(expired, 'row')} left out: their time to live has ended",
+            f"{counted(expired, 'row')} left out: their time to live has passed",
             hint="the bundles still hold them",
         )

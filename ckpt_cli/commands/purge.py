@@ -29,7 +29,7 @@ def purge(
     ctx: typer.Context,
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="AGE", help="Only threads idle for AGE, as 30d."),
+        typer.Option("--older-than", metavar="AGE", help="Only threads idle for AGE, such as 30d."),
     ] = None,
     expired: Annotated[
         bool, typer.Option("--expired", help="Only threads past the profile's retention.")
@@ -82,7 +82,9 @@ def purge(
     ] = None,
     max_duration: Annotated[
         str | None,
-        typer.Option("--max-duration", metavar="TIME", help="Start no batch after TIME, as 30m."),
+        typer.Option(
+            "--max-duration", metavar="TIME", help="Start no batch after TIME, such as 30m."
+        ),
     ] = None,
     batch: Annotated[int, typer.Option(metavar="N", min=1, help="Threads per transaction.")] = 100,
     sleep: Annotated[

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator
 from typing import Annotated, Any
 
 import typer
 
 from ckpt_backends.errors import PartlyDone, Refused, UsageError
-from ckpt_cli.commands.carrying_out import write
+from ckpt_cli.commands.carrying_out import refuse_copy, write
 from ckpt_cli.core.elimination import Verdict
 from ckpt_cli.core.replay import Report, judge_all, report
 from ckpt_cli.core.shortrefs import short_refs
@@ -58,7 +59,7 @@ def replay(
     verify: VerifyOption = False,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="As --verify; exit 1 if anything cannot be verified, too."),
+        typer.Option("--strict", help="As --verify; exit 1 also if anything cannot be verified."),
     ] = False,
     all_threads: Annotated[bool, typer.Option("--all", help="Replay all threads.")] = False,
     match: Match = None,
@@ -77,9 +78,9 @@ def replay(
     Rebuilds each checkpoint from its parent's state and the tasks' writes, and compares the
     result with what is stored. THREAD@REF replays the steps that led to that checkpoint.
 
-    Reducers are not stored. For each channel, ckpt takes the reducer that explains every step;
-    EVIDENCE counts the steps that another reducer does not explain. A value is unverifiable if
-    it cannot be rebuilt; REASON says why.
+    Reducers are not stored. For each channel, ckpt takes the reducer that explains every step,
+    or shows ? if several kinds do. EVIDENCE counts the steps that other reducers do not explain.
+    A value is unverifiable if it cannot be rebuilt; REASON says why.
 
     --repair restores values that are missing or damaged. It never changes a readable value, and
     refuses a value on which the possible reducers disagree.
@@ -97,7 +98,11 @@ def replay(
         raise UsageError("--dry-run and --yes require --repair")
     several = all_threads or match is not None or bool(where)
     if repair and (verify or strict or several or at is not None or ns is not None):
-        raise UsageError("--repair takes a whole thread", hint="ckpt replay THREAD --repair")
+        raise UsageError(
+            "--repair takes a whole thread, without --verify, --strict, --at, --ns, --all, --match"
+            " or --where",
+            hint="ckpt replay THREAD --repair",
+        )
     if several:
         if thread is not None or at is not None or ns is not None:
             raise UsageError("THREAD cannot be combined with --all, --match or --where")
@@ -140,8 +145,8 @@ def _repair(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    if session.settings.get("copy") and not dry_run:
-        raise UsageError("--copy is read-only", hint="leave out --copy, or add --dry-run")
+    if not dry_run:
+        refuse_copy(session)
     reader = find_thread(session.store, thread, session.note)
     check_channels(session.store, [reader.thread_id], named, f"thread '{reader.thread_id}'")
     plan = plan_repair(reader, told)
@@ -158,7 +163,7 @@ def _repair(
     if dry_run or not output.machine:
         show()
     if dry_run and plan.rebuilt:
-        session.note("a dry run: nothing was written")
+        session.note("dry run: nothing was written")
     if not plan.rebuilt and not plan.refused:
         session.note("nothing to do: no value is missing or unreadable")
     if plan.rebuilt and not dry_run:
@@ -171,7 +176,8 @@ def _repair(
         said = f"cannot restore {counted(len(plan.refused), 'value')}"
         if plan.rebuilt:
             raise PartlyDone(said)
-        hint = f"`ckpt replay {plan.thread_id} --repair --dry-run` says why"
+        named = shlex.quote(plan.thread_id)
+        hint = f"`ckpt replay {named} --repair --dry-run` says why"
         raise Refused(said, hint=None if dry_run else hint)
 
 
@@ -206,5 +212,6 @@ def _conclude(session: Session, reports: list[Report], *, strict: bool) -> None:
     wrong = [pair for pair in findings if pair[1].verdict is Verdict.MISMATCH]
     for about, one in wrong or (findings if strict else []):
         child = one.transition.child
-        session.note(f"see `ckpt diff --writes {about.thread_id}@{child}`")
+        named = shlex.quote(f"{about.thread_id}@{child}")
+        session.note(f"`ckpt diff --writes {named}` shows the first difference")
         raise typer.Exit(1)

@@ -48,7 +48,8 @@ def stats(
     """Show how much each node writes to each channel.
 
     Sizes are the lengths of what is stored; no value is decoded. The second table compares what
-    was written to each channel with the size of its stored values, all copies included.
+    tasks wrote to each channel (WRITTEN) with all its stored values together (STORED). RATIO is
+    STORED divided by WRITTEN: a high one means that a value is stored again and again.
 
     \b
       ckpt -s agent.db stats user-42

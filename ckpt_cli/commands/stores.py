@@ -46,8 +46,8 @@ def stores(ctx: typer.Context) -> None:
         return
     session.output.records(map(store_record, _all(session)), COLUMNS)
     source = session.profiles.source
-    profiles = f"the profiles in '{os.path.relpath(source)}'" if source else "no profiles"
-    session.note(f"listed {profiles} and the stores in this folder; use -s for another store")
+    profiles = f"the profiles of '{os.path.relpath(source)}' and " if source else ""
+    session.note(f"listed {profiles}the stores in this folder; use -s for another store")
 
 
 def _all(session: Session) -> Iterator[Found]:

@@ -23,8 +23,8 @@ def undo(
     """Undo the last rollback or fork of a thread.
 
     If nothing followed the added checkpoint, it is removed, and the thread is as before.
-    Otherwise the thread is rolled back to its head from before. The unused copy that
-    fork --to made is removed whole.
+    Otherwise the thread is rolled back to its head from before. If `fork --to` created the
+    thread and nothing used it since, the whole thread is removed.
 
     \b
       ckpt -s agent.db undo user-42

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -68,21 +69,23 @@ def parse_edit(kind: Literal["set", "append", "replace"], text: str) -> ChannelE
         value = json.loads(form)
         plain = from_json(value)
     except (ValueError, RecursionError) as error:
+        quoted = shlex.quote(f"{channel}={json.dumps(form, ensure_ascii=False)}")
         raise UsageError(
-            f"the value for '{channel}' is not JSON: {error}",
-            hint=f"strings are JSON: --{kind} '{channel}=\"hello\"'",
+            f"the value for '{channel}' is not JSON: {str(error).lower()}",
+            hint=f"for a string, write --{kind} {quoted}",
         ) from None
     if _has_objects(plain):
         raise UsageError(
-            f"the value for '{channel}' holds an object of a class",
+            f"cannot store an object of a class in '{channel}'",
             hint='give plain JSON; a message is {"role": "user", "content": "..."}',
         )
     try:
         encode_lossless("msgpack", plain)
     except Exception:
         raise UsageError(
-            f"the value for '{channel}' cannot be stored",
-            hint="it holds a number beyond 64 bits, or half of a surrogate pair",
+            f"cannot store the value for '{channel}': it holds a number beyond 64 bits, or half of"
+            " a surrogate pair",
+            hint="write large numbers as strings",
         ) from None
     return ChannelEdit(kind, channel, plain)
 
@@ -125,7 +128,7 @@ def edit_copy(
             )
         if edit.channel in seen:
             raise UsageError(
-                f"channel '{edit.channel}' is edited twice", hint="give one edit for each channel"
+                f"channel '{edit.channel}' is edited twice", hint="edit each channel once"
             )
         seen.add(edit.channel)
         if edit.kind == "set":
@@ -137,7 +140,7 @@ def edit_copy(
             continue
         if edit.channel in delta:
             raise Unsupported(
-                f"cannot {edit.kind} '{edit.channel}': a DeltaChannel stores no value",
+                f"cannot use --{edit.kind} on '{edit.channel}': a DeltaChannel stores no value",
                 hint=f"--set {edit.channel}=JSON merges a value into it",
             )
         _edit_value(found, original, body, key.checkpoint_ns, edit, version)
@@ -355,7 +358,7 @@ def _check_item(value: Value, edit: ChannelEdit) -> None:
         )
     if any(as_message(item) is not None and isinstance(item, Tagged) for item in value):
         raise Refused(
-            f"cannot append to '{edit.channel}': it holds messages, and plain JSON is none",
+            f"cannot append plain JSON to '{edit.channel}': its items are message objects",
             hint=f"--set {edit.channel}='[...]' lets the application convert JSON to messages",
         )
 

@@ -53,35 +53,36 @@ def first_tick(now: datetime, heads: Iterable[str], *, force: bool) -> int:
         ticks = ticks_of(head)
         if ticks is None:
             raise Unsupported(
-                f"checkpoint '{head}' has an id that LangGraph did not make",
+                f"cannot add a checkpoint: the id '{head}' was not made by LangGraph",
                 hint="LangGraph loads the greatest id; ckpt cannot make one that sorts after it",
             )
         latest = max(latest, ticks)
     if latest > ticks_at(now + _FAR) and not force:
         raise Refused(
-            "the thread's newest checkpoint lies in the future, by its id",
+            "the newest checkpoint of the thread is dated in the future",
             hint="new ids must sort later, so an agent's next checkpoint would not become the"
             " head; override with --force",
         )
     if latest + 1 >= _LAST_TICK:
-        raise Refused("the thread's newest checkpoint has the greatest possible id")
+        raise Refused("cannot add a checkpoint: the newest has the greatest possible id")
     return max(ticks_at(now), latest + 1)
 
 
 def form_of(body: Body, delta_writes: Iterable[str], *, sibling: bool) -> tuple[Form, str]:
     """Return the form that behaves as LangGraph's own time travel, and the reason for it.
 
-    `delta_writes` are the DeltaChannels with writes stored on the checkpoint: a child would apply
-    them. Before format 4, the Sends of a step are stored as writes of the parent checkpoint.
+    `delta_writes` are channels with writes stored on the checkpoint that are, or may be,
+    DeltaChannels: a child would apply them. Before format 4, the Sends of a step are stored as
+    writes of the parent checkpoint.
     """
     if names := sorted(delta_writes):
-        channels = ", ".join(names)
-        return "sibling", f"a child would apply the writes to the DeltaChannel {channels}"
+        which = "it is a DeltaChannel" if len(names) == 1 else "they are DeltaChannels"
+        return "sibling", f"a child would repeat the writes to {', '.join(names)} if {which}"
     if body.v < NEWEST_FORMAT:
-        return "sibling", f"in format {body.v} a child would repeat the Sends of the target"
+        return "sibling", f"a child would repeat the Sends of the target (format {body.v})"
     if sibling:
-        return "sibling", "--sibling is given"
-    return "child", "as LangGraph's own time travel"
+        return "sibling", "--sibling was given"
+    return "child", "LangGraph's own time travel adds a child too"
 
 
 def check_body(key: CheckpointKey, body: Body) -> None:

@@ -132,7 +132,7 @@ def _up(start: str, count: int, ref: str, line: Line) -> str:
         if parent is None or parent not in parents or done == len(parents):
             raise NotFound(
                 f"no '{ref}' in thread '{line.thread_id}'",
-                hint=f"only {done} of {count} parents are stored",
+                hint=f"~{done} is the oldest",
             )
         here = parent
     return here

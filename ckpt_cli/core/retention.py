@@ -15,11 +15,11 @@ from ckpt_backends.model import Status
 
 PROTECTED = {
     Status.ERROR: ("its last step failed", "--include-error"),
-    Status.INTERRUPTED: ("a question waits in it", "--include-interrupted"),
-    Status.PENDING: ("something runs next in it", "--include-pending"),
+    Status.INTERRUPTED: ("a question waits for an answer", "--include-interrupted"),
+    Status.PENDING: ("a step is pending", "--include-pending"),
     Status.UNKNOWN: ("what runs next is unknown", "--include-pending"),
 }
-"""Conditions that keep a whole thread: the reason shown, and the option that removes it anyway."""
+"""Conditions that protect a thread: the words for it, and the option that removes it too."""
 
 
 def why_kept(conditions: Collection[Status], included: Collection[Status]) -> str:
@@ -31,7 +31,8 @@ def why_kept(conditions: Collection[Status], included: Collection[Status]) -> st
     if not held:
         return ""
     options = dict.fromkeys(PROTECTED[one][1] for one in held)
-    return f"{' and '.join(PROTECTED[one][0] for one in held)}; {' '.join(options)} removes it too"
+    said = " and ".join(PROTECTED[one][0] for one in held)
+    return f"{said} (to remove: {' '.join(options)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class _Chosen:
         missing, passed = set(one.missing), {one.checkpoint_id}
         while missing and parent is not None and parent.checkpoint_id not in passed:
             passed.add(parent.checkpoint_id)
-            yield parent, f"DeltaChannel {', '.join(sorted(missing))} is rebuilt from it"
+            yield parent, f"needed for DeltaChannel {', '.join(sorted(missing))}"
             missing -= parent.stored
             parent = self._parent(parent)
 
@@ -130,17 +131,17 @@ def _by_policy(root: Sequence[Item], keep: Keep, now: datetime) -> Iterator[tupl
     parents = {one.parent for one in root}
     for place, one in enumerate(root):
         if keep.last is not None and place < keep.last:
-            yield one, f"newest {keep.last}"
+            yield one, "newest"
         if one.at is None:
             yield one, "unknown age"
         elif keep.within is not None and now - one.at <= keep.within:
-            yield one, "recent enough"
+            yield one, "within --keep-within"
         if keep.tips and one.checkpoint_id not in parents:
-            yield one, "the tip of a branch"
+            yield one, "branch tip"
         if one.unfinished:
             yield one, "unfinished step"
         if place == 0:
-            yield one, "the newest"
+            yield one, "newest"
 
 
 def _by_root(

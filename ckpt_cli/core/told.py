@@ -17,7 +17,8 @@ def named_reducers(options: Iterable[str]) -> dict[str, str]:
     for option in options:
         channel, equals, name = option.rpartition("=")
         if not equals or not channel:
-            raise UsageError(f"cannot read '{option}'", hint="write it as CHANNEL=NAME")
+            hint = "write it as CHANNEL=NAME, such as notes=append"
+            raise UsageError(f"cannot read --reducer '{option}'", hint=hint)
         named[channel] = name
     return named
 

@@ -60,7 +60,7 @@ def find_target(
         if value is not None
     ]
     if len(said) > 1:
-        raise UsageError(f"{said[0]} and {said[1]} exclude each other", hint="give one of them")
+        raise UsageError(f"{said[0]} cannot be combined with {said[1]}", hint="use one of them")
     status = _status(back.to_last)
     at = back.at if back.ref is None else back.ref
     if at == "":
@@ -93,7 +93,7 @@ def _status(text: str | None) -> Status | None:
     known = [one for one in Status if one is not Status.EMPTY]
     if text is None or text in known:
         return None if text is None else Status(text)
-    raise UsageError(f"no status '{text}'", hint=f"known: {', '.join(known)}")
+    raise UsageError(f"no status '{text}'", hint=f"use {', '.join(known)}")
 
 
 def _up(reader: ThreadReader, start: str, steps: int) -> str:
@@ -140,7 +140,7 @@ def _input_of_failed(reader: ThreadReader, start: str, note: Callable[[str], Non
             note(f"the last step that failed is step {step}{failed}; going back to its input")
             return moment.key.checkpoint_id
     raise NotFound(
-        f"no step failed on the branch of thread '{reader.thread_id}' that ends in its head",
+        f"no step failed on the current branch of thread '{reader.thread_id}'",
         hint=f"`ckpt show {shlex.quote(reader.thread_id)} --tree` shows all branches",
     )
 

@@ -53,7 +53,7 @@ def plan_bare_rollback(
     newest = reader.thread.last_at
     if newest is not None and newest > now + _FAR and not wishes.force:
         raise Refused(
-            "the thread's newest checkpoint lies in the future",
+            "the newest checkpoint of the thread is dated in the future",
             hint="new ids must sort later; override with --force",
         )
     key = CheckpointKey(reader.thread_id, "", _new_id(reader, checkpoint_id, now))

@@ -189,4 +189,4 @@ def _writes(reader: ThreadReader, key: CheckpointKey) -> Sequence[Write]:
 
 def _notes(target: Moment) -> Iterator[str]:
     if target.step.next is None:
-        yield "cannot tell what runs next from what is stored"
+        yield "what runs next is unknown: the store does not say"

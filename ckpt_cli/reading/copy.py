@@ -39,11 +39,11 @@ def check_free(rows: Store, thread_id: str) -> None:
     """Raise `Refused` if a thread with this id exists, or orphaned rows with this id."""
     if rows.thread(thread_id) is not None:
         raise Refused(
-            f"thread '{thread_id}' exists already",
+            f"thread '{thread_id}' already exists",
             hint="choose another id for the new thread",
         )
     if any(True for _ in rows.usage(thread_id)):
         raise Refused(
-            f"orphaned rows of a thread '{thread_id}' exist, without its checkpoints",
+            f"orphaned rows of thread '{thread_id}' exist in the store",
             hint="choose another id, or delete them: `ckpt gc --scope all`",
         )

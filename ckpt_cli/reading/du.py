@@ -69,7 +69,10 @@ def survey(
     progress.
     """
     if thread_id is not None and store.thread(thread_id) is None:
-        raise NotFound(f"no thread '{thread_id}' in this store")
+        raise NotFound(
+            f"no thread '{thread_id}' in this store",
+            hint="`ckpt threads list --all` lists all; `--match 'PART*'` searches",
+        )
     tables, namespaces, types = Tally[tuple[str, str]](), Tally[str](), Tally[str]()
     channels = Tally[Channel]()
     bodies = Tally[None]()

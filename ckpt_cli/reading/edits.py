@@ -41,8 +41,8 @@ def edges_of(reader: ThreadReader, node: str) -> tuple[str, ...]:
             edges = {one.channel for one in task.writes if one.channel.startswith(_EDGES)}
             if others := sorted(one for one in edges if not one.startswith(BRANCH)):
                 raise Unsupported(
-                    f"cannot continue after '{node}': more than an edge follows it"
-                    f" ({', '.join(others)})",
+                    f"cannot continue after '{node}': it wrote to joins or Sends, which ckpt"
+                    f" cannot repeat ({', '.join(others)})",
                     hint=f"call update_state(..., as_node={node!r}) in the application",
                 )
             return tuple(sorted(edges))
@@ -68,7 +68,8 @@ def previewed(
         if edit.kind == "set":
             found[edit.channel], reducer = fold(before, [edit.value])
             notes.append(
-                f"the application merges '{edit.channel}' when it resumes; shown as if by {reducer}"
+                f"the application's reducer merges '{edit.channel}' when the thread resumes; this"
+                f" plan assumes {reducer}"
             )
         elif edit.kind == "append" and isinstance(before, list):
             found[edit.channel] = [*before, edit.value]

@@ -79,7 +79,7 @@ def read_plan(path: Path) -> PlanFile:
     head = next(_records(path), None)
     if not isinstance(head, Mapping) or head.get("ckpt_purge_plan") != FORMAT:
         raise UsageError(
-            f"cannot read the plan '{path}': not a plan of ckpt",
+            f"cannot read the plan '{path}': not a purge plan",
             hint="make one with `ckpt purge --older-than 90d --plan-out FILE`",
         )
     counted = _Count()

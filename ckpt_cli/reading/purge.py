@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from itertools import islice
+from typing import NamedTuple
 
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Opaque
@@ -89,18 +90,32 @@ def _is_young(thread: Thread, policy: Policy) -> bool:
     return thread.last_at >= policy.older_than
 
 
+class _Held(NamedTuple):
+    """What the conditions of a thread mean for its removal."""
+
+    kept: str = ""
+    """Why the thread is kept; `''` if it may be removed."""
+    removed: str = ""
+    """The conditions that an option lets it be removed in."""
+
+
 def _held(
     store: Store, threads: Sequence[Thread], policy: Policy, lessons: Lessons
-) -> dict[str, str]:
-    """Return the threads that are kept for their status, or because it cannot be read, and why."""
+) -> dict[str, _Held]:
+    """Return what the conditions of each thread mean; an unreadable thread is kept."""
     told: dict[str, tuple[Status, ...]] = {one.thread_id: (Status.EMPTY,) for one in threads}
     told |= {key.thread_id: (Status.UNKNOWN,) for key in head_keys(threads)}
     try:
         told |= {one.key.thread_id: one.conditions for one in read_heads(store, threads, lessons)}
     except CkptError as error:
-        return dict.fromkeys(told, error.message)
-    reasons = {name: why_kept(conditions, policy.included) for name, conditions in told.items()}
-    return {name: why for name, why in reasons.items() if why}
+        return dict.fromkeys(told, _Held(error.message))
+    return {
+        name: _Held(
+            why_kept(conditions, policy.included),
+            ", ".join(one for one in conditions if one in policy.included),
+        )
+        for name, conditions in told.items()
+    }
 
 
 def _plan_thread(
@@ -109,10 +124,10 @@ def _plan_thread(
     policy: Policy,
     now: datetime,
     lessons: Lessons,
-    held: Mapping[str, str],
+    held: Mapping[str, _Held],
 ) -> Doomed | None:
     if any(fnmatchcase(thread.thread_id, pattern) for pattern in policy.protect):
-        return _kept(thread, "protected")
+        return _kept(thread, "matches --protect")
     if policy.older_than is not None and thread.last_at is None:
         return _kept(thread, "its age is unknown")
     if not policy.keep.is_empty:
@@ -120,34 +135,38 @@ def _plan_thread(
             return plan_inside(ThreadReader(store, thread, lessons), policy.keep, now)
         except CkptError as error:
             return _kept(thread, error.message)
-    if thread.thread_id in held:
-        return _kept(thread, held[thread.thread_id])
-    return _whole(thread, _reason(thread, policy))
+    conditions = held.get(thread.thread_id, _Held())
+    if conditions.kept:
+        return _kept(thread, conditions.kept)
+    reasons = (conditions.removed, _reason(thread, policy))
+    return _whole(thread, "; ".join(filter(None, reasons)))
 
 
 def _reason(thread: Thread, policy: Policy) -> str:
     if policy.older_than is not None and thread.last_at is not None:
-        return f"last active {thread.last_at:%Y-%m-%d %H:%M} UTC"
-    return "selected"
+        return f"idle since {thread.last_at:%Y-%m-%d %H:%M}Z"
+    wanted = policy.selection
+    options = {"--match": wanted.match, "--where": wanted.where, "--status": wanted.status}
+    return f"matches {' and '.join(name for name, value in options.items() if value)}"
 
 
-def plan_named(store: Store, names: Iterable[str]) -> Iterator[Doomed]:
-    """Plan to remove these threads; a thread that does not exist is kept with `NOT_FOUND`.
+def plan_named(store: Store, names: Mapping[str, str]) -> Iterator[Doomed]:
+    """Plan to remove these threads, given with the reason; a missing one is `NOT_FOUND`.
 
     A thread without checkpoints is removed if other rows of it are left.
     """
     remaining = iter(names)
     while some := list(islice(remaining, _AT_ONCE)):
-        yield from _sized(store, [_named(store, name) for name in some])
+        yield from _sized(store, [_named(store, name, names[name]) for name in some])
 
 
-def _named(store: Store, name: str) -> Doomed:
+def _named(store: Store, name: str, reason: str) -> Doomed:
     thread = store.thread(name)
     if thread is not None:
-        return _whole(thread, "named")
+        return _whole(thread, reason)
     if store.size(name) == ThreadSize(0, 0, 0):
         return Doomed("keep", NOT_FOUND, 0, 0, Removal(name, None, 0, 0))
-    return _whole(Thread(name, None, None, None, 0, 0), "named: rows without checkpoints")
+    return _whole(Thread(name, None, None, None, 0, 0), f"{reason}; rows without checkpoints")
 
 
 def _whole(thread: Thread, reason: str) -> Doomed:
@@ -189,7 +208,7 @@ def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> Doomed | Non
     why = Counter(reasons[0] for reasons in stays.values())
     return Doomed(
         action="prune",
-        reason="keeps " + ", ".join(f"{n} ({reason})" for reason, n in why.most_common()),
+        reason=f"keeps {len(stays)} of {len(facts.items)}: {_listed(why)}",
         checkpoints=size.checkpoints,
         writes=size.writes,
         blobs=sum(number for number, _ in stored.values()),
@@ -206,6 +225,13 @@ def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> Doomed | Non
             for ns in reader.namespaces
         },
     )
+
+
+def _listed(why: Counter[str]) -> str:
+    """Reasons for which checkpoints are kept, with the number of each if there are several."""
+    if len(why) == 1:
+        return next(iter(why))
+    return ", ".join(f"{reason} ({n})" for reason, n in why.most_common())
 
 
 def sum_of(store: Store, thread_id: str, keys: Collection[tuple[str, str]]) -> ThreadSize:

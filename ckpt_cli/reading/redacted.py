@@ -49,7 +49,7 @@ def refuse_raw(store: Store) -> None:
 
 def no_raw() -> UsageError:
     """Return the error for showing stored bytes together with `--redact`."""
-    return UsageError("--raw and --redact exclude each other", hint="give one of them")
+    return UsageError("--raw cannot be combined with --redact", hint="use one of them")
 
 
 def moment(found: Moment) -> Moment:

@@ -102,7 +102,7 @@ def plan_rollback(
         notes=(
             *edit_notes,
             *notes_of(reader, head, target, now),
-            *(f"the subgraph in '{ns}' keeps its present state" for ns in kept),
+            *(f"the subgraph '{ns}' keeps its current state" for ns in kept),
             *_too_early(reader, target, main),
         ),
         names=named(reader, head, target, {key.checkpoint_id: (target.number or 0) + 1}),
@@ -236,7 +236,7 @@ def _too_early(reader: ThreadReader, target: Moment, main: Touched) -> Iterator[
         ids = [one.key.checkpoint_id for one in reader.index(ns)]
         if any(parent < one < target.key.checkpoint_id for one in ids):
             yield (
-                f"the subgraph in '{ns}' ran in the step before the target; if it runs next,"
+                f"the subgraph '{ns}' ran in the step before the target; if it runs next,"
                 " LangGraph loads its state from before that step"
             )
 
@@ -247,11 +247,11 @@ def notes_of(reader: ThreadReader, head: Moment, target: Moment, now: datetime) 
     if newest is not None and now - newest < _BUSY:
         yield "the newest checkpoint is a few seconds old: stop the agent of this thread first"
     if head.key == target.key and any(task.writes for task in head.step.tasks):
-        yield "the target is the head: what its tasks have stored since is not copied"
+        yield "the target is the head: the results of its finished tasks are not copied"
         if head.status is Status.ERROR:
             yield (
-                "resuming the thread without a rollback also retries the failed task,"
-                " and keeps what other tasks finished"
+                "resuming without a rollback also retries the failed task, and keeps the results"
+                " of the others"
             )
     if target.step.next is None:
-        yield "cannot tell what runs next from what is stored"
+        yield "what runs next is unknown: the store does not say"

@@ -67,10 +67,7 @@ def find_checkpoint(
     if thread_id is not None and ref is None:
         thread_id, ref = _split(store, thread_id)
     if ref is not None and words.as_of is not None:
-        raise UsageError(
-            "a checkpoint and --as-of cannot be used together",
-            hint="give the time alone: `ckpt show THREAD --as-of TIME`",
-        )
+        raise UsageError("a checkpoint cannot be combined with --as-of", hint="use one of them")
     reader = find_thread(store, thread_id, note)
     ns = reader.namespace(words.ns or "") if words.ns else ""
     line = reader.line(ns)

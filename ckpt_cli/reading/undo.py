@@ -46,7 +46,7 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
         main=touched[0],
         before=head.key,
         head=earlier.key,
-        why="nothing followed it",
+        why="ckpt added it, and nothing followed",
         next=earlier.step.waiting,
         again=(),
         asked=(),
@@ -75,7 +75,7 @@ def _plan_removal(reader: ThreadReader, added: Checkpoint) -> Plan:
     number = metadata.get(CHECKPOINTS), metadata.get(WRITES)
     if (len(every), every.total()) != number or reader.head("") != added.key.checkpoint_id:
         raise Refused(
-            f"cannot undo the copy '{reader.thread_id}': it was used since it was made",
+            f"cannot undo: the copy '{reader.thread_id}' has been used since",
             hint=f"`ckpt threads delete {shlex.quote(reader.thread_id)}` deletes the thread",
         )
     head = reader.moment("", added.key.checkpoint_id)
@@ -84,7 +84,7 @@ def _plan_removal(reader: ThreadReader, added: Checkpoint) -> Plan:
         main=_touched(added),
         before=head.key,
         head=None,
-        why="an unused copy of a thread is removed whole",
+        why="it is an unused copy",
         next=(),
         again=(),
         asked=(),
@@ -108,8 +108,8 @@ def _newest_added(reader: ThreadReader) -> Checkpoint:
     ours = [one for one in found if _is_ours(read_metadata(one))]
     if not ours:
         raise NotFound(
-            f"nothing to undo in thread '{reader.thread_id}': ckpt added no checkpoint to the"
-            " branch of its head",
+            f"nothing to undo in thread '{reader.thread_id}': no rollback or fork on its current"
+            " branch",
             hint=f"`ckpt rollback {shlex.quote(reader.thread_id)} REF` goes to any checkpoint",
         )
     return min(ours, key=lambda one: place[one.key.checkpoint_id])
@@ -125,7 +125,7 @@ def _head_before(reader: ThreadReader, added: Checkpoint) -> str:
     for before in ids[ids.index(added.key.checkpoint_id) + 1 :]:
         return before
     raise Refused(
-        "cannot undo: the added checkpoint is the first that the thread still has",
+        "cannot undo: no checkpoint is left from before the added one",
         hint=f"`ckpt threads delete {shlex.quote(reader.thread_id)}` deletes the thread",
     )
 
@@ -150,13 +150,13 @@ def _built_on(reader: ThreadReader, parts: list[Checkpoint]) -> str:
     root = parts[0].key.checkpoint_id
     heads = heads_of(reader)
     if heads[""] != root or (not reader.is_bare and any(head > root for head in heads.values())):
-        return "later checkpoints follow it"
+        return "later checkpoints follow"
     for one in parts:
         if heads[one.key.checkpoint_ns] != one.key.checkpoint_id:
-            return "checkpoints of a subgraph follow it"
+            return "checkpoints of a subgraph follow"
         stored = reader.stored(one.key.checkpoint_ns, one.key.checkpoint_id)
         if len(stored.writes) != _expected_writes(stored.metadata):
-            return "tasks have stored writes on it"
+            return "its tasks have stored writes"
     return ""
 
 
@@ -199,5 +199,5 @@ def _touched(one: Checkpoint) -> Touched:
 def _as_undo(back: Plan, added: Checkpoint, why: str) -> Plan:
     notes = [f"checkpoint {added.key.checkpoint_id} is kept: {why}"]
     if back.again:
-        notes.append("answers and results that existed before the rollback are not restored")
+        notes.append("answers and task results from before the rollback are not restored")
     return replace(back, action="undo", why=f"{why}; {back.why}", notes=(*notes, *back.notes))

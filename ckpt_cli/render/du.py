@@ -10,6 +10,7 @@ from ckpt_cli.reading.du import By, Channel, Survey
 from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.thread import field
 from ckpt_cli.render.units import size
 from ckpt_cli.render.value import counted
 
@@ -121,7 +122,7 @@ def survey_lines(
     found: Survey, thread_id: str | None, width: int, *, unicode: bool
 ) -> Iterator[Line]:
     """Yield the totals, and a table for each grouping with more than one entry."""
-    yield _totals(found, thread_id)
+    yield from _totals(found, thread_id, width)
     for by in ("table", "thread", "ns", "channel", "type"):
         ranked = ranking(found, by)
         if len(ranked.top) < 2:
@@ -151,19 +152,20 @@ def share_text(*, unicode: bool) -> Callable[[float], str]:
     return show
 
 
-def _totals(found: Survey, thread_id: str | None) -> Line:
+def _totals(found: Survey, thread_id: str | None, width: int) -> Iterator[Line]:
     info = found.info
     if thread_id is not None:
-        return line(("thread ", "dim"), (safe_text(thread_id), "head"), f"  {size(found.bytes)}")
+        yield line(("thread ", "dim"), (safe_text(thread_id), "head"), f"  {size(found.bytes)}")
+        return
     parts = [f"{size(found.bytes)} of values"]
     if info.size is not None:
         free, log = info.free or 0, info.log or 0
         rest = info.size - free - log - found.bytes
         parts = [f"{size(info.size)} on disk: {parts[0]}"]
-        parts += [f"{size(rest)} of keys, indexes and unused space in pages"] if rest > 0 else []
+        parts += [f"{size(rest)} of keys, indexes and overhead"] if rest > 0 else []
         parts += [f"{size(free)} free"]
         parts += [f"{size(log)} of write-ahead log"] if log else []
-    return line(("store  ", "dim"), ", ".join(parts))
+    yield from field("store", ", ".join(parts), width)
 
 
 def _key(by: By, key: Any) -> dict[str, Any]:

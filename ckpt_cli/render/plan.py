@@ -11,12 +11,12 @@ from typing import Any
 
 from ckpt_backends.change import change_record
 from ckpt_backends.codec.values import Value
-from ckpt_backends.model import CheckpointKey
+from ckpt_backends.model import CheckpointKey, Status
 from ckpt_cli.core.changes import ChannelChange, json_size
 from ckpt_cli.core.changes import change_record as channel_record
 from ckpt_cli.core.inside import inside
 from ckpt_cli.core.plan import Named, Plan, Touched
-from ckpt_cli.core.tasks import status_of
+from ckpt_cli.core.tasks import Task, conditions_of
 from ckpt_cli.render.cells import cell_len
 from ckpt_cli.render.diff import diff_text
 from ckpt_cli.render.lines import Line, line
@@ -26,16 +26,11 @@ from ckpt_cli.render.thread import field
 from ckpt_cli.render.units import size
 from ckpt_cli.render.value import counted, summary
 
-_WHAT = {
-    "child": ", a copy of it",
-    "sibling": ", a copy of it under the same parent",
-    "empty": ", without state: the subgraph had not run then",
-    "clone": "",
-    "removal": "",
-}
 _REMOVES, _ADDS, _COPIES = ("removes", "removed"), ("adds", "added"), ("copies", "copied")
 """The verb before the change, and after it."""
 _NONE = "(none)"
+_INPUT = "__start__"
+"""The node that takes the input: it has no side effects."""
 _CHANNELS = 20
 """Maximum number of channels that are shown."""
 _OPS = 4
@@ -104,12 +99,12 @@ def plan_lines(plan: Plan, width: int, *, undo: str = "", is_done: bool = False)
     yield from _change(plan, width, is_done=is_done)
     for one in plan.also:
         verb = (_REMOVES if one.form == "removal" else _ADDS)[int(is_done)]
-        what = f"{one.key.checkpoint_id} in '{one.key.checkpoint_ns}'{_WHAT[one.form]}"
+        what = f"{one.key.checkpoint_id} in '{one.key.checkpoint_ns}'{_origin(plan, one)}"
         yield from field(verb, what, width)
     if plan.head is not None:
         yield from field("next", _nodes(plan.next), width, "node")
-    if plan.again:
-        text = f"{_nodes(plan.again)} already ran; side effects will repeat"
+    if again := [node for node in plan.again if node != _INPUT]:
+        text = f"{_nodes(again)} already ran; side effects will repeat"
         yield from field("repeats", text, width, "question")
     for node in dict.fromkeys(plan.asked):
         dropped = " (the old answer is dropped)" if node in plan.again else ""
@@ -119,10 +114,11 @@ def plan_lines(plan: Plan, width: int, *, undo: str = "", is_done: bool = False)
         yield from field("later", text, width, "question")
     if plan.abandoned:
         text = f"the abandoned branch ({counted(plan.abandoned, 'checkpoint')}"
-        yield from field("keeps", f"{text} up to {_name(plan, plan.before)})", width)
+        text += f" up to {_name(plan, plan.before)}){_left_with(plan)}"
+        yield from field("keeps", text, width)
     for note in plan.notes:
         yield from field("note", note, width, "question")
-    yield from _changes(plan, width)
+    yield from _changes(plan, width, is_done=is_done)
     if undo and not is_done:
         yield from field("undo", undo, width)
 
@@ -179,33 +175,48 @@ def _change(plan: Plan, width: int, *, is_done: bool) -> Iterator[Line]:
     else:
         origin = plan.names.get(main.forked_from or "")
         if origin is not None:
-            yield from field("back to", _named(origin), width, "id")
-        yield from field("new head", f"{_name(plan, main.key)}{_WHAT[main.form]}", width, "id")
+            label = "from" if plan.action == "fork" else "back to"
+            yield from field(label, _named(origin), width, "id")
+        yield from field("new head", f"{_name(plan, main.key)}{_origin(plan, main)}", width, "id")
         if main.form == "sibling":
             yield from field("because", plan.why, width, "dim")
+
+
+def _origin(plan: Plan, one: Touched) -> str:
+    """What an added checkpoint is a copy of."""
+    if one.form == "empty":
+        return ", without state: the subgraph had not run then"
+    if one.form == "removal" or one.forked_from is None:
+        return ""
+    known = plan.names.get(one.forked_from)
+    under = " under the same parent" if one.form == "sibling" else ""
+    return f", a copy of {known.ref if known else one.forked_from}{under}"
 
 
 def _trouble(plan: Plan, width: int) -> Iterator[Line]:
     """Yield the errors and open questions of the head before the change."""
     if plan.now is None:
         return
-    for task in (*plan.now.tasks, *plan.now.others):
+    tasks = (*plan.now.tasks, *plan.now.others)
+    for task in filter(_has_failed, tasks):
+        yield from field("error", f"{task.node or '?'}: {task.error}", width, "error")
+    for task in tasks:
         node = task.node or "?"
-        if task.error is not None and not task.finished and not task.handled:
-            yield from field("error", f"{node}: {task.error}", width, "error")
         for one in task.questions:
             if not one.answered:
                 text = f"{node}: {summary(one.value, _QUESTION)}"
                 yield from field("question", text, width, "question")
 
 
-def _changes(plan: Plan, width: int) -> Iterator[Line]:
+def _changes(plan: Plan, width: int, *, is_done: bool) -> Iterator[Line]:
     """Yield the values that change, one or a few lines for each channel."""
     if not plan.changes:
         if plan.head is not None:
             yield from field("state", "no channel changes", width)
         return
-    yield from field("state", f"{counted(len(plan.changes), 'channel')} changed", width)
+    number = counted(len(plan.changes), "channel")
+    verb = "changed" if is_done else "changes" if len(plan.changes) == 1 else "change"
+    yield from field("state", f"{number} {verb}", width)
     for name, change in islice(plan.changes.items(), _CHANNELS):
         for one in _channel(name, change, max(width - 2, 1)):
             yield line("  ", *one.spans)
@@ -234,12 +245,37 @@ def _value(value: Value, room: int) -> str:
 
 
 def _state(plan: Plan) -> str:
-    status = status_of(plan.now)
-    return (
-        status
-        if plan.now is None or not plan.now.waiting
-        else (f"{status} at {_nodes(plan.now.waiting)}")
+    """The conditions of the head, each with its nodes: `error at pay, interrupted at ask`."""
+    conditions = conditions_of(plan.now)
+    if plan.now is None:
+        return ", ".join(conditions)
+    tasks = (*plan.now.tasks, *plan.now.others)
+    nodes: dict[Status, Sequence[str]] = {
+        Status.ERROR: [one.node or "?" for one in tasks if _has_failed(one)],
+        Status.INTERRUPTED: [one.node or "?" for one in tasks if _asks(one)],
+    }
+    waiting = plan.now.waiting or ()
+    return ", ".join(
+        f"{one} at {_nodes(at)}" if (at := nodes.get(one) or waiting) else one for one in conditions
     )
+
+
+def _has_failed(task: Task) -> bool:
+    return task.error is not None and not task.finished and not task.handled
+
+
+def _asks(task: Task) -> bool:
+    return any(not question.answered for question in task.questions)
+
+
+def _left_with(plan: Plan) -> str:
+    """The errors and open questions of the head, which stay on the abandoned branch."""
+    if plan.now is None:
+        return ""
+    tasks = (*plan.now.tasks, *plan.now.others)
+    parts = {"error": any(map(_has_failed, tasks)), "question": any(map(_asks, tasks))}
+    found = " and ".join(f"its {name}" for name, holds in parts.items() if holds)
+    return f" with {found}" if found else ""
 
 
 def _name(plan: Plan, key: CheckpointKey) -> str:

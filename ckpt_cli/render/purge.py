@@ -43,7 +43,8 @@ def plan_rows(threads: Iterable[Doomed]) -> Iterator[dict[str, Any]]:
 def plan_lines(plan: PlanFile, width: int) -> Iterator[Line]:
     """Yield what would be removed: a table, the totals, and the threads that a rule keeps."""
     if plan.going:
-        yield from table_lines(plan_rows(plan.threads()), purge_columns(), width)
+        columns = [one for one in purge_columns() if one.key != "blobs" or _has_blobs(plan.sums)]
+        yield from table_lines(plan_rows(plan.threads()), columns, width)
         yield line("")
         yield from _total_lines(plan.sums, width, "Would remove", "Would prune")
     else:
@@ -58,7 +59,8 @@ def report_lines(
     sums = report.sums
     if sums.threads:
         yield from _total_lines(sums, width, "Removed", "Pruned")
-        rows = ", ".join(f"{number} {table}" for table, number in sorted(report.rows.items()))
+        counts = sorted(report.rows.items())
+        rows = ", ".join(f"{number} {table}" for table, number in counts if number)
         yield from field("rows", rows, width)
     if archive is not None and sums.threads:
         restore = f"`ckpt import {archive}` restores them"
@@ -74,6 +76,10 @@ def question(sums: Sums) -> str:
             parts.append(f"{verb} {counted(one.threads, 'thread')} ({_amount(one, brief=True)})")
     text = " and ".join(parts)
     return f"{text[:1].upper()}{text[1:]}?"
+
+
+def _has_blobs(sums: Sums) -> bool:
+    return sums.removed.blobs + sums.pruned.blobs > 0
 
 
 def _total_lines(sums: Sums, width: int, removed: str, pruned: str) -> Iterator[Line]:

@@ -20,7 +20,7 @@ from ckpt_cli.core.replay import (
 )
 from ckpt_cli.core.sizes import namespace_kind
 from ckpt_cli.render.differences import difference_records, difference_texts
-from ckpt_cli.render.lines import Line, Style, line
+from ckpt_cli.render.lines import Line, Span, Style, line
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.units import step_number
@@ -67,19 +67,19 @@ def transition_columns(refs: Mapping[str, str]) -> Sequence[Column]:
 
     return [
         Column("THREAD", "thread_id", table=False),
-        Column("NAMESPACE", "checkpoint_ns", drop=2),
+        Column("NAMESPACE", "checkpoint_ns", namespace_kind, drop=3),
         Column("STEP", "step", right=True),
-        Column("SOURCE", "source", drop=3),
-        Column("PARENT", "checkpoint_id", short, "id", drop=4),
+        Column("SOURCE", "source", drop=4),
+        Column("PARENT", "checkpoint_id", short, "id", drop=5),
         Column("CHILD", "child", short, "id"),
         Column("CHANNEL", "channel"),
-        Column("WRITES", "writes", right=True, drop=5),
-        Column("REDUCER", "reducer", drop=1),
-        Column("EVIDENCE", "evidence", right=True, drop=6),
+        Column("WRITES", "writes", right=True, drop=6),
+        Column("REDUCER", "reducer", drop=2, empty="?"),
+        Column("EVIDENCE", "evidence", right=True, drop=7),
         Column("VERDICT", "verdict", style=lambda verdict: _STYLES[verdict]),
         Column("ASSUMED", "assumed", table=False),
         Column("CANDIDATES", "candidates", table=False),
-        Column("REASON", "reason", cut=True, drop=7),
+        Column("REASON", "reason", cut=True, drop=1),
         Column("DIFFERENCES", "differences", table=False),
     ]
 
@@ -132,11 +132,10 @@ THREAD_COLUMNS = [
 
 def report_lines(found: Report, refs: Mapping[str, str], width: int) -> Iterator[Line]:
     """Yield the verdicts of one thread, its channels and its findings."""
-    counts = _counts(found.verdicts)
     yield line(
         (safe_text(found.thread_id), "head"),
-        f"  {counted(found.transitions, 'transition')}:",
-        *((f" {n} {name}", _STYLES[name] if n else "dim") for name, n in counts.items()),
+        f"  {counted(found.transitions, 'transition')}: ",
+        *_count_spans(_counts(found.verdicts)),
     )
     if found.assumed:
         yield line((f"  {counted(found.assumed, 'value')} matched in an assumed order", "dim"))
@@ -147,9 +146,15 @@ def report_lines(found: Report, refs: Mapping[str, str], width: int) -> Iterator
     yield from _finding_lines(found, refs)
 
 
+def _count_spans(counts: Mapping[str, int]) -> Iterator[Span]:
+    for place, (name, n) in enumerate(counts.items()):
+        yield (", " if place else "", "plain")
+        yield (f"{n} {name}", _STYLES[name] if n else "dim")
+
+
 _CHANNEL_COLUMNS = [
     Column("CHANNEL", "channel", style="head"),
-    Column("REDUCER", "reducer"),
+    Column("REDUCER", "reducer", empty="?"),
     Column("EVIDENCE", "evidence", right=True),
     Column("MATCH", "match", right=True),
     Column("MISMATCH", "mismatch", right=True, style=lambda n: "error" if n else "plain"),

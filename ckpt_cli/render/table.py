@@ -33,6 +33,8 @@ class Column:
     """Key in the record; TSV prints its JSON value."""
     show: Callable[[Any], str] = str
     """Formats the value for a table."""
+    empty: str = ""
+    """What a table shows if the record has no value."""
     style: Style | Callable[[Any], Style] = "plain"
     """One style for all rows, or a function of the value."""
     right: bool = False
@@ -95,7 +97,7 @@ def table_lines(rows: Iterable[Record], columns: Sequence[Column], width: int) -
 def _cell(row: Record, column: Column) -> Span:
     value = row.get(column.key)
     if value is None:
-        return "", "plain"
+        return column.empty, "plain"
     style = column.style(value) if callable(column.style) else column.style
     return safe_text(column.show(value)), style
 

@@ -129,7 +129,7 @@ class Planner:
 
     def delete(self, store: Store, thread_id: str, path: Path) -> Removing:
         """Plan to delete a thread, whatever its status."""
-        return self._removing(store, path, plan_named(store, [thread_id]))
+        return self._removing(store, path, plan_named(store, {thread_id: "selected"}))
 
     def purge(self, store: Store, policy: Policy, path: Path) -> Removing:
         """Plan to remove threads, or to prune their old checkpoints."""

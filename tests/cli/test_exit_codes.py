@@ -67,7 +67,7 @@ WRONG = [
     (3, ["show", "trip-to-kyoto@1f1e"], "is ambiguous: 16 checkpoints"),
     (3, ["show", "trip-to-kyoto@step:5"], "2 checkpoints of thread 'trip-to-kyoto' match"),
     (3, ["show", "trip-to-kyoto@step:99"], "no checkpoint 'step:99'"),
-    (3, ["show", "trip-to-kyoto@~99"], "of 99 parents"),
+    (3, ["show", "trip-to-kyoto@~99"], "~13 is the oldest"),
     (3, ["show", "trip-to-kyoto@tip:9"], "tip:0 to tip:1"),
     (3, ["show", "trip-to-kyoto", "--as-of", "2020-01-01"], "its first checkpoint is from"),
     (3, ["show", "trip-to-kyoto", "--ns", "gone"], "no namespace 'gone'"),

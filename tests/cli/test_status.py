@@ -67,6 +67,17 @@ def test_the_worst_condition_is_the_status_and_all_are_listed(both: Path) -> Non
     assert head["conditions"] == ["error", "interrupted"]
 
 
+def test_a_purge_says_what_is_wrong_with_what_it_keeps_and_removes(both: Path) -> None:
+    words = ["-s", str(both), "purge", "--older-than", "0s", "--dry-run", "-o", "json"]
+    (kept,) = ckpt(*words).json["skipped"]
+    assert kept["reason"] == (
+        "its last step failed and a question waits for an answer"
+        " (to remove: --include-error --include-interrupted)"
+    )
+    (going,) = ckpt(*words, "--include-error", "--include-interrupted").json["threads"]
+    assert going["reason"].startswith("error, interrupted; idle since ")
+
+
 @pytest.mark.parametrize(
     ("status", "found"), [("error", 1), ("interrupted", 1), ("pending", 0), ("done", 0)]
 )

@@ -59,7 +59,7 @@ def test_conditions_join(store: Path) -> None:
 def test_what_is_protected_stays_and_says_so(store: Path) -> None:
     words = ["purge", "--older-than", "1m", "--protect", "trip-*", "--yes", "-o", "json"]
     found = ckpt("-s", store, *words).json
-    assert {"thread_id": "trip-to-kyoto", "reason": "protected"} in found["skipped"]
+    assert {"thread_id": "trip-to-kyoto", "reason": "matches --protect"} in found["skipped"]
     assert "trip-to-kyoto" in ids(store)
     assert "weekly-digest" not in ids(store)
 
@@ -139,11 +139,28 @@ def test_names_come_from_a_file(store: Path, tmp_path: Path) -> None:
     assert ckpt("-s", store, "threads", "delete", "--from", names, "--yes").code == 0
 
 
+def test_a_plan_says_why_each_thread_goes(store: Path) -> None:
+    words = ["threads", "delete", "nightly-report", "--match", "*-report", "--match", "*-digest"]
+    found = ckpt("-s", store, *words, "--dry-run", "-o", "json").json["threads"]
+    assert {one["thread_id"]: one["reason"] for one in found} == {
+        "nightly-report": "given by id",
+        "weekly-digest": "matches --match",
+    }
+    words = ["purge", "--match", "*-report", "--status", "done", "--dry-run"]
+    (one,) = ckpt("-s", store, *words, "-o", "json").json["threads"]
+    assert one["reason"] == "matches --match and --status"
+    (one,) = ckpt("-s", store, "purge", "--keep-last", "2", *words[1:], "-o", "json").json[
+        "threads"
+    ]
+    assert one["reason"] == "keeps 2 of 6: newest"
+
+
 def test_a_failed_thread_is_kept_unless_it_is_included(store: Path) -> None:
     words = ["-s", str(store), "purge", "--match", "*-import"]
     kept = ckpt(*words, "--dry-run", "-o", "table").out
     assert "Would remove nothing." in kept
-    assert "Would keep 1 thread (invoice-import): its last step failed; --include-error" in kept
+    assert "Would keep 1 thread (invoice-import): its last step failed" in kept
+    assert "to remove: --include-error" in kept
     assert ckpt(*words, "--status", "error", "--yes", "-o", "json").json["threads"] == []
     assert "invoice-import" in ids(store)
     assert ckpt(*words, "--include-error", "--yes").code == 0

@@ -136,7 +136,7 @@ def test_of_two_runs_that_collide_one_removes(
 ) -> None:
     place.fill("a", "b")
     with open_store(place.url) as store:
-        plan = [one.removal for one in plan_named(store, ["a", "b"])]
+        plan = [one.removal for one in plan_named(store, {"a": "", "b": ""})]
     turned_away, ended = threading.Event(), list[Any]()
 
     def second_run() -> None:

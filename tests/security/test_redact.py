@@ -273,4 +273,4 @@ def test_what_is_kept(store: Path) -> None:
 def test_raw_bytes_are_refused(store: Path) -> None:
     answer = ckpt("-s", store, "--redact", "show", THREAD, "--raw")
     assert answer.code == 2
-    assert "exclude each other" in answer.err
+    assert "cannot be combined with --redact" in answer.err

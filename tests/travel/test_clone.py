@@ -42,7 +42,7 @@ def test_a_copy_that_was_used_is_a_thread_of_its_own(sqlite_filled: Filled) -> N
         graph.invoke(thread.first_input, {"configurable": {"thread_id": "ours"}})
         answer = ckpt("-s", place.url, "undo", "ours", "--yes")
         assert answer.code == 5
-        assert "was used since" in answer.err
+        assert "has been used since" in answer.err
     finally:
         place.forget("ours")
 
@@ -53,5 +53,5 @@ def test_a_thread_that_is_there_is_not_overwritten(sqlite_filled: Filled) -> Non
     before = sqlite_filled.place.rows("loop")
     answer = ckpt("-s", sqlite_filled.place.url, "fork", "linear", "head", "--to", "loop", "--yes")
     assert answer.code == 5
-    assert "exists already" in answer.err
+    assert "already exists" in answer.err
     assert sqlite_filled.place.rows("loop") == before

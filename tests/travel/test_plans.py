@@ -168,6 +168,8 @@ def test_last_good_finds_a_failure_behind_a_question(path: Path) -> None:
         assert last["forked_from"] == head
     assert ckpt("-s", path, "undo", "t", "--yes").code == 0
     text = plan(path, "rollback", "t", "--last-good")
+    (now,) = field(text, "now")
+    assert now.endswith(", error at pay, interrupted at ask")
     assert field(text, "error") == ["pay: ConnectionError('down')"]
     assert field(text, "question") == ["ask: sure?"]
     assert field(text, "asks") == ["ask will ask again"]
@@ -188,6 +190,9 @@ def test_a_plan_tells_what_is_wrong_and_what_would_happen(shop: Shop, path: Path
     assert field(text, "later") == ["note ran on the abandoned branch and may run again"]
     (kept,) = field(text, "keeps")
     assert kept.startswith("the abandoned branch (1 checkpoint up to ")
+    assert kept.endswith(") with its error")
+    (new,) = field(text, "new head")
+    assert new.endswith(f", a copy of {field(text, 'back to')[0].partition(',')[0]}")
     assert "  approved: true → (none)" in text.out.splitlines()
     assert field(text, "undo") == [f"ckpt -s {path} undo t"]
     before = shop.graph.get_state(CONFIG)

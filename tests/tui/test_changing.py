@@ -206,7 +206,7 @@ def test_a_thread_is_deleted_and_its_neighbour_stays(store: Store) -> None:
     async def work(seat: Seat) -> None:
         await go(seat, STUCK)
         await seat.press("D")
-        assert seat.sees("Delete this thread?", STUCK, "named")
+        assert seat.sees("Delete this thread?", STUCK, "selected")
         await seat.press("n")
         assert store.history(STUCK)
         await seat.press("D", "y")
