@@ -85,8 +85,10 @@ def plan_columns() -> Sequence[Column]:
     return [Column(key.upper(), key) for key in (*keys, "forked_from")]
 
 
-def plan_lines(plan: Plan, width: int, *, undo: str = "", is_done: bool = False) -> Iterator[Line]:
-    """What a plan would change, or what it has changed."""
+def plan_lines(
+    plan: Plan, width: int, *, undo: str = "", is_done: bool = False, is_whole: bool = False
+) -> Iterator[Line]:
+    """What a plan would change, or what it has changed; with `is_whole`, every changed line."""
     main = plan.main
     is_clone = main.form == "clone"
     yield from field("thread", main.key.thread_id, width, "head")
@@ -120,7 +122,7 @@ def plan_lines(plan: Plan, width: int, *, undo: str = "", is_done: bool = False)
         yield from field("keeps", f"{text} up to {_name(plan, plan.before)})", width)
     for note in plan.notes:
         yield from field("note", note, width, "question")
-    yield from _changes(plan, width)
+    yield from _changes(plan, width, is_whole=is_whole)
     if undo and not is_done:
         yield from field("undo", undo, width)
 
@@ -195,13 +197,17 @@ def _trouble(plan: Plan, width: int) -> Iterator[Line]:
                 yield from field("question", text, width, "question")
 
 
-def _changes(plan: Plan, width: int) -> Iterator[Line]:
-    """The values that change, a line or a few for each channel."""
+def _changes(plan: Plan, width: int, *, is_whole: bool) -> Iterator[Line]:
+    """The values that change, a line or a few for each channel unless all is wanted."""
     if not plan.changes:
         if plan.head is not None:
             yield from field("state", "no channel changes", width)
         return
     yield from field("state", f"{counted(len(plan.changes), 'channel')} changed", width)
+    if is_whole:
+        for one in diff_text(plan.changes, width=max(width - 2, 1)):
+            yield line("  ", *one.spans)
+        return
     for name, change in islice(plan.changes.items(), _CHANNELS):
         for one in _channel(name, change, max(width - 2, 1)):
             yield line("  ", *one.spans)

@@ -29,8 +29,7 @@ from ckpt_cli.reading.rollback import Wishes, plan_rollback
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.reading.threads import Selection
 from ckpt_cli.reading.undo import plan_undo
-from ckpt_cli.render.diff import diff_text
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import Line
 from ckpt_cli.render.plan import plan_lines
 from ckpt_cli.render.purge import plan_lines as purge_lines
 from ckpt_cli.render.repair import repair_lines
@@ -178,14 +177,14 @@ class Editable:
 
     def read(self, text: str) -> Edited:
         """What an edited text means. Raises `UsageError`."""
+        try:
+            value = from_json(json.loads(text))
+            form = None if self.objects is None else self.objects.encodable(value)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"this is not JSON: {error}") from None
         if self.objects is None:
             edit = parse_edit(self.kind, f"{self.channel}={text}")
             return Edited(edit, edit.value)
-        try:
-            value = from_json(json.loads(text))
-            form = self.objects.encodable(value)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"this is not JSON: {error}") from None
         return Edited(ChannelEdit(self.kind, self.channel, form), value)
 
 
@@ -238,10 +237,7 @@ def _proposal(plan: Plan, *, values: bool = False) -> Proposal:
     """A plan with its text; with `values`, what changes is shown in full."""
 
     def lines(width: int) -> list[Line]:
-        found = list(plan_lines(plan, width))
-        if values:
-            found += [line(""), *diff_text(plan.changes, width=width)]
-        return found
+        return list(plan_lines(plan, width, is_whole=values))
 
     key = plan.head
     head = None if key is None else Place(key.thread_id, key.checkpoint_ns, key.checkpoint_id)

@@ -30,6 +30,7 @@ from ckpt_cli.changing.purging import Pace, run_purge
 from ckpt_cli.core.purge import Report
 from ckpt_cli.reading.plan_file import PlanFile
 from ckpt_cli.render.lines import Span
+from ckpt_cli.render.purge import question as question_of
 from ckpt_cli.render.purge import report_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui.app import CkptApp
@@ -64,7 +65,7 @@ _HEADINGS: Mapping[Kind, str] = {
 CHANGING: Sequence[Key] = (
     Key("B", "rollback", "Roll back", "Roll the thread back to this checkpoint", "B", True),
     Key("F", "fork", "Fork", "Fork this checkpoint to a branch or a new thread", "F", True),
-    Key("U", "undo", "Undo", "Undo the last rollback or fork of this thread", "U", True),
+    Key("U", "undo", "Undo", "Undo the last rollback or fork of this thread", "U"),
     Key("P", "repair", "Repair", "Restore missing or unreadable values of this thread", "P"),
     Key("D", "delete", "Delete", "Delete this thread, whatever its status", "D"),
     Key("X", "purge", "Purge", "Remove threads, or prune their old checkpoints", "X"),
@@ -156,9 +157,10 @@ class WritingScreen(MainScreen):
         text, heading = before.text, _HEADINGS[before.kind].format(safe_text(before.channel))
         while (after := self.edited(text, heading)) is not None:
             try:
-                return before.read(after)
+                # Blank lines keep the line numbers in an error those of the file.
+                return before.read(_COMMENTS.sub("\n", after))
             except UsageError as error:
-                text, heading = after, _refusal(error)
+                text, heading = _COMMENTS.sub("", after), _refusal(error)
         return None
 
     async def _propose(self, question: Callable[[Store], Proposal], ask: str, said: str) -> None:
@@ -189,7 +191,7 @@ class WritingScreen(MainScreen):
         thread = self.rows.thread
         if thread is not None:
             planned = partial(self._planner.delete, thread_id=thread.thread_id)
-            await self._propose_removal(planned, "Delete this thread?")
+            await self._propose_removal(planned)
 
     @work(exclusive=True, group="change")
     async def action_purge(self) -> None:
@@ -197,14 +199,17 @@ class WritingScreen(MainScreen):
         form = PurgeForm(match_of(wanted) if wanted else "", self.desk.now(), self.desk.zone)
         if (policy := await self.app.push_screen_wait(form)) is not None:
             planned = partial(self._planner.purge, policy=policy)
-            await self._propose_removal(planned, "Remove all of these?")
+            await self._propose_removal(planned)
 
-    async def _propose_removal(self, planned: Callable[..., Removing], ask: str) -> None:
+    async def _propose_removal(self, planned: Callable[..., Removing]) -> None:
         """Show what would be removed, and remove it if the user agrees."""
         with TemporaryDirectory(prefix="ckpt-") as folder:
             question = partial(planned, path=Path(folder) / "plan.ndjson")
             found = await self.ask(self.desk.detail, question, self.tell_error)
-            if found is None or not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
+            if found is None:
+                return
+            ask = question_of(found.plan.sums)
+            if not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
                 return
             try:
                 report = await asyncio.to_thread(self.app.remove, found.plan)
@@ -216,7 +221,7 @@ class WritingScreen(MainScreen):
         self.load_threads()
 
     def edited(self, text: str, heading: str) -> str | None:
-        """A text as the user's editor leaves it, below a heading; None if it was not changed."""
+        """A text with a heading, as the user's editor leaves both; None if it was not changed."""
         command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
         with TemporaryDirectory(prefix="ckpt-") as folder:
             path = Path(folder) / "value.json"
@@ -229,8 +234,7 @@ class WritingScreen(MainScreen):
             except (OSError, SuspendNotSupported, UnicodeDecodeError) as error:
                 self.say(f"cannot edit with '{command[0]}': {error}", is_error=True)
                 return None
-        after = _COMMENTS.sub("", after)
-        if code or after == text:
+        if code or _COMMENTS.sub("", after) == text:
             self.say("the value was not changed; nothing to do")
             return None
         return after

@@ -139,6 +139,8 @@ def test_a_fork_with_a_value_edited_in_the_editor(
         # What is no JSON comes again as it was left.
         assert seen[1] == '["edited"'
         assert seat.sees("edited")
+        # Each change is shown once.
+        assert seat.text.count("+ edited") == 1
         await seat.press("y")
         await seat.until(lambda: seat.sees("forked to 'forked-one'"))
         await seat.rest()
@@ -160,7 +162,7 @@ def test_what_cannot_be_done_is_said(store: Store) -> None:
     async def work(seat: Seat) -> None:
         await go(seat, CHAT)
         await seat.press("P")
-        await seat.until(lambda: seat.sees("nothing is missing") or seat.sees("no place of its"))
+        await seat.until(lambda: seat.sees("cannot repair: ") or seat.sees("nothing is missing"))
         await seat.press("U")
         await seat.rest()
         assert seat.app.screen is seat.main
@@ -206,7 +208,7 @@ def test_a_thread_is_deleted_and_its_neighbour_stays(store: Store) -> None:
     async def work(seat: Seat) -> None:
         await go(seat, STUCK)
         await seat.press("D")
-        assert seat.sees("Delete this thread?", STUCK, "named")
+        assert seat.sees("Remove 1 thread (", STUCK, "named")
         await seat.press("n")
         assert store.history(STUCK)
         await seat.press("D", "y")
@@ -232,7 +234,7 @@ def test_a_purge_keeps_what_waits_and_prunes_inside(store: Store) -> None:
         await seat.press("X", "tab", "tab")
         await seat.type("2")
         await seat.press("enter")
-        await seat.until(lambda: seat.sees("Remove all of these?", "prune"))
+        await seat.until(lambda: seat.sees("Prune 2 threads (", "prune"))
         await seat.press("y")
         await seat.until(lambda: len(store.history(CHAT)) < len(chat))
 
