@@ -30,9 +30,10 @@ from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.reading.threads import Selection
 from ckpt_cli.reading.undo import plan_undo
 from ckpt_cli.render.lines import Line
-from ckpt_cli.render.plan import plan_lines
+from ckpt_cli.render.plan import done_lines, plan_lines
 from ckpt_cli.render.purge import plan_lines as purge_lines
 from ckpt_cli.render.repair import repair_lines
+from ckpt_cli.render.value import counted
 from ckpt_cli.tui.reads import Place
 
 Kind: TypeAlias = Literal["replace", "set", "append"]
@@ -50,6 +51,8 @@ class Proposal:
     change: Change
     head: Place | None
     """The new head; None if the head does not change, or the thread is removed."""
+    done: str
+    """What is said once it is carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,8 @@ class Planner:
         if not found.rebuilt:
             reasons = "; ".join(one.reason for one in found.refused)
             raise Refused(reasons or "nothing is missing or unreadable")
-        return Proposal(lambda width: list(repair_lines(found, width)), found.change, head=None)
+        done = f"restored {counted(len(found.rebuilt), 'value')} of {thread_id}"
+        return Proposal(lambda width: list(repair_lines(found, width)), found.change, None, done)
 
     def delete(self, store: Store, thread_id: str, path: Path) -> Removing:
         """Delete a thread, whatever its status."""
@@ -241,4 +245,4 @@ def _proposal(plan: Plan, *, values: bool = False) -> Proposal:
 
     key = plan.head
     head = None if key is None else Place(key.thread_id, key.checkpoint_ns, key.checkpoint_id)
-    return Proposal(lines, plan.change, head)
+    return Proposal(lines, plan.change, head, next(done_lines(plan, "")).text)

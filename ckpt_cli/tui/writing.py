@@ -53,6 +53,7 @@ from ckpt_cli.tui.screens.plan import PlanScreen
 
 _WIDTH = 200
 """Width of the receipt of a purge, in cells."""
+_UNDO = "; press U to undo"
 _COMMENTS = re.compile("^#.*\n?", re.MULTILINE)
 """Lines of the edited file that are not part of the value: no line of JSON starts with #."""
 _CANCEL = "Save to see the plan; leave it unchanged to cancel. Lines that start with # are ignored."
@@ -115,19 +116,19 @@ class WritingScreen(MainScreen):
     async def action_rollback(self) -> None:
         if (place := self.here()) is not None:
             question = partial(self._planner.rollback, place=place)
-            await self._propose(question, "Roll back this thread?", "rolled back; press U to undo")
+            await self._propose(question, "Roll back this thread?", _UNDO)
 
     @work(exclusive=True, group="change")
     async def action_undo(self) -> None:
         if self.view.thread_id is not None:
             question = partial(self._planner.undo, thread_id=self.view.thread_id)
-            await self._propose(question, "Undo this?", "undone")
+            await self._propose(question, "Undo this?")
 
     @work(exclusive=True, group="change")
     async def action_repair(self) -> None:
         if self.view.thread_id is not None:
             question = partial(self._planner.repair, thread_id=self.view.thread_id, told={})
-            await self._propose(question, "Restore these values?", "restored")
+            await self._propose(question, "Restore these values?")
 
     @work(exclusive=True, group="change")
     async def action_fork(self) -> None:
@@ -149,8 +150,7 @@ class WritingScreen(MainScreen):
             if edit is None:
                 return
         question = partial(self._planner.fork, place=place, how=Fork(to, edit, node))
-        said = f"forked to '{to}'; press U there to undo" if to else "forked; press U to undo"
-        await self._propose(question, "Fork this checkpoint?", said)
+        await self._propose(question, "Fork this checkpoint?", _UNDO)
 
     def _edit(self, before: Editable) -> Edited | None:
         """The value as edited; a text that is refused is opened again, with the reason."""
@@ -163,7 +163,9 @@ class WritingScreen(MainScreen):
                 text, heading = _COMMENTS.sub("", after), _refusal(error)
         return None
 
-    async def _propose(self, question: Callable[[Store], Proposal], ask: str, said: str) -> None:
+    async def _propose(
+        self, question: Callable[[Store], Proposal], ask: str, hint: str = ""
+    ) -> None:
         """Show a plan, carry it out if the user agrees, and go to the new head."""
         found = await self.ask(self.desk.detail, question, self.tell_error)
         if found is None or not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
@@ -176,7 +178,7 @@ class WritingScreen(MainScreen):
         await self.listed_anew()
         if found.head is not None:
             self.jump(found.head)
-        self.say(said)
+        self.say(f"{found.done}{hint}")
 
     async def listed_anew(self) -> None:
         """List all threads again, and wait until that is done."""

@@ -50,6 +50,11 @@ class Seat:
     def text(self) -> str:
         return "\n".join(self.lines)
 
+    @property
+    def said(self) -> str:
+        """What the notification says, which the screen breaks into lines."""
+        return "; ".join(one.message for one in self.app._notifications)
+
     async def press(self, *keys: str) -> None:
         """Press keys one after the other, and wait for what they bring."""
         for key in keys:
