@@ -82,8 +82,10 @@ def plan_columns() -> Sequence[Column]:
     return [Column(key.upper(), key) for key in (*keys, "forked_from")]
 
 
-def plan_lines(plan: Plan, width: int, *, undo: str = "", is_done: bool = False) -> Iterator[Line]:
-    """Yield what a plan would change, or what it has changed."""
+def plan_lines(
+    plan: Plan, width: int, *, undo: str = "", is_done: bool = False, is_whole: bool = False
+) -> Iterator[Line]:
+    """Yield what a plan would change, or what it has changed; with `is_whole`, every line."""
     main = plan.main
     is_clone = main.form == "clone"
     yield from field("thread", main.key.thread_id, width, "head")
@@ -118,7 +120,7 @@ def plan_lines(plan: Plan, width: int, *, undo: str = "", is_done: bool = False)
         yield from field("keeps", text, width)
     for note in plan.notes:
         yield from field("note", note, width, "question")
-    yield from _changes(plan, width, is_done=is_done)
+    yield from _changes(plan, width, is_done=is_done, is_whole=is_whole)
     if undo and not is_done:
         yield from field("undo", undo, width)
 
@@ -208,8 +210,8 @@ def _trouble(plan: Plan, width: int) -> Iterator[Line]:
                 yield from field("question", text, width, "question")
 
 
-def _changes(plan: Plan, width: int, *, is_done: bool) -> Iterator[Line]:
-    """Yield the values that change, one or a few lines for each channel."""
+def _changes(plan: Plan, width: int, *, is_done: bool, is_whole: bool) -> Iterator[Line]:
+    """Yield the values that change, one or a few lines for each channel unless all are wanted."""
     if not plan.changes:
         if plan.head is not None:
             yield from field("state", "no channel changes", width)
@@ -217,6 +219,10 @@ def _changes(plan: Plan, width: int, *, is_done: bool) -> Iterator[Line]:
     number = counted(len(plan.changes), "channel")
     verb = "changed" if is_done else "changes" if len(plan.changes) == 1 else "change"
     yield from field("state", f"{number} {verb}", width)
+    if is_whole:
+        for one in diff_text(plan.changes, width=max(width - 2, 1)):
+            yield line("  ", *one.spans)
+        return
     for name, change in islice(plan.changes.items(), _CHANNELS):
         for one in _channel(name, change, max(width - 2, 1)):
             yield line("  ", *one.spans)

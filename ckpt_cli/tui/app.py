@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from textual.app import App, SystemCommand
+from textual.command import CommandPalette
 from textual.screen import Screen
 
 from ckpt_cli.tui.desk import Desk
@@ -40,6 +41,12 @@ class CkptApp(App[None]):
     def on_mount(self) -> None:
         if self._start == "memory" and isinstance(self.screen, MainScreen):
             self.screen.action_memory()
+
+    def action_command_palette(self) -> None:
+        """Open the palette, which runs a key by its name or goes to a checkpoint."""
+        if not isinstance(self.screen, CommandPalette):
+            hint = "Name of a key, THREAD or THREAD@REF"
+            self.push_screen(CommandPalette(placeholder=hint, id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002
         """Keep Textual's commands out of the palette."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from textual.binding import Binding, BindingType
 
+from ckpt_cli.tui.listing import SIGNS as STATUS_SIGNS
 from ckpt_cli.tui.reads import TABS
 
 
@@ -90,6 +91,19 @@ MOVING: Sequence[tuple[str, str]] = (
     ("s", "Sort threads: newest, oldest, id, checkpoints"),
 )
 """The keys inside panes."""
+
+
+SIGNS: Sequence[tuple[str, str]] = (
+    *((sign, f"Thread with status {status}") for status, sign in STATUS_SIGNS.items() if status),
+    ("◆", "Checkpoint of an input"),
+    ("○", "Checkpoint of a step"),
+    ("◇", "Checkpoint of a fork or of an update by hand"),
+    ("●", "Head: the checkpoint that the next run starts from"),
+    ("┊", "Folded steps"),
+    ("╰", "Call of a subgraph"),
+    ("▌", "The marked checkpoint, which diffs start from"),
+)
+"""What the signs before threads and checkpoints mean."""
 
 
 def bindings(keys: Sequence[Key]) -> list[BindingType]:

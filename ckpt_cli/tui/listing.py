@@ -20,14 +20,14 @@ from ckpt_cli.render.units import age
 Sort = Literal["last", "first", "id", "checkpoints"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints")
 SORT_NAMES: Mapping[Sort, str] = {
-    "last": "newest",
-    "first": "oldest",
-    "id": "id",
-    "checkpoints": "checkpoints",
+    "last": "newest first",
+    "first": "oldest first",
+    "id": "by id",
+    "checkpoints": "most checkpoints first",
 }
 SIGNS: Mapping[Status | None, str] = {
-    Status.INTERRUPTED: "?",
     Status.ERROR: "✗",
+    Status.INTERRUPTED: "?",
     Status.PENDING: "▸",
     Status.DONE: "✓",
     Status.UNKNOWN: "·",

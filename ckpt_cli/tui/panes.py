@@ -202,6 +202,12 @@ class Found(Lines):
             self.scroll_to(y=max(at - self.size.height // 2, 0), animate=False)
 
 
+class Choices(Found):
+    """Lines that each stand for a checkpoint."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Go to checkpoint")]
+
+
 class SearchPane(Vertical):
     """A pane of lines with a search."""
 

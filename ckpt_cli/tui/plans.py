@@ -29,11 +29,11 @@ from ckpt_cli.reading.rollback import Wishes, plan_rollback
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.reading.threads import Selection
 from ckpt_cli.reading.undo import plan_undo
-from ckpt_cli.render.diff import diff_text
-from ckpt_cli.render.lines import Line, line
-from ckpt_cli.render.plan import plan_lines
+from ckpt_cli.render.lines import Line
+from ckpt_cli.render.plan import done_lines, plan_lines
 from ckpt_cli.render.purge import plan_lines as purge_lines
 from ckpt_cli.render.repair import repair_lines
+from ckpt_cli.render.value import counted
 from ckpt_cli.tui.reads import Place
 
 Kind: TypeAlias = Literal["replace", "set", "append"]
@@ -51,6 +51,8 @@ class Proposal:
     change: Change
     head: Place | None
     """The new head; None if the head does not change, or the thread is removed."""
+    done: str
+    """What is said once it is carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,8 @@ class Planner:
         if not found.rebuilt:
             reasons = "; ".join(one.reason for one in found.refused)
             raise Refused(reasons or "nothing is missing or unreadable")
-        return Proposal(lambda width: list(repair_lines(found, width)), found.change, head=None)
+        done = f"restored {counted(len(found.rebuilt), 'value')} of {thread_id}"
+        return Proposal(lambda width: list(repair_lines(found, width)), found.change, None, done)
 
     def delete(self, store: Store, thread_id: str, path: Path) -> Removing:
         """Plan to delete a thread, whatever its status."""
@@ -180,14 +183,14 @@ class Editable:
 
     def read(self, text: str) -> Edited:
         """Parse an edited text. Raises `UsageError` if it is invalid."""
+        try:
+            value = from_json(json.loads(text))
+            form = None if self.objects is None else self.objects.encodable(value)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"this is not JSON: {error}") from None
         if self.objects is None:
             edit = parse_edit(self.kind, f"{self.channel}={text}")
             return Edited(edit, edit.value)
-        try:
-            value = from_json(json.loads(text))
-            form = self.objects.encodable(value)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"this is not JSON: {error}") from None
         return Edited(ChannelEdit(self.kind, self.channel, form), value)
 
 
@@ -241,11 +244,8 @@ def _proposal(plan: Plan, *, values: bool = False) -> Proposal:
     """Return a plan with its text; with `values`, the changes are shown in full."""
 
     def lines(width: int) -> list[Line]:
-        found = list(plan_lines(plan, width))
-        if values:
-            found += [line(""), *diff_text(plan.changes, width=width)]
-        return found
+        return list(plan_lines(plan, width, is_whole=values))
 
     key = plan.head
     head = None if key is None else Place(key.thread_id, key.checkpoint_ns, key.checkpoint_id)
-    return Proposal(lines, plan.change, head)
+    return Proposal(lines, plan.change, head, next(done_lines(plan, "")).text)

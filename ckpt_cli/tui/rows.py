@@ -70,7 +70,7 @@ class Rows(ScrollView, can_focus=True):
     """
 
     cursor: reactive[int] = reactive(0, repaint=False)
-    _width = 0
+    _width = _height = 0
 
     class Moved(Message):
         """The cursor moved, or the line under it changed."""
@@ -182,6 +182,9 @@ class Rows(ScrollView, can_focus=True):
         if event.size.width != self._width:
             self._width = event.size.width
             self.post_message(self.Reshaped(self))
+        if event.size.height < self._height and self._stands():
+            self._show_cursor()
+        self._height = event.size.height
 
     def on_click(self, event: Click) -> None:
         index = round(self.scroll_y) + event.y

@@ -30,6 +30,7 @@ from ckpt_cli.changing.purging import Pace, run_purge
 from ckpt_cli.core.purge import Report
 from ckpt_cli.reading.plan_file import PlanFile
 from ckpt_cli.render.lines import Span
+from ckpt_cli.render.purge import question as question_of
 from ckpt_cli.render.purge import report_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui.app import CkptApp
@@ -52,6 +53,7 @@ from ckpt_cli.tui.screens.plan import PlanScreen
 
 _WIDTH = 200
 """Width of the result of a purge, in columns."""
+_UNDO = "; press U to undo"
 _COMMENTS = re.compile("^#.*\n?", re.MULTILINE)
 """Lines of the edited file that are not part of the value: no line of JSON starts with #."""
 _CANCEL = "Save to see the plan; leave it unchanged to cancel. Lines that start with # are ignored."
@@ -64,7 +66,7 @@ _HEADINGS: Mapping[Kind, str] = {
 CHANGING: Sequence[Key] = (
     Key("B", "rollback", "Roll back", "Roll the thread back to this checkpoint", "B", True),
     Key("F", "fork", "Fork", "Fork this checkpoint to a branch or a new thread", "F", True),
-    Key("U", "undo", "Undo", "Undo the last rollback or fork of this thread", "U", True),
+    Key("U", "undo", "Undo", "Undo the last rollback or fork of this thread", "U"),
     Key("P", "repair", "Repair", "Restore missing or unreadable values of this thread", "P"),
     Key("D", "delete", "Delete", "Delete this thread, whatever its status", "D"),
     Key("X", "purge", "Purge", "Remove threads, or prune their old checkpoints", "X"),
@@ -114,19 +116,19 @@ class WritingScreen(MainScreen):
     async def action_rollback(self) -> None:
         if (place := self.here()) is not None:
             question = partial(self._planner.rollback, place=place)
-            await self._propose(question, "Roll back this thread?", "rolled back; press U to undo")
+            await self._propose(question, "Roll back this thread?", _UNDO)
 
     @work(exclusive=True, group="change")
     async def action_undo(self) -> None:
         if self.view.thread_id is not None:
             question = partial(self._planner.undo, thread_id=self.view.thread_id)
-            await self._propose(question, "Undo this?", "undone")
+            await self._propose(question, "Undo this?")
 
     @work(exclusive=True, group="change")
     async def action_repair(self) -> None:
         if self.view.thread_id is not None:
             question = partial(self._planner.repair, thread_id=self.view.thread_id, told={})
-            await self._propose(question, "Restore these values?", "restored")
+            await self._propose(question, "Restore these values?")
 
     @work(exclusive=True, group="change")
     async def action_fork(self) -> None:
@@ -148,8 +150,7 @@ class WritingScreen(MainScreen):
             if edit is None:
                 return
         question = partial(self._planner.fork, place=place, how=Fork(to, edit, node))
-        said = f"forked to '{to}'; press U there to undo" if to else "forked; press U to undo"
-        await self._propose(question, "Fork this checkpoint?", said)
+        await self._propose(question, "Fork this checkpoint?", _UNDO)
 
     def _edit(self, before: Editable) -> Edited | None:
         """Return the edited value; None if it was not changed.
@@ -159,12 +160,15 @@ class WritingScreen(MainScreen):
         text, heading = before.text, _HEADINGS[before.kind].format(safe_text(before.channel))
         while (after := self.edited(text, heading)) is not None:
             try:
-                return before.read(after)
+                # Blank lines keep the line numbers in an error those of the file.
+                return before.read(_COMMENTS.sub("\n", after))
             except UsageError as error:
-                text, heading = after, _refusal(error)
+                text, heading = _COMMENTS.sub("", after), _refusal(error)
         return None
 
-    async def _propose(self, question: Callable[[Store], Proposal], ask: str, said: str) -> None:
+    async def _propose(
+        self, question: Callable[[Store], Proposal], ask: str, hint: str = ""
+    ) -> None:
         """Show a plan, apply it if the user agrees, and go to the new head."""
         found = await self.ask(self.desk.detail, question, self.tell_error)
         if found is None or not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
@@ -177,7 +181,7 @@ class WritingScreen(MainScreen):
         await self.listed_anew()
         if found.head is not None:
             self.jump(found.head)
-        self.say(said)
+        self.say(f"{found.done}{hint}")
 
     async def listed_anew(self) -> None:
         """List all threads again, and wait until that is done."""
@@ -192,7 +196,7 @@ class WritingScreen(MainScreen):
         thread = self.rows.thread
         if thread is not None:
             planned = partial(self._planner.delete, thread_id=thread.thread_id)
-            await self._propose_removal(planned, "Delete this thread?")
+            await self._propose_removal(planned)
 
     @work(exclusive=True, group="change")
     async def action_purge(self) -> None:
@@ -200,14 +204,17 @@ class WritingScreen(MainScreen):
         form = PurgeForm(match_of(wanted) if wanted else "", self.desk.now(), self.desk.zone)
         if (policy := await self.app.push_screen_wait(form)) is not None:
             planned = partial(self._planner.purge, policy=policy)
-            await self._propose_removal(planned, "Remove all of these?")
+            await self._propose_removal(planned)
 
-    async def _propose_removal(self, planned: Callable[..., Removing], ask: str) -> None:
+    async def _propose_removal(self, planned: Callable[..., Removing]) -> None:
         """Show what would be removed, and remove it if the user agrees."""
         with TemporaryDirectory(prefix="ckpt-") as folder:
             question = partial(planned, path=Path(folder) / "plan.ndjson")
             found = await self.ask(self.desk.detail, question, self.tell_error)
-            if found is None or not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
+            if found is None:
+                return
+            ask = question_of(found.plan.sums)
+            if not await self.app.push_screen_wait(PlanScreen(ask, found.lines)):
                 return
             try:
                 report = await asyncio.to_thread(self.app.remove, found.plan)
@@ -219,8 +226,9 @@ class WritingScreen(MainScreen):
         self.load_threads()
 
     def edited(self, text: str, heading: str) -> str | None:
-        """Open a text below a heading in the user's editor; return the new text, or None if
-        unchanged.
+        """Open a text below a heading in the user's editor.
+
+        Returns what the editor saved, with the heading; None if nothing was changed.
         """
         command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
         with TemporaryDirectory(prefix="ckpt-") as folder:
@@ -234,8 +242,7 @@ class WritingScreen(MainScreen):
             except (OSError, SuspendNotSupported, UnicodeDecodeError) as error:
                 self.say(f"cannot edit with '{command[0]}': {error}", is_error=True)
                 return None
-        after = _COMMENTS.sub("", after)
-        if code or after == text:
+        if code or _COMMENTS.sub("", after) == text:
             self.say("the value was not changed; nothing to do")
             return None
         return after

@@ -24,7 +24,7 @@ from ckpt_cli.tui.screens.plan import PlanScreen
 NOW = datetime(2026, 4, 8, 12, 0, tzinfo=UTC)
 """When the tests look at the sample store."""
 _QUIET = 3
-"""Looks without any question to a store after which the screen has come to rest."""
+"""Looks in a row without any question to a store after which the screen has come to rest."""
 _PATIENCE = 30.0
 
 
@@ -50,6 +50,11 @@ class Seat:
     def text(self) -> str:
         return "\n".join(self.lines)
 
+    @property
+    def said(self) -> str:
+        """What the notification says, which the screen breaks into lines."""
+        return "; ".join(one.message for one in self.app._notifications)
+
     async def press(self, *keys: str) -> None:
         """Press keys one after the other, and wait for what they bring."""
         for key in keys:
@@ -68,7 +73,7 @@ class Seat:
         """Wait until nothing is asked of the store any more."""
         quiet = 0
         for _ in range(int(_PATIENCE / 0.01)):
-            await asyncio.sleep(0.01)
+            # Until the messages of all widgets are processed.
             await self.pilot.pause()
             asking = [one for one in self.app.screen_stack if isinstance(one, Asking)]
             is_busy = any(one.is_busy for one in asking)
@@ -79,6 +84,8 @@ class Seat:
             quiet = 0 if is_busy else quiet + 1
             if quiet == _QUIET:
                 return
+            if is_busy:
+                await asyncio.sleep(0.01)
         raise AssertionError("the screen does not come to rest")
 
     async def until(self, holds: Callable[[], Any]) -> None:

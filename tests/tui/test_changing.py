@@ -75,7 +75,7 @@ def test_a_thread_is_rolled_back_resumed_and_the_change_undone(store: Store) -> 
         await seat.press("n")
         assert store.history(STUCK) == before
         await seat.press("B", "y")
-        await seat.until(lambda: seat.sees("rolled back"))
+        await seat.until(lambda: ": head is now " in seat.said)
         await seat.rest()
         head, *rest = store.history(STUCK)
         assert rest == before
@@ -97,12 +97,12 @@ def test_undo_takes_a_rollback_back(store: Store) -> None:
     async def work(seat: Seat) -> None:
         await go(seat, CHAT)
         await seat.press("k", "k", "B", "y")
-        await seat.until(lambda: seat.sees("rolled back"))
+        await seat.until(lambda: ": head is now " in seat.said)
         assert len(store.history(CHAT)) == len(before) + 1
         await seat.press("U")
         assert seat.sees("Undo this?", "remove")
         await seat.press("y")
-        await seat.until(lambda: seat.sees("undone"))
+        await seat.until(lambda: f"undid the last change of {CHAT}: head is now " in seat.said)
         assert store.history(CHAT) == before
         await seat.press("U")
         await seat.until(lambda: seat.sees("nothing") or seat.sees("no "))
@@ -139,8 +139,10 @@ def test_a_fork_with_a_value_edited_in_the_editor(
         # What is no JSON comes again as it was left.
         assert seen[1] == '["edited"'
         assert seat.sees("edited")
+        # Each change is shown once.
+        assert seat.text.count('"edited"') == 1
         await seat.press("y")
-        await seat.until(lambda: seat.sees("forked to 'forked-one'"))
+        await seat.until(lambda: f"forked {STUCK} to forked-one: " in seat.said)
         await seat.rest()
         assert seat.main.view.thread_id == "forked-one"
         # What was said holds: here it can be undone, and the original is untouched by that.
@@ -160,7 +162,7 @@ def test_what_cannot_be_done_is_said(store: Store) -> None:
     async def work(seat: Seat) -> None:
         await go(seat, CHAT)
         await seat.press("P")
-        await seat.until(lambda: seat.sees("nothing is missing") or seat.sees("no place of its"))
+        await seat.until(lambda: seat.sees("cannot repair: ") or seat.sees("nothing is missing"))
         await seat.press("U")
         await seat.rest()
         assert seat.app.screen is seat.main
@@ -206,7 +208,7 @@ def test_a_thread_is_deleted_and_its_neighbour_stays(store: Store) -> None:
     async def work(seat: Seat) -> None:
         await go(seat, STUCK)
         await seat.press("D")
-        assert seat.sees("Delete this thread?", STUCK, "selected")
+        assert seat.sees("Remove 1 thread (", STUCK, "selected")
         await seat.press("n")
         assert store.history(STUCK)
         await seat.press("D", "y")
@@ -232,7 +234,7 @@ def test_a_purge_keeps_what_waits_and_prunes_inside(store: Store) -> None:
         await seat.press("X", "tab", "tab")
         await seat.type("2")
         await seat.press("enter")
-        await seat.until(lambda: seat.sees("Remove all of these?", "prune"))
+        await seat.until(lambda: seat.sees("Prune 2 threads (", "prune"))
         await seat.press("y")
         await seat.until(lambda: len(store.history(CHAT)) < len(chat))
 

@@ -129,10 +129,12 @@ def test_a_slow_store_is_said_to_be_loading_and_keys_go_on(
         await seat.pilot.press("j", "j")
         assert seat.main.rows.cursor == 3
         assert seat.sees("Tree: loading")
+        await seat.pilot.press("m")
+        await seat.until(lambda: seat.sees("the tree is still loading"))
         answer.set()
         await seat.rest()
         assert seat.main.view.thread_id == "anna@example.com"
-        assert not seat.sees("loading")
+        assert not seat.sees("Tree: loading")
 
     sit(sample, look)
 

@@ -211,9 +211,28 @@ def test_a_search_in_a_thread_and_in_all(sample: Path) -> None:
         assert place is not None
         assert place.checkpoint_id == everywhere[0]["checkpoint_id"]
         await seat.press("S")
+        await seat.type("refund")
+        await seat.press("enter", "t")
+        # The table of the command, a header above.
+        assert seat.lines[2].split() == ["THREAD", "REF", "IN", "NODE", "PATH", "LINE"]
+        assert " question  ask_approval  __interrupt__[0].value.question " in seat.text
+        await seat.press("escape", "S")
         await seat.type("(")
         await seat.press("enter")
         assert seat.sees("cannot read the pattern")
+
+    sit(sample, look)
+
+
+def test_a_terminal_that_shrinks_keeps_the_cursor_in_view(sample: Path) -> None:
+    async def look(seat: Seat) -> None:
+        rows = seat.main.rows
+        await seat.press("G")
+        assert rows.cursor in rows.seen
+        await seat.pilot.resize_terminal(80, 8)
+        await seat.rest()
+        assert rows.cursor in rows.seen
+        assert rows.seen.stop < 9
 
     sit(sample, look)
 
@@ -292,6 +311,8 @@ def test_help_names_every_key(sample: Path) -> None:
         await seat.press("question_mark")
         assert all(seat.sees(key.help) for key in LOOKING)
         assert max(map(len, seat.lines)) <= 80
+        await seat.press("G")
+        assert seat.sees("Thread with status error", "Checkpoint of a fork", "Folded steps")
         await seat.press("escape")
         assert seat.app.screen is seat.main
 
@@ -301,6 +322,7 @@ def test_help_names_every_key(sample: Path) -> None:
 def test_the_palette_does_what_keys_do_and_goes_to_a_typed_ref(sample: Path) -> None:
     async def look(seat: Seat) -> None:
         await seat.press("colon")
+        assert seat.sees("Name of a key, THREAD or THREAD@REF")
         await seat.type("Messages")
         await seat.press("enter")
         assert seat.main.inspector.tab == "messages"

@@ -61,6 +61,17 @@ class Terminal:
             time.sleep(0.1)
         raise AssertionError(f"never so:\n{self.text}")
 
+    def press_until(self, key: str, holds: Callable[[str], object]) -> None:
+        """Press a key again and again until the screen is so."""
+
+        def pressed(text: str) -> bool:
+            if holds(text):
+                return True
+            self.press(key)
+            return False
+
+        self.until(pressed)
+
     def close(self) -> None:
         self._tmux("kill-server")
 
@@ -146,8 +157,8 @@ def test_a_fork_with_a_value_edited_in_a_real_editor(
     terminal.until(lambda text: "destination" in text and "booking, budget" not in text)
     terminal.press("Enter")
     terminal.until(lambda text: "Fork this checkpoint?" in text)
-    time.sleep(0.5)
-    terminal.press("y")
+    # A plan ignores `y` in its first moment.
+    terminal.press_until("y", lambda text: "Fork this checkpoint?" not in text)
     terminal.until(lambda text: "9 threads" in text)
     terminal.press("q")
     terminal.until(lambda text: "ended with 0" in text)

@@ -230,3 +230,38 @@ def test_an_editor_that_always_breaks_the_text_is_not_started_for_ever(
         assert log.count("# this is not JSON: ") == 1
 
     sit(sample, work, kind=WritingApp)
+
+
+_APPENDING = """\
+import sys
+from pathlib import Path
+path = Path(sys.argv[-1])
+before = path.read_text()
+with Path(__file__).with_suffix(".log").open("a") as file:
+    print(before, file=file)
+if "garbage" not in before:
+    path.write_text(before + "garbage")
+"""
+
+
+def test_the_line_that_is_not_json_is_counted_as_the_editor_counts(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+    from contextlib import nullcontext
+
+    script = tmp_path / "editor.py"
+    script.write_text(_APPENDING)
+    monkeypatch.setenv("VISUAL", f"{sys.executable} {script}")
+
+    async def work(seat: Seat) -> None:
+        monkeypatch.setattr(seat.app, "suspend", nullcontext)
+        await seat.press("enter", "F", "tab")
+        await seat.type("itinerary")
+        await seat.press("enter")
+        await seat.until(lambda: seat.sees("the value was not changed"))
+        _, again = script.with_suffix(".log").read_text().split("# this is not JSON: ")
+        lines = ("# this is not JSON: " + again).splitlines()
+        assert f"line {lines.index('garbage') + 1} column 1 " in lines[0]
+
+    sit(sample, work, kind=WritingApp)

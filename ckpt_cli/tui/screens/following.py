@@ -359,7 +359,7 @@ class Following(Asking[None]):
         if self._info is not None:
             spans += [(f"{safe_text(self._info.layout)}  ", "dim"), safe_text(self._info.url)]
         self.status.update(as_text(line(*spans)))
-        order = "" if listing.sort == "last" else f", by {SORT_NAMES[listing.sort]}"
+        order = "" if listing.sort == "last" else f", {SORT_NAMES[listing.sort]}"
         title(self.threads_pane, f"Threads: {number}{order}")
 
     async def ask(

@@ -71,7 +71,7 @@ class ForkForm(Form[tuple[str, str, Kind, str | None]]):
         )
         self._kind = Input("replace", suggester=SuggestFromList(KINDS), compact=True, id="kind")
         self._node = Input(
-            placeholder="empty: the checkpoint's own next nodes", compact=True, id="node"
+            placeholder="empty: keep the next nodes of the checkpoint", compact=True, id="node"
         )
 
     def fields(self) -> Sequence[tuple[str, Input]]:
@@ -120,7 +120,7 @@ class PurgeForm(Form[Policy]):
 
     def fields(self) -> Sequence[tuple[str, Input]]:
         return [
-            ("Thread ids matching (GLOB)", self._match),
+            ("Match thread ids (GLOB)", self._match),
             ("Last active before", self._age),
             ("Checkpoints to keep in each thread", self._keep),
         ]

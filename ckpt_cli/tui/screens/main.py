@@ -13,7 +13,7 @@ from ckpt_backends.memory import ItemKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.reading.target import Words, find_checkpoint
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.keys import LOOKING, Key, bindings
+from ckpt_cli.tui.keys import LOOKING, SIGNS, Key, bindings
 from ckpt_cli.tui.listing import Filter
 from ckpt_cli.tui.palette import Palette
 from ckpt_cli.tui.panes import FilterPane, Inspector
@@ -221,7 +221,9 @@ class MainScreen(Following):
     def here(self) -> Place | None:
         """Return the checkpoint under the cursor; shows an error if there is none."""
         if self.place is None:
-            self.say("no checkpoint selected", is_error=True)
+            is_loading = self.rows.thread is not None and self.is_busy
+            said = "the tree is still loading" if is_loading else "no checkpoint selected"
+            self.say(said, is_error=True)
         return self.place
 
     def action_mark(self) -> None:
@@ -309,7 +311,7 @@ class MainScreen(Following):
     def action_help(self) -> None:
         from ckpt_cli.tui.screens.text import HelpScreen
 
-        self.app.push_screen(HelpScreen(self.key_table))
+        self.app.push_screen(HelpScreen(self.key_table, SIGNS))
 
     @property
     def key_table(self) -> Sequence[Key]:

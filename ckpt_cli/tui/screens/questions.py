@@ -23,7 +23,7 @@ from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.units import age
 from ckpt_cli.render.value import summary
 from ckpt_cli.tui.lane import Lane
-from ckpt_cli.tui.panes import Found, SearchPane, title
+from ckpt_cli.tui.panes import Choices, SearchPane, title
 from ckpt_cli.tui.reads import Place, read_threads
 from ckpt_cli.tui.rows import Rows
 
@@ -36,7 +36,6 @@ class Questions(Screen[Place | None]):
     """One line per question; Enter goes to its checkpoint."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "Go to checkpoint"),
         Binding("escape,q", "dismiss(None)", "Close", key_display="Esc"),
     ]
 
@@ -46,7 +45,7 @@ class Questions(Screen[Place | None]):
         self._found: list[Waiting] = []
 
     def compose(self) -> ComposeResult:
-        self._rows = Found(id="questions")
+        self._rows = Choices(id="questions")
         self._pane = SearchPane(self._rows, id="questions-pane")
         yield self._pane
         yield Footer(show_command_palette=False)
@@ -86,9 +85,6 @@ class Questions(Screen[Place | None]):
 
     def on_rows_chosen(self, event: Rows.Chosen) -> None:
         event.stop()
-        self.action_choose()
-
-    def action_choose(self) -> None:
         if self._rows.cursor < len(self._found):
             key = self._found[self._rows.cursor].key
             self.dismiss(Place(key.thread_id, key.checkpoint_ns, key.checkpoint_id))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -15,23 +17,30 @@ from textual.worker import get_current_worker
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.paths import format_path
 from ckpt_cli.core.search import compile_pattern
 from ckpt_cli.reading.grep import Hit, Wanted, grep_thread
-from ckpt_cli.render.cells import cell_len, fit, pad
-from ckpt_cli.render.grep import excerpt
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.grep import hit_columns, table_record
+from ckpt_cli.render.lines import Line
+from ckpt_cli.render.table import table_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui.lane import Lane
-from ckpt_cli.tui.panes import Found, title
+from ckpt_cli.tui.panes import Choices, title
 from ckpt_cli.tui.reads import Place, read_threads
 from ckpt_cli.tui.rows import Rows
 
-_WIDEST_NAME = 24
+_NARROWEST = 72
+"""Cells in which any match fits on one line; a narrower pane cuts its end."""
 _MOST = 2000
 """The search stops after this number of matches."""
 _SHOW_AGAIN = 20
 """The title shows the progress again after this number of threads."""
+
+
+class Matches(Choices):
+    """A header and one line per match."""
+
+    def is_stop(self, index: int) -> bool:
+        return index > 0
 
 
 class SearchScreen(Screen[Place | None]):
@@ -51,9 +60,13 @@ class SearchScreen(Screen[Place | None]):
         self._found: list[Hit] = []
 
     def compose(self) -> ComposeResult:
-        self._input = Input(placeholder="regular expression", id="pattern", compact=True)
+        self._input = Input(
+            placeholder="regular expression; lower case matches any case",
+            id="pattern",
+            compact=True,
+        )
         yield self._input
-        self._rows = Found(id="hits")
+        self._rows = Matches(id="hits")
         with Vertical(id="hits-pane", classes="pane") as self._pane:
             yield self._rows
         yield Footer(show_command_palette=False)
@@ -80,10 +93,14 @@ class SearchScreen(Screen[Place | None]):
             self._rows.focus()
             self._search(event.value)
 
+    def on_rows_reshaped(self, event: Rows.Reshaped) -> None:
+        event.stop()
+        self._show()
+
     def on_rows_chosen(self, event: Rows.Chosen) -> None:
         event.stop()
-        if self._rows.cursor < len(self._found):
-            key = self._found[self._rows.cursor].key
+        if 0 < self._rows.cursor <= len(self._found):
+            key = self._found[self._rows.cursor - 1].key
             self.dismiss(Place(key.thread_id, key.checkpoint_ns, key.checkpoint_id))
 
     @work(exclusive=True)
@@ -122,18 +139,10 @@ class SearchScreen(Screen[Place | None]):
         title(self._pane, f"Search in {where}" + (f": {text}" if text else ""))
 
     def _show(self) -> None:
-        width = self._rows.width
-        self._rows.show_lines([_line(one, width) for one in self._found], self._rows.cursor)
+        self._rows.show_lines(_table(self._found, self._rows.width), self._rows.cursor)
 
 
-def _line(hit: Hit, width: int) -> Line:
-    name = pad(fit(safe_text(hit.key.thread_id), _WIDEST_NAME), _WIDEST_NAME)
-    where = safe_text(format_path((hit.channel, *hit.match.path)))
-    text = excerpt(hit.match.line, hit.match.start, hit.match.end)
-    start = f"{name}  {hit.ref}  {where}: "
-    return line(
-        (name, "head"),
-        (f"  {safe_text(hit.ref)}", "id"),
-        (f"  {where}: ", "dim"),
-        fit(safe_text(text), max(width - cell_len(start), 10)),
-    )
+def _table(hits: Sequence[Hit], width: int) -> list[Line]:
+    """The table of `ckpt grep`: a header, and one line per match."""
+    columns = [replace(one, cut=True) for one in hit_columns()]
+    return list(table_lines(map(table_record, hits), columns, max(width, _NARROWEST)))

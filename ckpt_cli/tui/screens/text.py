@@ -48,16 +48,19 @@ class TextScreen(ModalScreen[None]):
 
 
 class HelpScreen(TextScreen):
-    """The list of all keys."""
+    """All keys, and what the signs mean."""
 
-    def __init__(self, keys: Sequence[Key]) -> None:
-        super().__init__("Keys")
-        self._keys = keys
+    def __init__(self, keys: Sequence[Key], signs: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__("Keys and signs" if signs else "Keys")
+        self._keys, self._signs = keys, signs
 
     def lines(self, width: int) -> Sequence[Line]:  # noqa: ARG002
-        found = [line((f"{name:<17}", "head"), text) for name, text in MOVING]
-        found.append(line(""))
-        return found + [line((f"{key.shown:<17}", "head"), key.help) for key in self._keys]
+        keys = [(key.shown, key.help) for key in self._keys]
+        parts = [part for part in (MOVING, keys, self._signs) if part]
+        found: list[Line] = []
+        for part in parts:
+            found += [line(""), *(line((f"{name:<17}", "head"), text) for name, text in part)]
+        return found[1:]
 
 
 class CopyScreen(TextScreen):
