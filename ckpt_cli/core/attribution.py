@@ -11,7 +11,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
 from ckpt_cli.core import task_ids
 from ckpt_cli.core.state import Body, step_from
-from ckpt_cli.core.triggers import START, Readers, learn, named_node
+from ckpt_cli.core.triggers import NOT_NODES, START, Readers, learn, named_node
 
 HANDLED = "__error_source_node__"
 """Stored by a task that failed and has an error handler (LangGraph 1.2)."""
@@ -58,13 +58,17 @@ def subgraph_calls(namespaces: Iterable[str]) -> dict[str, dict[str, str]]:
     return calls
 
 
-def function_names(namespaces: Iterable[str], metadata: Iterable[Mapping[str, Value]]) -> list[str]:
-    """What may be the name of a `@task` function: names in namespaces and in metadata.
+def function_names(
+    namespaces: Iterable[str], metadata: Iterable[Mapping[str, Value]], bodies: Iterable[Body] = ()
+) -> list[str]:
+    """What may be the name of a `@task` function: names in namespaces, metadata and bodies.
 
-    Metadata of LangGraph before 0.5 names each task that wrote; a function that called a subgraph
-    has a namespace, and is named in the metadata there.
+    `versions_seen` names each task that ran. Metadata of LangGraph before 0.5 names each task that
+    wrote; a function that called a subgraph has a namespace, and is named in the metadata there.
     """
     names: dict[str, None] = {}
+    for body in bodies:
+        names |= dict.fromkeys(name for name in body.seen if name not in NOT_NODES)
     for namespace in namespaces:
         for segment in namespace.split("|", _DEEPEST)[:_DEEPEST]:
             names[segment.rpartition(":")[0] or segment] = None

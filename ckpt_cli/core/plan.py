@@ -9,6 +9,7 @@ from typing import Literal
 from ckpt_backends.change import Change
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.changes import ChannelChange
+from ckpt_cli.core.step_nodes import NodePath
 from ckpt_cli.core.tasks import Step
 
 Form = Literal["child", "sibling", "empty", "clone", "removal"]
@@ -56,8 +57,8 @@ class Plan:
     """The nodes that a resume runs; None where what is stored does not tell."""
     again: tuple[str, ...]
     """The nodes among them that had finished: their side effects repeat."""
-    asked: tuple[str, ...]
-    """The nodes that will ask their questions again."""
+    asked: tuple[NodePath, ...]
+    """The nodes that will ask their questions again; of a subgraph, the one that does."""
     changes: Mapping[str, ChannelChange]
     """From the state of the head before to the state of the head afterwards."""
     also: tuple[Touched, ...]

@@ -16,7 +16,8 @@ from ckpt_cli.core.changes import ChannelChange, json_size
 from ckpt_cli.core.changes import change_record as channel_record
 from ckpt_cli.core.inside import inside
 from ckpt_cli.core.plan import Named, Plan, Touched
-from ckpt_cli.core.tasks import status_of
+from ckpt_cli.core.step_nodes import asked_by, failed_at, path_text
+from ckpt_cli.core.tasks import conditions_of
 from ckpt_cli.render.cells import cell_len
 from ckpt_cli.render.diff import diff_text
 from ckpt_cli.render.lines import Line, line
@@ -58,7 +59,7 @@ def plan_record(plan: Plan, undo: str, *, dry_run: bool, rows: bool) -> dict[str
         "step": _step(plan),
         "next": None if plan.next is None else list(plan.next),
         "again": list(plan.again),
-        "asked": list(plan.asked),
+        "asked": list(dict.fromkeys(path[0] for path in plan.asked)),
         "later": list(plan.later),
         "abandoned": plan.abandoned,
         "changes": {name: channel_record(change) for name, change in plan.changes.items()},
@@ -109,9 +110,9 @@ def plan_lines(plan: Plan, width: int, *, undo: str = "", is_done: bool = False)
     if plan.again:
         text = f"{_nodes(plan.again)} already ran; side effects will repeat"
         yield from field("repeats", text, width, "question")
-    for node in dict.fromkeys(plan.asked):
-        dropped = " (the old answer is dropped)" if node in plan.again else ""
-        yield from field("asks", f"{node} will ask again{dropped}", width, "question")
+    for path in dict.fromkeys(plan.asked):
+        dropped = " (the old answer is dropped)" if path[0] in plan.again else ""
+        yield from field("asks", f"{path_text(path)} will ask again{dropped}", width, "question")
     if plan.later:
         text = f"{_nodes(plan.later)} ran on the abandoned branch and may run again"
         yield from field("later", text, width, "question")
@@ -186,12 +187,11 @@ def _trouble(plan: Plan, width: int) -> Iterator[Line]:
     if plan.now is None:
         return
     for task in (*plan.now.tasks, *plan.now.others):
-        node = task.node or "?"
         if task.error is not None and not task.finished and not task.handled:
-            yield from field("error", f"{node}: {task.error}", width, "error")
+            yield from field("error", f"{path_text(failed_at(task))}: {task.error}", width, "error")
         for one in task.questions:
             if not one.answered:
-                text = f"{node}: {summary(one.value, _QUESTION)}"
+                text = f"{path_text(asked_by(one))}: {summary(one.value, _QUESTION)}"
                 yield from field("question", text, width, "question")
 
 
@@ -230,12 +230,10 @@ def _value(value: Value, room: int) -> str:
 
 
 def _state(plan: Plan) -> str:
-    status = status_of(plan.now)
-    return (
-        status
-        if plan.now is None or not plan.now.waiting
-        else (f"{status} at {_nodes(plan.now.waiting)}")
-    )
+    status = ", ".join(conditions_of(plan.now))
+    if plan.now is None or not plan.now.waiting:
+        return status
+    return f"{status} at {_nodes(plan.now.waiting)}"
 
 
 def _name(plan: Plan, key: CheckpointKey) -> str:
