@@ -39,7 +39,7 @@ def gc(
     """Delete orphaned rows.
 
     Kinds: values that no checkpoint names (blobs), writes of checkpoints that do not exist
-    (writes), and checkpoints of subgraph calls whose root checkpoint does not exist (calls).
+    (writes), and checkpoints of subgraph calls that have no root checkpoint (calls).
     Savers may store a row before the one that refers to it, so rows younger than --grace are kept.
 
     \b

@@ -24,6 +24,7 @@ from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import ThreadReader, moment_time, unreadable
 from ckpt_cli.reading.threads import Selection, list_threads
 
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 _AT_ONCE = 500
 """The number of threads whose sizes are read together."""
 
@@ -122,13 +123,16 @@ def _plan_thread(
             return _kept(thread, error.message)
     if thread.thread_id in held:
         return _kept(thread, held[thread.thread_id])
-    return _whole(thread, _reason(thread, policy))
+    return _whole(thread, _reason(thread, policy, now))
 
 
-def _reason(thread: Thread, policy: Policy) -> str:
-    if policy.older_than is not None and thread.last_at is not None:
-        return f"last active {thread.last_at:%Y-%m-%d %H:%M} UTC"
-    return "selected"
+def _reason(thread: Thread, policy: Policy, now: datetime) -> str:
+    if policy.older_than is None or thread.last_at is None:
+        return "selected"
+    # Plans are carried out elsewhere and later: no time of a zone.
+    idle = (now - thread.last_at).total_seconds()
+    unit, seconds = next(((u, s) for u, s in _UNITS if idle >= s), _UNITS[-1])
+    return f"idle for {int(idle // seconds)}{unit}"
 
 
 def plan_named(store: Store, names: Iterable[str]) -> Iterator[Doomed]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 MIN_WIDTH = 20
 """Text is never wrapped narrower than this, however deep it is indented."""
-_MARKS = "({[=,:|/"
+_MARKS = "({[=,:|/@"
 """A word longer than a line is broken after one of these, which leaves the ids in it whole."""
 
 

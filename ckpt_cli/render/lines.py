@@ -30,6 +30,8 @@ class Line:
     """One line, in pieces; safe to print as it is."""
 
     spans: tuple[Span, ...]
+    whole: bool = False
+    """Never folded to the width of the terminal, since people copy it."""
 
     @property
     def text(self) -> str:

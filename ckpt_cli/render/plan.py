@@ -138,9 +138,9 @@ def done_lines(plan: Plan, undo: str) -> Iterator[Line]:
         text = f"{verb[plan.action]} {thread}: head is now {_name(plan, plan.head)}"
     yield line(safe_text(text))
     if how := resume_line(plan):
-        yield line(("resume   ", "dim"), safe_text(how))
+        yield Line((("resume   ", "dim"), (safe_text(how), "plain")), whole=True)
     if undo:
-        yield line(("undo     ", "dim"), safe_text(undo))
+        yield Line((("undo     ", "dim"), (safe_text(undo), "plain")), whole=True)
 
 
 def resume_line(plan: Plan) -> str:
