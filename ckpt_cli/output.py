@@ -113,7 +113,9 @@ class Output:
         elif self._chosen == "tsv" or (self._chosen == "auto" and not self.terminal):
             self._print(tsv_lines(rows, columns))
         else:
-            self._page(chain(table_lines(rows, columns, self.width), folded(_below(rest), self.width)))
+            self._page(
+                chain(table_lines(rows, columns, self.width), folded(_below(rest), self.width))
+            )
 
     def live(
         self,

@@ -61,7 +61,8 @@ def export(
     make_folder(folder)
     seen = progress(readers, total=len(readers), label="exporting")
     written = _bundles if format_ == "bundle" else _lines
-    columns = [Column(name.upper(), name) for name in ("thread_id", "file", "rows", "bytes")]
+    columns = [Column("THREAD", "thread_id"), Column("FILE", "file"), Column("ROWS", "rows")]
+    columns.append(Column("BYTES", "bytes"))
     # Every file is written before anything is printed, so that a closed pipe stops nothing.
     session.output.records(list(written(session, seen, folder)), columns)
 

@@ -22,7 +22,13 @@ from ckpt_cli.render.table import Column
 from ckpt_cli.render.value import counted
 from ckpt_cli.session import Session
 
-_COLUMNS = [Column(name.upper(), name) for name in ("thread_id", "rows", "added", "there", "file")]
+_COLUMNS = [
+    Column("THREAD", "thread_id"),
+    Column("ROWS", "rows"),
+    Column("ADDED", "added"),
+    Column("PRESENT", "there"),
+    Column("FILE", "file"),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,8 @@ def import_(
     session.output.records((_record(*one) for one in done), _COLUMNS)
     if dry_run:
         session.note("dry run: nothing was written")
-    _report(failed, len(bundles), sum(restored.expired for _, restored in done))
+    were = "would not be" if dry_run else "were not"
+    _report(failed, len(bundles), sum(restored.expired for _, restored in done), were)
 
 
 def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:
@@ -144,13 +151,13 @@ def _record(bundle: _Bundle, done: Restored) -> dict[str, Any]:
     }
 
 
-def _report(failed: Sequence[CkptError], bundles: int, expired: int) -> None:
+def _report(failed: Sequence[CkptError], bundles: int, expired: int, were: str) -> None:
     """Raise what an import ends with that did not restore everything."""
     if failed and len(failed) == bundles:
         raise failed[0]
     if failed:
         raise PartlyDone(
-            f"{len(failed)} of {bundles} bundles were not restored: {failed[0].message}",
+            f"{len(failed)} of {bundles} bundles {were} restored: {failed[0].message}",
             hint=failed[0].hint,
         )
     if expired:

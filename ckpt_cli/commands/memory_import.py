@@ -45,7 +45,8 @@ def import_(
     with opened_memory(session) as memory:
         info = memory.describe()
     found = [{"file": str(path), "rows": _checked(path, info)} for path in files]
-    columns = [Column(name.upper(), name) for name in ("file", "rows", "added", "there")]
+    titles = {"FILE": "file", "ROWS": "rows", "ADDED": "added", "PRESENT": "there"}
+    columns = [Column(title, name) for title, name in titles.items()]
     if dry_run:
         session.output.records(found, columns)
         session.note("dry run: nothing was written")

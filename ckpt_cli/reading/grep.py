@@ -319,9 +319,7 @@ def _named(reader: ThreadReader, hit: Hit, refs: Mapping[str, str]) -> Hit:
         return replace(found, path=node_path(key.checkpoint_ns, failed_at(owner)))
     place = hit.match.path[0] if hit.match.path else None
     if hit.kind == "question" and isinstance(place, int) and place < len(owner.questions):
-        return replace(
-            found, path=node_path(key.checkpoint_ns, asked_by(owner.questions[place]))
-        )
+        return replace(found, path=node_path(key.checkpoint_ns, asked_by(owner.questions[place])))
     return found
 
 
