@@ -17,6 +17,7 @@ from typing import Any, TextIO
 from ckpt_backends.errors import PartlyDone, StoreUnavailable
 from ckpt_cli import ReaderGone
 from ckpt_cli.render.cells import cell_len
+from ckpt_cli.render.folding import folded
 from ckpt_cli.render.lines import Line, Style, line
 from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
 from ckpt_cli.render.text import safe_json, safe_text
@@ -114,7 +115,9 @@ class Output:
         elif self._chosen == "tsv" or (self._chosen == "auto" and not self.terminal):
             self._print(tsv_lines(rows, columns))
         else:
-            self._page(chain(table_lines(rows, columns, self.width), _below(rest)))
+            self._page(
+                chain(table_lines(rows, columns, self.width), folded(_below(rest), self.width))
+            )
 
     def live(
         self,
@@ -126,7 +129,7 @@ class Output:
         if self._chosen in {"json", "ndjson"}:
             lines: Iterable[str] = map(_json_line, rows)
         elif self.table:
-            lines = self._paint(map(text, rows))
+            lines = self._paint(folded(map(text, rows), self.width))
         else:
             lines = tsv_lines(rows, columns)
         for text_line in lines:
@@ -163,7 +166,7 @@ class Output:
         elif self._chosen == "tsv":
             self._print(tsv_lines(rows(), columns))
         else:
-            self._page(text())
+            self._page(folded(text(), self.width))
 
     def lines(self, rows: Iterable[Record]) -> None:
         """Print each record as a line of JSON, in any format."""

@@ -47,7 +47,7 @@ def sql_key(row: Row) -> Hashable:
 def conflict(table: str) -> StoreChanged:
     """The error for a row that exists with different contents."""
     return StoreChanged(
-        f"a row of '{table}' exists with different contents, so nothing was restored",
+        f"a row of '{table}' exists with different contents",
         hint="the thread was used since then: save it with `ckpt threads copy THREAD NEW`,"
         " then `ckpt threads delete THREAD`, and import again",
     )

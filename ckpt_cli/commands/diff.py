@@ -90,6 +90,9 @@ def diff(
         session.store, Words(thread, ns=ns), first, second, session.now, session.zone, session.note
     )
     found = compare(one, other, channel)
+    if channel and not found.changes:
+        ids = {target.reader.thread_id for target in (one, other) if target is not None}
+        check_channels(session.store, ids, channel, f"thread '{' or '.join(sorted(ids))}'")
     session.output.document(
         lambda: diff_record(found.before, found.after, found.changes),
         lambda: chain(
@@ -116,7 +119,8 @@ def _writes(
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
     thread_id = target.reader.thread_id
     named = named_reducers(reducers)
-    check_channels(session.store, [thread_id], named, f"thread '{thread_id}'")
+    names = {*named, *(channels or ())}
+    check_channels(session.store, [thread_id], names, f"thread '{thread_id}'")
     found = written(target, told, channels)
     session.output.document(
         lambda: written_record(found),

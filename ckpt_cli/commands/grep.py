@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.errors import PartlyDone
+from ckpt_backends.errors import NotFound, PartlyDone
 from ckpt_cli.core.search import compile_pattern
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Channels, Jobs, Match, Where
 from ckpt_cli.reading.choosing import chosen_threads
 from ckpt_cli.reading.grep import Hit, Wanted, grep_threads
+from ckpt_cli.reading.replay_all import check_channels
 from ckpt_cli.render.grep import hit_columns, hit_record, table_record
 from ckpt_cli.session import Session
 
@@ -89,4 +90,13 @@ def grep(
             raise PartlyDone(f"nothing found, but {said}")
         session.note(said)
     if not counted:
+        ids = [one.thread_id for one in chosen_threads(store, threads or (), match, where or ())]
+        if ns is not None and ids and not any(ns in store.namespaces(one) for one in ids):
+            raise NotFound(f"no namespace '{ns}' in these threads")
+        if ids and channel:
+            names = [name for name in channel if not name.startswith("__")]
+            try:
+                check_channels(store, ids, names, "these threads")
+            except NotFound as error:  # Or nothing was ever written to it.
+                session.note(error.message)
         raise typer.Exit(1)

@@ -19,7 +19,7 @@ from ckpt_cli.reading.target import (
 )
 from ckpt_cli.reading.view import View, picked, raw_bytes, view
 from ckpt_cli.render.history import channel_columns, history_columns, write_columns
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import Line
 from ckpt_cli.render.records import channel_rows, entry_record, picked_rows, show_record
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
@@ -166,7 +166,7 @@ def _show_sources(session: Session, target: Target) -> None:
     found = reader.store.sources(key)
     session.output.document(
         lambda: {"store": str(session.store_url), "queries": found},
-        lambda: (line(safe_text(query)) for query in found),
+        lambda: (Line(((safe_text(query), "plain"),), whole=True) for query in found),
         rows=lambda: ({"query": query} for query in found),
         columns=[Column("QUERY", "query")],
     )

@@ -13,7 +13,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
 from ckpt_cli.core import task_ids
 from ckpt_cli.core.state import Body, step_from
-from ckpt_cli.core.triggers import START, Readers, learn, named_node
+from ckpt_cli.core.triggers import NOT_NODES, START, Readers, learn, named_node
 
 HANDLED = "__error_source_node__"
 """Channel of the write that a failed task stores if it has an error handler (LangGraph 1.2)."""
@@ -64,13 +64,17 @@ def subgraph_calls(namespaces: Iterable[str]) -> dict[str, dict[str, str]]:
     return calls
 
 
-def function_names(namespaces: Iterable[str], metadata: Iterable[Mapping[str, Value]]) -> list[str]:
-    """Return the names that may be names of `@task` functions, from namespaces and metadata.
+def function_names(
+    namespaces: Iterable[str], metadata: Iterable[Mapping[str, Value]], bodies: Iterable[Body] = ()
+) -> list[str]:
+    """Return names in namespaces, metadata and bodies that may be `@task` functions.
 
-    Metadata of LangGraph before 0.5 names each task that wrote. A function that called a subgraph
-    has a namespace, and the metadata there contains its name.
+    `versions_seen` names each task that ran. Metadata of LangGraph before 0.5 names each task that
+    wrote. A function that called a subgraph has a namespace, and the metadata there has its name.
     """
     names: dict[str, None] = {}
+    for body in bodies:
+        names |= dict.fromkeys(name for name in body.seen if name not in NOT_NODES)
     for namespace in namespaces:
         for segment in namespace.split("|", _DEEPEST)[:_DEEPEST]:
             names[segment.rpartition(":")[0] or segment] = None

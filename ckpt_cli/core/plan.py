@@ -9,6 +9,7 @@ from typing import Literal
 from ckpt_backends.change import Change
 from ckpt_backends.model import CheckpointKey
 from ckpt_cli.core.changes import ChannelChange
+from ckpt_cli.core.step_nodes import NodePath
 from ckpt_cli.core.tasks import Step
 
 Form = Literal["child", "sibling", "empty", "clone", "removal"]
@@ -57,8 +58,8 @@ class Plan:
     """The nodes that a resume runs; None if the stored data does not tell."""
     again: tuple[str, ...]
     """Those of these nodes that had already finished: their side effects repeat."""
-    asked: tuple[str, ...]
-    """The nodes that will ask their questions again."""
+    asked: tuple[NodePath, ...]
+    """The nodes that will ask their questions again, down to the one in a subgraph."""
     changes: Mapping[str, ChannelChange]
     """Changes from the state of the old head to the state of the new head."""
     also: tuple[Touched, ...]

@@ -72,7 +72,7 @@ def _base(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
     if ref.startswith("tip:"):
         return _tip(ref, line)
     if looks_like_time(ref):
-        return as_of(parse_time(ref, now, zone), line)
+        return as_of(parse_time(ref, now, zone), line, zone)
     if len(ref) < SHORTEST:
         hint = f"did you mean step:{ref}?" if ref.isdecimal() else "give at least 4 characters"
         raise NotFound(f"no checkpoint '{ref}' in thread '{line.thread_id}'", hint=hint)
@@ -81,18 +81,29 @@ def _base(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
     return _only(list(dict.fromkeys(found)), ref, line)
 
 
-def as_of(moment: datetime, line: Line) -> str:
-    """Return the newest checkpoint at a time. Raises `NotFound` if there was none yet."""
+def as_of(moment: datetime, line: Line, zone: tzinfo) -> str:
+    """Return the newest checkpoint at a time.
+
+    Raises `NotFound`, with times in `zone`, if there was none yet.
+    """
     times = line.times()
     for found in line.checkpoints:
         at = times.get(found.key.checkpoint_id)
         if at is not None and at <= moment:
             return found.key.checkpoint_id
     known = [at for at in times.values() if at is not None]
-    hint = f"its first checkpoint is from {min(known).isoformat()}" if known else None
+    hint = f"its first checkpoint is from {_text(min(known), zone)}" if known else None
     raise NotFound(
-        f"thread '{line.thread_id}' had no checkpoint at {moment.isoformat()}", hint=hint
+        f"thread '{line.thread_id}' had no checkpoint at {_text(moment, zone)}", hint=hint
     )
+
+
+def _text(moment: datetime, zone: tzinfo) -> str:
+    """A time as a ref."""
+    try:
+        return moment.astimezone(zone).isoformat(timespec="seconds")
+    except OverflowError:  # At the ends of the calendar.
+        return moment.isoformat(timespec="seconds")
 
 
 def tips(checkpoints: Sequence[Checkpoint]) -> list[str]:

@@ -112,7 +112,8 @@ def ran(
         for node, versions in seen.items()
         if node not in NOT_NODES and versions != seen_before.get(node)
     }
-    return (*found, *sorted(read.difference(found)))
+    called = {run.node for run in before.others if is_call(run.path)}
+    return (*found, *sorted(read.difference(found, called)))
 
 
 def finished(step: Step) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, Write
 from ckpt_cli.core.attribution import HANDLED, Attribution, Run
 from ckpt_cli.core.state import Body, source_from
-from ckpt_cli.core.task_ids import interrupt_id, is_call, is_handler
+from ckpt_cli.core.task_ids import call_of, interrupt_id, is_call, is_handler
 from ckpt_cli.core.triggers import SENDS, START, Readers, find_ready, learn
 
 __all__ = [
@@ -206,14 +206,50 @@ def write_order(writes: Iterable[Write], step: Step) -> list[Write]:
 
 def _step(runs: Attribution, *, is_known: bool, is_assumed: bool = False) -> Step:
     nodes = [run for _, run in sorted(runs.nodes.items())]
-    tasks = tuple(_task(run) for run in (*runs.sends, *nodes))
+    planned = [_task(run) for run in (*runs.sends, *nodes)]
+    tasks, others = _asked_once(planned, [_task(run) for run in runs.others()])
     return Step(
         tasks=tasks,
-        others=tuple(_task(run) for run in runs.others()),
+        others=others,
         next=_names(tasks) if is_known else None,
         waiting=_names(task for task in tasks if not task.finished) if is_known else None,
         assumed=is_known and is_assumed,
     )
+
+
+def _asked_once(tasks: list[Task], others: list[Task]) -> tuple[tuple[Task, ...], ...]:
+    """The runs, with each question of a `@task` call only at the node that made the call.
+
+    LangGraph stores such a question for both, under one id.
+    """
+    ids = {one.interrupt_id for task in tasks for one in task.questions} - {None}
+    nodes = {run.path: run.node for run in (*tasks, *others) if run.path}
+    asking: dict[str | None, tuple[str, ...]] = {}
+    for run in others:
+        path = _call_names(run.path, nodes)
+        for one in run.questions:
+            if one.interrupt_id in ids and len(path) > len(asking.get(one.interrupt_id, ())):
+                asking[one.interrupt_id] = path
+
+    def at_caller(task: Task) -> Task:
+        found = (replace(one, path=asking.get(one.interrupt_id, ())) for one in task.questions)
+        return replace(task, questions=tuple(found))
+
+    def without(run: Task) -> Task:
+        left = tuple(one for one in run.questions if one.interrupt_id not in ids)
+        return replace(run, questions=left)
+
+    return tuple(map(at_caller, tasks)), tuple(map(without, others))
+
+
+def _call_names(path: str, nodes: Mapping[str, str | None]) -> tuple[str, ...]:
+    """The names down to a `@task` call; none if one of them is unknown or it is no call."""
+    names = [nodes.get(path)]
+    while (call := call_of(path)) is not None:
+        path = call[0]
+        names.append(nodes.get(path))
+    known = [name for name in reversed(names) if name is not None]
+    return tuple(known) if 1 < len(known) == len(names) else ()
 
 
 def _all_finished(runs: Attribution) -> bool:

@@ -97,7 +97,7 @@ def _redacted(target: Target, edit: Edit) -> Edit:
 
 def _blame(target: Target, channel: str, steps: Path) -> Blame:
     reader, channels = target.reader, [channel]
-    moment = reader.moment(target.checkpoint_ns, target.checkpoint_id, state=channels)
+    moment = reader.moment(target.checkpoint_ns, target.checkpoint_id, values=True, state=channels)
     moment.check_readable()
     values = reader.state(moment, channels).values
     (found,) = select(cast("dict[Value, Value]", dict(values)), steps)

@@ -28,6 +28,7 @@ from ckpt_cli.core.search import (
 )
 from ckpt_cli.core.shortrefs import short_refs
 from ckpt_cli.core.state import Body
+from ckpt_cli.core.step_nodes import NodePath, asked_by, failed_at, node_path
 from ckpt_cli.core.tasks import ERROR, INTERRUPT, owners
 from ckpt_cli.core.triggers import SENDS
 from ckpt_cli.reading import redacted
@@ -75,6 +76,8 @@ class Hit:
     """The task that stored the text; None for a value."""
     node: str | None = None
     """The node of the task, if known."""
+    path: NodePath = ()
+    """The nodes down to the one in a subgraph that a question or an error is from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ def grep_thread(store: Store, thread_id: str, wanted: Wanted) -> Searched:
     refs = short_refs(
         [one.key.checkpoint_id for ns in reader.namespaces for one in reader.index(ns)]
     )
-    found = [_named(reader, hit, refs) for hit in hits]
+    found = _innermost(_named(reader, hit, refs) for hit in hits)
     if redacted.is_redacted(store):
         found = [replace(hit, match=redact_match(hit.match)) for hit in found]
     return Searched(tuple(found), unread)
@@ -317,4 +320,32 @@ def _named(reader: ThreadReader, hit: Hit, refs: Mapping[str, str]) -> Hit:
     if hit.task_id is None or hit.task_id == NULL_TASK_ID:
         return found
     owner = owners(reader.moment(key.checkpoint_ns, key.checkpoint_id).step).get(hit.task_id)
-    return found if owner is None else replace(found, node=owner.node)
+    if owner is None:
+        return found
+    found = replace(found, node=owner.node)
+    if hit.kind == "error":
+        return replace(found, path=node_path(key.checkpoint_ns, failed_at(owner)))
+    place = hit.match.path[0] if hit.match.path else None
+    if hit.kind == "question" and isinstance(place, int) and place < len(owner.questions):
+        return replace(found, path=node_path(key.checkpoint_ns, asked_by(owner.questions[place])))
+    return found
+
+
+def _innermost(hits: Iterable[Hit]) -> list[Hit]:
+    """The hits, with a question or an error only in the innermost subgraph that stores it."""
+    found = list(hits)
+    deepest: dict[tuple[Kind, NodePath, str], int] = {}
+    for hit in found:
+        place = hit.kind, hit.path, hit.match.line
+        deepest[place] = max(deepest.get(place, 0), _depth(hit))
+    return [
+        hit
+        for hit in found
+        if not hit.path or deepest[hit.kind, hit.path, hit.match.line] == _depth(hit)
+    ]
+
+
+def _depth(hit: Hit) -> int:
+    """The levels of subgraphs above a hit."""
+    ns = hit.key.checkpoint_ns
+    return ns.count("|") + 1 if ns else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from ckpt_backends.deerflow.checkpointer import Checkpointer, checkpointer_of
 from ckpt_backends.deerflow.places import base_of
@@ -131,7 +131,7 @@ def _checkpoint(reader: ThreadReader, moment: datetime | None) -> str:
     """Return the newest root checkpoint at a time, or the head. Raises `NotFound`."""
     line = reader.line("")
     if moment is not None:
-        return refs.as_of(moment, line)
+        return refs.as_of(moment, line, UTC)
     if line.head is None:
         raise NotFound(f"thread '{reader.thread_id}' has no root checkpoint")
     return line.head

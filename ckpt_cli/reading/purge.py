@@ -25,6 +25,7 @@ from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.thread import ThreadReader, moment_time, unreadable
 from ckpt_cli.reading.threads import Selection, list_threads
 
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 _AT_ONCE = 500
 """Number of threads that are measured together."""
 
@@ -138,13 +139,16 @@ def _plan_thread(
     conditions = held.get(thread.thread_id, _Held())
     if conditions.kept:
         return _kept(thread, conditions.kept)
-    reasons = (conditions.removed, _reason(thread, policy))
+    reasons = (conditions.removed, _reason(thread, policy, now))
     return _whole(thread, "; ".join(filter(None, reasons)))
 
 
-def _reason(thread: Thread, policy: Policy) -> str:
+def _reason(thread: Thread, policy: Policy, now: datetime) -> str:
     if policy.older_than is not None and thread.last_at is not None:
-        return f"idle since {thread.last_at:%Y-%m-%d %H:%M}Z"
+        # Plans are carried out elsewhere and later: no time of a zone.
+        idle = (now - thread.last_at).total_seconds()
+        unit, seconds = next(((u, s) for u, s in _UNITS if idle >= s), _UNITS[-1])
+        return f"idle for {int(idle // seconds)}{unit}"
     wanted = policy.selection
     options = {"--match": wanted.match, "--where": wanted.where, "--status": wanted.status}
     return f"matches {' and '.join(name for name, value in options.items() if value)}"

@@ -16,6 +16,7 @@ from ckpt_cli.core.editing import ChannelEdit, is_numbered
 from ckpt_cli.core.forking import REASON, WITH, first_tick
 from ckpt_cli.core.plan import Named, Plan, Touched
 from ckpt_cli.core.shortrefs import short_refs
+from ckpt_cli.core.step_nodes import NodePath, asked_by
 from ckpt_cli.reading.copies import Root, Rows, add_copy, add_empty, new_key
 from ckpt_cli.reading.edits import edges_of, known_channels, nodes_behind, previewed
 from ckpt_cli.reading.thread import Moment, ThreadReader
@@ -160,9 +161,9 @@ def finished_nodes(moment: Moment) -> tuple[str, ...]:
     return tuple(task.node or "?" for task in moment.step.tasks if task.finished)
 
 
-def asking_nodes(moment: Moment) -> tuple[str, ...]:
-    """Return the nodes of the next step that asked a question."""
-    return tuple(task.node or "?" for task in moment.step.tasks if task.questions)
+def asking_nodes(moment: Moment) -> tuple[NodePath, ...]:
+    """Return the nodes of the next step that asked a question, down to the one in a subgraph."""
+    return tuple(asked_by(one) for task in moment.step.tasks for one in task.questions)
 
 
 def named(

@@ -72,7 +72,7 @@ def find_checkpoint(
     ns = reader.namespace(words.ns or "") if words.ns else ""
     line = reader.line(ns)
     if words.as_of is not None:
-        found = refs.as_of(parse_time(words.as_of, now, zone), line)
+        found = refs.as_of(parse_time(words.as_of, now, zone), line, zone)
     else:
         found = refs.resolve(ref or "head", line, now, zone)
     return Target(reader, ns, found, ref is not None or words.as_of is not None)

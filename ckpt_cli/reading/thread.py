@@ -131,6 +131,7 @@ class ThreadReader:
         self.thread_id = found.thread_id
         self._indexes: dict[str, list[Checkpoint]] = {}
         self._delta: dict[str, set[str]] = {}
+        self._own_functions: dict[str, list[str]] = {}
 
     @property
     def is_bare(self) -> bool:
@@ -338,7 +339,7 @@ class ThreadReader:
             learned_store=lambda: self._lessons.readers,
             calls=lambda: self._calls.get(checkpoint.key.checkpoint_ns, {}),
             delta_channels=delta_channels(metadata),
-            functions=lambda: self._functions(body),
+            functions=lambda: self._functions(checkpoint.key.checkpoint_ns, body),
         )
         return Moment(checkpoint, body, metadata, writes, step)
 
@@ -346,18 +347,19 @@ class ThreadReader:
     def _calls(self) -> Mapping[str, Mapping[str, str]]:
         return subgraph_calls(self.namespaces)
 
-    def _functions(self, body: Body) -> Sequence[str]:
-        """Return names that may be `@task` functions; before format 4 the metadata contains
-        them.
-        """
-        if body.v >= 4:
-            return self._own_functions
-        return [*self._own_functions, *self._lessons.functions]
-
-    @cached_property
-    def _own_functions(self) -> list[str]:
-        found = self.store.checkpoints(self.thread_id, metadata=True)
-        return function_names(self.namespaces, map(read_metadata, found))
+    def _functions(self, checkpoint_ns: str, body: Body) -> Sequence[str]:
+        """Return names that may be `@task` functions; before format 4 the metadata has them."""
+        if checkpoint_ns not in self._own_functions:
+            ids = refs.tips(self.index(checkpoint_ns))  # The bodies of these name all that ran.
+            tips = self.store.checkpoints(
+                self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=ids, body=True
+            )
+            found = self.store.checkpoints(self.thread_id, metadata=True)
+            self._own_functions[checkpoint_ns] = function_names(
+                self.namespaces, map(read_metadata, found), map(read_body, tips)
+            )
+        own = self._own_functions[checkpoint_ns]
+        return own if body.v >= 4 else [*own, *self._lessons.functions]
 
     @cached_property
     def _learned_thread(self) -> Mapping[str, Collection[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 MIN_WIDTH = 20
 """Text is never wrapped to fewer columns than this, however deep it is indented."""
-_MARKS = "({[=,:|/"
+_MARKS = "({[=,:|/@"
 """A word that is longer than a line is broken after one of these, so that ids stay whole."""
 
 

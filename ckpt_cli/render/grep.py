@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ckpt_cli.core.paths import format_path
+from ckpt_cli.core.step_nodes import path_text
 from ckpt_cli.reading.grep import Hit
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.units import iso
@@ -24,7 +25,8 @@ def hit_record(hit: Hit) -> dict[str, Any]:
         "ref": hit.ref,
         "ts": None if hit.at is None else iso(hit.at),
         "in": hit.kind,
-        "node": hit.node,
+        "node": hit.path[-1] if hit.path else hit.node,
+        "node_path": list(hit.path),
         "task_id": hit.task_id,
         "channel": hit.channel,
         "path": format_path((hit.channel, *match.path)),
@@ -38,7 +40,8 @@ def hit_record(hit: Hit) -> dict[str, Any]:
 def table_record(hit: Hit) -> dict[str, Any]:
     """Return the same with the line cut to the part around the match, for a table."""
     record = hit_record(hit)
-    return {**record, "line": excerpt(hit.match.line, hit.match.start, hit.match.end)}
+    line = excerpt(hit.match.line, hit.match.start, hit.match.end)
+    return {**record, "line": line, "node": path_text(hit.path) or hit.node}
 
 
 def excerpt(text: str, start: int, end: int) -> str:

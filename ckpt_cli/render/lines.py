@@ -30,6 +30,8 @@ class Line:
     """One line in styled pieces; safe to print."""
 
     spans: tuple[Span, ...]
+    whole: bool = False
+    """Never folded to the width of the terminal, since people copy it."""
 
     @property
     def text(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from ckpt_cli.core.tree import CallRow, FoldRow, Key, Node, Plan, SectionRow, StepRow
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import Line
 from ckpt_cli.render.tree_words import UNICODE, Words, count, cut
 
 _HARMLESS = frozenset(" -.,?×→·…✓✗●○")
@@ -36,7 +36,7 @@ def mermaid_lines(
             chart.add_call(row)
         else:
             chart.add_section(row)
-    return map(line, chart.text())
+    return (Line(((text, "plain"),), whole=True) for text in chart.text())
 
 
 class _Chart:

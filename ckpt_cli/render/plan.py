@@ -16,6 +16,7 @@ from ckpt_cli.core.changes import ChannelChange, json_size
 from ckpt_cli.core.changes import change_record as channel_record
 from ckpt_cli.core.inside import inside
 from ckpt_cli.core.plan import Named, Plan, Touched
+from ckpt_cli.core.step_nodes import asked_by, failed_at, path_text
 from ckpt_cli.core.tasks import Task, conditions_of
 from ckpt_cli.render.cells import cell_len
 from ckpt_cli.render.diff import diff_text
@@ -55,7 +56,7 @@ def plan_record(plan: Plan, undo: str, *, dry_run: bool, rows: bool) -> dict[str
         "step": _step(plan),
         "next": None if plan.next is None else list(plan.next),
         "again": list(plan.again),
-        "asked": list(plan.asked),
+        "asked": list(dict.fromkeys(path[0] for path in plan.asked)),
         "later": list(plan.later),
         "abandoned": plan.abandoned,
         "changes": {name: channel_record(change) for name, change in plan.changes.items()},
@@ -108,9 +109,9 @@ def plan_lines(
     if again := [node for node in plan.again if node != _INPUT]:
         text = f"{_nodes(again)} already ran; side effects will repeat"
         yield from field("repeats", text, width, "question")
-    for node in dict.fromkeys(plan.asked):
-        dropped = " (the old answer is dropped)" if node in plan.again else ""
-        yield from field("asks", f"{node} will ask again{dropped}", width, "question")
+    for path in dict.fromkeys(plan.asked):
+        dropped = " (the old answer is dropped)" if path[0] in plan.again else ""
+        yield from field("asks", f"{path_text(path)} will ask again{dropped}", width, "question")
     if plan.later:
         text = f"{_nodes(plan.later)} ran on the abandoned branch and may run again"
         yield from field("later", text, width, "question")
@@ -137,9 +138,9 @@ def done_lines(plan: Plan, undo: str) -> Iterator[Line]:
         text = f"{verb[plan.action]} {thread}: head is now {_name(plan, plan.head)}"
     yield line(safe_text(text))
     if how := resume_line(plan):
-        yield line(("resume   ", "dim"), safe_text(how))
+        yield Line((("resume   ", "dim"), (safe_text(how), "plain")), whole=True)
     if undo:
-        yield line(("undo     ", "dim"), safe_text(undo))
+        yield Line((("undo     ", "dim"), (safe_text(undo), "plain")), whole=True)
 
 
 def resume_line(plan: Plan) -> str:
@@ -201,12 +202,11 @@ def _trouble(plan: Plan, width: int) -> Iterator[Line]:
         return
     tasks = (*plan.now.tasks, *plan.now.others)
     for task in filter(_has_failed, tasks):
-        yield from field("error", f"{task.node or '?'}: {task.error}", width, "error")
+        yield from field("error", f"{path_text(failed_at(task))}: {task.error}", width, "error")
     for task in tasks:
-        node = task.node or "?"
         for one in task.questions:
             if not one.answered:
-                text = f"{node}: {summary(one.value, _QUESTION)}"
+                text = f"{path_text(asked_by(one))}: {summary(one.value, _QUESTION)}"
                 yield from field("question", text, width, "question")
 
 
@@ -257,8 +257,13 @@ def _state(plan: Plan) -> str:
         return ", ".join(conditions)
     tasks = (*plan.now.tasks, *plan.now.others)
     nodes: dict[Status, Sequence[str]] = {
-        Status.ERROR: [one.node or "?" for one in tasks if _has_failed(one)],
-        Status.INTERRUPTED: [one.node or "?" for one in tasks if _asks(one)],
+        Status.ERROR: [path_text(failed_at(one)) for one in tasks if _has_failed(one)],
+        Status.INTERRUPTED: [
+            path_text(asked_by(question))
+            for one in tasks
+            for question in one.questions
+            if not question.answered
+        ],
     }
     waiting = plan.now.waiting or ()
     return ", ".join(

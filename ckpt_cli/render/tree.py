@@ -22,7 +22,9 @@ from ckpt_cli.render.lines import Line, Span, line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.tree_words import UNICODE, Glyphs, Words, count, cut, status_style
 
-NARROWEST = 80
+NARROWEST = 40
+_ROOMY = 60
+"""In fewer columns, nodes come before the number of writes and the time."""
 _SHOWN_LANES = 10
 _WIDEST_REF_COLUMN = 8
 """Longer refs are rare; they shift only their own row."""
@@ -56,7 +58,7 @@ def tree_lines(
     zone: tzinfo,
     now: datetime,
     status: str | None = None,
-    width: int = NARROWEST,
+    width: int = 80,
     glyphs: Glyphs = UNICODE,
 ) -> Iterator[Line]:
     """Yield the tree in `width` columns, at least `NARROWEST`, and no wider than needed.
@@ -295,6 +297,8 @@ def _right(draft: _Draft, time_width: int) -> str:
 def _set(draft: _Draft, size: int, right: str, width: int, dots: str) -> Line:
     room = width - (2 + len(right) if right else 0)
     text = draft.text
+    if size > room and width < _ROOMY:
+        right, room = "", width
     if size > room:
         fixed = size - _cells(text)
         text = _fit(text, max(room - fixed, 0), dots)

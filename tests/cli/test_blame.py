@@ -42,6 +42,13 @@ def test_an_item_that_was_appended_is_the_edits_and_the_others_are_not(sample: P
     assert blame(sample, "itinerary[0]")["by"] == before["by"] == "task"
 
 
+def test_an_item_that_waits_for_the_reducer_is_the_edits(sample: Path) -> None:
+    fork(sample, "--set", 'itinerary=["A tea ceremony"]', "--reason", "asked for")
+    found = blame(sample, "itinerary[-1]")
+    assert (found["value"], found["by"], found["reason"]) == ("A tea ceremony", "fork", "asked for")
+    assert blame(sample, "itinerary[0]")["by"] == "task"
+
+
 def test_what_a_fork_copied_is_its_writers(sample: Path) -> None:
     before = blame(sample, "hotel")
     fork(sample, "--replace", 'destination="Nara"')

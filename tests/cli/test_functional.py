@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from tests.support import FIXTURES, ckpt, copy_store
@@ -106,7 +108,7 @@ def test_a_task_is_named_where_its_id_proves_the_name(
         first: "research",
         second: "shorten",
         f"~__pregel_push, {second}, 0000000000, 0000000001": "research",
-        (third if paths else ""): None,  # Nothing that is stored has its name.
+        third: "count",  # Named by the body of the next checkpoint.
     }
 
 
@@ -121,3 +123,53 @@ def test_metadata_of_older_libraries_names_tasks(era: str, tmp_path: Path) -> No
     # Of one that has not finished, the metadata of other threads tells the names.
     (asking,) = ckpt("-s", path, "history", "functional-asking", "-o", "json").json
     assert sorted(one["node"] for one in asking["tasks"]) == ["draft", "workflow"]
+
+
+def ask_approval(saver: SqliteSaver) -> Any:
+    """A question asked by a `@task` that another one calls."""
+
+    @task
+    def approve(text: str) -> Any:
+        return interrupt(f"Send {text}?")
+
+    @task
+    def send(text: str) -> Any:
+        return approve(text).result()
+
+    @entrypoint(checkpointer=saver)
+    def flow(text: str) -> Any:
+        return send(text).result()
+
+    return flow
+
+
+def test_a_question_of_a_task_is_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    connection = sqlite3.connect(path, check_same_thread=False)
+    flow = ask_approval(SqliteSaver(connection))
+    config: RunnableConfig = {"configurable": {"thread_id": "t"}}
+    flow.invoke("a letter", config)
+    (asked,) = flow.get_state(config).interrupts
+    # Nothing that is stored names a task before it has run once.
+    assert questions(path) == [(asked.id, ["flow"])]
+    flow.invoke(Command(resume=True), config)
+    flow.invoke("a parcel", config)
+    (asked,) = flow.get_state(config).interrupts
+    connection.close()
+    assert questions(path) == [(asked.id, ["flow", "send", "approve"])]
+    shown = ckpt("-s", path, "threads", "show", "t", "-o", "table").out
+    assert shown.count("question ") == 1
+    assert f'Command(resume={{"{asked.id}": ...}})' in shown
+    (row,) = ckpt("-s", path, "interrupts", "-o", "json").json
+    assert (row["interrupt_id"], row["value"]) == (asked.id, "Send a parcel?")
+    # Every command names the same node; of each run, only the entrypoint made a step.
+    for words in (["threads", "show", "t"], ["show", "t"], ["interrupts"], ["history", "t"]):
+        assert "flow > send > approve" in ckpt("-s", path, *words, "-o", "table").out
+    made = [one["nodes"] for one in ckpt("-s", path, "history", "t", "-o", "json").json]
+    assert [one for one in made if one] == [["flow"]]
+
+
+def questions(path: Path) -> list[tuple[str, list[str]]]:
+    """The open questions of the thread, as `show` tells them."""
+    shown = ckpt("-s", path, "show", "t", "-o", "json").json["interrupts"]
+    return [(one["interrupt_id"], one["path"]) for one in shown if not one["answered"]]

@@ -118,3 +118,20 @@ def test_a_table_says_where_a_text_stands(store: Path) -> None:
     head, *lines = ckpt("-s", store, "grep", "no rooms", "-o", "table").out.splitlines()
     assert head.split() == ["THREAD", "REF", "IN", "NODE", "PATH", "LINE"]
     assert lines[0].split()[2:4] == ["error", "book"]
+
+
+def test_a_question_of_a_subgraph_is_told_once_with_the_node_that_asked(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "store.db", check_same_thread=False)
+    inner, outer = StateGraph(State), StateGraph(State)
+    inner.add_node("approve", approve)
+    inner.add_edge(START, "approve")
+    outer.add_node("review", inner.compile())
+    outer.add_edge(START, "review")
+    agent: Any = outer.compile(checkpointer=SqliteSaver(connection))
+    agent.invoke({"plan": "Rome"}, {"configurable": {"thread_id": "t"}})
+    connection.close()
+    (hit,) = ckpt("-s", tmp_path / "store.db", "grep", "approve the plan", "-o", "json").json
+    assert (hit["node"], hit["node_path"]) == ("approve", ["review", "approve"])
+    assert hit["checkpoint_ns"].startswith("review:")
+    shown = ckpt("-s", tmp_path / "store.db", "grep", "approve the plan", "-o", "table").out
+    assert "review > approve" in shown

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ckpt_cli.app import root
 from ckpt_cli.lazy import GlobalOption, LazyGroup
+from tests.support import ckpt
 
 METAVARS = {
     **dict.fromkeys(("--older-than", "--keep-within", "--grace"), "AGE"),
@@ -76,3 +78,25 @@ def test_the_help_of_a_command_is_in_plain_words(command: Any) -> None:
     assert STUMBLED_OVER.search(command.help) is None
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", command.help))
     assert named <= EXISTING
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["diff", "trip-to-kyoto", "--channel", "nosuch"],
+        ["diff", "trip-to-kyoto", "--writes", "--channel", "nosuch"],
+        ["grep", "Kyoto", "trip-to-kyoto", "--ns", "nosuch"],
+    ],
+    ids=" ".join,
+)
+def test_a_channel_or_namespace_that_nothing_has_is_refused(words: list[str], sample: Path) -> None:
+    answer = ckpt("-s", sample, *words)
+    assert answer.code == 3
+    assert "'nosuch' in" in answer.err
+
+
+@pytest.mark.parametrize("channel", ["messages", "__interrupt__", "nosuch"])
+def test_a_search_tells_of_a_channel_that_nothing_has(channel: str, sample: Path) -> None:
+    answer = ckpt("-s", sample, "grep", "xyzzy", "--channel", channel)
+    assert answer.code == 1
+    assert ("no channel" in answer.err) == (channel == "nosuch")

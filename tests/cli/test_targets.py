@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import TypedDict
@@ -108,3 +109,24 @@ def test_interrupts_of_some_threads(people: Path) -> None:
     assert threads("--older-than", "0s") == threads()
     missing = ckpt("-s", people, "interrupts", "anna", "nobody")
     assert (missing.code, missing.out) == (3, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "times"),
+    [
+        ([], ("2020-01-01T00:00:00+05:45", "+05:45")),
+        (["--utc"], ("2020-01-01T00:00:00+00:00", "+00:00")),
+    ],
+)
+def test_an_error_about_a_time_is_in_the_zone_of_the_answer(
+    words: list[str], times: tuple[str, str], sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kathmandu")
+    time.tzset()
+    answer = ckpt("-s", sample, *words, "show", "trip-to-kyoto@2020-01-01")
+    monkeypatch.undo()
+    time.tzset()
+    assert answer.code == 3
+    asked, hint = answer.err.splitlines()
+    assert asked.endswith(f"had no checkpoint at {times[0]}")
+    assert hint.endswith(times[1])

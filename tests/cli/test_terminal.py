@@ -101,3 +101,30 @@ def test_no_id_is_broken_in_a_narrow_terminal(sample: Path, words: list[str]) ->
     assert ids <= set(ID.findall(narrow))
     rows = narrow.rpartition("\x1b")[2].splitlines()  # behind the bar
     assert max(map(len, rows)) <= 40, narrow
+
+
+UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+WIDE = [
+    ["threads", "show", "trip-to-kyoto"],
+    ["show", "trip-to-kyoto", "--writes", "--metadata"],
+    ["show", "trip-to-kyoto", "--tree", "--unfold", "--all-ns"],
+    ["history", "trip-to-kyoto", "--all-ns"],
+    ["diff", "trip-to-kyoto"],
+    ["diff", "trip-to-kyoto", "step:2", "--stat"],
+    ["diff", "--writes", "trip-to-kyoto@step:8"],
+    ["replay", "trip-to-kyoto", "--verify"],
+    ["stats"],
+    ["du"],
+    ["rollback", "trip-to-kyoto", "step:8", "--dry-run"],
+    ["threads", "copy", "trip-to-kyoto", "a-copy-of-it", "--dry-run"],
+]
+
+
+@pytest.mark.parametrize("words", WIDE, ids=" ".join)
+def test_nothing_is_wider_than_a_narrow_terminal(words: list[str], sample: Path) -> None:
+    printed = ckpt_in_terminal("-s", sample, "-q", "--no-pager", *words, width=40, height=500)[1]
+    lines = printed.splitlines()
+    shown = [one for one in lines if "\x1b" not in one]  # no progress
+    assert [one for one in shown if len(one) > 40] == []
+    whole = re.findall(r"\S*[0-9a-f]{8}-\S*", printed)
+    assert [one for one in whole if re.search(UUID, one) is None and "…" not in one] == []

@@ -214,6 +214,7 @@ def test_a_dry_run_of_an_import_ends_as_the_import_would(store: Path, tmp_path: 
         for how in ("--dry-run", "--yes"):
             answer = ckpt(*words, how)
             assert (answer.code, "exists with different contents" in answer.err) == (code, True)
+            assert ("would not be restored" in answer.err) == (how == "--dry-run" and code == 7)
 
 
 def test_a_folder_without_bundles_is_named(store: Path, tmp_path: Path) -> None:

@@ -293,3 +293,19 @@ def test_values_are_bounded_and_redacted(tmp_path: Path) -> None:
     many = ckpt("-s", path, "rollback", "support-live-chat", "step:0", "--dry-run").out
     messages = [one for one in many.splitlines() if one.startswith("    - ")]
     assert 0 < len(messages) <= 4
+
+
+def test_a_plan_names_the_node_of_a_subgraph_that_asks(path: Path) -> None:
+    inner: Any = StateGraph(State)
+    inner.add_node("leaf", lambda _: {"approved": interrupt("sure?")})
+    inner.add_edge(START, "leaf")
+    outer: Any = StateGraph(State)
+    outer.add_node("review", inner.compile())
+    outer.add_edge(START, "review")
+    with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
+        outer.compile(checkpointer=SqliteSaver(connection)).invoke({"log": []}, CONFIG)
+    text = plan(path, "rollback", "t", "head")
+    assert field(text, "question") == ["review > leaf: sure?"]
+    assert field(text, "asks") == ["review > leaf will ask again"]
+    record = plan(path, "rollback", "t", "head", "-o", "json").json
+    assert record["asked"] == ["review"]
