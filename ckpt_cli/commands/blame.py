@@ -17,7 +17,8 @@ def blame(
     ctx: typer.Context,
     thread: Thread,
     path: Annotated[
-        str, typer.Argument(metavar="CHANNEL[.PATH]", help="A value, as 'messages[-1].content'.")
+        str,
+        typer.Argument(metavar="CHANNEL[.PATH]", help="A value, such as 'messages[-1].content'."),
     ],
     at: At = None,
     ns: Namespace = None,

@@ -53,7 +53,7 @@ def diff(
         typer.Option(
             "--reducer",
             metavar="CHANNEL=NAME",
-            help="Reducer of a channel, with --writes, instead of inferring it; repeatable.",
+            help="With --writes: reducer of CHANNEL, not inferred; repeatable.",
         ),
     ] = None,
     exit_code: ExitCode = False,
@@ -65,8 +65,8 @@ def diff(
     second, even if the second is older. REF may also be a checkpoint of another thread, as
     THREAD@REF. Messages are matched by their id.
 
-    With --writes, show what each task wrote to each channel, in order, and whether the stored
-    value follows from it; if not, where it differs.
+    With --writes, show what each task wrote to each channel, in order, and whether these writes
+    produce the stored value; if not, where it differs.
 
     \b
       ckpt -s agent.db diff user-42
@@ -79,8 +79,8 @@ def diff(
     if writes:
         if first is not None or stat:
             raise UsageError(
-                "--writes shows one checkpoint, without --stat",
-                hint="`ckpt diff --writes THREAD@REF`",
+                f"--writes cannot be used with {'--stat' if stat else 'two checkpoints'}",
+                hint="use `ckpt diff --writes THREAD@REF`",
             )
         _writes(session, Words(thread, ns=ns), channel, reducer or [], exit_code=exit_code)
         return
@@ -102,7 +102,9 @@ def diff(
         columns=change_columns(),
     )
     if not found.changes:
-        session.note("no changes" if found.before else "the first checkpoint, without values")
+        session.note("no changes" if found.before else "the first checkpoint has no values")
+    for name in found.missing(channel or ()):
+        session.note(f"no channel '{name}' at these checkpoints")
     if exit_code and found.changes:
         raise typer.Exit(1)
 

@@ -32,7 +32,8 @@ def grep(
         bool, typer.Option("-i", "--ignore-case", help="Ignore upper and lower case.")
     ] = False,
     fixed: Annotated[
-        bool, typer.Option("-F", "--fixed-strings", help="PATTERN is plain text.")
+        bool,
+        typer.Option("-F", "--fixed-strings", help="PATTERN is plain text, not an expression."),
     ] = False,
     match: Match = None,
     where: Where = None,
@@ -51,9 +52,9 @@ def grep(
 ) -> None:
     """Search threads for a text.
 
-    Searches values, questions, errors and what tasks wrote. IN says where a text was found:
-    value, question, error, or write, which no later state contains. Each line is printed once,
-    at the oldest checkpoint that has it. Text and numbers are searched; names of fields are not.
+    Searches values, questions, errors and what tasks wrote. IN says where the text is: in a value,
+    a question, an error, or a write that no stored value contains. Each line is printed once, at
+    the oldest checkpoint that has it. Searches text and numbers, not the names of fields.
 
     Exits with 1 if nothing was found, and with 7 if a value that cannot be read may contain it.
 

@@ -41,8 +41,9 @@ def history(
 ) -> None:
     """List a thread's checkpoints, newest first.
 
-    NODE lists the nodes that ran to make the checkpoint, NEXT the nodes that run after it. STATUS
-    is that of the next step; "retried" marks a step that failed, was run again and finished.
+    NODE lists the nodes that ran just before the checkpoint, NEXT the nodes that run after it.
+    STATUS and WRITES are those of the step after it; "retried" means that a node failed, was run
+    again and finished. A narrow terminal shows fewer columns; -o tsv prints all.
 
     \b
       ckpt -s agent.db history user-42

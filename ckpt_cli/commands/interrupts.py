@@ -32,16 +32,16 @@ def interrupts(
         typer.Option(
             "--older-than",
             metavar="AGE",
-            help="Only questions that wait longer than AGE: 2h, 30d or a date.",
+            help="Only questions older than AGE: 2h, 30d or a date.",
         ),
     ] = None,
     exit_code: ExitCode = False,
 ) -> None:
     """List the questions that wait for an answer.
 
-    A question of a subgraph is listed once. NODE names the nodes down to the one that asks, as
-    research > ask. To answer, invoke the graph on the thread with
-    Command(resume={INTERRUPT: ANSWER}).
+    NODE is the node that asks; inside a subgraph, the path to it: research > ask. INTERRUPT is
+    left out in a narrow terminal; `ckpt threads show THREAD` prints it. To answer, invoke the
+    graph on the thread with Command(resume={INTERRUPT: ANSWER}).
 
     \b
       ckpt -s agent.db interrupts
@@ -50,9 +50,7 @@ def interrupts(
     """
     session: Session = ctx.obj
     if threads and match is not None:
-        raise UsageError(
-            "THREAD and --match cannot be used together", hint="leave out one of the two"
-        )
+        raise UsageError("THREAD cannot be used with --match", hint="leave out one of the two")
     before = None
     if older_than is not None:
         before = parse_time(older_than, session.now, session.zone)
@@ -67,7 +65,7 @@ def interrupts(
 
     session.output.records(records(), interrupt_columns(session.now))
     if not counted:
-        session.note("no question waits")
+        session.note("no question waits for an answer")
     if exit_code and counted:
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""`ckpt sessions`: list the sessions that an application stores next to its checkpoints."""
+"""`ckpt sessions`: list the chat sessions that an application stores in Redis."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def list_(
 ) -> None:
     """List the sessions of an application, newest first.
 
-    Each line shows the thread of the session and its status. If the sessions are stored under
-    other keys than usual, give their pattern in the URL: ?pattern=app:session:*
+    Reads the chat sessions that an application keeps in Redis next to its checkpoints, with the
+    status of each session's thread. By default these are the keys that match *context*:*:*. For
+    other keys, add a pattern to the URL: redis://localhost/0?pattern=app:session:*
 
     \b
       ckpt -s redis://localhost/0 sessions list

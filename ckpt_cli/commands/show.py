@@ -50,7 +50,9 @@ def show(
     writes: Annotated[
         bool, typer.Option("--writes", help="Also show what the tasks of its next step wrote.")
     ] = False,
-    metadata: Annotated[bool, typer.Option("--metadata", help="Also show its metadata.")] = False,
+    metadata: Annotated[
+        bool, typer.Option("--metadata", help="Also show the metadata of the checkpoint.")
+    ] = False,
     raw: Annotated[
         bool, typer.Option("--raw", help="Print the stored bytes of the checkpoint, undecoded.")
     ] = False,
@@ -60,7 +62,9 @@ def show(
     tree: Annotated[
         bool, typer.Option("--tree", help="Draw the checkpoints of the thread as a tree.")
     ] = False,
-    unfold: Annotated[bool, typer.Option("--unfold", help="Show every step of the tree.")] = False,
+    unfold: Annotated[
+        bool, typer.Option("--unfold", help="Show every step, also plain ones.")
+    ] = False,
     all_ns: Annotated[
         bool, typer.Option("--all-ns", help="Also draw the tree of each subgraph call.")
     ] = False,

@@ -26,7 +26,9 @@ def tail(
     ] = None,
     lines: Annotated[
         int,
-        typer.Option("-n", "--lines", min=0, metavar="N", help="Begin with the last N."),
+        typer.Option(
+            "-n", "--lines", min=0, metavar="N", help="Begin with the last N checkpoints."
+        ),
     ] = 5,
     ns: Namespace = None,
     all_ns: Annotated[bool, typer.Option("--all-ns", help="Follow all namespaces.")] = False,

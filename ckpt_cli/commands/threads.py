@@ -39,7 +39,7 @@ COMMANDS = {
     ),
     "show": CommandRef(
         "ckpt_cli.commands.threads:show",
-        "Show the status of one thread, and how to go on.",
+        "Show what is wrong with a thread, and how to resume it.",
         "Commands",
     ),
     "copy": CommandRef(
@@ -59,7 +59,7 @@ def list_(
         int, typer.Option("-n", "--limit", metavar="N", min=1, help="Show at most N.")
     ] = 50,
     everything: Annotated[
-        bool, typer.Option("--all", help="Show all, without reading their heads.")
+        bool, typer.Option("--all", help="Show all threads, without their status.")
     ] = False,
     long: Annotated[
         bool, typer.Option("--long", help="Show status, size and error, also with --all.")
@@ -70,7 +70,7 @@ def list_(
         typer.Option(metavar="TIME", help="Only threads active since TIME: 2h, 2026-04-07."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only threads not active after TIME.")
+        str | None, typer.Option(metavar="TIME", help="Only threads last active before TIME.")
     ] = None,
     status: Annotated[
         list[str] | None,
@@ -83,19 +83,21 @@ def list_(
     user: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Only threads of this user, where the layout stores one."
+            metavar="NAME", help="Only threads of this user, in stores that record users."
         ),
     ] = None,
     first_message: Annotated[
-        bool, typer.Option("--first-message", help="Show the first message of a person.")
+        bool, typer.Option("--first-message", help="Show the first message by a human.")
     ] = False,
     page: Annotated[int, typer.Option(min=1, metavar="N", help="Page number.")] = 1,
     exit_code: ExitCode = False,
 ) -> None:
     """List threads, newest first.
 
-    A thread can be in several conditions at once: one task failed and another one asks. --status
-    finds it by each of them. --status and --where read the head of every thread.
+    STATUS: error (a task failed), interrupted (a question waits for an answer), pending (a run is
+    in progress, or stopped before it finished), done, unknown, or empty. A thread can be
+    both error and interrupted; --status finds it by each. NEXT lists the nodes that run next.
+    `ckpt threads show THREAD` shows errors and questions.
 
     \b
       ckpt -s agent.db threads list
@@ -106,7 +108,7 @@ def list_(
     """
     session: Session = ctx.obj
     if sort not in SORTS:
-        raise UsageError(f"cannot sort by '{sort}'", hint=f"one of {', '.join(SORTS)}")
+        raise UsageError(f"cannot sort by '{sort}'", hint=f"use one of {', '.join(SORTS)}")
     wanted = Selection(
         match=match,
         since=None if since is None else parse_time(since, session.now, session.zone),
@@ -150,13 +152,19 @@ def list_(
     )
     session.output.records(records(), columns)  # type: ignore[arg-type]
     if not counted:
-        session.note("no thread matches" if wanted != Selection() else "this store has no threads")
+        session.note(_why_none(wanted, page))
     elif everything and not details and session.output.terminal:
-        session.note("heads were not read; --long shows status and size")
+        session.note("--long also shows status, size and error")
     elif more:
         session.note(f"showing the first {limit}; -n N or --all for more")
     if exit_code and counted:
         raise typer.Exit(1)
+
+
+def _why_none(wanted: Selection, page: int) -> str:
+    if page > 1:
+        return f"there is no page {page}"
+    return "no thread matches" if wanted != Selection() else "this store has no threads"
 
 
 def show(
@@ -164,10 +172,10 @@ def show(
     thread: Annotated[str, typer.Argument(metavar="THREAD", help="Thread id.")],
     memory: Memory = None,
 ) -> None:
-    """Show the status of one thread, and how to go on.
+    """Show what is wrong with a thread, and how to resume it.
 
-    Shows what failed, what waits for an answer, and the call that resumes the thread; then its
-    size, its namespaces, and the long-term memory that was made from it.
+    Shows the error of each failed task, the questions that wait for an answer, and the call that
+    resumes the thread; then its size, its namespaces, and the long-term memory made from it.
 
     \b
       ckpt -s agent.db threads show user-42

@@ -42,6 +42,21 @@ def split_target(text: str, exists: Callable[[str], bool]) -> tuple[str, str | N
     return (thread_id, ref) if thread_id and ref else (text, None)
 
 
+def is_shortened(checkpoint_ns: str, text: str) -> bool:
+    """Whether a text is a namespace as lists and trees show it: `gather:327f5b0c…`."""
+    if "…" not in text:
+        return False
+    parts = "[^|]*".join(map(re.escape, text.split("…")))
+    return re.fullmatch(rf"(.*\|)?{parts}", checkpoint_ns, re.DOTALL) is not None
+
+
+def named(namespaces: Sequence[str]) -> str:
+    """Some namespaces as a hint lists them."""
+    shown = ", ".join(f"'{ns}'" for ns in namespaces[:_SHOWN_CANDIDATES])
+    more = len(namespaces) - _SHOWN_CANDIDATES
+    return shown + (f" and {more} more" if more > 0 else "")
+
+
 def is_ref(text: str) -> bool:
     """Return whether a text is always a ref, even if a thread has this id."""
     return text == "head" or text.startswith(("~", "head~", "step:", "tip:"))
@@ -74,7 +89,9 @@ def _base(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
     if looks_like_time(ref):
         return as_of(parse_time(ref, now, zone), line, zone)
     if len(ref) < SHORTEST:
-        hint = f"did you mean step:{ref}?" if ref.isdecimal() else "give at least 4 characters"
+        hint = "give at least 4 characters of an id, or head, ~N, step:N, tip:N or a time"
+        if ref.isdecimal():
+            hint = f"did you mean step:{ref}?"
         raise NotFound(f"no checkpoint '{ref}' in thread '{line.thread_id}'", hint=hint)
     ids = [found.key.checkpoint_id for found in line.checkpoints]
     found = [one for one in ids if one.startswith(ref)] + [one for one in ids if one.endswith(ref)]
@@ -154,7 +171,8 @@ def _only(found: list[str], ref: str, line: Line) -> str:
         return found[0]
     if not found:
         raise NotFound(f"no checkpoint '{ref}' in thread '{line.thread_id}'", hint=_nearest(line))
-    shown = ", ".join(found[:_SHOWN_CANDIDATES])
+    short = short_refs([one.key.checkpoint_id for one in line.checkpoints])
+    shown = ", ".join(short[one] for one in found[:_SHOWN_CANDIDATES])
     more = len(found) - _SHOWN_CANDIDATES
     raise Ambiguous(
         f"'{ref}' is ambiguous: {len(found)} checkpoints of thread '{line.thread_id}' match",

@@ -67,7 +67,7 @@ def blame(target: Target, path: str) -> Blame:
     steps = parse_path(path)
     if not steps or not isinstance(steps[0], str) or any(isinstance(one, All) for one in steps):
         raise UsageError(
-            f"'{path}' is not the path of one value", hint="for example: messages[-1].content, plan"
+            f"'{path}' is not the path of one value", hint="use a path such as messages[-1].content"
         )
     if not redacted.is_redacted(target.reader.store):
         return _blame(target, steps[0], steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ckpt_backends.codec.values import Value
@@ -21,6 +21,12 @@ class Comparison:
     """None if a checkpoint without a stored parent is shown alone."""
     after: Moment
     changes: Mapping[str, ChannelChange]
+
+    def missing(self, channels: Iterable[str]) -> list[str]:
+        """The channels that neither checkpoint has."""
+        bodies = [one.body for one in (self.before, self.after) if one is not None]
+        known = {*self.changes, *(name for one in bodies for name in (*one.versions, *one.values))}
+        return [name for name in channels if name not in known]
 
 
 def compare(first: Target, second: Target | None, channels: Collection[str] | None) -> Comparison:

@@ -40,6 +40,7 @@ _AT_ONCE = 200
 _BYTES = 8 << 20
 """Maximum number of checkpoints, and approximate number of bytes, that one query fetches."""
 _NO_PARENT = "its parent is not stored"
+NO_DELTA = "a DeltaChannel stores no value between snapshots"
 _NO_BODY = "the checkpoint cannot be read"
 _FIRST = {
     "input": "an input's writes to other channels are not stored",
@@ -385,7 +386,7 @@ class _Namespace:
             lacking = lacking or "none of the writes to it are stored"
         is_gone = False
         if is_delta:
-            lacking = "a DeltaChannel stores no value between snapshots"
+            lacking = NO_DELTA
         else:
             written_values = [value for batches, _ in ways for b in batches for value in b]
             is_gone = base is ABSENT and _is_apart(name, parent.moment)

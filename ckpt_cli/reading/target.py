@@ -12,7 +12,7 @@ from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
 from ckpt_cli.core.times import parse_time
-from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.reading.thread import NO_THREAD_HINT, ThreadReader
 
 _SEARCHED = 1000
 """Number of newest threads that are searched for an id similar to a mistyped one."""
@@ -135,8 +135,8 @@ def find_two(
     if second is not None:
         if one.chosen:
             raise UsageError(
-                f"cannot compare three checkpoints: '{words.thread}' names one already",
-                hint="`ckpt diff THREAD@REF REF` or `ckpt diff THREAD REF REF` compares two",
+                f"cannot compare three checkpoints: '{words.thread}' is one already",
+                hint="use `ckpt diff THREAD@REF REF` or `ckpt diff THREAD REF REF`",
             )
         return other, find(second)[0]
     # `THREAD REF` compares with the head, as `git diff REF` compares with the working tree.
@@ -148,19 +148,23 @@ def _split(store: Store, text: str) -> tuple[str, str | None]:
     return refs.split_target(text, lambda whole: store.thread(whole) is not None)
 
 
+def _quoted(thread_id: str) -> str:
+    """A thread id in quotes that a shell reads, too."""
+    return f"'{thread_id}'" if quote(thread_id) == thread_id else quote(thread_id)
+
+
 def _no_thread(store: Store, thread_id: str) -> NotFound:
     """Return an error with suggestions from the newest threads."""
     alone, _, ref = thread_id.rpartition("@")
     if ref and alone and store.thread(alone) is not None:
         return NotFound(
-            f"'{thread_id}' names a checkpoint, and this command takes a whole thread",
-            hint=f"give {quote(alone)} alone, or see the checkpoint among the others:"
-            f" `ckpt show {quote(thread_id)} --tree`",
+            f"'{thread_id}' is a checkpoint, but this command takes a thread",
+            hint=f"leave out @{ref}, or use `ckpt show {quote(thread_id)}`",
         )
     newest = [thread.thread_id for thread in store.threads(limit=_SEARCHED)]
     close = [one for one in newest if one.startswith(thread_id)][:_NAMED]
     close = close or get_close_matches(thread_id, newest, n=_NAMED)
-    hint = "`ckpt threads list --all` lists all; `--match 'PART*'` searches"
+    hint = NO_THREAD_HINT
     if close:
-        hint = f"did you mean {' or '.join(repr(one) for one in close)}?"
+        hint = f"did you mean {' or '.join(map(_quoted, close))}?"
     return NotFound(f"no thread '{thread_id}' in this store", hint=hint)

@@ -41,6 +41,10 @@ from ckpt_cli.core.triggers import SENDS
 from ckpt_cli.reading.leaves import locate
 from ckpt_cli.reading.lessons import Lessons
 
+NO_THREAD_HINT = (
+    "`ckpt threads list --all` lists all threads;"
+    " `ckpt threads list --match '*PART*'` searches their ids"
+)
 _FIRST_YEAR, _LAST_YEAR = 1, 9999
 NOT_STORED = "not stored: "
 """Start of the reason text if a layout does not store the state of a checkpoint."""
@@ -125,7 +129,7 @@ class ThreadReader:
         if found is None:
             raise NotFound(
                 f"no thread '{thread}' in this store",
-                hint="`ckpt threads list --all` lists all; `--match 'PART*'` searches",
+                hint=NO_THREAD_HINT,
             )
         self.thread = found
         self.thread_id = found.thread_id
@@ -195,16 +199,17 @@ class ThreadReader:
         """
         if text in self.namespaces:
             return text
-        pattern = text.removesuffix("…")
-        found = [ns for ns in self.namespaces if ns.startswith(pattern) or fnmatchcase(ns, text)]
+        found = [ns for ns in self.namespaces if refs.is_shortened(ns, text)] or [
+            ns for ns in self.namespaces if ns.startswith(text) or fnmatchcase(ns, text)
+        ]
         if len(found) == 1:
             return found[0]
         if found:
             raise Ambiguous(
                 f"'{text}' is ambiguous: {len(found)} namespaces match",
-                hint=f"use one of {', '.join(found)}",
+                hint=f"use one of {refs.named(found)}",
             )
-        known = ", ".join(f"'{ns}'" for ns in self.namespaces if ns)
+        known = refs.named([ns for ns in self.namespaces if ns])
         raise NotFound(
             f"no namespace '{text}' in thread '{self.thread_id}'",
             hint=f"its namespaces: {known}" if known else "it has the root namespace only",
@@ -515,10 +520,11 @@ def unreadable(what: str, problem: Opaque) -> Unreadable:
         return Unreadable(f"{what} is {problem.reason}")
     if problem.reason.startswith(NOT_STORED):
         return Unreadable(
-            f"{what} is {problem.reason}", hint="`ckpt diff --writes` shows what its tasks wrote"
+            f"{what} is {problem.reason}",
+            hint="`ckpt diff --writes THREAD@REF` shows what its tasks wrote",
         )
     if problem.reason not in CLOSED:
-        return Unreadable(f"cannot read {what}", hint="`ckpt show` says why")
+        return Unreadable(f"cannot read {what}", hint="`ckpt show THREAD@REF` says why")
     reason, _, hint = problem.reason.partition("; ")
     return Unreadable(f"cannot read {what}: {reason}", hint=hint or None)
 

@@ -114,7 +114,7 @@ def parse_status(text: str) -> Status:
     try:
         return Status(text)
     except ValueError:
-        raise UsageError(f"no status '{text}'", hint=f"use {', '.join(Status)}") from None
+        raise UsageError(f"no status '{text}'", hint=f"use one of {', '.join(Status)}") from None
 
 
 def list_threads(

@@ -197,6 +197,8 @@ def _others(look: Look, channels: Collection[str] | None) -> Sequence[Contributi
             effect: Effect = "dropped"
             if not is_state(name, look.child.body):
                 effect = "special"
+            elif look.child.body.problem is not None:
+                effect = "unknown"
             elif name not in look.child.body.versions and look.child.source == "loop":
                 effect = "ignored"
             others.append(Contribution(placed, placed.value, effect))

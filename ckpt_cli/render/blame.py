@@ -89,9 +89,7 @@ def blame_lines(found: Blame, now: datetime, zone: tzinfo, width: int) -> Iterat
             yield from field("fork of", found.edit.forked_from, width, "id")
     for placed in found.writes:
         which = "" if len(found.writes) == 1 else f"{placed.node or '?'}  "
-        yield from field(
-            "write", f"{which}{placed.write.idx} of task {placed.write.task_id}", width
-        )
+        yield from field("task", f"{which}{placed.write.task_id}  write {placed.write.idx}", width)
     if found.remark is not None:
         yield from field("note", found.remark, width, "dim")
 

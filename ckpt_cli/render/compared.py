@@ -13,7 +13,8 @@ from ckpt_cli.render.units import step_number
 
 def compared_lines(found: Comparison) -> Iterator[Line]:
     """Yield the old and the new checkpoint of a diff, in the way git names two files."""
-    before: tuple[Span, ...] = (("nothing", "dim"),)
+    is_first = found.after.checkpoint.parent_checkpoint_id is None
+    before: tuple[Span, ...] = (("nothing" if is_first else "the parent is not stored", "dim"),)
     if found.before is not None:
         before = _named(found.before)
     yield line(("--- ", "remove"), *before)

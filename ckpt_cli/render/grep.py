@@ -64,7 +64,7 @@ def hit_columns() -> Sequence[Column]:
         Column("IN", "in", drop=1),
         Column("NODE", "node", style="node", drop=2),
         Column("PATH", "path", cut=True, style="change"),
-        Column("LINE", "line", cut=True),
+        Column("TEXT", "line", cut=True),
         Column("CHANNEL", "channel", table=False),
         Column("TASK_ID", "task_id", table=False),
         Column("LINE_NUMBER", "line_number", table=False),

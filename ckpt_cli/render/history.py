@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any
@@ -12,12 +11,11 @@ from ckpt_backends.model import Status
 from ckpt_cli.core.step_nodes import path_text
 from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.table import Column
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.text import safe_text, short_ns
 from ckpt_cli.render.thread import ago, counted_names, marks_style, names, next_names
 from ckpt_cli.render.units import size, step_number, when
 from ckpt_cli.render.value import summary
 
-_TASK_ID = re.compile(r":([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _QUIET = {Status.PENDING, Status.UNKNOWN, Status.EMPTY}
 """Conditions that `tail` does not print, because a run probably continues."""
 _SHOWN = 200
@@ -46,14 +44,9 @@ def history_columns(
         Column("NEXT", "next_paths", next_names, cut=True, style="node"),
         Column("STATUS", "state", table=False),
         Column("STATUS", "marks", ", ".join, style=marks_style),
-        Column("WRITES", "write_count", right=True, drop=1),
-        Column("TIME", "ts", at, style="time", drop=3),
+        Column("WRITES", "write_count", right=True, drop=3),
+        Column("TIME", "ts", at, style="time", drop=1),
     ]
-
-
-def short_ns(checkpoint_ns: str) -> str:
-    """Shorten the task ids in a namespace to eight digits: `planner:fe0c6028…`."""
-    return _TASK_ID.sub(r":\1…", checkpoint_ns)
 
 
 def history_line(record: Mapping[str, Any], zone: tzinfo, *, all_ns: bool) -> Line:

@@ -136,7 +136,10 @@ def statistics_lines(record: dict[str, Any], width: int) -> Iterator[Line]:
             [{**one, "model": one["model"] or "(unnamed)"} for one in record["tokens"]],
             [
                 Column("MODEL", "model", style="head"),
-                *(_count(name.upper(), name) for name in ("messages", "input", "output", "total")),
+                _count("MESSAGES", "messages"),
+                _count("INPUT TOKENS", "input"),
+                _count("OUTPUT TOKENS", "output"),
+                _count("TOKENS", "total"),
             ],
         ),
         (

@@ -19,8 +19,6 @@ Record = Mapping[str, Any]
 
 _WIDTHS_FROM = 200
 """Number of rows that decide the column widths; later rows may be wider."""
-_NARROWEST = 16
-"""Columns are never cut below this width."""
 _GAP = 2
 
 
@@ -40,6 +38,8 @@ class Column:
     right: bool = False
     cut: bool = False
     """Whether a table may shorten it. Ids are never cut."""
+    least: int = 16
+    """A column that is cut keeps this width; others are left out for it."""
     table: bool = True
     """Whether a table shows it; TSV always has all columns."""
     drop: int = 0
@@ -110,7 +110,7 @@ def _fitting(rows: Sequence[Record], columns: list[Column], width: int) -> list[
         if longest or not column.drop:
             needs[column] = max(longest, cell_len(column.header))
     for column in sorted(needs, key=lambda column: -column.drop):
-        least = [min(need, _NARROWEST) if one.cut else need for one, need in needs.items()]
+        least = [min(need, one.least) if one.cut else need for one, need in needs.items()]
         if column.drop and _total(least) > width:
             del needs[column]
     return list(needs)
@@ -124,7 +124,7 @@ def _widths(rows: list[list[Span]], columns: Sequence[Column], width: int) -> li
     over = _total(widths) - width
     for i, column in sorted(enumerate(columns), key=lambda pair: -widths[pair[0]]):
         if over > 0 and column.cut:
-            smaller = min(widths[i], max(_NARROWEST, widths[i] - over))
+            smaller = min(widths[i], max(column.least, widths[i] - over))
             over -= widths[i] - smaller
             widths[i] = smaller
     return widths

@@ -33,6 +33,7 @@ _EMOJI = f"[{_SYMBOLS}]"
 _EMOJI_OR_TEXT = f"[#*0-9©®{_SYMBOLS}]"
 _SHORT = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
 _JOINER, _AS_EMOJI = "\u200d", "\ufe0f"
+_TASK_ID = re.compile(r":([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 def safe_text(text: str, *, newlines: bool = False) -> str:
@@ -88,3 +89,8 @@ def _visible(character: str) -> str:
 def _json_escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def short_ns(checkpoint_ns: str) -> str:
+    """A namespace whose task ids are cut to eight digits: `planner:fe0c6028…`."""
+    return _TASK_ID.sub(r":\1…", checkpoint_ns)

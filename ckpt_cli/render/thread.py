@@ -13,7 +13,7 @@ from ckpt_cli.core.step_nodes import HANDLED, RETRIED, asked_by, failed_at, next
 from ckpt_cli.render.cells import longest_part, wrap
 from ckpt_cli.render.lines import Line, Style, line
 from ckpt_cli.render.table import Column, table_lines
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.text import safe_text, short_ns
 from ckpt_cli.render.units import age, size, step_number, when
 from ckpt_cli.render.value import counted, summary
 
@@ -40,6 +40,14 @@ STATUS_STYLES: dict[Status, Style] = {
     Status.EMPTY: "dim",
 }
 
+
+_MEANINGS: dict[Status, str] = {
+    Status.PENDING: "  (still running, or stopped before it finished)",
+    Status.EMPTY: "  (no checkpoint in the root namespace)",
+}
+"""What a status leaves open."""
+
+_NOT_STORED = "this store does not say which nodes read the last values"
 
 PLAINTEXT = "stored unencrypted, in a thread with encrypted checkpoints"
 
@@ -88,7 +96,8 @@ def thread_columns(
             columns += [Column("SIZE", "bytes", size, right=True, drop=3)]
         columns += [Column("SOURCE", "source", table=False)]
     if long:
-        columns += [Column("ERROR", "error", first_line, style="error", cut=True, drop=1)]
+        error = Column("ERROR", "error", first_line, style="error", cut=True, least=30, drop=1)
+        columns += [error]
     if first_message:
         columns += [Column("FIRST MESSAGE", "first_message", cut=True)]
     return columns
@@ -97,7 +106,7 @@ def thread_columns(
 def namespace_columns() -> Sequence[Column]:
     """Return the columns of the namespaces in `threads show`."""
     return [
-        Column("NAMESPACE", "checkpoint_ns"),
+        Column("NAMESPACE", "checkpoint_ns", lambda ns: short_ns(ns) or "(root)"),
         Column("CHECKPOINTS", "checkpoints", right=True),
         Column("FORKS", "forks", right=True, drop=2),
         Column("TIPS", "tips", right=True, drop=2),
@@ -128,7 +137,7 @@ def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> It
     yield line("")
     rows = [
         {
-            "checkpoint_ns": ns.checkpoint_ns or "(root)",
+            "checkpoint_ns": ns.checkpoint_ns,
             "checkpoints": ns.checkpoints,
             "forks": ns.forks,
             "tips": ns.tips,
@@ -141,7 +150,8 @@ def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> It
 
 def status_lines(conditions: Sequence[Status], width: int) -> Iterator[Line]:
     """Yield all conditions of a thread, the worst first."""
-    yield from field("status", ", ".join(conditions), width, STATUS_STYLES[conditions[0]])
+    text = ", ".join(conditions) + _MEANINGS.get(conditions[0], "")
+    yield from field("status", text, width, STATUS_STYLES[conditions[0]])
 
 
 def lifetime_lines(
@@ -171,10 +181,9 @@ def step_lines(moment: Moment, width: int, *, live: bool) -> Iterator[Line]:
     `live`: it is the head, so tasks may still be waiting.
     """
     step = moment.step
-    text = next_names(next_paths(step)) + ("  (assumed)" if step.assumed else "")
-    yield from field("next", text, width)
+    yield from field("next", _next_words(moment), width)
     if live and step.waiting != step.next:
-        yield from field("waiting", names(step.waiting), width)
+        yield from field("not done", names(step.waiting), width)
     runs = (*step.tasks, *step.others)
     for task in runs:
         if task.error is not None:
@@ -191,27 +200,40 @@ def step_lines(moment: Moment, width: int, *, live: bool) -> Iterator[Line]:
         yield from resume_lines(moment, width)
 
 
+def _next_words(moment: Moment) -> str:
+    """The nodes that are next; if they are unknown or likely only, with the reason."""
+    step = moment.step
+    if step.next is None:
+        problem = moment.body.problem
+        return f"unknown: {_NOT_STORED if problem is None else 'the checkpoint cannot be read'}"
+    text = next_names(next_paths(step))
+    return f"{text}  (assumed: {_NOT_STORED})" if step.assumed else text
+
+
 def resume_lines(head: Moment, width: int) -> Iterator[Line]:
     """Yield the call that resumes a thread from its head, and what it does."""
     step = head.step
     is_javascript = head.body.is_javascript
     runs = (*step.tasks, *step.others)
     asked = [one for run in runs for one in run.questions if not one.answered]
-    failed = counted_names([run.node or "?" for run in runs if _is_retried(run)])
+    retried = [run.node for run in runs if _is_retried(run)]
+    failed = "the failed task"
+    if None not in retried:
+        failed = counted_names([node for node in retried if node is not None])
     given = "null" if is_javascript else "None"
     if Status.INTERRUPTED in head.conditions:
         given = _resume(asked, is_javascript=is_javascript)
         does = "answers " + ("the question" if len(asked) == 1 else f"the {len(asked)} questions")
-        does += f" and runs {failed} again" if failed else ""
+        does += f" and runs {failed} again" if retried else ""
     elif Status.ERROR in head.conditions:
         does = f"runs {failed} again"
     elif step.next == ():
-        given, does = "{...}", "starts a new run with a new input; nothing is next"
+        given, does = "{...}", "starts a new run with a new input"
     elif step.next is None:
         return
     else:
         nodes = counted_names(step.waiting or step.next)
-        does = f"runs {nodes}, unless a run is in progress"
+        does = f"runs {nodes}; first make sure that no run is in progress"
     call = f"graph.invoke({given}, config)"
     yield from field("resume", f"await {call}" if is_javascript else call, width)
     yield from field("", does, width, "dim")

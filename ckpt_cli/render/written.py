@@ -7,8 +7,9 @@ from typing import Any
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.contribution import Contribution, Effect, is_not_stored
+from ckpt_cli.core.contribution import NOT_STORED, Contribution, Effect, is_not_stored
 from ckpt_cli.core.elimination import Judgement, Verdict
+from ckpt_cli.reading.replay import NO_DELTA
 from ckpt_cli.reading.thread import Moment
 from ckpt_cli.reading.written import Channel, Stored, Written
 from ckpt_cli.render.cells import cell_len, fit
@@ -30,7 +31,7 @@ _EFFECTS: dict[Effect, tuple[str, Style]] = {
     "duplicate": ("changes nothing", "dim"),
     "overwritten": ("lost: replaced by an Overwrite in the same step", "remove"),
     "dropped": ("dropped: not applied to this checkpoint", "remove"),
-    "ignored": ("ignored: no such channel in the graph", "remove"),
+    "ignored": ("ignored: the graph has no such channel", "remove"),
     "special": ("", "dim"),
     "unknown": ("", "plain"),
 }
@@ -104,7 +105,7 @@ def written_lines(found: Written, width: int) -> Iterator[Line]:
         yield line((_stored_words(found.stored, is_whole=is_whole), "dim"))
     if found.others:
         yield line("")
-        yield line(("writes outside the state", "head"))
+        yield line(("other writes", "head"))
         for write in found.others:
             yield from _write_lines(write, width, channel=True)
 
@@ -130,15 +131,14 @@ def _stored_words(found: Stored, *, is_whole: bool) -> str:
 
 def _block(name: str, one: Channel, width: int) -> Iterator[Line]:
     judgement = one.judgement
-    by = judgement.reducer or _ambiguous(judgement)
-    evidence = "given" if judgement.told else f"evidence {judgement.evidence}"
     yield line(
         (safe_text(name), "head"),
-        (f"  {by}, {evidence}  ", "dim"),
+        "  ",
         (one.verdict, _VERDICTS[one.verdict]),
         f": {one.reason}" if one.reason else "",
         (" (order assumed)" if one.assumed else "", "dim"),
     )
+    yield line(("  reducer ", "dim"), (fit(_reducer(judgement), max(width - 10, 20)), "dim"))
     yield _side("was", one.before, "plain", width)
     for write in one.writes:
         yield from _write_lines(write, width)
@@ -146,26 +146,33 @@ def _block(name: str, one: Channel, width: int) -> Iterator[Line]:
         yield _side("expect", one.rebuilt, "add", width)
         yield _side("stored", one.stored, "remove", width)
     else:
-        yield _side("became", one.stored, "plain", width)
+        yield _side("became", _stored_value(one), "plain", width)
     for text in () if one.differences is None else difference_texts(one.differences):
         yield line(("  differs ", "dim"), (fit(text, max(width - 10, 20)), "error"))
     sizes = one.sizes
     yield line(
         (
             f"  as JSON: {counted(len(one.writes), 'write')} of {size(sizes.written)};"
-            f" value {_size(one.before, sizes.before)} → {_size(one.stored, sizes.stored)}",
+            f" value {_size(one.before, sizes.before)} → {_size(_stored_value(one), sizes.stored)}",
             "dim",
         )
     )
 
 
-def _ambiguous(judgement: Judgement) -> str:
+def _reducer(judgement: Judgement) -> str:
+    if judgement.told:
+        return f"{judgement.reducer}, given"
+    if judgement.reducer is not None:
+        return f"{judgement.reducer}, confirmed by {counted(judgement.evidence, 'step')}"
     fitting = judgement.survivors[:3]
     if len(fitting) < 2:
-        return "reducer unknown"
+        return "unknown"
     more = len(judgement.survivors) - len(fitting)
-    names = f"{', '.join(fitting)} and {more} more" if more else " and ".join(fitting)
-    return f"ambiguous: {names} {'all' if more or len(fitting) > 2 else 'both'} fit"
+    return "one of " + ", ".join(fitting) + (f" and {more} more" if more else "")
+
+
+def _stored_value(one: Channel) -> Value:
+    return NOT_STORED if one.reason == NO_DELTA else one.stored
 
 
 def _size(value: Value, number: int) -> str:

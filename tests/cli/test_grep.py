@@ -116,7 +116,7 @@ def test_no_question_or_error_leaks_when_values_are_redacted(store: Path) -> Non
 
 def test_a_table_says_where_a_text_stands(store: Path) -> None:
     head, *lines = ckpt("-s", store, "grep", "no rooms", "-o", "table").out.splitlines()
-    assert head.split() == ["THREAD", "REF", "IN", "NODE", "PATH", "LINE"]
+    assert head.split() == ["THREAD", "REF", "IN", "NODE", "PATH", "TEXT"]
     assert lines[0].split()[2:4] == ["error", "book"]
 
 

@@ -63,7 +63,7 @@ def test_a_command_on_a_whole_thread_says_that_it_takes_no_ref(sample: Path, com
     answer = ckpt("-s", sample, *command.split(), "trip-to-kyoto@step:3")
     assert (answer.code, answer.out) == (3, "")
     error, hint = answer.err.splitlines()
-    assert error.startswith("ckpt: 'trip-to-kyoto@step:3' names a checkpoint")
+    assert error.startswith("ckpt: 'trip-to-kyoto@step:3' is a checkpoint, ")
     named = hint.partition("`ckpt ")[2].partition("`")[0]
     assert ckpt("-s", sample, *named.split()).code == 0
 

@@ -1,0 +1,86 @@
+"""Answers that a reader who never saw them understands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ckpt_cli.render.table import Column, table_lines
+from tests.support import FIXTURES, ckpt, copy_store
+
+NS = "gather:327f5b0c-fb49-2f94-f06b-bcf8dbedd1ac"
+INNER = NS + "|search_web:e58bae74-7f73-bd9f-19d7-17113e0f48e8"
+
+
+def shown(store: Path, *words: str) -> list[str]:
+    return ckpt("-s", store, *words, "-o", "table").out.splitlines()
+
+
+def test_a_pending_thread_is_said_to_run_or_to_have_stopped(sample: Path) -> None:
+    lines = shown(sample, "threads", "show", "anna@example.com")
+    assert "status   pending  (still running, or stopped before it finished)" in lines
+    assert "         runs send_mail; first make sure that no run is in progress" in lines
+
+
+def test_tasks_of_a_failed_step_that_have_not_finished_are_named(sample: Path) -> None:
+    lines = shown(sample, "threads", "show", "invoice-import")
+    assert "next     extract_lines, match_supplier" in lines
+    assert "not done match_supplier" in lines
+
+
+def test_an_unknown_status_has_a_reason(tmp_path: Path) -> None:
+    old = copy_store(FIXTURES / "lg-0.2.14" / "store.db", tmp_path)
+    lines = shown(old, "threads", "show", "breakpoint-before")
+    assert "next     unknown: this store does not say which nodes read the last values" in lines
+    lines = shown(old, "threads", "show", "error")
+    assert "         runs the failed task again" in lines
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gather:327f5b0c…", NS),
+        ("gather:327f5b0c…|search_web:e58bae74…", INNER),
+        ("search_web:e58bae74…", INNER),
+    ],
+)
+def test_a_namespace_is_found_as_it_is_shown(sample: Path, text: str, expected: str) -> None:
+    found = ckpt("-s", sample, "show", "research-agent", "--ns", text, "-o", "json").json
+    assert found["checkpoint_ns"] == expected
+
+
+def test_a_page_past_the_end_is_not_called_an_empty_store(sample: Path) -> None:
+    assert ckpt("-s", sample, "threads", "list", "--page", "9").err == "note: there is no page 9\n"
+
+
+def test_a_channel_that_no_compared_checkpoint_has_is_named(sample: Path) -> None:
+    answer = ckpt("-s", sample, "diff", "trip-to-kyoto", "--channel", "nosuch")
+    assert "note: no channel 'nosuch' at these checkpoints\n" in answer.err
+    answer = ckpt("-s", sample, "diff", "trip-to-kyoto", "--channel", "hotel")
+    assert "no channel" not in answer.err
+
+
+def test_a_delta_channel_did_not_become_null(sample: Path) -> None:
+    lines = shown(sample, "diff", "--writes", "support-live-chat")
+    block = lines[lines.index(next(one for one in lines if one.startswith("messages"))) :][:4]
+    assert block[1] == "  reducer add_messages, confirmed by 1 step"
+    assert block[3] == "  became not stored"
+
+
+def test_a_write_is_not_called_ignored_where_the_checkpoint_cannot_be_read(tmp_path: Path) -> None:
+    store = copy_store(FIXTURES / "lg-1.2.22-serde" / "store.db", tmp_path)
+    found = ckpt("-s", store, "diff", "--writes", "aes-chat", "-o", "json").json
+    assert [one["effect"] for one in found["others"]] == ["unknown"]
+
+
+def test_a_column_keeps_its_least_width_and_others_are_left_out() -> None:
+    columns = [
+        Column("THREAD", "thread"),
+        Column("SIZE", "size", drop=2),
+        Column("ERROR", "error", cut=True, least=30, drop=1),
+    ]
+    rows = [{"thread": "user-42", "size": "12 KiB", "error": "e" * 80}]
+    head, row = (one.text for one in table_lines(rows, columns, 40))
+    assert head.split() == ["THREAD", "ERROR"]
+    assert row == "user-42  " + "e" * 30 + "…"
