@@ -394,7 +394,7 @@ def test_a_number_as_a_thread_id(place: Place) -> None:
         refused = ckpt("-s", place.url, *words, "--yes")
         assert (refused.code, refused.out) == (4, "")
         assert "thread '42' is stored under a number" in refused.err
-        assert "hint: savers since 0.4 look for texts only" in refused.err
+        assert "hint: savers since 0.4 find only strings" in refused.err
     assert list(place.database["checkpoints"].find().sort("_id", 1)) == before
     assert ckpt("-s", place.url, "rollback", "7", "~1", "--yes").code == 0
 

@@ -3,7 +3,8 @@
 A running server would overwrite every change, because it reads its files only when it starts. A
 change is applied in memory, all changed tables are written to new files, and then each new file is
 renamed over the old one. The checkpoints file is renamed last, because its checkpoints refer to the
-other files. If a run is killed between two renames, running the command again completes the change.
+other files. If a removal is killed between two renames, running it again completes it. A killed
+fork leaves only values and writes without a checkpoint, which `ckpt gc --scope all` removes.
 
 A lock on the folder prevents two changes at the same time. The saver's channel versions are random,
 so two branches never share a value by accident.

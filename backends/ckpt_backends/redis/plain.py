@@ -350,7 +350,7 @@ class Plain:
             ]
             yield place, names
 
-    # What keys hold
+    # Contents of keys
 
     def _stored(self, places: Sequence[Place]) -> Iterator[tuple[Place, Stored]]:
         for some in in_chunks(places, self._lengths):

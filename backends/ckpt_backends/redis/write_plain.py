@@ -103,7 +103,7 @@ class PlainPlan:
             yield ("HSET", self._layout.threads, timeline.name, raw(told))
             yield from _expiring(timeline.name, one.expiry if is_new else NO_EXPIRY)
 
-    # What goes
+    # Removals
 
     def _removals(self) -> Iterator[Command]:
         removed = self._change.removed or {}
@@ -132,7 +132,7 @@ class PlainPlan:
         if names:
             yield ("UNLINK", *dict.fromkeys(names))
 
-    # What comes
+    # Additions
 
     def _add(self, one: Checkpoint) -> Iterator[Command]:
         body, metadata = one.body, one.metadata

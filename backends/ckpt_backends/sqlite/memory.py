@@ -156,7 +156,7 @@ class WritableSqliteMemory(FileWriter):
 
 
 def store_tables(connection: sqlite3.Connection, url: StoreUrl) -> Mapping[str, Set[str]]:
-    """The tables of a Store with their columns, its own first. Raises `UnknownLayout`."""
+    """The tables of a Store with their columns, `store` first. Raises `UnknownLayout`."""
     tables = tables_of(connection)
     columns = tables.get(STORE)
     if columns is None or not columns >= dotted.COLUMNS:

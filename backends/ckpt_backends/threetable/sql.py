@@ -133,7 +133,7 @@ class Queries:
     def some_place(self, stored: object, *, own: bool) -> str:
         """Returns a row if a checkpoint of the root namespace has the hash of that namespace.
 
-        With `own`, returns a row if a checkpoint there has another hash.
+        With `own`, it returns a row if a checkpoint there has a different hash.
         """
         differs = "<>" if own else "="
         return (
