@@ -272,6 +272,8 @@ def test_a_file_that_is_replaced_meanwhile_is_not_read_on(tmp_path: Path) -> Non
         path.unlink()
         with pytest.raises(StoreUnavailable, match="removed"):
             store.refresh()
+        with pytest.raises(StoreUnavailable, match="no such file"):
+            store.describe()
 
 
 CHANGES = [

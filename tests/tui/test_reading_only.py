@@ -71,7 +71,7 @@ def test_nothing_is_written_to_what_is_no_store(sample: Path, option: str) -> No
     script = ["script", "-qec", " ".join(command), "/dev/null"]
     found = subprocess.run(script, capture_output=True, text=True, check=False, cwd=ROOT)
     assert found.returncode == 2
-    assert "--write needs the store itself" in found.stdout
+    assert "--write cannot be combined with --copy or --redact" in found.stdout
 
 
 def test_a_memory_is_only_looked_at(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 from shlex import quote
 
+from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
 
 _SUPER_MAGIC = bytes.fromhex("d9d505f920a163d7")
@@ -38,11 +39,19 @@ def log_size(path: Path) -> int:
 
 
 def space_of(path: Path, connection: sqlite3.Connection) -> Space:
-    """Bytes on disk of a database with its write-ahead log. Raises `sqlite3.Error`."""
+    """Bytes on disk of a database with its write-ahead log.
+
+    Raises `sqlite3.Error`, and `StoreUnavailable` if the file was removed meanwhile.
+    """
     ((page_size,),) = connection.execute("PRAGMA page_size").fetchall()
     ((free,),) = connection.execute("PRAGMA freelist_count").fetchall()
     log = log_size(path)
-    return Space(path.stat().st_size + log, free * page_size, log)
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise StoreUnavailable(f"cannot read '{path}': {reason}") from error
+    return Space(size + log, free * page_size, log)
 
 
 def has_log(path: Path) -> bool:
