@@ -60,7 +60,10 @@ def open_sessions(url: StoreUrl) -> SessionStore:
     """Open an application's sessions for reading. Raises what `open_store` raises."""
     backend = load_backend(url.scheme)
     if not hasattr(backend, "open_sessions"):
-        raise Unsupported(f"'{url.scheme}://' stores hold no sessions", hint="use a redis:// store")
+        raise Unsupported(
+            f"no sessions in '{url.scheme}://' stores: applications store sessions in Redis only",
+            hint="use a redis:// store",
+        )
     return cast("SessionStore", backend.open_sessions(url))
 
 

@@ -14,7 +14,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.channels import is_state
+from ckpt_cli.core.channels import LOST_DELTA, is_state
 from ckpt_cli.core.redact import redact_match
 from ckpt_cli.core.search import (
     Find,
@@ -296,6 +296,8 @@ def _hits(
     hits: list[Hit] = []
     unread = 0
     for channel, value in values.items():
+        if value == LOST_DELTA:  # Not stored: there is nothing to search.
+            continue
         first = appended_from(before.get(channel), value)
         found = list(search(value, find, first))
         matches = [match for match in found if match is not None]

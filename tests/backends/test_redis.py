@@ -460,7 +460,7 @@ def test_a_value_over_the_limit_is_named_and_not_read(
         (["threads", "list", "--long"], 0),
         (["history", "trip"], 0),
         (["du"], 0),
-        (["grep", "from b"], 7),
+        (["grep", "no such words"], 7),
         (["show", "trip", "--raw"], 4),
     ):
         assert ckpt("-s", redis_stack_url, *words).code == code, words

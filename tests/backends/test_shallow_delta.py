@@ -92,13 +92,13 @@ def test_show_says_that_it_is_not_stored(store: str) -> None:
     assert shown["rebuilt"] == {}
     text = ckpt("-s", store, "show", "trip", "-o", "table").out
     assert WHY.replace(" ", "") in "".join(text.split())
-    assert "messages: not stored" in text
+    assert "messages: written, but the value is not stored" in text
     assert "null" not in text
     assert "assumed" not in text
     one = ckpt("-s", store, "show", "trip", "--channel", "messages", "-o", "json").json
     assert one["unstored"] == ["messages"]
     redacted = ckpt("-s", store, "--redact", "show", "trip", "-o", "table").out
-    assert "messages: not stored" in redacted
+    assert "messages: written, but the value is not stored" in redacted
 
 
 @pytest.mark.parametrize("channel", [[], ["--channel", "messages"]])

@@ -179,7 +179,7 @@ def test_a_checkpoint_without_its_values_is_not_shown_as_an_empty_one(file: Told
     lost = file.json(*words)
     assert lost["unstored"] == sorted([*untracked, "messages", "search_results", "user_context"])
     shown = file.ckpt(*words, "-o", "table").out
-    assert "search_results, tool_calls, user_context: written, but not stored as state" in shown
+    assert "search_results, tool_calls, user_context: written, but the value is not stored" in shown
 
 
 def test_what_is_lost_was_not_saved_by_merging(file: Told) -> None:
