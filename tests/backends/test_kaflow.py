@@ -135,7 +135,9 @@ def test_every_command_runs_and_changes_nothing(place: Place) -> None:
     for words in COMMANDS:
         answer = ckpt("-s", url, *words)
         assert answer.code == 0, (words, answer.err)
-        assert "questions, errors and results are unknown" in answer.err or "stores" in words
+        assert (
+            "questions, errors and results of tasks are unknown" in answer.err or "stores" in words
+        )
     after = list(saver.collection.find().sort("_id", 1)), saver.collection.index_information()
     assert after == before
 

@@ -194,7 +194,7 @@ def test_interrupts_are_those_that_wait_each_once_at_its_leaf(filled: Filled) ->
     found = answer.json
     if not filled.bench.has_writes:
         assert found == []
-        assert "questions, errors and results are unknown" in answer.err
+        assert "questions, errors and results of tasks are unknown" in answer.err
         return
     asking = {
         thread_id

@@ -40,7 +40,7 @@ from ckpt_backends.mongodb.read import (
 NEWEST_FIRST = {"created_at": -1, "checkpoint_id": -1}
 """The saver's order. If times are equal (in milliseconds), the greater id is newer."""
 _PICKLE = "pickle"
-_NO_WRITES = "KaFlow stores no writes: the interrupts, errors and results of tasks are unknown"
+_NO_WRITES = "KaFlow stores no writes: questions, errors and results of tasks are unknown"
 
 
 class KaflowStore(MongoBase):
