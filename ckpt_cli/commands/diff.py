@@ -79,7 +79,7 @@ def diff(
     if writes:
         if first is not None or stat:
             raise UsageError(
-                f"--writes cannot be used with {'--stat' if stat else 'two checkpoints'}",
+                f"--writes cannot be combined with {'--stat' if stat else 'two checkpoints'}",
                 hint="use `ckpt diff --writes THREAD@REF`",
             )
         _writes(session, Words(thread, ns=ns), channel, reducer or [], exit_code=exit_code)

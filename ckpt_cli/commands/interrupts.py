@@ -50,7 +50,7 @@ def interrupts(
     """
     session: Session = ctx.obj
     if threads and match is not None:
-        raise UsageError("THREAD cannot be used with --match", hint="leave out one of the two")
+        raise UsageError("THREAD cannot be combined with --match", hint="use one of them")
     before = None
     if older_than is not None:
         before = parse_time(older_than, session.now, session.zone)

@@ -100,7 +100,7 @@ def show(
         raise UsageError("--unfold, --all-ns and --ascii need --tree", hint="add --tree")
     if path is not None and channel:
         raise UsageError(
-            "--path and --channel cannot be used together",
+            "--path cannot be combined with --channel",
             hint="begin the path with the channel: --path 'CHANNEL[0]'",
         )
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)

@@ -21,7 +21,7 @@ def chosen_threads(
     if names:
         if match is not None or where:
             raise UsageError(
-                "THREAD cannot be used with --match or --where",
+                "THREAD cannot be combined with --match or --where",
                 hint="leave out THREAD or these options",
             )
         named = [find_thread(store, name, _ignore).thread for name in dict.fromkeys(names)]

@@ -75,7 +75,7 @@ def test_a_purge_says_what_is_wrong_with_what_it_keeps_and_removes(both: Path) -
         " (to remove: --include-error --include-interrupted)"
     )
     (going,) = ckpt(*words, "--include-error", "--include-interrupted").json["threads"]
-    assert going["reason"].startswith("error, interrupted; idle since ")
+    assert going["reason"].startswith("error, interrupted; idle for ")
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,8 @@ def test_a_page_past_the_end_is_not_called_an_empty_store(sample: Path) -> None:
 
 
 def test_a_channel_that_no_compared_checkpoint_has_is_named(sample: Path) -> None:
-    answer = ckpt("-s", sample, "diff", "trip-to-kyoto", "--channel", "nosuch")
-    assert "note: no channel 'nosuch' at these checkpoints\n" in answer.err
+    answer = ckpt("-s", sample, "diff", "trip-to-kyoto@step:0", "--channel", "hotel")
+    assert "note: no channel 'hotel' at these checkpoints\n" in answer.err
     answer = ckpt("-s", sample, "diff", "trip-to-kyoto", "--channel", "hotel")
     assert "no channel" not in answer.err
 
