@@ -214,7 +214,7 @@ def test_a_search_in_a_thread_and_in_all(sample: Path) -> None:
         await seat.type("refund")
         await seat.press("enter", "t")
         # The table of the command, a header above.
-        assert seat.lines[2].split() == ["THREAD", "REF", "IN", "NODE", "PATH", "LINE"]
+        assert seat.lines[2].split() == ["THREAD", "REF", "IN", "NODE", "PATH", "TEXT"]
         assert " question  ask_approval  __interrupt__[0].value.question " in seat.text
         await seat.press("escape", "S")
         await seat.type("(")
