@@ -299,7 +299,10 @@ def test_grep_finds_each_message_once_on_each_branch_where_it_first_stood(
     assert want or not filled.bench.has_history
     words = ("grep", ".", "--match", thread_id, "--channel", "messages", "-o", "json")
     contents = [one for one in run(filled, *words).json if one["path"].endswith("].content")]
-    assert sorted((one["checkpoint_id"], one["line"]) for one in contents) == sorted(want)
+    in_values = [one for one in contents if one["in"] == "value"]
+    assert sorted((one["checkpoint_id"], one["line"]) for one in in_values) == sorted(want)
+    # Where branches share a value under one version, a task's write may be the last trace of it.
+    assert in_values == contents or filled.bench.name == "redis-plain"
 
 
 def test_grep_head_only_is_what_the_head_says(filled: Filled) -> None:
