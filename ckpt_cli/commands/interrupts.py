@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.errors import UsageError
-from ckpt_backends.model import Thread
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import ExitCode, Match
+from ckpt_cli.reading.choosing import chosen_threads
 from ckpt_cli.reading.interrupts import open_questions
-from ckpt_cli.reading.target import find_thread
-from ckpt_cli.reading.threads import Selection, matching
 from ckpt_cli.render.history import interrupt_columns
 from ckpt_cli.render.records import interrupt_record
 from ckpt_cli.session import Session
@@ -49,12 +46,12 @@ def interrupts(
       ckpt -s agent.db interrupts --match 'user-*' --older-than 1d --exit-code
     """
     session: Session = ctx.obj
-    if threads and match is not None:
-        raise UsageError("THREAD cannot be combined with --match", hint="use one of them")
     before = None
     if older_than is not None:
         before = parse_time(older_than, session.now, session.zone)
-    wanted = _threads(session, threads or [], match)
+    wanted = chosen_threads(session.store, threads or [], match, ())
+    if not threads:
+        wanted = progress(wanted, total=None, label="reading heads")
     counted = 0
 
     def records() -> Iterator[dict[str, Any]]:
@@ -68,11 +65,3 @@ def interrupts(
         session.note("no question waits for an answer")
     if exit_code and counted:
         raise typer.Exit(1)
-
-
-def _threads(session: Session, names: list[str], match: str | None) -> Iterable[Thread]:
-    if names:
-        once = dict.fromkeys(names)
-        return [find_thread(session.store, name, session.note).thread for name in once]
-    found = matching(session.store.threads(), Selection(match=match))
-    return progress(found, total=None, label="reading heads")
