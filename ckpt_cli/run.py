@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ def run(argv: list[str]) -> int:
     from ckpt_cli.app import root
 
     session = Session()
+    warnings.showwarning = _show_warning
     try:
         code = root().main(argv, prog_name="ckpt", standalone_mode=False, obj=session)
         flush()
@@ -58,6 +60,18 @@ def run(argv: list[str]) -> int:
     finally:
         session.close()
     return code if isinstance(code, int) else 0
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], *_: object, **__: object
+) -> None:
+    """Print the warnings of the storage library, and none of other libraries."""
+    from ckpt_backends.transport import InsecureConnection
+
+    if issubclass(category, InsecureConnection):
+        from ckpt_cli import diagnostics
+
+        diagnostics.warn(str(message))
 
 
 def flush() -> None:

@@ -1,0 +1,34 @@
+"""What may be sent over a connection that is not encrypted."""
+
+from __future__ import annotations
+
+import warnings
+
+
+class InsecureConnection(UserWarning):
+    """A password was, or will be, sent over a connection that others can read."""
+
+
+def is_local(host: str) -> bool:
+    """Whether a host is this machine: a socket's path, a loopback address or `localhost`."""
+    import ipaddress  # late: stores without a server do not need it
+
+    if not host or host.startswith(("/", "@")) or host.rstrip(".").lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def warn_unencrypted(host: str, advice: str) -> None:
+    """Warn, once per host and run, that a password goes over an unencrypted connection."""
+    if host in _WARNED:
+        return
+    _WARNED.add(host)
+    text = f"the password goes to '{host}' over an unencrypted connection; {advice}"
+    warnings.warn(InsecureConnection(text), stacklevel=2)
+
+
+_WARNED: set[str] = set()
+"""Hosts that were named in a warning."""
