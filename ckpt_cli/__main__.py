@@ -1,4 +1,7 @@
-"""The entry point. Ctrl-C always ends the process silently with exit code 130."""
+"""The entry point. Ctrl-C always ends the process silently with exit code 130.
+
+SIGTERM and SIGHUP end it silently, too, by the same signal.
+"""
 
 import os
 import sys
@@ -20,6 +23,7 @@ def main() -> None:
     heeded = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
     if heeded:
         signal.signal(signal.SIGINT, _leave)
+    from ckpt_cli.ending import Ended, heed, leave, unwind
     from ckpt_cli.run import run, safe_streams
 
     safe_streams()
@@ -28,12 +32,16 @@ def main() -> None:
         if heeded:
             # From here on there may be a store to close.
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        heed(unwind)
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
         code = INTERRUPTED
+    except Ended as ended:
+        leave(ended.number)
     finally:
         if heeded:
             signal.signal(signal.SIGINT, _leave)
+        heed(leave)
     sys.exit(code)
 
 
@@ -53,6 +61,11 @@ def _uncaught(
 def _unraisable(found: "sys.UnraisableHookArgs") -> None:
     if issubclass(found.exc_type, KeyboardInterrupt):
         os._exit(INTERRUPTED)
+    if isinstance(found.exc_value, SystemExit):
+        from ckpt_cli.ending import Ended, leave
+
+        if isinstance(found.exc_value, Ended):
+            leave(found.exc_value.number)
     sys.__unraisablehook__(found)
 
 

@@ -173,7 +173,7 @@ class Output:
         self._print(map(_json_line, rows))
 
     def to_file(self, path: Path, rows: Iterable[Record], *, lines: bool = False) -> None:
-        """Write records to a file, which appears only when it is complete.
+        """Write records to a private file, which appears only when it is complete.
 
         One line each, or an array with -o json unless `lines` is set.
 

@@ -29,7 +29,7 @@ from zlib import error as ZlibError
 
 from ckpt_backends.errors import StoreUnavailable, Unreadable
 from ckpt_backends.rows import Cell, Row
-from ckpt_backends.unfinished import remove_unfinished, writing
+from ckpt_backends.unfinished import make_private_folder, remove_unfinished, writing
 
 FORMAT = 1
 SUFFIX = ".ckpt.gz"
@@ -68,15 +68,15 @@ def _stamp(made_at: str) -> str:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder for bundles unless it exists, and clear what killed runs left in it.
+    """Make a private folder for bundles unless it exists, and clear what killed runs left in it.
 
     Raises `StoreUnavailable`.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path)
     except OSError as error:
         raise _unwritable(path, error) from error
-    remove_unfinished(path, SUFFIX)
+    remove_unfinished(path, lambda name: name.endswith(SUFFIX))
 
 
 def bundles_in(folder: Path) -> list[Path]:

@@ -14,14 +14,16 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ckpt_backends.errors import UsageError
+from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.protocol import Store
+from ckpt_backends.regular import read_regular
 from ckpt_backends.wrapped import WrappedStore
 
 KEY_VARIABLE = "LANGGRAPH_AES_KEY"
 """The environment variable that LangGraph reads. Its text, as UTF-8, is the key."""
 _KEY_SIZES = (16, 24, 32)
+_LONGEST_KEY_FILE = 1024
 _NONCE = _TAG = 16
 
 NO_KEY = f"encrypted; set {KEY_VARIABLE} or add --aes-key-file FILE"
@@ -54,7 +56,9 @@ def key_of_file(path: str) -> bytes:
     Raises `UsageError` if the file cannot be read or the key has a wrong length.
     """
     try:
-        data = Path(path).read_bytes()
+        data = read_regular(Path(path), _LONGEST_KEY_FILE)
+    except StoreUnavailable as error:
+        raise UsageError(error.message, hint=error.hint) from None
     except OSError as error:
         reason = (error.strerror or "not readable").lower()
         raise UsageError(f"cannot read '{path}': {reason}") from None

@@ -3,43 +3,83 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 from ckpt_backends.errors import StoreUnavailable
 
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a symbolic link",
+}
+_OWN_INPUT = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/\d+", re.ASCII)
+"""A descriptor of this process, such as that of `<(command)` in a shell."""
 
-def check_regular(path: Path) -> None:
+
+def kind_of(mode: int) -> str:
+    """What a file that is not regular is, with its article."""
+    return _KINDS.get(stat.S_IFMT(mode), "not a regular file")
+
+
+def check_regular(path: Path, *, verb: str = "read") -> None:
     """Raise `StoreUnavailable` if a path exists and is not a regular file. Links are followed."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
         return
     if not stat.S_ISREG(mode):
-        raise _not_regular(path, mode)
+        raise not_regular(path, mode, verb=verb)
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path, *, buffering: int = -1, follow: bool = True) -> BinaryIO:
     """Open a file for reading, without waiting for the writer of a FIFO.
 
-    Raises `OSError` if it cannot be opened, and `StoreUnavailable` if it is not a regular file.
+    Without `follow`, a symbolic link is not a regular file. Raises `OSError` if it cannot be
+    opened, and `StoreUnavailable` if it is not a regular file.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    # Opening a device may already do something.
+    mode = os.stat(path, follow_symlinks=follow).st_mode
+    if not stat.S_ISREG(mode):
+        raise not_regular(path, mode)
+    return os.fdopen(_opened(path, follow=follow), "rb", buffering)
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Read a whole file that has at most `most` bytes.
+
+    The command line may also name a descriptor of this process, as `<(command)` does. Raises
+    `OSError`, and `StoreUnavailable` if the file is not regular or is longer.
+    """
+    if _OWN_INPUT.fullmatch(str(path)) and stat.S_ISFIFO(os.stat(path).st_mode):
+        file: BinaryIO = path.open("rb")
+    else:
+        file = open_regular(path)
+    with file:
+        # None if a file of the kernel, such as /proc/kmsg, has no data yet.
+        data = file.read(most + 1) or b""
+    if len(data) > most:
+        raise StoreUnavailable(f"cannot read '{path}': it is longer than {most} bytes")
+    return data
+
+
+def _opened(path: Path, *, follow: bool) -> int:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    handle = os.open(path, flags)
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         os.close(handle)
-        raise _not_regular(path, mode)
-    return os.fdopen(handle, "rb")
+        raise not_regular(path, mode)
+    return handle
 
 
-def _not_regular(path: Path, mode: int) -> StoreUnavailable:
-    kinds = {
-        stat.S_IFDIR: "a folder",
-        stat.S_IFIFO: "a FIFO",
-        stat.S_IFSOCK: "a socket",
-        stat.S_IFCHR: "a device",
-        stat.S_IFBLK: "a device",
-    }
-    kind = kinds.get(stat.S_IFMT(mode), "not a regular file")
-    return StoreUnavailable(f"cannot read '{path}': it is {kind}", hint="give a regular file")
+def not_regular(path: Path, mode: int, *, verb: str = "read") -> StoreUnavailable:
+    """The error for a file that is not regular."""
+    return StoreUnavailable(
+        f"cannot {verb} '{path}': it is {kind_of(mode)}", hint="give a regular file"
+    )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
-from ckpt_backends.errors import NotFound, PartlyDone, UsageError
+from ckpt_backends.errors import NotFound, PartlyDone, StoreUnavailable, UsageError
+from ckpt_backends.regular import read_regular
+from ckpt_backends.temporary import TemporaryFolder
 from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
 from ckpt_cli.core.purge import NOT_FOUND
 from ckpt_cli.options import DryRun, Memory, Yes
@@ -18,6 +19,8 @@ from ckpt_cli.reading.purge import plan_named
 from ckpt_cli.reading.threads import Selection, list_threads
 from ckpt_cli.session import Session
 
+_LONGEST = 256 << 20
+"""Bytes of a list of ids."""
 _HINT = "`ckpt threads list --all` lists all threads; add --match 'PART*' to search"
 
 
@@ -70,8 +73,8 @@ def delete(
     if missing and len(missing) == len(found):
         named = ", ".join(f"'{name}'" for name in missing)
         raise NotFound(f"no thread{'s' if len(missing) > 1 else ''} {named}", hint=_HINT)
-    with TemporaryDirectory(prefix="ckpt-") as folder:
-        path = Path(folder) / "plan.ndjson"
+    with TemporaryFolder() as folder:
+        path = folder / "plan.ndjson"
         plan = write_plan(path, session.store.describe(), session.now, found)
         carry_out_plan(session, plan, terms, receipt=True)
     if missing:
@@ -81,10 +84,19 @@ def delete(
 def _names(place: str) -> list[str]:
     """The lines of a file or of stdin that are not empty. Raises `UsageError`."""
     try:
-        text = sys.stdin.buffer.read() if place == "-" else Path(place).read_bytes()
+        text = _read_stdin() if place == "-" else read_regular(Path(place), _LONGEST)
+    except StoreUnavailable as error:
+        raise UsageError(error.message, hint=error.hint) from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         hint = "give a file with one thread id per line, or --from - for stdin"
         raise UsageError(f"cannot read '{place}': {reason}", hint=hint) from error
     lines = text.decode("utf-8", "surrogateescape").split("\n")
     return [line for line in lines if line]
+
+
+def _read_stdin() -> bytes:
+    text = sys.stdin.buffer.read(_LONGEST + 1)
+    if len(text) > _LONGEST:
+        raise UsageError(f"cannot read stdin: it is longer than {_LONGEST} bytes")
+    return text

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ckpt_backends.errors import Refused, UsageError
+from ckpt_backends.unfinished import writing
 from ckpt_cli import diagnostics
 
 
@@ -28,7 +29,7 @@ def demo(
     """
     try:
         sample = (files("ckpt_cli.data") / "sample.db").read_bytes()
-        with path.open("xb") as target:
+        with writing(path, replace=False) as target:
             target.write(sample)
     except FileExistsError:
         raise Refused(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, cast
 
 import typer
 
 from ckpt_backends.errors import UsageError
+from ckpt_backends.temporary import TemporaryFolder
 from ckpt_cli.changing.purging import Pace
 from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
 from ckpt_cli.core.times import parse_duration
@@ -58,9 +58,9 @@ def gc(
     before = session.now - parse_duration(grace)
     terms = Terms(Pace(batch), archive, dry_run=dry_run, yes=yes)
     check_terms(session, terms)
-    with TemporaryDirectory(prefix="ckpt-") as folder:
+    with TemporaryFolder() as folder:
         found = plan_gc(session.store, scopes, before)
         seen = progress(found, total=None, label="looking for orphans")
-        path = Path(folder) / "plan.ndjson"
+        path = folder / "plan.ndjson"
         plan = write_plan(path, session.store.describe(), session.now, seen)
         carry_out_plan(session, plan, terms)

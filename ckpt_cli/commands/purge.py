@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
+from ckpt_backends.temporary import TemporaryFolder
 from ckpt_cli.changing.purging import Pace
 from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
 from ckpt_cli.core.retention import Keep
@@ -143,8 +143,8 @@ def purge(
         carry_out_plan(session, found, terms)
         return
     _check_policy(policy)
-    with TemporaryDirectory(prefix="ckpt-") as folder:
-        path = plan_out or Path(folder) / "plan.ndjson"
+    with TemporaryFolder() as folder:
+        path = plan_out or folder / "plan.ndjson"
         seen = progress(
             plan_purge(session.store, policy, session.now), total=None, label="planning"
         )

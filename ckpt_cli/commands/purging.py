@@ -189,7 +189,9 @@ def _stop_at_signals() -> Iterator[list[int]]:
     """Collect signals instead of acting on them, so that the current batch is finished."""
     caught: list[int] = []
     keep: Callable[..., None] = lambda number, frame: caught.append(number)  # noqa: E731, ARG005
-    before = {one: signal.signal(one, keep) for one in (signal.SIGINT, signal.SIGTERM)}
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heeded = [one for one in ending if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, keep) for one in heeded}
     try:
         yield caught
     finally:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store
+from ckpt_cli.ending import Ended, heed, leave
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -37,7 +38,7 @@ def of_threads(
         return
     # The import takes 20 ms.
     from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
+    from multiprocessing import active_children, get_context
 
     # A forked process would share this process's connection.
     with ProcessPoolExecutor(
@@ -53,6 +54,11 @@ def of_threads(
             while under_way:
                 yield under_way.popleft().result()
                 under_way.extend(submit(1))
+        except Ended:
+            # Do not wait for long threads.
+            for child in active_children():
+                child.terminate()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -76,6 +82,7 @@ _here: Callable[[str], Any] | None = None
 
 def _open(opening: Opening, work: Work[Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    heed(leave)
     global _here  # noqa: PLW0603 - a process of the pool has no other place to keep its store
     try:
         # The main process already makes the same notes.

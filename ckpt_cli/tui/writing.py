@@ -8,13 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shlex
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 from textual import work
@@ -26,6 +22,7 @@ from ckpt_backends.change import Change
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.temporary import TemporaryFolder
 from ckpt_cli.changing.purging import Pace, run_purge
 from ckpt_cli.core.purge import Report
 from ckpt_cli.reading.plan_file import PlanFile
@@ -35,6 +32,7 @@ from ckpt_cli.render.purge import report_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.command_line import match_of
+from ckpt_cli.tui.editor import edit, editor_of
 from ckpt_cli.tui.keys import LOOKING, Key, bindings
 from ckpt_cli.tui.plans import (
     Editable,
@@ -208,8 +206,8 @@ class WritingScreen(MainScreen):
 
     async def _propose_removal(self, planned: Callable[..., Removing]) -> None:
         """Show what would be removed, and remove it if the user agrees."""
-        with TemporaryDirectory(prefix="ckpt-") as folder:
-            question = partial(planned, path=Path(folder) / "plan.ndjson")
+        with TemporaryFolder() as folder:
+            question = partial(planned, path=folder / "plan.ndjson")
             found = await self.ask(self.desk.detail, question, self.tell_error)
             if found is None:
                 return
@@ -230,19 +228,17 @@ class WritingScreen(MainScreen):
 
         Returns what the editor saved, with the heading; None if nothing was changed.
         """
-        command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-        with TemporaryDirectory(prefix="ckpt-") as folder:
-            path = Path(folder) / "value.json"
-            path.write_text(f"{_comments(heading)}{text}", "utf-8")
-            try:
-                with self.app.suspend():
-                    # The user's choice of editor, run as git runs it.
-                    code = subprocess.run([*command, str(path)], check=False).returncode  # noqa: S603
-                after = path.read_text("utf-8")
-            except (OSError, SuspendNotSupported, UnicodeDecodeError) as error:
-                self.say(f"cannot edit with '{command[0]}': {error}", is_error=True)
-                return None
-        if code or _COMMENTS.sub("", after) == text:
+        try:
+            command = editor_of(os.environ)
+            with self.app.suspend():
+                after = edit(command, f"{_comments(heading)}{text}")
+        except CkptError as error:
+            self.tell_error(error)
+            return None
+        except SuspendNotSupported:
+            self.say("cannot start an editor in this terminal", is_error=True)
+            return None
+        if _COMMENTS.sub("", after) == text:
             self.say("the value was not changed; nothing to do")
             return None
         return after

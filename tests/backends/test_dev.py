@@ -18,6 +18,7 @@ import pytest
 from langgraph.graph import StateGraph
 from langgraph.types import Command, interrupt
 
+from ckpt_backends import folder_lock
 from ckpt_backends.codec import Opaque, decode
 from ckpt_backends.dev import files, save, server, write
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout
@@ -395,8 +396,8 @@ def test_files_of_two_moments_are_not_read_together(
 
 
 def test_two_changes_wait_for_each_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "_LOCK_SECONDS", 0.0)
-    with write._locked(folder):
+    monkeypatch.setattr(folder_lock, "_LOCK_SECONDS", 0.0)
+    with folder_lock.locked(folder):
         refused = ckpt("-s", folder, "rollback", "a", "~1", "--yes")
     assert (refused.code, "another process is writing to it" in refused.err) == (4, True)
     assert ckpt("-s", folder, "rollback", "a", "~1", "--yes").code == 0

@@ -16,6 +16,7 @@ import pytest
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.registry import open_store
+from ckpt_backends.sqlite import private_copy
 from ckpt_backends.url import parse_url
 from tests.backends.locked import lock, unprivileged
 from tests.support import FIXTURES, SAMPLE, ckpt, copy_store
@@ -155,16 +156,16 @@ def test_a_copy_is_never_of_half_a_transaction(
 def test_a_copy_that_changes_while_it_is_made_is_made_again(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = shutil.copyfile
+    real = private_copy._copy
     copies: list[Path] = []
 
-    def disturbed(source: Path, target: Path) -> None:
-        real(source, target)
+    def disturbed(source: Path, target: Path, **more: bool) -> None:
+        real(source, target, **more)
         if not copies:
             os.utime(source, ns=(1, 1))
         copies.append(target)
 
-    monkeypatch.setattr("ckpt_backends.sqlite.open.shutil.copyfile", disturbed)
+    monkeypatch.setattr(private_copy, "_copy", disturbed)
     assert "trip-to-kyoto" in threads(f"sqlite:///{sample}?copy=1")
     assert len(copies) == 2
 

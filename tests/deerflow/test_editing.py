@@ -357,7 +357,7 @@ def test_a_first_file_is_put_back_where_the_second_was_written(
     assert (both[0].read_bytes(), both[0].stat().st_mtime_ns) == old
     assert len(load(both[1])["facts"]) == 2
     assert all(os.listdir(one.parent).count("memory.json") == 1 for one in both)
-    assert not list(base.rglob("*.tmp"))
+    assert not list(base.rglob("*.part"))
 
 
 def test_a_link_stays_a_link(tmp_path: Path, path: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from stat import S_IMODE, S_ISREG
 
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unreadable
+from ckpt_backends.regular import open_regular
+from ckpt_backends.unfinished import create_part, sync_folder
 
 _MOST = 64 << 20
 _TELLING = 1_000_000
@@ -27,25 +27,21 @@ class Snapshot:
     raw: bytes
     stamp: tuple[int, int, int, int]
     """Device, inode, time of the last change in nanoseconds, size."""
-    mode: int
-    owner: tuple[int, int]
 
 
 def read(path: Path) -> Snapshot:
-    """Read a file. Raises `StoreUnavailable`, and `Unreadable` if it is not regular or too long."""
+    """Read a file. Raises `StoreUnavailable`, also if it is not regular or too long."""
     try:
         whole = path.resolve(strict=True)
-        # Do not wait for a pipe.
-        with open(os.open(whole, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        with open_regular(whole) as file:
             facts = os.fstat(file.fileno())
-            if not S_ISREG(facts.st_mode):
-                raise Unreadable(f"cannot read '{path}': not a regular file")
-            raw = file.read(_MOST + 1)
+            # None if a file of the kernel has no data yet.
+            raw = file.read(_MOST + 1) or b""
     except (OSError, RuntimeError) as error:
         raise _unavailable("read", path, error) from error
     if len(raw) > _MOST:
         raise Unreadable(f"cannot read '{path}': longer than {_MOST >> 20} MiB")
-    return Snapshot(whole, raw, _stamp(facts), S_IMODE(facts.st_mode), (facts.st_uid, facts.st_gid))
+    return Snapshot(whole, raw, _stamp(facts))
 
 
 class Replacement:
@@ -62,19 +58,16 @@ class Replacement:
         self._before = before
         self._is_swapped = False
         path = before.path
-        self._beside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            with open(os.open(self._beside, flags, 0o600), "wb") as file:
-                file.write(raw)
-                if hasattr(os, "fchown"):
-                    # Keep the owner, if permitted.
-                    with suppress(PermissionError):
-                        os.fchown(file.fileno(), *before.owner)
-                os.chmod(self._beside, before.mode)
-                file.flush()
-                os.fsync(file.fileno())
-                self._inode = os.fstat(file.fileno()).st_ino
+            # Locked until it is dropped, so that no other run removes it.
+            self._beside, self._file = create_part(path, like=path)
+        except OSError as error:
+            raise _unavailable("write", path, error) from error
+        try:
+            self._file.write(raw)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._inode = os.fstat(self._file.fileno()).st_ino
             if abs(os.stat(self._beside).st_mtime_ns - before.stamp[2]) < _TELLING:
                 # DeerFlow reloads a file when its time, a float, has changed.
                 os.utime(self._beside, ns=(before.stamp[2], before.stamp[2] + _TELLING))
@@ -102,7 +95,7 @@ class Replacement:
                 self._is_swapped = False
                 os.replace(self._beside, path)
                 raise changed(path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         except OSError as error:
             raise _unavailable("write", path, error) from error
 
@@ -116,6 +109,8 @@ class Replacement:
         """Remove the file next to it."""
         with suppress(OSError):
             self._beside.unlink()
+        with suppress(OSError):
+            self._file.close()
 
 
 def changed(path: Path) -> StoreChanged:
@@ -152,17 +147,6 @@ def _is_same(path: Path, before: Snapshot) -> bool:
 
 def _stamp(facts: os.stat_result) -> tuple[int, int, int, int]:
     return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name survive a power failure."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _unavailable(what: str, path: Path, error: Exception) -> StoreUnavailable:

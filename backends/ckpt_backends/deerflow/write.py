@@ -14,8 +14,10 @@ from ckpt_backends.deerflow.document import SECTIONS, Document, to_text
 from ckpt_backends.deerflow.places import FACTS, Place, places
 from ckpt_backends.deerflow.read import NEWER, TABLE, parsed
 from ckpt_backends.errors import CkptError, StoreChanged, Unsupported, UsageError
+from ckpt_backends.folder_lock import locked
 from ckpt_backends.memory import Item, ItemKey, Namespace, check_unchanged
 from ckpt_backends.rows import Restored, Row
+from ckpt_backends.unfinished import remove_unfinished
 from ckpt_backends.url import StoreUrl
 
 _KINDS = {(kind,) for kind in (FACTS, *SECTIONS)}
@@ -118,9 +120,14 @@ def _value(changed: Mapping[Namespace, _File], item: Item) -> Any:
 
 def _put(changed: Iterable[_File]) -> None:
     """Write all new files, check that no old one changed, then replace them."""
+    opened = list(changed)
     with ExitStack() as stack:
+        for folder in sorted({file.before.path.parent for file in opened}):
+            stack.enter_context(locked(folder))
         made = []
-        for file in changed:
+        for file in opened:
+            path = file.before.path
+            remove_unfinished(path.parent, path.name.__eq__)
             new = files.Replacement(file.before, file.text())
             stack.callback(new.drop)
             made.append(new)

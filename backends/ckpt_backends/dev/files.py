@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout, UsageError
+from ckpt_backends.regular import open_regular
 from ckpt_backends.url import DEV_FILE, DEV_FOLDER, DEV_SUFFIX, StoreUrl
 
 CHECKPOINTS = DEV_FILE
@@ -107,7 +108,7 @@ def open_files(folder: Path) -> Files:
 
 
 def _open(path: Path) -> BinaryIO:
-    return path.open("rb", buffering=_BUFFER)
+    return open_regular(path, buffering=_BUFFER)
 
 
 def _is_written(folder: Path) -> bool:

@@ -12,13 +12,10 @@ so two branches never share a value by accident.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -35,16 +32,14 @@ from ckpt_backends.dev.save import write_table
 from ckpt_backends.dev.server import QUIET_SECONDS, SERVERS_OWN, running
 from ckpt_backends.dev.tables import Tables, named
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
+from ckpt_backends.folder_lock import locked
 from ckpt_backends.ids import time_of
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.removal import GONE, MOVED, Removal, Removed
 from ckpt_backends.rows import Restored, Row
+from ckpt_backends.unfinished import create_part, remove_unfinished, sync_folder
 from ckpt_backends.url import StoreUrl
 
-_LOCK_SECONDS = 5.0
-_PAUSE_SECONDS = 0.05
-_NEW = ".ckpt"
-"""Suffix of a new file that has not been renamed yet."""
 _ORDER = (BLOBS, WRITES, CHECKPOINTS)
 
 
@@ -91,9 +86,8 @@ class WritableDevStore(Closing):
     @contextmanager
     def _changing(self) -> Iterator[_Draft]:
         """Lock the folder, yield a draft to change, and save the draft."""
-        with _locked(self._folder), Tables(self._folder) as tables:
-            for name in NAMES:  # Left by a killed run.
-                self._new(name).unlink(missing_ok=True)
+        with locked(self._folder), Tables(self._folder) as tables:
+            remove_unfinished(self._folder, NAMES.__contains__)
             draft = _Draft(tables)
             if odd := tables.found.odd:
                 raise Unsupported(
@@ -109,12 +103,14 @@ class WritableDevStore(Closing):
                 ) from error
 
     def _save(self, draft: _Draft) -> None:
-        names = [name for name in _ORDER if name in draft.touched]
-        made = list(map(self._new, names))
-        try:
-            for name, path in zip(names, made, strict=True):
-                with path.open("wb") as out:
-                    shutil.copymode(self._folder / CHECKPOINTS, path)
+        with ExitStack() as stack:
+            made: dict[str, Path] = {}
+            for name in _ORDER:
+                if name in draft.touched:
+                    part, out = create_part(self._folder / name, like=self._folder / CHECKPOINTS)
+                    stack.callback(part.unlink, missing_ok=True)
+                    stack.enter_context(out)
+                    made[name] = part
                     write_table(name, draft.tables, out)
                     out.flush()
                     os.fsync(out.fileno())
@@ -124,15 +120,9 @@ class WritableDevStore(Closing):
                     f"'{self._url}' changed meanwhile, so nothing was written",
                     hint="the server may have been started; stop it, then run the command again",
                 )
-            for name, path in zip(names, made, strict=True):
-                os.replace(path, self._folder / name)
-        finally:
-            for path in made:
-                path.unlink(missing_ok=True)
-        _sync(self._folder)
-
-    def _new(self, name: str) -> Path:
-        return self._folder / f"{name}{_NEW}"
+            for name, part in made.items():
+                os.replace(part, self._folder / name)
+        sync_folder(self._folder)
 
     def _refuse_server(self) -> None:
         if reason := running(self._folder):
@@ -321,40 +311,3 @@ def _stored(value: TypedBytes | None) -> Stored:
 
 def _place(key: CheckpointKey) -> WriteKey:
     return key.thread_id, key.checkpoint_ns, key.checkpoint_id
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the folder. The system releases it when the process ends.
-
-    Raises `StoreUnavailable` if another process holds it for `_LOCK_SECONDS`.
-    """
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise StoreUnavailable(f"cannot open '{folder}': {reason}") from error
-    try:
-        until = time.monotonic() + _LOCK_SECONDS
-        while True:
-            with suppress(BlockingIOError):
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            if time.monotonic() > until:
-                raise StoreUnavailable(
-                    f"cannot write to '{folder}': another process is writing to it",
-                    hint="try again in a moment",
-                )
-            time.sleep(_PAUSE_SECONDS)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _sync(folder: Path) -> None:
-    """Make sure that the renames are on disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

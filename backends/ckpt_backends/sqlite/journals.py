@@ -14,6 +14,7 @@ from shlex import quote
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
+from ckpt_backends.regular import kind_of, open_regular
 
 _SUPER_MAGIC = bytes.fromhex("d9d505f920a163d7")
 """Ends a journal that names a super-journal (https://www.sqlite.org/fileformat.html, 3)."""
@@ -22,12 +23,35 @@ _LONGEST_NAME = 4096
 
 def log_of(path: Path) -> Path:
     """The write-ahead log of a database."""
-    return path.with_name(path.name + "-wal")
+    return _beside(path, "-wal")
 
 
 def journal_of(path: Path) -> Path:
     """The rollback journal of a database."""
-    return path.with_name(path.name + "-journal")
+    return _beside(path, "-journal")
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    # SQLite creates these files next to the database itself, not next to a link to it.
+    return Path(os.path.realpath(path) + suffix)
+
+
+def check_beside(path: Path) -> None:
+    """Raise `StoreUnavailable` if a file next to a database is not regular.
+
+    SQLite would wait for the writer of a FIFO, and it follows no links to these files.
+    """
+    for suffix in ("-wal", "-shm", "-journal"):
+        beside = _beside(path, suffix)
+        try:
+            mode = beside.lstat().st_mode
+        except OSError:
+            continue
+        if not stat.S_ISREG(mode):
+            raise StoreUnavailable(
+                f"cannot open '{path}': '{beside.name}' is {kind_of(mode)}",
+                hint=f"remove '{beside}': only SQLite creates this file",
+            )
 
 
 def log_size(path: Path) -> int:
@@ -69,11 +93,11 @@ def has_journal(path: Path) -> bool:
     if _size(journal) == 0:
         return False
     try:
-        with journal.open("rb") as file:
+        with open_regular(journal, follow=False) as file:
             return file.read(1) not in {b"", b"\0"}
     except FileNotFoundError:
         return False
-    except OSError:
+    except (OSError, StoreUnavailable):
         return True
 
 

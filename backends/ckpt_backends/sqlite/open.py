@@ -9,20 +9,27 @@ only if there is no log and no journal.
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote as shell_quote
-from stat import S_ISDIR
+from stat import S_ISDIR, S_ISREG
 from urllib.parse import quote
 
 from ckpt_backends.errors import StoreUnavailable, Unsupported, UsageError
+from ckpt_backends.regular import not_regular, open_regular
 from ckpt_backends.sqlite.errors import code_of, is_hot_journal, unavailable
-from ckpt_backends.sqlite.journals import has_journal, has_log, journal_of, log_of
+from ckpt_backends.sqlite.journals import (
+    check_beside,
+    has_journal,
+    has_log,
+    journal_of,
+    log_of,
+)
 from ckpt_backends.sqlite.private_copy import copy_unchanged
+from ckpt_backends.temporary import TemporaryFolder
 from ckpt_backends.url import StoreUrl
 
 _PARAMS = {"copy", "layout"}
@@ -178,8 +185,22 @@ def _check_file(path: Path) -> None:
     if S_ISDIR(facts.st_mode):
         hint = f"name a file in it; `cd {shell_quote(str(path))} && ckpt stores` lists its stores"
         raise StoreUnavailable(f"cannot open '{path}': it is a folder", hint=hint)
+    if not S_ISREG(facts.st_mode):
+        raise not_regular(path, facts.st_mode, verb="open")
+    check_beside(path)
     if not _may(path, os.R_OK):
         raise StoreUnavailable(f"cannot open '{path}': permission denied")
+    if not facts.st_size and not _is_empty(path):
+        raise StoreUnavailable(f"cannot open '{path}': it is a file of the kernel, not a database")
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a file of size 0 has no data. Files of the kernel, such as /proc/kmsg, may have."""
+    try:
+        with open_regular(path) as file:
+            return file.read(1) == b""
+    except OSError:
+        return False
 
 
 def _check_writable(path: Path) -> None:
@@ -233,32 +254,26 @@ def _connect(path: Path, query: str) -> sqlite3.Connection:
 
 def _open_copy(path: Path) -> Opened:
     """Copy the file, with its log and its journal, to a temporary folder and open that."""
-    import tempfile
-
-    folder = Path(tempfile.mkdtemp(prefix="ckpt-"))
-    copy = folder / "copy.db"
-
-    def remove() -> None:
-        shutil.rmtree(folder, ignore_errors=True)
-
+    folder = TemporaryFolder()
+    copy = folder.path / "copy.db"
     try:
         was_rolled_back = copy_unchanged(path, copy, _connect)
         connection = _connect(copy, "mode=ro")
     except OSError as error:
-        remove()
+        folder.remove()
         raise StoreUnavailable(
             f"cannot copy '{error.filename or path}': {(error.strerror or str(error)).lower()}"
         ) from error
     except sqlite3.DatabaseError as error:
-        remove()
+        folder.remove()
         raise unavailable("cannot copy", path, error) from error
     except BaseException:
-        remove()
+        folder.remove()
         raise
     notes = ["read from a private copy"]
     if was_rolled_back:
         notes.append("an unfinished transaction of a killed process was rolled back in the copy")
-    return Opened(connection, copy, tuple(notes), remove, is_copy=True)
+    return Opened(connection, copy, tuple(notes), folder.remove, is_copy=True)
 
 
 def _nothing() -> None:

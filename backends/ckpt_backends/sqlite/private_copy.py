@@ -6,6 +6,7 @@ the journal of a killed writer in the copy, so only committed transactions are r
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -13,12 +14,15 @@ from contextlib import closing
 from pathlib import Path
 
 from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.regular import open_regular
 from ckpt_backends.sqlite.errors import is_hot_journal
 from ckpt_backends.sqlite.journals import detach_super_journal, has_journal, journal_of, log_of
 
 _TRIES = 3
 _HEADER = 100
 """Bytes of a database's header, which contains the change counter. Logs have a shorter header."""
+_PIECE = 1 << 20
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Connect = Callable[[Path, str], sqlite3.Connection]
 
@@ -34,11 +38,12 @@ def copy_unchanged(path: Path, target: Path, connect: Connect) -> bool:
         is_hot = has_journal(path) and _is_hot(path, connect)
         for suffix_of in (log_of, journal_of):
             suffix_of(target).unlink(missing_ok=True)
-        shutil.copyfile(path, target)
+        target.unlink(missing_ok=True)
+        _copy(path, target, follow=True)
         if before[1]:
-            shutil.copyfile(log_of(path), log_of(target))
+            _copy(log_of(path), log_of(target))
         if is_hot:
-            shutil.copyfile(journal_of(path), journal_of(target))
+            _copy(journal_of(path), journal_of(target))
             detach_super_journal(journal_of(target))
             connect(target, "mode=rw").close()
         if _stamps(path) == before:
@@ -46,6 +51,28 @@ def copy_unchanged(path: Path, target: Path, connect: Connect) -> bool:
     raise StoreUnavailable(
         f"cannot copy '{path}': another process is writing to it", hint="try again in a moment"
     )
+
+
+def _copy(source: Path, target: Path, *, follow: bool = False) -> None:
+    """Copy a regular file, as far as it goes now, to a new file that only its owner can read.
+
+    Raises `OSError`, and `StoreUnavailable` if the disk has too little space.
+    """
+    with open_regular(source, buffering=0, follow=follow) as file:
+        left = os.fstat(file.fileno()).st_size
+        free = shutil.disk_usage(target.parent).free
+        if left > free:
+            raise StoreUnavailable(
+                f"cannot copy '{source}': it has {left} bytes, and '{target.parent.parent}' has"
+                f" {free} bytes free",
+                hint="set TMPDIR to a folder with more space",
+            )
+        with open(os.open(target, _NEW, 0o600), "wb", buffering=0) as out:
+            while left and (piece := file.read(min(left, _PIECE))):
+                view = memoryview(piece)
+                while view:
+                    view = view[out.write(view) :]
+                left -= len(piece)
 
 
 def _is_hot(path: Path, connect: Connect) -> bool:
@@ -71,8 +98,8 @@ def _stamps(path: Path) -> tuple[object, object, object]:
 def _stamp(path: Path) -> tuple[int, int, bytes] | None:
     """Size in bytes, time of change in ns, and header; None if the file is empty or missing."""
     try:
-        facts = path.stat()
-        with path.open("rb") as file:
+        with open_regular(path) as file:
+            facts = os.fstat(file.fileno())
             header = file.read(_HEADER)
     except FileNotFoundError:
         return None

@@ -1,0 +1,43 @@
+"""A lock on a folder, against two changes of its files at the same time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ckpt_backends.errors import StoreUnavailable
+
+_LOCK_SECONDS = 5.0
+_PAUSE_SECONDS = 0.05
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold an exclusive lock on the folder. The system releases it when the process ends.
+
+    Raises `StoreUnavailable` if another process holds it for `_LOCK_SECONDS`.
+    """
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise StoreUnavailable(f"cannot open '{folder}': {reason}") from error
+    try:
+        until = time.monotonic() + _LOCK_SECONDS
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if time.monotonic() > until:
+                raise StoreUnavailable(
+                    f"cannot write to '{folder}': another process is writing to it",
+                    hint="try again in a moment",
+                )
+            time.sleep(_PAUSE_SECONDS)
+        yield
+    finally:
+        os.close(handle)

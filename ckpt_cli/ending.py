@@ -1,0 +1,41 @@
+"""Ends the process at SIGTERM and SIGHUP, after everything was closed and removed as at Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Ended(SystemExit):
+    """A signal told this process to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.number = number
+
+
+def heed(act: Callable[[int, FrameType | None], None]) -> None:
+    """Call `act` at these signals, except those that the parent process made us ignore."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, act)
+
+
+def unwind(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    """Raise `Ended`. Later signals are ignored, because the process is ending already."""
+    for one in _SIGNALS:
+        signal.signal(one, signal.SIG_IGN)
+    raise Ended(number)
+
+
+def leave(number: int, frame: FrameType | None = None) -> None:  # noqa: ARG001
+    """Remove temporary folders, and end as if the signal had not been caught."""
+    if temporary := sys.modules.get("ckpt_backends.temporary"):
+        temporary.remove_all()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
