@@ -27,13 +27,16 @@ _PATIENCE = 60.0
 class Terminal:
     """A terminal of some size with a program in it."""
 
-    def __init__(self, width: int, height: int) -> None:
+    def __init__(self, width: int, height: int, folder: Path) -> None:
         self._socket = f"ckpt-{uuid4().hex[:8]}"
+        self._pid = folder / "pid"
         self._size = (str(width), str(height))
 
     def start(self, words: list[str], environment: Mapping[str, str]) -> None:
         """Run a program; the terminal stays when it ends."""
-        command = f"{shlex.join(words)}; echo ended with $?; exec sleep 600"
+        # The shell's child writes its process id, and becomes the program.
+        program = f"echo $$ > {shlex.quote(str(self._pid))}; exec {shlex.join(words)}"
+        command = f"sh -c {shlex.quote(program)}; echo ended with $?; exec sleep 600"
         variables = [f"-e{name}={value}" for name, value in environment.items()]
         width, height = self._size
         self._tmux("new-session", "-d", "-x", width, "-y", height, *variables, "sh", "-c", command)
@@ -72,6 +75,10 @@ class Terminal:
 
         self.until(pressed)
 
+    def tell_program(self, number: int) -> None:
+        """Send a signal to the program."""
+        os.kill(int(self._pid.read_text()), number)
+
     def close(self) -> None:
         self._tmux("kill-server")
 
@@ -87,12 +94,12 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal() -> Iterator[Terminal]:
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     if shutil.which("tmux") is None:
         if "tmux" in REQUIRED:
             pytest.fail("tmux is not installed: apt-get install tmux")
         pytest.skip("tmux is not installed: apt-get install tmux")
-    found = Terminal(80, 24)
+    found = Terminal(80, 24, tmp_path_factory.mktemp("terminal"))
     yield found
     found.close()
 
@@ -102,11 +109,12 @@ def start(
     store: Path,
     *words: str,
     shows: tuple[str, ...] = ("8 threads", "next"),
+    before: tuple[str, ...] = (),
     **variables: str,
 ) -> None:
     environment = {"TERM": "screen-256color", "LC_ALL": "C.UTF-8", "PYTHONPATH": str(ROOT)}
     environment |= {"TZ": "UTC", "HOME": os.environ["HOME"], **variables}
-    program = [sys.executable, "-m", "ckpt_cli", "-s", str(store), "tui", *words]
+    program = [sys.executable, "-m", "ckpt_cli", "-s", str(store), *before, "tui", *words]
     terminal.start(program, environment)
     terminal.until(lambda text: all(one in text for one in shows))
 

@@ -1,0 +1,236 @@
+"""Writing in a folder where another user plants links: no file outside of it is touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from pathlib import Path
+from stat import S_IMODE
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from ckpt_backends import unfinished
+from ckpt_backends.unfinished import create_part, remove_unfinished, writing
+from tests.backends.locked import unprivileged
+from tests.deerflow.project import memory, save
+from tests.dev import FileSaver
+from tests.security.test_private_files import WRITERS
+from tests.support import ckpt
+from tests.travel.official import drive, scenarios
+
+PRECIOUS = b"a file of the victim"
+TOKEN = bytes(8)
+
+
+@pytest.fixture
+def victim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("victim") / ".bashrc"
+    path.write_bytes(PRECIOUS)
+    path.chmod(0o644)
+    return path
+
+
+@pytest.fixture
+def folder(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    save(tmp_path / "memory.json", memory())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["plan", "memory export"])
+def test_a_link_at_the_target_is_replaced_and_not_followed(
+    folder: Path, victim: Path, name: str
+) -> None:
+    path = folder / WRITERS[name][-1]
+    path.symlink_to(victim)
+    assert ckpt("-s", folder / "store.db", *WRITERS[name]).code == 0
+    assert not path.is_symlink()
+    assert path.stat().st_size
+    assert (victim.read_bytes(), S_IMODE(victim.stat().st_mode)) == (PRECIOUS, 0o644)
+
+
+def test_the_sample_store_is_written_through_no_link(folder: Path, victim: Path) -> None:
+    for target in (victim, victim.with_name("missing")):
+        (folder / "new.db").unlink(missing_ok=True)
+        (folder / "new.db").symlink_to(target)
+        refused = ckpt("demo", folder / "new.db")
+        assert (refused.code, "the file exists" in refused.err) == (5, True)
+        assert (folder / "new.db").is_symlink()
+    assert victim.read_bytes() == PRECIOUS
+    assert list(victim.parent.iterdir()) == [victim]
+
+
+def test_the_sample_store_is_written_where_hard_links_are_unknown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", unknown)
+    assert ckpt("demo", folder / "new.db").code == 0
+    assert ckpt("demo", folder / "new.db").code == 5
+
+
+def test_a_temporary_name_that_exists_is_never_opened(
+    tmp_path: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "urandom", lambda _: TOKEN)
+    planted = tmp_path / f".plan.{TOKEN.hex()}.part"
+    planted.symlink_to(victim)
+    with pytest.raises(FileExistsError), writing(tmp_path / "plan") as file:
+        file.write(b"secret")
+    assert victim.read_bytes() == PRECIOUS
+    assert list(tmp_path.iterdir()) == [planted]
+
+
+def test_temporary_names_are_not_repeated(tmp_path: Path) -> None:
+    names = set()
+    for _ in range(20):
+        with writing(tmp_path / "plan"):
+            (part,) = tmp_path.glob(".plan.*.part")
+            names.add(part.name)
+    assert len(names) == 20
+    assert {len(name) for name in names} == {len(".plan..part") + 16}
+
+
+def test_what_others_left_is_not_removed(tmp_path: Path, victim: Path) -> None:
+    link, fifo, folder, name = (tmp_path / f".plan.{one}.part" for one in ("a1", "b2", "c3", "d4"))
+    link.symlink_to(victim)
+    os.mkfifo(fifo)
+    folder.mkdir()
+    name.touch()
+    other = tmp_path / ".another plan.e5.part"
+    other.touch()
+    if os.geteuid() == 0:
+        os.chown(name, 12345, 12345)
+    else:
+        name.unlink()
+    before = sorted(tmp_path.iterdir())
+    with writing(tmp_path / "plan") as file:
+        file.write(b"done")
+    assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "plan"])
+    assert victim.read_bytes() == PRECIOUS
+    remove_unfinished(tmp_path, lambda name: name.endswith("plan"))
+    assert not other.exists()
+
+
+@pytest.mark.parametrize("kind", ["folder", "FIFO", "socket", "device", "link to a device"])
+@pytest.mark.parametrize("name", ["plan", "memory export"])
+def test_only_a_regular_file_is_replaced(folder: Path, name: str, kind: str) -> None:
+    path = folder / WRITERS[name][-1]
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "FIFO":
+            os.mkfifo(path)
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as bound:
+                bound.bind(path.name)
+        case "device":
+            if os.geteuid() != 0:
+                pytest.skip("only root can make a device")
+            os.mknod(path, 0o020666, os.makedev(1, 3))
+        case _:
+            path.symlink_to("/dev/null")
+    before = path.lstat()
+    refused = ckpt("-s", folder / "store.db", *WRITERS[name])
+    assert refused.code in {2, 4}
+    assert f"'{path.name}': it is a {kind.removeprefix('link to a ').lower()}" in refused.err
+    assert (path.lstat().st_ino, path.lstat().st_mode) == (before.st_ino, before.st_mode)
+    assert not list(folder.glob(".*.part"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_in_a_sticky_folder_a_file_of_another_user_stays() -> None:
+    # Other users cannot enter the folders of pytest.
+    with TemporaryDirectory(prefix="ckpt-test-") as name:
+        folder = Path(name)
+        folder.chmod(0o1777)
+        theirs = folder / "plan"
+        theirs.write_bytes(PRECIOUS)
+        theirs.chmod(0o666)
+        with unprivileged(), pytest.raises(PermissionError), writing(theirs) as file:
+            file.write(b"secret")
+        assert theirs.read_bytes() == PRECIOUS
+        assert list(folder.iterdir()) == [theirs]
+
+
+@pytest.fixture
+def pickles(tmp_path: Path) -> Path:
+    """The folder of a `langgraph dev`."""
+    found = tmp_path / "project" / ".langgraph_api"
+    saver = FileSaver(found)
+    drive(saver, scenarios.SCENARIOS["chat"])
+    saver.sync()
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pickles_are_replaced_with_their_mode_and_owner(pickles: Path, victim: Path) -> None:
+    names = sorted(path.name for path in pickles.iterdir())
+    for name in names:
+        # The name that `ckpt` once used.
+        (pickles / f"{name}.ckpt").symlink_to(victim)
+        (pickles / name).chmod(0o640)
+        if os.geteuid() == 0:
+            os.chown(pickles / name, 12345, 12346)
+    owners = {name: _access(pickles / name) for name in names}
+    inodes = {(pickles / name).stat().st_ino for name in names}
+    assert ckpt("-s", pickles, "rollback", "chat", "~1", "--yes").code == 0
+    assert {(pickles / name).stat().st_ino for name in names} != inodes
+    assert {name: _access(pickles / name) for name in names} == owners
+    assert victim.read_bytes() == PRECIOUS
+    assert not list(pickles.glob(".*.part"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pickles_that_a_killed_run_left_are_removed(pickles: Path) -> None:
+    left = pickles / "..langgraph_checkpoint.1.pckl.0123456789abcdef.part"
+    left.write_bytes(b"deleted values")
+    assert ckpt("-s", pickles, "rollback", "chat", "~1", "--yes").code == 0
+    assert not left.exists()
+
+
+def test_a_memory_is_replaced_with_its_mode_and_owner(folder: Path, victim: Path) -> None:
+    shared = victim.with_name("shared.json")
+    shutil.copyfile(folder / "memory.json", shared)
+    (folder / "memory.json").unlink()
+    (folder / "memory.json").symlink_to(shared)
+    shared.chmod(0o664)
+    if os.geteuid() == 0:
+        os.chown(shared, 12345, 12346)
+    before, inode = _access(shared), shared.stat().st_ino
+    left = shared.with_name(".shared.json.0123456789abcdef.part")
+    left.touch()
+    words = ["-s", "memory.json", "memory", "edit", "fact_a1b2c3d4", "--set", "category=goal"]
+    done = ckpt(*words, "--write")
+    assert done.code == 0, done.err
+    # A link to a shared volume stays one: the file that it names is replaced.
+    assert (folder / "memory.json").is_symlink()
+    assert shared.stat().st_ino != inode
+    assert _access(shared) == before
+    assert sorted(victim.parent.iterdir()) == sorted([victim, shared])
+
+
+def test_the_members_of_another_group_gain_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    like = tmp_path / "like"
+    like.touch()
+    like.chmod(0o664)
+
+    def denied(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(unfinished, "_has_access_list", lambda *_: False)
+    monkeypatch.setattr(os, "fchown", denied)
+    part, file = create_part(tmp_path / "new", like=like)
+    file.close()
+    assert S_IMODE(part.stat().st_mode) == 0o644
+
+
+def _access(path: Path) -> tuple[int, int, int]:
+    facts = path.stat()
+    return S_IMODE(facts.st_mode), facts.st_uid, facts.st_gid

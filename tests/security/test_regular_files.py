@@ -1,0 +1,251 @@
+"""A FIFO, a device, a socket or a folder in the place of a file neither hangs nor fills the disk.
+
+Each run is a process, so that one that hangs ends the test and not the whole run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.regular import open_regular, read_regular
+from ckpt_backends.sqlite import private_copy
+from tests.support import SAMPLE, ckpt
+
+_PATIENCE = 60
+
+
+def run(
+    folder: Path, *words: str | Path, pass_fds: tuple[int, ...] = (), **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `ckpt` in a folder, where it also puts its temporary files."""
+    folder.joinpath("tmp").mkdir(exist_ok=True)
+    return subprocess.run(
+        [sys.executable, "-m", "ckpt_cli", *map(str, words)],
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder / "tmp"), **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_PATIENCE,
+        pass_fds=pass_fds,
+    )
+
+
+def bind(path: Path) -> None:
+    before = os.getcwd()
+    os.chdir(path.parent)  # The path of a socket must be short.
+    try:
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(path.name)
+    finally:
+        os.chdir(before)
+
+
+KINDS: dict[str, Callable[[Path], None]] = {
+    "a FIFO": os.mkfifo,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a socket": bind,
+    "a folder": Path.mkdir,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("option", [[], ["--copy"]])
+def test_a_store(tmp_path: Path, kind: str, option: list[str]) -> None:
+    KINDS[kind](tmp_path / "agent.db")
+    done = run(tmp_path, "-s", "agent.db", *option, "threads", "list")
+    assert (done.returncode, done.stdout) == (4, "")
+    assert f"ckpt: cannot open 'agent.db': it is {kind}\n" in done.stderr
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+@pytest.mark.parametrize(
+    "words", [["rollback", "trip-to-kyoto", "~1", "--yes"], ["memory", "list"]]
+)
+def test_a_store_that_is_written_or_holds_memory(tmp_path: Path, words: list[str]) -> None:
+    os.mkfifo(tmp_path / "agent.db")
+    done = run(tmp_path, "-s", "agent.db", *words)
+    assert (done.returncode, "it is a FIFO" in done.stderr) == (4, True)
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("kind", ["a FIFO", "a socket", "a folder", "a symbolic link"])
+def test_a_file_next_to_a_store(sample: Path, kind: str, suffix: str) -> None:
+    beside = sample.with_name(f"store.db{suffix}")
+    KINDS.get(kind, lambda path: path.symlink_to("/dev/zero"))(beside)
+    for option in ([], ["--copy"]):
+        done = run(sample.parent, "-s", "store.db", *option, "threads", "list")
+        assert (done.returncode, done.stdout) == (4, "")
+        assert f"cannot open 'store.db': 'store.db{suffix}' is {kind}\n" in done.stderr
+    assert os.path.lexists(beside)
+
+
+@pytest.mark.parametrize("name", ["/proc/kmsg", "/proc/self/pagemap", "/proc/self/mem"])
+def test_a_file_of_the_kernel_that_has_no_size(tmp_path: Path, name: str) -> None:
+    if not os.path.exists(name):
+        pytest.skip(f"this system has no {name}")
+    (tmp_path / "agent.db").symlink_to(name)
+    for option in ([], ["--copy"]):
+        assert run(tmp_path, "-s", "agent.db", *option, "threads", "list").returncode == 4
+
+
+def test_stores_lists_what_it_can(sample: Path) -> None:
+    folder = sample.parent
+    for name in ("fifo.db", "memory.json"):
+        os.mkfifo(folder / name)
+    for name in ("log.db", "journal.db"):
+        shutil.copyfile(SAMPLE, folder / name)
+    os.mkfifo(folder / "log.db-wal")
+    os.mkfifo(folder / "journal.db-journal")
+    (folder / "zero.db").symlink_to("/dev/zero")
+    (folder / ".langgraph_api").mkdir()
+    os.mkfifo(folder / ".langgraph_api" / ".langgraph_checkpoint.1.pckl")
+    done = run(folder, "stores", "-o", "tsv")
+    assert "store.db" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_pickle(tmp_path: Path, kind: str, number: int) -> None:
+    folder = tmp_path / ".langgraph_api"
+    folder.mkdir()
+    for one in (1, 2, 3):
+        path = folder / f".langgraph_checkpoint.{one}.pckl"
+        if one == number:
+            KINDS[kind](path)
+        else:
+            path.write_bytes(b"\x80\x04}.")
+    for words in (["threads", "list"], ["threads", "delete", "x", "--yes"]):
+        done = run(tmp_path, "-s", folder, *words)
+        assert (done.returncode, f"it is {kind}" in done.stderr) == (4, True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_memory(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / ".deer-flow"
+    folder.mkdir()
+    KINDS[kind](folder / "memory.json")
+    done = run(tmp_path, "-s", folder / "memory.json", "memory", "list")
+    assert done.returncode == 4
+    assert kind == "a folder" or f"it is {kind}" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["config.yaml", ".env"])
+def test_the_settings_of_deerflow(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / ".deer-flow"
+    folder.mkdir()
+    (folder / "memory.json").write_text('{"facts": []}')
+    os.mkfifo(tmp_path / name)
+    done = run(tmp_path, "-s", folder, "threads", "list")
+    assert done.returncode == 4
+    assert "holds DeerFlow's memory, not threads" in done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_and_a_list_of_ids(sample: Path, kind: str) -> None:
+    KINDS[kind](sample.with_name("given"))
+    for words in (
+        ["--aes-key-file", "given", "threads", "list"],
+        ["threads", "delete", "--from", "given", "--yes"],
+    ):
+        done = run(sample.parent, "-s", "store.db", *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"ckpt: cannot read 'given': it is {kind}\n" in done.stderr
+
+
+def test_the_output_of_a_command_is_read(sample: Path) -> None:
+    """What bash makes of `--from <(command)`."""
+    for text, option in (("trip-to-kyoto\n", "--from"), ("k" * 16, "--aes-key-file")):
+        ours, theirs = os.pipe()
+        os.write(theirs, text.encode())
+        os.close(theirs)
+        place = [option, f"/dev/fd/{ours}"]
+        words = ["threads", "delete", *place, "--dry-run"] if option == "--from" else [*place, "du"]
+        done = run(sample.parent, "-s", "store.db", *words, pass_fds=(ours,))
+        os.close(ours)
+        assert done.returncode == 0, done.stderr
+    assert "trip-to-kyoto" in done.stdout
+
+
+def test_an_endless_list_of_ids(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ckpt_cli.commands import delete
+
+    monkeypatch.setattr(delete, "_LONGEST", 1000)
+    given = sample.with_name("given")
+    given.write_bytes(b"x" * 1001)
+    refused = ckpt("-s", sample, "threads", "delete", "--from", given, "--yes")
+    assert (refused.code, "it is longer than 1000 bytes" in refused.err) == (2, True)
+
+
+def test_a_file_that_is_swapped_for_a_fifo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real").write_bytes(b"data")
+    os.mkfifo(tmp_path / "fifo")
+    real = os.stat(tmp_path / "real")
+    monkeypatch.setattr(os, "stat", lambda *_, **__: real)
+    with pytest.raises(StoreUnavailable, match="it is a FIFO"):
+        open_regular(tmp_path / "fifo")
+
+
+def test_a_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"1234")
+    assert read_regular(path, 4) == b"1234"
+    with pytest.raises(StoreUnavailable, match="longer than 3 bytes"):
+        read_regular(path, 3)
+
+
+def test_a_private_copy_needs_its_space(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(sample.parent))
+    usage = shutil.disk_usage(sample)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    refused = ckpt("-s", sample, "--copy", "threads", "list")
+    assert (refused.code, "has 1000 bytes free" in refused.err) == (4, True)
+    assert "hint: set TMPDIR to a folder with more space" in refused.err
+    assert [path.name for path in sample.parent.iterdir()] == ["store.db"]
+
+
+def test_a_private_copy_is_no_longer_than_its_source_was(tmp_path: Path) -> None:
+    """A file that grows while it is copied is not followed."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"x" * 10)
+
+    class Growing:
+        def __call__(self, _: Path) -> object:
+            with source.open("ab") as file:
+                file.write(b"y" * 10)
+            return shutil._ntuple_diskusage(1 << 30, 0, 1 << 30)  # type: ignore[attr-defined]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", Growing())
+        private_copy._copy(source, target)
+    assert target.read_bytes() == b"x" * 10
+
+
+def test_the_log_of_a_store_that_is_named_by_a_link_is_copied_too(tmp_path: Path) -> None:
+    """SQLite keeps the log next to the file itself."""
+    real, link = tmp_path / "real" / "agent.db", tmp_path / "agent.db"
+    real.parent.mkdir()
+    shutil.copyfile(SAMPLE, real)
+    link.symlink_to(real)
+    with closing(sqlite3.connect(real)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("PRAGMA wal_autocheckpoint = 0")
+        writer.execute(
+            "UPDATE checkpoints SET thread_id = 'in-the-log' WHERE thread_id = 'trip-to-kyoto'"
+        )
+        writer.commit()
+        copied = ckpt("-s", link, "--copy", "threads", "list")
+    assert "in-the-log" in copied.out

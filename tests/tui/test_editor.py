@@ -1,0 +1,208 @@
+"""The editor of a value: whatever it is and does, the screen stays and the store too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from ckpt_backends.errors import CkptError, UsageError
+from ckpt_cli.tui import editor
+from ckpt_cli.tui.editor import edit, editor_of
+from ckpt_cli.tui.writing import WritingApp
+from tests.tui.seat import Seat, sit
+from tests.tui.test_terminal import Terminal, start, terminal  # noqa: F401
+
+
+def script(folder: Path, text: str) -> str:
+    """An editor that runs a few lines of Python on `path`."""
+    path = folder / "editor.py"
+    path.write_text(
+        f"import os, sys\nfrom pathlib import Path\npath = Path(sys.argv[-1])\n{text}\n"
+    )
+    return f"{sys.executable} {path}"
+
+
+def edited_with(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, command: str, words: str, name: str = "VISUAL"
+) -> None:
+    """Edit a value on the screen, and see that it says something and that nothing else happens."""
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv(name, command)
+    before = sample.read_bytes()
+
+    async def work(seat: Seat) -> None:
+        monkeypatch.setattr(seat.app, "suspend", nullcontext)
+        await seat.press("enter", "F", "tab")
+        await seat.type("itinerary")
+        await seat.press("enter")
+        await seat.until(lambda: words in seat.said)
+        assert seat.sees("WRITE")
+        await seat.press("escape")
+        assert seat.sees("8 threads")
+
+    sit(sample, work, kind=WritingApp)
+    assert sample.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ('vim "', "cannot run the editor in EDITOR: no closing quotation; export EDITOR=vim"),
+        ("vim \\", "cannot run the editor in EDITOR: no escaped character"),
+        ("no-such-editor -f", "cannot run the editor 'no-such-editor': no such file or directory"),
+        ("/", "cannot run the editor '/': permission denied"),
+        ("'' x", "cannot run the editor ''"),
+        ("false", "the editor 'false' ended with exit code 1; nothing was changed"),
+    ],
+)
+def test_an_editor_that_cannot_be_run(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, command: str, words: str
+) -> None:
+    edited_with(sample, monkeypatch, command, words, "EDITOR")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("os.kill(os.getpid(), 9)", "ended with SIGKILL; nothing was changed"),
+        ("path.unlink()", "cannot read the edited value: no such file or directory"),
+        ("path.write_bytes(b'\\xff')", "cannot read the edited value: it is not UTF-8"),
+        ("path.unlink(); os.mkfifo(path)", "cannot read the edited value: it is a FIFO"),
+        ("path.unlink(); path.mkdir()", "cannot read the edited value: it is a folder"),
+        ("path.unlink(); path.symlink_to('/dev/zero')", "the edited value: it is a device"),
+        ("path.write_bytes(b'x' * 5000)", "the edited value: it is longer than 4000 bytes"),
+        ("pass", "the value was not changed; nothing to do"),
+    ],
+)
+def test_an_editor_that_leaves_no_value(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
+    monkeypatch.setattr(editor, "_LONGEST", 4000)
+    edited_with(sample, monkeypatch, script(tmp_path, text), words)
+
+
+@pytest.mark.parametrize(
+    ("variables", "command"),
+    [
+        ({}, ["vi"]),
+        ({"VISUAL": " ", "EDITOR": ""}, ["vi"]),
+        ({"VISUAL": "\t", "EDITOR": "nano -w"}, ["nano", "-w"]),
+        ({"VISUAL": "code --wait", "EDITOR": 'vim "'}, ["code", "--wait"]),
+    ],
+)
+def test_a_blank_variable_is_like_none(variables: dict[str, str], command: list[str]) -> None:
+    assert editor_of(variables) == command
+
+
+def test_a_broken_variable_is_named() -> None:
+    with pytest.raises(UsageError, match="the editor in VISUAL"):
+        editor_of({"VISUAL": "vim '", "EDITOR": "vim"})
+
+
+@pytest.mark.parametrize("text", ["plain\n", "\ud800", "値"])
+def test_a_text_comes_back_as_it_is(text: str) -> None:
+    assert edit(["true"], text) == text
+
+
+def test_the_draft_is_private_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    log = tmp_path / "log"
+    lines = f"""
+modes = [oct(one.stat().st_mode & 0o777) for one in (path, path.parent)]
+Path({str(log)!r}).write_text(" ".join(modes))
+(path.parent / ".value.json.swp").touch()
+"""
+    before = os.umask(0)
+    try:
+        edit(script(tmp_path, lines).split(), "secret")
+    finally:
+        os.umask(before)
+    assert log.read_text() == "0o600 0o700"
+    assert not list(tmp_path.glob("ckpt-*"))
+
+
+def test_ctrl_c_is_left_to_the_editor(tmp_path: Path) -> None:
+    """The terminal sends it to `ckpt` too, which must not end or kill the editor."""
+    lines = """
+import signal
+signal.signal(signal.SIGINT, lambda *_: path.write_text("saved"))
+signal.raise_signal(signal.SIGINT)
+os.kill(os.getppid(), signal.SIGINT)
+"""
+    assert edit(script(tmp_path, lines).split(), "text") == "saved"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_editor_ends_with_ckpt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    lines = """
+import signal
+os.kill(os.getppid(), signal.SIGUSR1)
+while True:
+    signal.pause()
+"""
+
+    def end(*_: object) -> None:
+        raise SystemExit(143)
+
+    before = signal.signal(signal.SIGUSR1, end)
+    try:
+        with pytest.raises(SystemExit):
+            edit(script(tmp_path, lines).split(), "text")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not list(tmp_path.glob("ckpt-*"))
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_without_a_folder_for_the_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    with pytest.raises(CkptError, match="cannot make a temporary folder"):
+        edit(["true"], "text")
+
+
+def test_a_screen_that_is_told_to_end_restores_the_terminal(
+    terminal: Terminal,  # noqa: F811
+    sample: Path,
+    tmp_path: Path,
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    start(terminal, sample, TMPDIR=str(temporary), before=("--copy",))
+    assert list(temporary.glob("ckpt-*/copy.db"))
+    terminal.tell_program(signal.SIGTERM)
+    assert "8 threads" not in terminal.until(lambda text: "ended with 143" in text)
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_screen_that_is_told_to_end_while_a_value_is_edited(
+    terminal: Terminal,  # noqa: F811
+    sample: Path,
+    tmp_path: Path,
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    command = script(
+        tmp_path, "import signal\nprint('draft open', flush=True)\nwhile True: signal.pause()"
+    )
+    start(terminal, sample, "--write", VISUAL=command, TMPDIR=str(temporary))
+    terminal.press("Enter")
+    terminal.press("F")
+    terminal.until(lambda text: "Channel to edit" in text)
+    terminal.press("-l", "to-nara")
+    terminal.until(lambda text: "to-nara" in text)
+    terminal.press("Tab")
+    terminal.press("-l", "destination")
+    terminal.until(lambda text: "destination" in text and "booking, budget" not in text)
+    terminal.press("Enter")
+    terminal.until(lambda text: "draft open" in text)
+    assert list(temporary.glob("ckpt-*/value.json"))
+    terminal.tell_program(signal.SIGTERM)
+    terminal.until(lambda text: "ended with 143" in text)
+    assert list(temporary.iterdir()) == []
