@@ -89,6 +89,9 @@ def _locked(folder: Path) -> int | None:
 
 def _remove_left(parent: Path) -> None:
     """Remove this user's folders of killed runs. Ignores errors."""
+    mode = parent.stat().st_mode
+    if mode & 0o022 and not mode & stat.S_ISVTX:
+        return  # Others could give any folder of this user such a name.
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if _NAME.fullmatch(entry.name):

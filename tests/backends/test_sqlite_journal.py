@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.registry import open_store
+from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.url import parse_url
 from tests.backends.locked import lock, unprivileged
 from tests.support import SAMPLE, ckpt
 
@@ -175,6 +176,10 @@ def test_no_file_that_a_journal_names_is_deleted(tmp_path: Path, times: int) -> 
     for _ in range(times):
         name_super_journal(store, other)
     assert ckpt("-s", store, "--copy", "threads", "list").code == 0
+    assert other.read_text() == "years of work"
+    # All commands refuse such a store before they write; it may be planted while they ask.
+    with pytest.raises(StoreUnavailable, match=r"which SQLite would delete: '.*thesis\.txt'"):
+        open_writable(parse_url(str(store)))
     assert other.read_text() == "years of work"
 
 

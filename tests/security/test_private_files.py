@@ -116,6 +116,20 @@ def test_a_temporary_folder_of_a_killed_run_is_removed_and_no_other(
     assert sorted(tmp_path.iterdir()) == sorted([*others, victim, link])
 
 
+def test_where_others_can_rename_folders_none_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    precious = tmp_path / f"ckpt-private-{'0' * 16}"
+    precious.mkdir(mode=0o700)
+    tmp_path.chmod(0o777)
+    TemporaryFolder().remove()
+    assert precious.exists()
+    tmp_path.chmod(0o1777)
+    TemporaryFolder().remove()
+    assert not precious.exists()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 def test_a_temporary_folder_of_another_user_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -107,7 +107,9 @@ class WritableDevStore(Closing):
             made: dict[str, Path] = {}
             for name in _ORDER:
                 if name in draft.touched:
-                    part, out = create_part(self._folder / name, like=self._folder / CHECKPOINTS)
+                    path = self._folder / name
+                    like = path if path.exists() else self._folder / CHECKPOINTS
+                    part, out = create_part(path, like=like)
                     stack.callback(part.unlink, missing_ok=True)
                     stack.enter_context(out)
                     made[name] = part

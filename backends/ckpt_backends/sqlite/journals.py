@@ -11,6 +11,7 @@ import sqlite3
 import stat
 from pathlib import Path
 from shlex import quote
+from typing import BinaryIO
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
@@ -131,19 +132,42 @@ def detach_super_journal(journal: Path) -> None:
 def _cut_super_journal(journal: Path) -> bytes | None:
     """Remove the name of the super-journal from the end of a journal. Returns it, or None."""
     with journal.open("r+b") as file:
-        end = file.seek(0, os.SEEK_END)
-        if end < 16:
-            return None
-        file.seek(end - 16)
-        length, checksum = int.from_bytes(file.read(4)), int.from_bytes(file.read(4))
-        if file.read(8) != _SUPER_MAGIC or not 0 < length <= min(_LONGEST_NAME, end - 16):
-            return None
-        file.seek(end - 16 - length)
-        name = file.read(length)
-        if checksum not in _checksums(name):
-            return None
-        file.truncate(end - 16 - length)
-    return name.partition(b"\0")[0]
+        name = _super_journal(file)
+        if name is not None:
+            file.truncate(file.seek(0, os.SEEK_END) - 16 - len(name))
+    return None if name is None else name.partition(b"\0")[0]
+
+
+def check_super_journal(path: Path) -> None:
+    """Raise `StoreUnavailable` if a database has a journal with the name of a super-journal.
+
+    SQLite would delete the named file after the rollback, and a journal can name any file.
+    """
+    try:
+        with open_regular(journal_of(path), follow=False) as file:
+            name = _super_journal(file)
+    except OSError:
+        return
+    if name is not None:
+        raise StoreUnavailable(
+            f"cannot write to '{path}': '{journal_of(path).name}' names another file, which SQLite"
+            f" would delete: '{os.fsdecode(name)}'",
+            hint=f"if that is a journal of SQLite, run: sqlite3 {quote(str(path))} .tables",
+        )
+
+
+def _super_journal(file: BinaryIO) -> bytes | None:
+    """The name of the super-journal at the end of a journal, with any bytes that pad it."""
+    end = file.seek(0, os.SEEK_END)
+    if end < 16:
+        return None
+    file.seek(end - 16)
+    length, checksum = int.from_bytes(file.read(4)), int.from_bytes(file.read(4))
+    if file.read(8) != _SUPER_MAGIC or not 0 < length <= min(_LONGEST_NAME, end - 16):
+        return None
+    file.seek(end - 16 - length)
+    name = file.read(length)
+    return name if checksum in _checksums(name) else None
 
 
 def _checksums(name: bytes) -> set[int]:

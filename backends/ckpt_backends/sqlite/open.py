@@ -23,6 +23,7 @@ from ckpt_backends.regular import not_regular, open_regular
 from ckpt_backends.sqlite.errors import code_of, is_hot_journal, unavailable
 from ckpt_backends.sqlite.journals import (
     check_beside,
+    check_super_journal,
     has_journal,
     has_log,
     journal_of,
@@ -119,6 +120,7 @@ def open_for_writing(url: StoreUrl) -> sqlite3.Connection:
             hint="leave out --copy",
         )
     _check_writable(path)
+    check_super_journal(path)
     try:
         connection = sqlite3.connect(
             _uri(path, "mode=rw"), uri=True, timeout=_BUSY_SECONDS, isolation_level=None
