@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.bundle import Header, bundles_in, check_bundle, read_header, read_rows
+from ckpt_backends.bundle import Bundle, Header, RowCheck, bundles_in, check_bundle, read_header
 from ckpt_backends.errors import CkptError, NotFound, PartlyDone, Refused
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.registry import open_writable
@@ -29,15 +29,6 @@ _COLUMNS = (
     Column("ALREADY THERE", "there", right=True),
     Column("FILE", "file"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Bundle:
-    """A bundle that was checked."""
-
-    path: Path
-    header: Header
-    rows: int
 
 
 def import_(
@@ -68,9 +59,9 @@ def import_(
     paths = list(_paths(session, files))
     bundles = [_checked(path, info) for path in progress(paths, total=len(paths), label="checking")]
     failed: list[CkptError] = []
-    done: list[tuple[_Bundle, Restored]] = []
+    done: list[tuple[Bundle, Restored]] = []
 
-    def carry_out(restore: Callable[[_Bundle], Restored], label: str) -> None:
+    def carry_out(restore: Callable[[Bundle], Restored], label: str) -> None:
         for one in progress(bundles, total=len(bundles), label=label):
             try:
                 done.append((one, restore(one)))
@@ -82,12 +73,12 @@ def import_(
         carry_out(lambda one: _compared(session, one, [before for before, _ in done]), "comparing")
     else:
         if not yes:
-            rows = counted(sum(one.rows for one in bundles), "row")
+            rows = counted(sum(one.size for one in bundles), "row")
             confirm(f"Restore {counted(len(bundles), 'thread')} ({rows}) into '{info.url}'?")
         # A reader of a file that is not in WAL mode would block our own writer.
         session.store.refresh()
         with open_writable(session.store_url) as writable:
-            carry_out(lambda one: writable.restore(read_rows(one.path)), "restoring")
+            carry_out(lambda one: writable.restore(one.rows()), "restoring")
     # Everything is written before anything is printed, so that a closed pipe stops nothing.
     session.output.records((_record(*one) for one in done), _COLUMNS)
     if dry_run:
@@ -115,9 +106,13 @@ def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:
                 yield one
 
 
-def _checked(path: Path, info: StoreInfo) -> _Bundle:
+def _checked(path: Path, info: StoreInfo) -> Bundle:
     """A bundle that is complete and fits the store."""
-    header, counts = check_bundle(path)
+    return check_bundle(path, partial(_checks, path, info))
+
+
+def _checks(path: Path, info: StoreInfo, header: Header) -> RowCheck:
+    """Check a header; returns the check for its rows."""
     if header.thread_id is None:
         raise Refused(
             f"cannot import '{path}': it holds long-term memory",
@@ -129,21 +124,21 @@ def _checked(path: Path, info: StoreInfo) -> _Bundle:
             f" '{info.url}' has '{info.layout}'",
             hint="import it into a store of the same layout",
         )
-    return _Bundle(path, header, sum(counts.values()))
+    return lambda _: None
 
 
-def _compared(session: Session, bundle: _Bundle, before: Sequence[_Bundle]) -> Restored:
+def _compared(session: Session, bundle: Bundle, before: Sequence[Bundle]) -> Restored:
     """What an import would do after other bundles. Raises what it would raise."""
     store, thread_id = session.rows, bundle.header.thread_id
-    same = [read_rows(one.path) for one in before if one.header.thread_id == thread_id]
+    same = [one.rows() for one in before if one.header.thread_id == thread_id]
     stored = chain(store.rows(thread_id or ""), *same)
-    return compare(read_rows(bundle.path), stored, store.row_key)
+    return compare(bundle.rows(), stored, store.row_key)
 
 
-def _record(bundle: _Bundle, done: Restored) -> dict[str, Any]:
+def _record(bundle: Bundle, done: Restored) -> dict[str, Any]:
     return {
         "thread_id": bundle.header.thread_id,
-        "rows": bundle.rows,
+        "rows": bundle.size,
         "file": str(bundle.path),
         "added": done.added,
         "there": done.there,

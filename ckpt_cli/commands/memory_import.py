@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.bundle import check_bundle, read_rows
+from ckpt_backends.bundle import Bundle, Header, RowCheck, check_bundle
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, UsageError
 from ckpt_backends.memory import MemoryInfo
 from ckpt_backends.registry import open_writable_memory
@@ -46,29 +47,28 @@ def import_(
         )
     with opened_memory(session) as memory:
         info = memory.describe()
-    found: list[dict[str, Any]] = [
-        {"file": str(path), "rows": _checked(path, info)} for path in files
-    ]
+    bundles = [_checked(path, info) for path in files]
+    found = [_record(one) for one in bundles]
     if dry_run:
         session.output.records(found, _columns("file", "rows"))
         session.note("dry run: nothing was written")
         return
     check_allowed(info, write=write)
     if not yes:
-        rows = counted(sum(one["rows"] for one in found), "row")
+        rows = counted(sum(one.size for one in bundles), "row")
         confirm(f"Restore {counted(len(files), 'archive')} ({rows}) into '{info.url}'?")
     restored, expired = [], 0
     failed: list[CkptError] = []
     with open_writable_memory(session.store_url) as writable:
-        for path, record in zip(files, found, strict=True):
+        for bundle in bundles:
             try:
-                done = writable.restore(read_rows(path))
+                done = writable.restore(bundle.rows())
             except CkptError as error:
-                error.message = f"cannot restore '{path}': {error.message}"
+                error.message = f"cannot restore '{bundle.path}': {error.message}"
                 failed.append(error)
                 continue
             expired += done.expired
-            restored.append({**record, "added": done.added, "there": done.there})
+            restored.append({**_record(bundle), "added": done.added, "there": done.there})
     session.output.records(restored, _columns("file", "rows", "added", "there"))
     if failed and not restored:
         raise failed[0]
@@ -84,18 +84,26 @@ def import_(
         )
 
 
+def _record(bundle: Bundle) -> dict[str, Any]:
+    return {"file": str(bundle.path), "rows": bundle.size}
+
+
 def _columns(*names: str) -> Sequence[Column]:
     return [Column(one.upper(), one, right=one != "file") for one in names]
 
 
-def _checked(path: Path, info: MemoryInfo) -> int:
-    """The number of rows of a valid archive of this layout."""
+def _checked(path: Path, info: MemoryInfo) -> Bundle:
+    """A valid archive of this layout."""
     if path.is_dir():
         raise UsageError(
             f"cannot restore '{path}': it is a folder",
             hint=f"name its archives: {quote(str(path))}/memory-*.ckpt.gz",
         )
-    header, counts = check_bundle(path)
+    return check_bundle(path, partial(_checks, path, info))
+
+
+def _checks(path: Path, info: MemoryInfo, header: Header) -> RowCheck:
+    """Check a header; returns the check for its rows."""
     if header.thread_id is not None:
         raise Refused(
             f"cannot restore '{path}': it holds a thread, not memory items",
@@ -106,4 +114,4 @@ def _checked(path: Path, info: MemoryInfo) -> int:
             f"cannot restore '{path}': its layout is '{header.layout}', not '{info.layout}'",
             hint="name a store of the archive's layout with -s",
         )
-    return sum(counts.values())
+    return lambda _: None
