@@ -7,10 +7,11 @@ line for each row, and a last line with the row counts and the SHA-256 of all li
 
     {"ckpt_bundle": 1, "layout": "sqlite", "thread_id": "user-42", "made_at": "...", ...}
     {"table": "checkpoints", "row": {"thread_id": "user-42", "checkpoint": {"$bytes": "..."}, ...}}
-    {"rows": {"checkpoints": 12, "writes": 40}, "sha256": "..."}
+    {"rows": {"checkpoints": 12, "writes": 40}, "sha256": "...", "signature": {...}}
 
-Numbers, text and NULL are as in JSON; bytes are `{"$bytes": BASE64}`, text that is not UTF-8 is
-`{"$text": BASE64}`, and a number that JSON lacks is `{"$float": "inf"}`.
+The signature is optional, see `signing`. Numbers, text and NULL are as in JSON; bytes are
+`{"$bytes": BASE64}`, text that is not UTF-8 is `{"$text": BASE64}`, and a number that JSON lacks is
+`{"$float": "inf"}`.
 
 A bundle may come from a stranger. It is read twice, for checking and for restoring, and its digest
 ensures that both see the same rows.
@@ -34,6 +35,7 @@ from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unreadable, Uns
 from ckpt_backends.packed import LONGEST_LINE, Damaged, Packer, lines
 from ckpt_backends.regular import open_regular
 from ckpt_backends.rows import Cell, Row
+from ckpt_backends.signing import PublicKey, SigningKey, verify
 from ckpt_backends.unfinished import remove_unfinished, writing
 
 FORMAT = 1
@@ -100,20 +102,24 @@ def bundles_in(folder: Path) -> list[Path]:
         ) from error
 
 
-def write_bundle(path: Path, header: Header, rows: Iterable[Row]) -> Mapping[str, int]:
-    """Write a bundle and return its number of rows by table.
+def write_bundle(
+    path: Path, header: Header, rows: Iterable[Row], key: SigningKey | None = None
+) -> Mapping[str, int]:
+    """Write a bundle, signed if there is a key, and return its number of rows by table.
 
     The file appears under its name only when it is complete and on disk. Raises `StoreUnavailable`
     if it cannot be written.
     """
     try:
         with writing(path) as file:
-            return write_to(file, header, rows)
+            return write_to(file, header, rows, key)
     except OSError as error:
         raise _unwritable(path, error) from error
 
 
-def write_to(file: IO[bytes], header: Header, rows: Iterable[Row]) -> Mapping[str, int]:
+def write_to(
+    file: IO[bytes], header: Header, rows: Iterable[Row], key: SigningKey | None = None
+) -> Mapping[str, int]:
     """Write a bundle to a stream and return its number of rows by table."""
     digest = sha256()
     counts: Counter[str] = Counter()
@@ -144,7 +150,8 @@ def write_to(file: IO[bytes], header: Header, rows: Iterable[Row]) -> Mapping[st
         cells = {name: _to_json(cell) for name, cell in row.cells.items()}
         put({"table": row.table, "row": cells})
         counts[row.table] += 1
-    put({"rows": dict(counts), "sha256": digest.hexdigest()})
+    signature = {} if key is None else {"signature": key.sign(digest.digest())}
+    put({"rows": dict(counts), "sha256": digest.hexdigest(), **signature})
     packer.finish()
     return counts
 
@@ -159,6 +166,8 @@ class Bundle:
     """Number of rows by table."""
     digest: str
     """The SHA-256 of all its lines but the last."""
+    signer: PublicKey | None = None
+    """The key that signed it. Anyone can make a key: whether it is trusted is not known here."""
 
     @property
     def size(self) -> int:
@@ -222,7 +231,10 @@ def _read(path: Path, checks: Callable[[Header], RowCheck] | None) -> Generator[
                 raise _damaged(path, "its checksum does not match")
             if next(reading, None) is not None:
                 raise _damaged(path, "it has data after its end")
-            return Bundle(path, header, dict(counts), digest.hexdigest())
+            signer = None
+            if "signature" in record:
+                signer = verify(path, record["signature"], digest.digest())
+            return Bundle(path, header, dict(counts), digest.hexdigest(), signer)
         digest.update(line)
         row = _row(path, record)
         counts[row.table] += 1

@@ -13,9 +13,11 @@ import typer
 from ckpt_backends.bundle import Bundle, Header, RowCheck, bundles_in, check_bundle, read_header
 from ckpt_backends.errors import CkptError, NotFound, PartlyDone, Refused
 from ckpt_backends.model import StoreInfo
+from ckpt_backends.pickles import Pickles
 from ckpt_backends.registry import open_writable
 from ckpt_backends.rows import Restored, compare
 from ckpt_cli.commands.carrying_out import confirm, refuse_copy
+from ckpt_cli.commands.trust import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.render.table import Column
@@ -36,6 +38,8 @@ def import_(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Bundles, or folders of bundles.")
     ],
+    trusted_key: TrustedKeys = None,
+    allow_pickle: AllowPickle = False,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -45,19 +49,27 @@ def import_(
     that exist already are left alone. If one exists with different contents, nothing of that
     bundle is restored. An interrupted import can be run again.
 
+    A pickle runs code in the agent that loads it. Archives that hold one are refused unless
+    --allow-pickle is given. A note says who signed an archive; anyone can make a key, so this
+    proves something only with --trusted-key.
+
     --dry-run compares with the store and ends as the import would: exit code 6 if every bundle
     conflicts, 7 if some do.
 
     \b
       ckpt -s agent.db import backups --dry-run
       ckpt -s agent.db import backups/user-42-*.ckpt.gz --yes
+      ckpt -s agent.db import backups --trusted-key backup-key.pub --yes
     """
     session: Session = ctx.obj
     if not dry_run:
         refuse_copy(session)
     info = session.store.describe()
     paths = list(_paths(session, files))
-    bundles = [_checked(path, info) for path in progress(paths, total=len(paths), label="checking")]
+    trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
+    seen = progress(paths, total=len(paths), label="checking")
+    bundles = [_checked(path, info, trust) for path in seen]
+    trust.report(session, bundles)
     failed: list[CkptError] = []
     done: list[tuple[Bundle, Restored]] = []
 
@@ -106,12 +118,13 @@ def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:
                 yield one
 
 
-def _checked(path: Path, info: StoreInfo) -> Bundle:
-    """A bundle that is complete and fits the store."""
-    return check_bundle(path, partial(_checks, path, info))
+def _checked(path: Path, info: StoreInfo, trust: Trust) -> Bundle:
+    """A bundle that is complete, fits the store and is accepted."""
+    pickles = Pickles(path)
+    return trust.check(check_bundle(path, partial(_checks, path, info, pickles)), pickles)
 
 
-def _checks(path: Path, info: StoreInfo, header: Header) -> RowCheck:
+def _checks(path: Path, info: StoreInfo, pickles: Pickles, header: Header) -> RowCheck:
     """Check a header; returns the check for its rows."""
     if header.thread_id is None:
         raise Refused(
@@ -124,7 +137,7 @@ def _checks(path: Path, info: StoreInfo, header: Header) -> RowCheck:
             f" '{info.url}' has '{info.layout}'",
             hint="import it into a store of the same layout",
         )
-    return lambda _: None
+    return pickles.look
 
 
 def _compared(session: Session, bundle: Bundle, before: Sequence[Bundle]) -> Restored:
@@ -140,6 +153,7 @@ def _record(bundle: Bundle, done: Restored) -> dict[str, Any]:
         "thread_id": bundle.header.thread_id,
         "rows": bundle.size,
         "file": str(bundle.path),
+        "signed_by": signed_by(bundle),
         "added": done.added,
         "there": done.there,
         **({"expired": done.expired} if done.expired else {}),

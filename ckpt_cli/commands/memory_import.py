@@ -13,10 +13,12 @@ import typer
 from ckpt_backends.bundle import Bundle, Header, RowCheck, check_bundle
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, UsageError
 from ckpt_backends.memory import MemoryInfo
+from ckpt_backends.pickles import Pickles
 from ckpt_backends.registry import open_writable_memory
 from ckpt_cli.commands.carrying_out import confirm
 from ckpt_cli.commands.memory import opened_memory
 from ckpt_cli.commands.memory_delete import Write, check_allowed
+from ckpt_cli.commands.trust import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.value import counted
@@ -28,6 +30,8 @@ def import_(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Archives of memory delete --archive.")
     ],
+    trusted_key: TrustedKeys = None,
+    allow_pickle: AllowPickle = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     write: Write = False,
@@ -36,6 +40,9 @@ def import_(
 
     Verifies each archive first, then restores it row for row in one transaction. Skips rows that
     exist. If one exists with other contents, nothing of its archive is restored.
+
+    Refuses archives with pickles unless --allow-pickle is given. A note says who signed an
+    archive, which proves something only with --trusted-key.
 
     \b
       ckpt -s memory.db memory import backups/memory-*.ckpt.gz --dry-run
@@ -47,7 +54,9 @@ def import_(
         )
     with opened_memory(session) as memory:
         info = memory.describe()
-    bundles = [_checked(path, info) for path in files]
+    trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
+    bundles = [_checked(path, info, trust) for path in files]
+    trust.report(session, bundles)
     found = [_record(one) for one in bundles]
     if dry_run:
         session.output.records(found, _columns("file", "rows"))
@@ -85,24 +94,25 @@ def import_(
 
 
 def _record(bundle: Bundle) -> dict[str, Any]:
-    return {"file": str(bundle.path), "rows": bundle.size}
+    return {"file": str(bundle.path), "rows": bundle.size, "signed_by": signed_by(bundle)}
 
 
 def _columns(*names: str) -> Sequence[Column]:
     return [Column(one.upper(), one, right=one != "file") for one in names]
 
 
-def _checked(path: Path, info: MemoryInfo) -> Bundle:
-    """A valid archive of this layout."""
+def _checked(path: Path, info: MemoryInfo, trust: Trust) -> Bundle:
+    """A valid archive of this layout that is accepted."""
     if path.is_dir():
         raise UsageError(
             f"cannot restore '{path}': it is a folder",
             hint=f"name its archives: {quote(str(path))}/memory-*.ckpt.gz",
         )
-    return check_bundle(path, partial(_checks, path, info))
+    pickles = Pickles(path)
+    return trust.check(check_bundle(path, partial(_checks, path, info, pickles)), pickles)
 
 
-def _checks(path: Path, info: MemoryInfo, header: Header) -> RowCheck:
+def _checks(path: Path, info: MemoryInfo, pickles: Pickles, header: Header) -> RowCheck:
     """Check a header; returns the check for its rows."""
     if header.thread_id is not None:
         raise Refused(
@@ -114,4 +124,4 @@ def _checks(path: Path, info: MemoryInfo, header: Header) -> RowCheck:
             f"cannot restore '{path}': its layout is '{header.layout}', not '{info.layout}'",
             hint="name a store of the archive's layout with -s",
         )
-    return lambda _: None
+    return pickles.look
