@@ -99,7 +99,9 @@ def read_signing_key(path: Path, passphrase: Passphrase) -> SigningKey:
             raise UsageError(f"cannot sign with '{path}': wrong passphrase") from error
         raise _no_private_key(path, "it holds no private key") from error
     except UnsupportedAlgorithm as error:
-        raise _no_private_key(path, f"unsupported: {error}") from error
+        if "bcrypt" in str(error):
+            raise _missing("an OpenSSH key with a passphrase needs the package bcrypt") from error
+        raise _no_private_key(path, "its kind or its encryption is not supported") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise _no_private_key(path, "it is not an Ed25519 key")
     return SigningKey(key)
@@ -233,6 +235,8 @@ def _require_library(what: str) -> None:
     try:
         import cryptography  # noqa: F401
     except ImportError:
-        raise MissingDependency(
-            f"{what} needs the package cryptography", hint="pip install 'langgraph-ckpt[sign]'"
-        ) from None
+        raise _missing(f"{what} needs the package cryptography") from None
+
+
+def _missing(reason: str) -> MissingDependency:
+    return MissingDependency(reason, hint="pip install 'langgraph-ckpt[sign]'")

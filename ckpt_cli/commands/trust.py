@@ -103,7 +103,7 @@ class Trust:
     def report(self, session: Session, bundles: Sequence[Bundle]) -> None:
         """Print who signed the archives."""
         for words, number in Counter(map(self.signed, bundles)).items():
-            session.note(f"{counted(number, 'archive')}: {words}")
+            session.note(f"{counted(number, 'archive')} {'is' if number == 1 else 'are'} {words}")
 
 
 def signed_by(bundle: Bundle) -> str | None:

@@ -103,7 +103,7 @@ def orphan(store: Emptied, thread_id: str, folder: Path) -> None:
     ]
     write_bundle(bundle, found.header, rows)
     assert store.ckpt("threads", "delete", thread_id, "--yes").code == 0
-    assert store.ckpt("import", bundle, "--yes").code == 0
+    assert store.imported(bundle).code == 0
 
 
 def test_plan_and_report_equal_what_the_engine_counts(store: Emptied, tmp_path: Path) -> None:
