@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.bundle import Bundle, Header, RowCheck, bundles_in, check_bundle, read_header
-from ckpt_backends.errors import CkptError, NotFound, PartlyDone, Refused
+from ckpt_backends.bundle import Bundle, Header, bundles_in, check_bundle, read_header
+from ckpt_backends.errors import CkptError, NotFound, PartlyDone, Refused, Unsupported
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.registry import open_writable
-from ckpt_backends.rows import Restored, compare
+from ckpt_backends.rows import Restored, Row, compare
 from ckpt_cli.commands.carrying_out import confirm, refuse_copy
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes
@@ -57,7 +58,8 @@ def import_(
         refuse_copy(session)
     info = session.store.describe()
     paths = list(_paths(session, files))
-    bundles = [_checked(path, info) for path in progress(paths, total=len(paths), label="checking")]
+    checked = partial(_checked, session, info)
+    bundles = list(map(checked, progress(paths, total=len(paths), label="checking")))
     failed: list[CkptError] = []
     done: list[tuple[Bundle, Restored]] = []
 
@@ -106,13 +108,15 @@ def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:
                 yield one
 
 
-def _checked(path: Path, info: StoreInfo) -> Bundle:
+def _checked(session: Session, info: StoreInfo, path: Path) -> Bundle:
     """A bundle that is complete and fits the store."""
-    return check_bundle(path, partial(_checks, path, info))
+    return check_bundle(path, partial(_fitting, path, session, info))
 
 
-def _checks(path: Path, info: StoreInfo, header: Header) -> RowCheck:
-    """Check a header; returns the check for its rows."""
+def _fitting(
+    path: Path, session: Session, info: StoreInfo, header: Header, rows: Iterator[Row]
+) -> Iterator[Row]:
+    """The rows of a bundle that fits the store, if all belong to its thread."""
     if header.thread_id is None:
         raise Refused(
             f"cannot import '{path}': it holds long-term memory",
@@ -124,7 +128,12 @@ def _checks(path: Path, info: StoreInfo, header: Header) -> RowCheck:
             f" '{info.url}' has '{info.layout}'",
             hint="import it into a store of the same layout",
         )
-    return lambda _: None
+    try:
+        yield from session.rows.own_rows(header.thread_id, rows)
+    except (Refused, Unsupported) as error:
+        error.message = f"cannot import '{path}': {error.message}"
+        error.hint = error.hint or f"look at its rows: zcat {quote(str(path))}"
+        raise
 
 
 def _compared(session: Session, bundle: Bundle, before: Sequence[Bundle]) -> Restored:
