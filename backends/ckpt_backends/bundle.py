@@ -23,7 +23,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from math import isfinite
@@ -180,31 +180,31 @@ class Bundle:
         Raises `StoreChanged` at the end if they are not those that were checked, so nothing may be
         committed before the end. Raises `Unreadable` and `StoreUnavailable`.
         """
-        again = yield from _read(self.path, None)
-        if again != self:
+        reading = _Reading(self.path)
+        yield from reading.rows()
+        if reading.bundle != self:
             raise StoreChanged(
                 f"'{self.path}' changed after it was checked",
                 hint="nothing of it was restored; find out who writes to this file",
             )
 
 
-RowCheck = Callable[[Row], None]
+Check = Callable[[Header, Iterator[Row]], Iterator[Row]]
+"""Checks the header, then each row while it yields it, and raises at what it refuses."""
 
 
-def check_bundle(path: Path, checks: Callable[[Header], RowCheck] | None = None) -> Bundle:
-    """Read a bundle to its end.
+def check_bundle(path: Path, check: Check = lambda _, rows: rows) -> Bundle:
+    """Read a bundle to its end, through a check.
 
-    `checks` is called with the header; the function that it returns is called with each row.
-    Both may raise. Raises `Unreadable` if the bundle is damaged or not a bundle, and
-    `StoreUnavailable` if the file cannot be opened.
+    Raises `Unreadable` if the bundle is damaged or not a bundle, `StoreUnavailable` if the file
+    cannot be opened, and what the check raises.
     """
-    reading = _read(path, checks)
-    while True:
-        try:
-            next(reading)
-        except StopIteration as end:
-            bundle: Bundle = end.value
-            return bundle
+    reading = _Reading(path)
+    for _ in check(reading.header, reading.rows()):
+        pass
+    if reading.bundle is None:
+        raise _damaged(path, "it is cut off")
+    return reading.bundle
 
 
 def read_header(path: Path) -> Header:
@@ -214,36 +214,46 @@ def read_header(path: Path) -> Header:
     raise _damaged(path, "it is empty")
 
 
-def _read(path: Path, checks: Callable[[Header], RowCheck] | None) -> Generator[Row, None, Bundle]:
-    """The rows of a bundle; returns the bundle if it is complete."""
-    reading = _lines(path)
-    first = next(reading, None)
-    if first is None:
-        raise _damaged(path, "it is empty")
-    header = _header(path, first)
-    check = None if checks is None else checks(header)
-    digest = sha256(first)
-    counts: Counter[str] = Counter()
-    for line in reading:
-        record = _record(path, line)
-        if "sha256" in record:
-            if record["sha256"] != digest.hexdigest() or record.get("rows") != dict(counts):
-                raise _damaged(path, "its checksum does not match")
-            if next(reading, None) is not None:
-                raise _damaged(path, "it has data after its end")
-            signer = None
-            if "signature" in record:
-                signer = verify(path, record["signature"], digest.digest())
-            return Bundle(path, header, dict(counts), digest.hexdigest(), signer)
-        digest.update(line)
-        row = _row(path, record)
-        counts[row.table] += 1
-        if len(counts) > _MOST_TABLES:
-            raise _damaged(path, f"it has more than {_MOST_TABLES} tables")
-        if check is not None:
-            check(row)
-        yield row
-    raise _damaged(path, "it is cut off")
+class _Reading:
+    """One reading of a bundle."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines = _lines(path)
+        first = next(self._lines, None)
+        if first is None:
+            raise _damaged(path, "it is empty")
+        self._digest = sha256(first)
+        self.header = _header(path, first)
+        self.bundle: Bundle | None = None
+        """Set at the end of `rows`."""
+
+    def rows(self) -> Iterator[Row]:
+        """The rows. Raises `Unreadable` at the end if the bundle is not complete."""
+        counts: Counter[str] = Counter()
+        for line in self._lines:
+            record = _record(self._path, line)
+            if "sha256" in record:
+                self._end(record, dict(counts))
+                return
+            self._digest.update(line)
+            row = _row(self._path, record)
+            counts[row.table] += 1
+            if len(counts) > _MOST_TABLES:
+                raise _damaged(self._path, f"it has more than {_MOST_TABLES} tables")
+            yield row
+        raise _damaged(self._path, "it is cut off")
+
+    def _end(self, record: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+        digest = self._digest.hexdigest()
+        if record["sha256"] != digest or record.get("rows") != counts:
+            raise _damaged(self._path, "its checksum does not match")
+        if next(self._lines, None) is not None:
+            raise _damaged(self._path, "it has data after its end")
+        signer = None
+        if "signature" in record:
+            signer = verify(self._path, record["signature"], self._digest.digest())
+        self.bundle = Bundle(self._path, self.header, counts, digest, signer)
 
 
 def _header(path: Path, line: bytes) -> Header:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -56,8 +56,16 @@ class Pickles:
         self.count = 0
         self._first: list[str] = []
 
-    def look(self, row: Row) -> None:
-        """Count the pickles of a row. Raises `Unreadable` if the row cannot be checked."""
+    def seen(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """The rows, while their pickles are counted.
+
+        Raises `Unreadable` if a row cannot be checked.
+        """
+        for row in rows:
+            self._look(row)
+            yield row
+
+    def _look(self, row: Row) -> None:
         try:
             names = dict.fromkeys(_pickles(row))
         except ValueError as error:

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.bundle import Bundle, Header, RowCheck, bundles_in, check_bundle, read_header
-from ckpt_backends.errors import CkptError, NotFound, PartlyDone, Refused
+from ckpt_backends.bundle import Bundle, Header, bundles_in, read_header
+from ckpt_backends.errors import CkptError, NotFound, PartlyDone, Refused, Unsupported
 from ckpt_backends.model import StoreInfo
-from ckpt_backends.pickles import Pickles
 from ckpt_backends.registry import open_writable
-from ckpt_backends.rows import Restored, compare
+from ckpt_backends.rows import Restored, Row, compare
 from ckpt_cli.commands.carrying_out import confirm, refuse_copy
 from ckpt_cli.commands.trust import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress
@@ -67,8 +67,8 @@ def import_(
     info = session.store.describe()
     paths = list(_paths(session, files))
     trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
-    seen = progress(paths, total=len(paths), label="checking")
-    bundles = [_checked(path, info, trust) for path in seen]
+    checked = partial(_checked, session, info, trust)
+    bundles = list(map(checked, progress(paths, total=len(paths), label="checking")))
     trust.report(session, bundles)
     failed: list[CkptError] = []
     done: list[tuple[Bundle, Restored]] = []
@@ -88,7 +88,8 @@ def import_(
             rows = counted(sum(one.size for one in bundles), "row")
             confirm(f"Restore {counted(len(bundles), 'thread')} ({rows}) into '{info.url}'?")
         # A reader of a file that is not in WAL mode would block our own writer.
-        session.store.refresh()
+        for reading in (session.store, session.rows):
+            reading.refresh()
         with open_writable(session.store_url) as writable:
             carry_out(lambda one: writable.restore(one.rows()), "restoring")
     # Everything is written before anything is printed, so that a closed pipe stops nothing.
@@ -118,14 +119,15 @@ def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:
                 yield one
 
 
-def _checked(path: Path, info: StoreInfo, trust: Trust) -> Bundle:
+def _checked(session: Session, info: StoreInfo, trust: Trust, path: Path) -> Bundle:
     """A bundle that is complete, fits the store and is accepted."""
-    pickles = Pickles(path)
-    return trust.check(check_bundle(path, partial(_checks, path, info, pickles)), pickles)
+    return trust.checked(path, partial(_fitting, path, session, info))
 
 
-def _checks(path: Path, info: StoreInfo, pickles: Pickles, header: Header) -> RowCheck:
-    """Check a header; returns the check for its rows."""
+def _fitting(
+    path: Path, session: Session, info: StoreInfo, header: Header, rows: Iterator[Row]
+) -> Iterator[Row]:
+    """The rows of a bundle that fits the store, if all belong to its thread."""
     if header.thread_id is None:
         raise Refused(
             f"cannot import '{path}': it holds long-term memory",
@@ -137,7 +139,12 @@ def _checks(path: Path, info: StoreInfo, pickles: Pickles, header: Header) -> Ro
             f" '{info.url}' has '{info.layout}'",
             hint="import it into a store of the same layout",
         )
-    return pickles.look
+    try:
+        yield from session.rows.own_rows(header.thread_id, rows)
+    except (Refused, Unsupported) as error:
+        error.message = f"cannot import '{path}': {error.message}"
+        error.hint = error.hint or f"look at its rows: zcat {quote(str(path))}"
+        raise
 
 
 def _compared(session: Session, bundle: Bundle, before: Sequence[Bundle]) -> Restored:

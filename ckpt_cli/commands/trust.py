@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ckpt_backends.bundle import Bundle
+from ckpt_backends.bundle import Bundle, Check, check_bundle
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.pickles import Pickles
 from ckpt_backends.signing import PublicKey, SigningKey, read_signing_key, read_trusted_keys
@@ -68,8 +68,13 @@ class Trust:
         """From the options. Raises `UsageError`."""
         return cls(read_trusted_keys(files) if files else None, allow_pickle)
 
-    def check(self, bundle: Bundle, pickles: Pickles) -> Bundle:
-        """Raise `Refused` if an archive is not accepted."""
+    def checked(self, path: Path, check: Check) -> Bundle:
+        """Read an archive to its end, through a check.
+
+        Raises `Refused` if it is not accepted, and what `check_bundle` raises.
+        """
+        pickles = Pickles(path)
+        bundle = check_bundle(path, lambda header, rows: check(header, pickles.seen(rows)))
         if self.keys is not None and bundle.signer is None:
             raise Refused(
                 f"cannot import '{bundle.path}': it is unsigned",

@@ -503,7 +503,7 @@ def test_a_thread_goes_and_comes_back_row_for_row(empty: Told, tmp_path: Path) -
 def test_an_archive_brings_no_pickle_unless_that_is_allowed(empty: Told, tmp_path: Path) -> None:
     empty.fill()
     empty.run("UPDATE checkpoint_blobs SET type = 'pickle' WHERE channel = 'messages'")
-    (((number,),)) = empty.rows("SELECT count(*) FROM checkpoint_blobs WHERE type = 'pickle'")
+    ((number,),) = empty.run("SELECT count(*) FROM checkpoint_blobs WHERE type = 'pickle'")
     before = empty.everything()
     words = ["threads", "delete", THREAD, "--archive", str(tmp_path / "archive"), "--yes"]
     assert empty.ckpt(*words).code == 0

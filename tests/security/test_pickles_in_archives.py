@@ -194,7 +194,7 @@ def plain(kind: str, tag: str, data: bytes) -> str:
 )
 def test_a_row_of_any_layout_shows_its_pickle(row: Row) -> None:
     found = Pickles(Path("a"))
-    found.look(row)
+    list(found.seen([row]))
     assert found.count == 1, row
 
 
@@ -211,7 +211,7 @@ def test_a_row_of_any_layout_shows_its_pickle(row: Row) -> None:
 )
 def test_the_word_alone_makes_no_pickle(row: Row) -> None:
     found = Pickles(Path("a"))
-    found.look(row)
+    list(found.seen([row]))
     assert found.count == 0, found.places()
 
 
@@ -227,7 +227,7 @@ def test_the_word_alone_makes_no_pickle(row: Row) -> None:
 )
 def test_a_row_that_cannot_be_looked_into_is_refused(row: Row) -> None:
     with pytest.raises(Unreadable, match="cannot read the archive 'a': a row of 'checkpoint"):
-        Pickles(Path("a")).look(row)
+        list(Pickles(Path("a")).seen([row]))
 
 
 def test_a_pickle_of_endless_instructions_ends() -> None:
@@ -237,5 +237,6 @@ def test_a_pickle_of_endless_instructions_ends() -> None:
 
 def test_long_names_are_cut_short() -> None:
     found = Pickles(Path("a"))
-    found.look(Row("writes", {"checkpoint_id": "c" * 10**6, "type": "pickle", "value": b""}))
+    row = Row("writes", {"checkpoint_id": "c" * 10**6, "type": "pickle", "value": b""})
+    assert list(found.seen([row])) == [row]
     assert len(found.places()) < 200

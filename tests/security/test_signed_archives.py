@@ -21,6 +21,7 @@ from tests.support import Answer, ckpt
 
 THREAD = "trip-to-kyoto"
 PHRASE = "correct horse"
+Words = list[str | Path]
 
 
 class Key:
@@ -130,13 +131,13 @@ def test_with_a_trusted_key_every_other_archive_is_refused(
     by_mallory = exported(sample, tmp_path / "b", "--sign-key", mallory.path)
     unsigned = exported(sample, tmp_path / "c")
     assert ckpt("-s", sample, "threads", "delete", THREAD, "--yes").code == 0
-    trusting = ["import", "--trusted-key", alice.public, "--yes"]
+    trusting: Words = ["import", "--trusted-key", alice.public, "--yes"]
     for bundle, why in ((by_mallory, mallory.fingerprint), (unsigned, "it is unsigned")):
         refused = ckpt("-s", sample, *trusting, by_alice, bundle)
         assert refused.code == 5
         assert why in refused.err
         assert ckpt("-s", sample, "show", THREAD).code == 3
-    both = ["--trusted-key", mallory.public]
+    both: Words = ["--trusted-key", mallory.public]
     assert ckpt("-s", sample, *trusting, by_alice, by_mallory, *both).code == 0
     assert ckpt("-s", sample, "show", THREAD).code == 0
 
@@ -221,7 +222,7 @@ def test_archives_of_memory_are_signed_and_verified(
     (bundle,) = (tmp_path / "a").iterdir()
     (found,) = ckpt("-s", store, "memory", "import", bundle, "--dry-run", "-o", "json").json
     assert found["signed_by"] == alice.fingerprint
-    back = ["-s", store, "memory", "import", bundle, "--write", "--yes", "--trusted-key"]
+    back: Words = ["-s", store, "memory", "import", bundle, "--write", "--yes", "--trusted-key"]
     assert ckpt(*back, mallory.public).code == 5
     assert json.loads(store.read_text())["facts"] == []
     assert ckpt(*back, alice.public).code == 0
@@ -289,7 +290,16 @@ def test_the_passphrase_of_a_key_is_asked_for(
     (found,) = tried(sample, exported(sample, tmp_path / "a", "--sign-key", alice.path)).json
     assert found["signed_by"] == alice.fingerprint
     alice.write(form, PHRASE)
-    words = ["-s", sample, "export", THREAD, "--to", tmp_path / "b", "--sign-key", alice.path]
+    words: Words = [
+        "-s",
+        sample,
+        "export",
+        THREAD,
+        "--to",
+        tmp_path / "b",
+        "--sign-key",
+        alice.path,
+    ]
     refused = ckpt(*words)
     assert refused.code == 5
     assert "it has a passphrase, and there is no terminal" in refused.err
@@ -335,16 +345,16 @@ def test_a_key_that_cannot_sign_is_refused_before_anything_is_done(
         (tmp_path, 4, "it is a folder"),
         (shared, 5, "other users can read it (mode 0640)"),
     ]:
-        words = ["threads", "delete", THREAD, "--archive", tmp_path / "a", "--yes"]
+        words: Words = ["threads", "delete", THREAD, "--archive", tmp_path / "a", "--yes"]
         refused = ckpt("-s", sample, *words, "--sign-key", path)
         assert refused.code == code, refused.err
         assert why in refused.err
     assert ckpt("-s", sample, "threads", "list", "-o", "json").json == before
-    for words in (
+    for without in (
         ["threads", "delete", THREAD, "--yes"],
         ["export", THREAD, "--format", "jsonl"],
         ["purge", "--keep-last", "1", "--yes"],
         ["gc", "--scope", "all", "--yes"],
     ):
-        refused = ckpt("-s", sample, *words, "--sign-key", alice.path)
+        refused = ckpt("-s", sample, *without, "--sign-key", alice.path)
         assert (refused.code, "--sign-key signs archives" in refused.err) == (2, True)
