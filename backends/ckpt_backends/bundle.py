@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
 
-from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unreadable, Unsupported
+from ckpt_backends.errors import CkptError, StoreChanged, StoreUnavailable, Unreadable, Unsupported
 from ckpt_backends.packed import LONGEST_LINE, Damaged, Packer, lines
 from ckpt_backends.regular import open_regular
 from ckpt_backends.rows import Cell, Row
@@ -200,8 +200,15 @@ def check_bundle(path: Path, check: Check = lambda _, rows: rows) -> Bundle:
     cannot be opened, and what the check raises.
     """
     reading = _Reading(path)
-    for _ in check(reading.header, reading.rows()):
-        pass
+    rows = reading.rows()
+    try:
+        for _ in check(reading.header, rows):
+            pass
+    except CkptError:
+        # If the file is damaged, that is the reason: it says nothing about who wrote it.
+        for _ in rows:
+            pass
+        raise
     if reading.bundle is None:
         raise _damaged(path, "it is cut off")
     return reading.bundle

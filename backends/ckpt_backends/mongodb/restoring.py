@@ -17,7 +17,7 @@ from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 from pymongo.client_session import ClientSession
 
-from ckpt_backends.errors import Unreadable, Unsupported
+from ckpt_backends.errors import Refused, Unreadable, Unsupported
 from ckpt_backends.mongodb.connect import BY_BYTES, RAW, Connection
 from ckpt_backends.mongodb.layout import CHECKPOINTS, KAFLOW, WRITES, MongoLayout
 from ckpt_backends.rows import Restored, Row, conflict, no_table
@@ -44,7 +44,7 @@ def key_of(layout: MongoLayout, row: Row) -> Hashable:
 
 
 def document_of(layout: MongoLayout, row: Row) -> Mapping[str, Any]:
-    """An archived document. Raises `Refused`, `Unsupported` and `Unreadable`."""
+    """An archived document. Raises `Refused` and `Unsupported`."""
     if row.table not in {WRITES, CHECKPOINTS}:
         raise no_table(row.table)
     if row.table not in layout.collections:
@@ -55,12 +55,12 @@ def document_of(layout: MongoLayout, row: Row) -> Mapping[str, Any]:
 def unique(row: Row) -> Mapping[str, Any]:
     """An archived document without a field that appears twice.
 
-    The server and a saver might each read another one of the two. Raises `Unreadable`.
+    The server and a saver might each read another one of the two. Raises `Refused`.
     """
     try:
         return decode(_document_of(row).raw, _UNIQUE)
-    except (BSONError, ValueError):
-        raise _not_a_document(row.table) from None
+    except (BSONError, ValueError, Unreadable):
+        raise Refused(f"a row of '{row.table}' is not a MongoDB document") from None
 
 
 class _Unique(dict[str, Any]):
@@ -176,12 +176,8 @@ def _document_of(row: Row) -> RawBSONDocument:
                 return document
     except BSONError:
         pass
-    raise _not_a_document(row.table)
-
-
-def _not_a_document(table: str) -> Unreadable:
-    return Unreadable(
-        f"a row of '{table}' is not a MongoDB document, so nothing was restored",
+    raise Unreadable(
+        f"a row of '{row.table}' is not a MongoDB document, so nothing was restored",
         hint="use another copy of the archive",
     )
 

@@ -27,6 +27,8 @@ _SEGMENT = rf"[^:|]+(?::{UUID})?"
 _NAMESPACE = re.compile(rf"(?:{_SEGMENT}(?:\|{_SEGMENT})*)?")
 _PLACE_IN_LIST = re.compile(r"[^:]*:[^:]*:[^:]*")
 """The end of a write's key: checkpoint id, task id and idx."""
+_YEAR_9999 = 253_370_764_800_000
+"""Milliseconds since 1970. Redis refuses an expiry that is much later, after other commands ran."""
 _HIGHEST = 1 << 48
 """No saver has stored as many checkpoints. A higher number would use up its counter."""
 
@@ -183,7 +185,9 @@ def _name(row: Row, types: Mapping[str, str]) -> str:
     if (
         not isinstance(name, str)
         or row.cells.get("type") != kind
-        or not (at is None or type(at) is int)
+        or not (at is None or (type(at) is int and 0 < at < _YEAR_9999))
+        # The registry, which all threads share, never expires.
+        or (row.table == THREADS and at is not None)
         or not whole
         or not all(map(_OF_TYPE[kind], contents.values()))
     ):
