@@ -19,7 +19,7 @@ from ckpt_backends.rows import Cell, Row
 from tests.conformance.benches import BENCHES, Bench
 from tests.conformance.conftest import own_server
 from tests.conformance.test_removal import Library
-from tests.support import ckpt
+from tests.support import Answer, ckpt
 
 HARMLESS, VICTIM = "harmless", "trip-to-kyoto"
 
@@ -37,6 +37,10 @@ class Place:
     def state(self) -> list[list[Row]]:
         with open_store(self.bench.url) as store:
             return [list(store.rows(one)) for one in (HARMLESS, VICTIM)]
+
+    def imported(self, bundle: Path) -> Answer:
+        """Import an archive, whose pickles are KaFlow's own."""
+        return ckpt("-s", self.bench.url, "import", bundle, "--allow-pickle", "--yes")
 
     def bundle(self, rows: list[Row], **changes: Any) -> Path:
         path = self.folder / "archive.ckpt.gz"
@@ -189,7 +193,7 @@ def test_an_archive_that_names_another_thread_brings_nothing(place: Place) -> No
     before = place.state()
     for thread_id in (VICTIM, "another", HARMLESS.upper(), f"{HARMLESS} "):
         bundle = place.bundle(place.rows, thread_id=thread_id)
-        refused = ckpt("-s", place.bench.url, "import", bundle, "--yes")
+        refused = place.imported(bundle)
         assert refused.code == 5
         assert place.state() == before
 
@@ -201,7 +205,7 @@ def test_cells_of_other_types_end_with_a_clear_error(place: Place) -> None:
         for name in row.cells:
             changed = with_cells(row, {name: next(others)})
             rows = [changed if one is row else one for one in place.rows]
-            done = ckpt("-s", place.bench.url, "import", place.bundle(rows), "--yes")
+            done = place.imported(place.bundle(rows))
             assert done.code in {0, 4, 5, 6}, (row.table, name, done.err)
             if done.code == 0:
                 Library(place.bench).forget(HARMLESS)
@@ -209,7 +213,7 @@ def test_cells_of_other_types_end_with_a_clear_error(place: Place) -> None:
 
 
 def test_the_archive_itself_comes_back(place: Place) -> None:
-    done = ckpt("-s", place.bench.url, "import", place.bundle(place.rows), "--yes")
+    done = place.imported(place.bundle(place.rows))
     assert done.code == 0, done.err
     harmless, _ = place.state()
     assert sorted(map(repr, harmless)) == sorted(map(repr, place.rows))
