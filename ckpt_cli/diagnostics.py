@@ -88,6 +88,15 @@ def ask(question: str) -> bool | None:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
+def ask_secret(question: str) -> str | None:
+    """Ask for a text without showing it; returns None if stdin or stderr is not a terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    from getpass import getpass
+
+    return getpass(safe_text(question), sys.stderr)
+
+
 def traceback() -> None:
     """Print the traceback of the current error."""
     from traceback import format_exc

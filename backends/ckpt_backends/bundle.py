@@ -7,34 +7,47 @@ line for each row, and a last line with the row counts and the SHA-256 of all li
 
     {"ckpt_bundle": 1, "layout": "sqlite", "thread_id": "user-42", "made_at": "...", ...}
     {"table": "checkpoints", "row": {"thread_id": "user-42", "checkpoint": {"$bytes": "..."}, ...}}
-    {"rows": {"checkpoints": 12, "writes": 40}, "sha256": "..."}
+    {"rows": {"checkpoints": 12, "writes": 40}, "sha256": "...", "signature": {...}}
 
-Numbers, text and NULL are as in JSON; bytes are `{"$bytes": BASE64}`, and text that is not
-UTF-8 is `{"$text": BASE64}`.
+The signature is optional, see `signing`. Numbers, text and NULL are as in JSON; bytes are
+`{"$bytes": BASE64}`, text that is not UTF-8 is `{"$text": BASE64}`, and a number that JSON lacks is
+`{"$float": "inf"}`.
+
+A bundle may come from a stranger. It is read twice, for checking and for restoring, and its digest
+ensures that both see the same rows.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
+import re
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
-from zlib import error as ZlibError
 
-from ckpt_backends.errors import StoreUnavailable, Unreadable
+from ckpt_backends.errors import CkptError, StoreChanged, StoreUnavailable, Unreadable, Unsupported
+from ckpt_backends.packed import LONGEST_LINE, Damaged, Packer, lines
+from ckpt_backends.regular import open_regular
 from ckpt_backends.rows import Cell, Row
+from ckpt_backends.signing import PublicKey, SigningKey, verify
 from ckpt_backends.unfinished import make_private_folder, remove_unfinished, writing
 
 FORMAT = 1
 SUFFIX = ".ckpt.gz"
-_LONGEST_LINE = 2 << 30
-"""A row of PostgreSQL has at most 1 GiB."""
+MOST_CELLS = 500_000
+"""Maximum number of cells of a row. Only a Redis key with as many members has as many cells."""
+_MOST_TABLES = 100
+_MOST_TOKENS = 2 * MOST_CELLS + 10
+_SHORT = 1 << 20
+"""A line of this size needs at most some 30 MiB as Python objects."""
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
+"""A text, whole or cut off, or the beginning of a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,46 +102,116 @@ def bundles_in(folder: Path) -> list[Path]:
         ) from error
 
 
-def write_bundle(path: Path, header: Header, rows: Iterable[Row]) -> Mapping[str, int]:
-    """Write a bundle and return its number of rows by table.
+def write_bundle(
+    path: Path, header: Header, rows: Iterable[Row], key: SigningKey | None = None
+) -> Mapping[str, int]:
+    """Write a bundle, signed if there is a key, and return its number of rows by table.
 
     The file appears under its name only when it is complete and on disk. Raises `StoreUnavailable`
     if it cannot be written.
     """
     try:
         with writing(path) as file:
-            return write_to(file, header, rows)
+            return write_to(file, header, rows, key)
     except OSError as error:
         raise _unwritable(path, error) from error
 
 
-def write_to(file: IO[bytes], header: Header, rows: Iterable[Row]) -> Mapping[str, int]:
+def write_to(
+    file: IO[bytes], header: Header, rows: Iterable[Row], key: SigningKey | None = None
+) -> Mapping[str, int]:
     """Write a bundle to a stream and return its number of rows by table."""
     digest = sha256()
     counts: Counter[str] = Counter()
-    with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+    packer = Packer(file)
 
-        def put(record: object) -> None:
-            line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
-            digest.update(line)
-            packed.write(line)
+    def put(record: object) -> None:
+        line = json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        if len(line) > LONGEST_LINE:
+            raise Unsupported("cannot write the archive: a row is larger than 2 GiB")
+        digest.update(line)
+        packer.write(line)
 
-        put(
-            {
-                "ckpt_bundle": FORMAT,
-                "layout": header.layout,
-                "saver": header.saver,
-                "store": header.store,
-                "thread_id": _to_json(header.thread_id),
-                "made_at": header.made_at,
-            }
-        )
-        for row in rows:
-            cells = {name: _to_json(cell) for name, cell in row.cells.items()}
-            put({"table": row.table, "row": cells})
-            counts[row.table] += 1
-        put({"rows": dict(counts), "sha256": digest.hexdigest()})
+    put(
+        {
+            "ckpt_bundle": FORMAT,
+            "layout": header.layout,
+            "saver": header.saver,
+            "store": header.store,
+            "thread_id": _to_json(header.thread_id),
+            "made_at": header.made_at,
+        }
+    )
+    for row in rows:
+        if len(row.cells) > MOST_CELLS:
+            raise Unsupported(
+                f"cannot write the archive: a row of '{row.table}' has more than {MOST_CELLS} cells"
+            )
+        cells = {name: _to_json(cell) for name, cell in row.cells.items()}
+        put({"table": row.table, "row": cells})
+        counts[row.table] += 1
+    signature = {} if key is None else {"signature": key.sign(digest.digest())}
+    put({"rows": dict(counts), "sha256": digest.hexdigest(), **signature})
+    packer.finish()
     return counts
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle that was read to its end and found complete."""
+
+    path: Path
+    header: Header
+    counts: Mapping[str, int]
+    """Number of rows by table."""
+    digest: str
+    """The SHA-256 of all its lines but the last."""
+    signer: PublicKey | None = None
+    """The key that signed it. Anyone can make a key: whether it is trusted is not known here."""
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return sum(self.counts.values())
+
+    def rows(self) -> Iterator[Row]:
+        """Its rows, read from the file again.
+
+        Raises `StoreChanged` at the end if they are not those that were checked, so nothing may be
+        committed before the end. Raises `Unreadable` and `StoreUnavailable`.
+        """
+        reading = _Reading(self.path)
+        yield from reading.rows()
+        if reading.bundle != self:
+            raise StoreChanged(
+                f"'{self.path}' changed after it was checked",
+                hint="nothing of it was restored; find out who writes to this file",
+            )
+
+
+Check = Callable[[Header, Iterator[Row]], Iterator[Row]]
+"""Checks the header, then each row while it yields it, and raises at what it refuses."""
+
+
+def check_bundle(path: Path, check: Check = lambda _, rows: rows) -> Bundle:
+    """Read a bundle to its end, through a check.
+
+    Raises `Unreadable` if the bundle is damaged or not a bundle, `StoreUnavailable` if the file
+    cannot be opened, and what the check raises.
+    """
+    reading = _Reading(path)
+    rows = reading.rows()
+    try:
+        for _ in check(reading.header, rows):
+            pass
+    except CkptError:
+        # If the file is damaged, that is the reason: it says nothing about who wrote it.
+        for _ in rows:
+            pass
+        raise
+    if reading.bundle is None:
+        raise _damaged(path, "it is cut off")
+    return reading.bundle
 
 
 def read_header(path: Path) -> Header:
@@ -138,76 +221,84 @@ def read_header(path: Path) -> Header:
     raise _damaged(path, "it is empty")
 
 
-def read_rows(path: Path) -> Iterator[Row]:
-    """The rows of a bundle.
+class _Reading:
+    """One reading of a bundle."""
 
-    Raises the errors of `check_bundle`, but only after the rows before the damaged line.
-    """
-    for number, line in enumerate(_lines(path)):
-        found = _record(path, line)
-        if number and "table" in found:
-            yield Row(found["table"], {k: _from_json(path, v) for k, v in found["row"].items()})
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines = _lines(path)
+        first = next(self._lines, None)
+        if first is None:
+            raise _damaged(path, "it is empty")
+        self._digest = sha256(first)
+        self.header = _header(path, first)
+        self.bundle: Bundle | None = None
+        """Set at the end of `rows`."""
 
+    def rows(self) -> Iterator[Row]:
+        """The rows. Raises `Unreadable` at the end if the bundle is not complete."""
+        counts: Counter[str] = Counter()
+        for line in self._lines:
+            record = _record(self._path, line)
+            if "sha256" in record:
+                self._end(record, dict(counts))
+                return
+            self._digest.update(line)
+            row = _row(self._path, record)
+            counts[row.table] += 1
+            if len(counts) > _MOST_TABLES:
+                raise _damaged(self._path, f"it has more than {_MOST_TABLES} tables")
+            yield row
+        raise _damaged(self._path, "it is cut off")
 
-def check_bundle(path: Path) -> tuple[Header, Mapping[str, int]]:
-    """Check that a bundle is complete. Returns its header and its number of rows by table.
-
-    Raises `Unreadable` if it is damaged or not a bundle, and `StoreUnavailable` if the file cannot
-    be opened.
-    """
-    digest = sha256()
-    counts: Counter[str] = Counter()
-    header: Header | None = None
-    end: dict[str, Any] | None = None
-    for line in _lines(path):
-        if end is not None:
-            raise _damaged(path, "it has data after its end")
-        if header is None:
-            header = _header(path, line)
-        else:
-            record = _record(path, line)
-            if "table" in record and isinstance(record.get("row"), dict):
-                counts[str(record["table"])] += 1
-            elif "sha256" in record:
-                end = record
-            else:
-                raise _damaged(path, "a line is not a row")
-        if end is None:
-            digest.update(line)
-    if header is None or end is None:
-        raise _damaged(path, "it is cut off")
-    if end.get("sha256") != digest.hexdigest() or end.get("rows") != dict(counts):
-        raise _damaged(path, "its checksum does not match")
-    return header, counts
+    def _end(self, record: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+        digest = self._digest.hexdigest()
+        if record["sha256"] != digest or record.get("rows") != counts:
+            raise _damaged(self._path, "its checksum does not match")
+        if next(self._lines, None) is not None:
+            raise _damaged(self._path, "it has data after its end")
+        signer = None
+        if "signature" in record:
+            signer = verify(self._path, record["signature"], self._digest.digest())
+        self.bundle = Bundle(self._path, self.header, counts, digest, signer)
 
 
 def _header(path: Path, line: bytes) -> Header:
     record = _record(path, line)
-    if "ckpt_bundle" not in record:
+    known = record.get("ckpt_bundle")
+    if type(known) is not int:
         raise _damaged(path, "not a ckpt bundle")
-    if record["ckpt_bundle"] != FORMAT:
+    if known != FORMAT:
         raise Unreadable(
-            f"cannot read '{path}': unknown bundle format {record['ckpt_bundle']}",
+            f"cannot read '{path}': unknown bundle format {known}",
             hint="it was written by a newer ckpt: pip install -U langgraph-ckpt",
         )
     thread_id = _from_json(path, record.get("thread_id"))
     if "thread_id" not in record or not isinstance(thread_id, str | None):
         raise _damaged(path, "no thread id in its header")
-    text = {name: str(record.get(name, "")) for name in ("layout", "saver", "store", "made_at")}
-    return Header(thread_id, **text)
+    texts = {name: record.get(name) for name in ("layout", "saver", "store", "made_at")}
+    return Header(thread_id, **{name: _text(path, text) for name, text in texts.items()})
+
+
+def _row(path: Path, record: Mapping[str, Any]) -> Row:
+    table, cells = record.get("table"), record.get("row")
+    if record.keys() != {"table", "row"} or not isinstance(cells, dict):
+        raise _damaged(path, "a line is not a row")
+    return Row(_text(path, table), {name: _from_json(path, one) for name, one in cells.items()})
+
+
+def _text(path: Path, found: object) -> str:
+    if not isinstance(found, str):
+        raise _damaged(path, "a name is not text")
+    return found
 
 
 def _lines(path: Path) -> Iterator[bytes]:
     try:
-        with gzip.open(path, "rb") as packed:
-            while line := packed.readline(_LONGEST_LINE):
-                if not line.endswith(b"\n"):
-                    raise _damaged(path, "a line is cut off")
-                yield line
-    except EOFError as error:
-        raise _damaged(path, "it is cut off") from error
-    except (gzip.BadGzipFile, ZlibError) as error:
-        raise _damaged(path, "not a gzip file, or damaged") from error
+        with open_regular(path) as file:
+            yield from lines(file)
+    except Damaged as error:
+        raise _damaged(path, str(error)) from error
     except OSError as error:
         raise StoreUnavailable(
             f"cannot read '{path}': {(error.strerror or str(error)).lower()}"
@@ -215,8 +306,10 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _record(path: Path, line: bytes) -> dict[str, Any]:
+    if len(line) > _SHORT and _tokens(line) > _MOST_TOKENS:
+        raise _damaged(path, f"a row has more than {MOST_CELLS} cells")
     try:
-        found = json.loads(line)
+        found = json.loads(line.decode())
     except (ValueError, RecursionError) as error:
         raise _damaged(path, "a line is not JSON") from error
     if not isinstance(found, dict):
@@ -224,9 +317,21 @@ def _record(path: Path, line: bytes) -> dict[str, Any]:
     return found
 
 
+def _tokens(line: bytes) -> int:
+    """The number of lists, objects and commas, counted up to `_MOST_TOKENS`."""
+    found = 0
+    for token in _TOKEN.finditer(line):
+        found += token[0] in b"[{,"
+        if found > _MOST_TOKENS:
+            break
+    return found
+
+
 def _to_json(cell: Cell) -> object:
     if isinstance(cell, bytes):
         return {"$bytes": b64encode(cell).decode()}
+    if isinstance(cell, float) and not isfinite(cell):
+        return {"$float": str(cell)}
     if isinstance(cell, str):
         try:
             cell.encode()
@@ -236,13 +341,22 @@ def _to_json(cell: Cell) -> object:
 
 
 def _from_json(path: Path, value: object) -> Cell:
-    match value:
-        case None | int() | float() | str():
-            return value
-        case {"$bytes": str(text)}:
-            return b64decode(text)
-        case {"$text": str(text)}:
-            return b64decode(text).decode("utf-8", "surrogatepass")
+    try:
+        match value:
+            case None | bool() | str():
+                return value
+            case int() if -(2**63) <= value < 2**63:
+                return value
+            case float() if isfinite(value):
+                return value
+            case {"$bytes": str(text), **rest} if not rest:
+                return b64decode(text, validate=True)
+            case {"$text": str(text), **rest} if not rest:
+                return b64decode(text, validate=True).decode("utf-8", "surrogatepass")
+            case {"$float": "inf" | "-inf" | "nan" as text, **rest} if not rest:
+                return float(text)
+    except ValueError as error:
+        raise _damaged(path, "a cell is damaged") from error
     raise _damaged(path, "a cell has an unknown type")
 
 

@@ -6,9 +6,11 @@ Source: `_namespace_to_text` and `_decode_ns` in `langgraph/store/sqlite/base.py
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Collection, Mapping, Set
 
-from ckpt_backends.memory import Namespace
+from ckpt_backends.errors import Refused
+from ckpt_backends.memory import ItemKey, Namespace
+from ckpt_backends.rows import Row, check_columns
 
 DOT = "."
 STORE, VECTORS = "store", "store_vectors"
@@ -32,6 +34,19 @@ def joined(namespace: Namespace) -> str | None:
 def parted(text: str) -> Namespace:
     """The labels of a stored namespace."""
     return tuple(text.split(DOT))
+
+
+def key_of_row(row: Row, columns: Mapping[str, Collection[str]]) -> ItemKey:
+    """The key of the item of an archived row. Raises `Refused` and `Unsupported`."""
+    check_columns(row, columns, {"prefix", "key"})
+    # The library of SQLite stores some texts as bytes.
+    prefix, key = (
+        cell.decode("utf-8", "surrogateescape") if isinstance(cell, bytes) else cell
+        for cell in (row.cells["prefix"], row.cells["key"])
+    )
+    if not isinstance(prefix, str) or not isinstance(key, str):
+        raise Refused(f"a row of '{row.table}' is not an item")
+    return ItemKey(parted(prefix), key)
 
 
 def below(text: str) -> tuple[str, str]:

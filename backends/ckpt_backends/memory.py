@@ -152,6 +152,14 @@ class MemoryStore(Protocol):
         """All rows of an item as stored, including its vectors, for archives."""
         ...
 
+    def key_of(self, row: Row) -> ItemKey:
+        """The key of the item that an archived row is of; anyone may have written the archive.
+
+        Raises `Refused` unless it is a row in the form of `rows`, and `Unsupported` if this store
+        cannot hold it.
+        """
+        ...
+
     def refresh(self) -> None:
         """Make later reads see later changes."""
         ...

@@ -165,6 +165,14 @@ class Store(Protocol):
         """
         ...
 
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        """The same rows, of an archive that anyone may have written.
+
+        Raises `Refused` unless each is a row of this thread, in the form of `rows`, and
+        `Unsupported` if this store cannot hold one.
+        """
+        ...
+
     def row_key(self, row: Row) -> Hashable:
         """The unique key of a row. It finds the stored row that an archived row corresponds to."""
         ...

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ckpt_backends.errors import StoreChanged
+from ckpt_backends.errors import Refused, StoreChanged, Unsupported
 
 Cell = None | int | float | str | bytes
 
@@ -42,6 +42,49 @@ def sql_key(row: Row) -> Hashable:
     """The primary key of a row in LangGraph's SQL tables."""
     names = _KEY if "task_id" in row.cells else (*_KEY, "channel")
     return row.table, *((name, row.cells[name]) for name in names if name in row.cells)
+
+
+def own_rows(
+    thread_id: str, rows: Iterable[Row], columns: Mapping[str, Collection[str]]
+) -> Iterator[Row]:
+    """The same rows of LangGraph's SQL tables, if all belong to a thread.
+
+    `columns` maps each table of threads to its columns. Raises `Refused` and `Unsupported`.
+    """
+    for row in rows:
+        check_columns(row, columns, {"thread_id", "checkpoint_ns"})
+        if row.cells["thread_id"] != thread_id:
+            raise not_of(row.table, row.cells["thread_id"], thread_id)
+        yield row
+
+
+def check_columns(
+    row: Row, columns: Mapping[str, Collection[str]], needed: Collection[str]
+) -> None:
+    """Raise `Refused` or `Unsupported` unless a row has only columns of its table.
+
+    It must have those of the `needed` columns that its table has.
+    """
+    if row.table not in columns:
+        raise no_table(row.table)
+    if unknown := row.cells.keys() - set(columns[row.table]):
+        raise Unsupported(
+            f"table '{row.table}' has no column '{min(unknown)}' here",
+            hint="the archive comes from a newer saver: run setup() of that release once",
+        )
+    if missing := {*needed} & {*columns[row.table]} - row.cells.keys():
+        raise Refused(f"a row of '{row.table}' has no '{min(missing)}'")
+
+
+def no_table(table: str) -> Refused:
+    """The error for an archived row of a table that holds no rows of threads, or of items."""
+    return Refused(f"it has a row of '{table}', which is not archived in this layout")
+
+
+def not_of(table: str, found: object, thread_id: str) -> Refused:
+    """The error for an archived row of another thread than the archive's."""
+    shown = f"thread '{found}'" if isinstance(found, str) else "no thread"
+    return Refused(f"a row of '{table}' belongs to {shown}, not to '{thread_id}'")
 
 
 def conflict(table: str) -> StoreChanged:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.model import (
@@ -107,6 +107,9 @@ class WrappedStore(Closing):
 
     def rows(self, thread_id: str) -> Iterator[Row]:
         return self.inner.rows(thread_id)
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        return self.inner.own_rows(thread_id, rows)
 
     def row_key(self, row: Row) -> Hashable:
         return self.inner.row_key(row)

@@ -9,6 +9,7 @@ from pathlib import Path
 from ckpt_backends.bundle import Header, memory_bundle_name, write_bundle
 from ckpt_backends.errors import CkptError
 from ckpt_backends.memory import Item, MemoryStore, WritableMemoryStore
+from ckpt_backends.signing import SigningKey
 
 _AT_ONCE = 500
 """Maximum number of items in one transaction."""
@@ -24,12 +25,21 @@ class Done:
     """Why the other items were not removed; None if all were."""
 
 
-def archive_items(memory: MemoryStore, items: Sequence[Item], folder: Path, made_at: str) -> Path:
-    """Write one bundle with all rows of some items. Raises `StoreUnavailable`."""
+def archive_items(
+    memory: MemoryStore,
+    items: Sequence[Item],
+    folder: Path,
+    made_at: str,
+    key: SigningKey | None,
+) -> Path:
+    """Write one bundle with all rows of some items, signed if there is a key.
+
+    Raises `StoreUnavailable`.
+    """
     info = memory.describe()
     path = folder / memory_bundle_name(made_at)
     header = Header(None, info.layout, "", info.url, made_at)
-    write_bundle(path, header, (row for one in items for row in memory.rows(one.key)))
+    write_bundle(path, header, (row for one in items for row in memory.rows(one.key)), key)
     return path
 
 

@@ -11,6 +11,7 @@ from ckpt_backends.bundle import Header, bundle_name, write_bundle
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.signing import SigningKey
 from ckpt_cli.core.purge import Doomed, Report
 
 _ROWS_AT_ONCE = 5000
@@ -43,6 +44,8 @@ class Archive:
     """The store without decryption or redaction, so that rows are written as stored."""
     info: StoreInfo
     made_at: str
+    key: SigningKey | None = None
+    """Signs the bundles."""
 
     def keep(self, thread_ids: Iterable[str]) -> None:
         """Write a bundle of each thread. Raises `StoreUnavailable`."""
@@ -50,7 +53,7 @@ class Archive:
         for thread_id in thread_ids:
             header = Header(thread_id, info.layout, info.saver, info.url, self.made_at)
             path = self.folder / bundle_name(thread_id, self.made_at)
-            write_bundle(path, header, self.rows.rows(thread_id))
+            write_bundle(path, header, self.rows.rows(thread_id), self.key)
         # In a file that is not in WAL mode, an open read would block our own writer.
         self.rows.refresh()
 

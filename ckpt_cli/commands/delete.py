@@ -12,6 +12,7 @@ from ckpt_backends.errors import NotFound, PartlyDone, StoreUnavailable, UsageEr
 from ckpt_backends.regular import read_regular
 from ckpt_backends.temporary import TemporaryFolder
 from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
+from ckpt_cli.commands.trust import SignKey, signing_key
 from ckpt_cli.core.purge import NOT_FOUND
 from ckpt_cli.options import DryRun, Memory, Yes
 from ckpt_cli.reading.plan_file import write_plan
@@ -42,6 +43,7 @@ def delete(
         Path | None,
         typer.Option(metavar="DIR", help="Archive each thread in DIR before removing it."),
     ] = None,
+    sign_key: SignKey = None,
     memory: Memory = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -59,7 +61,8 @@ def delete(
         | ckpt -s agent.db threads delete --from - --yes
     """
     session: Session = ctx.obj
-    terms = Terms(archive=archive, dry_run=dry_run, yes=yes, memory=memory)
+    key = signing_key(sign_key, archive)
+    terms = Terms(archive=archive, dry_run=dry_run, yes=yes, memory=memory, key=key)
     check_terms(session, terms)
     given = [*(threads or ()), *(_names(from_) if from_ is not None else ())]
     names = dict.fromkeys(given, "given by id")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,8 @@ import typer
 
 from ckpt_backends.bundle import Header, bundle_name, make_folder, write_bundle
 from ckpt_backends.errors import UsageError
+from ckpt_backends.signing import SigningKey
+from ckpt_cli.commands.trust import SignKey, signing_key
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.export import views
@@ -43,6 +46,7 @@ def export(
             help="Write one file per thread to DIR. [default: bundle: ., jsonl: stdout]",
         ),
     ] = None,
+    sign_key: SignKey = None,
 ) -> None:
     """Write threads to archive files, or as JSON.
 
@@ -57,6 +61,8 @@ def export(
     session: Session = ctx.obj
     if format_ not in FORMATS:
         raise UsageError(f"no format '{format_}'", hint=f"use {' or '.join(FORMATS)}")
+    if format_ != "bundle" and sign_key is not None:
+        raise UsageError("--sign-key signs archives", hint="leave out --format")
     readers = [ThreadReader(session.store, thread) for thread in dict.fromkeys(threads)]
     if format_ == "jsonl" and to is None:
         session.output.lines(show_record(one) for reader in readers for one in views(reader))
@@ -66,19 +72,20 @@ def export(
     folder = Path() if to is None else to
     make_folder(folder)
     seen = progress(readers, total=len(readers), label="exporting")
-    written = _bundles if format_ == "bundle" else _lines
+    key = signing_key(sign_key, folder)
+    written = partial(_bundles, key) if format_ == "bundle" else _lines
     # Every file is written before anything is printed, so that a closed pipe stops nothing.
     session.output.records(list(written(session, seen, folder)), COLUMNS)
 
 
 def _bundles(
-    session: Session, readers: Iterator[ThreadReader], folder: Path
+    key: SigningKey | None, session: Session, readers: Iterator[ThreadReader], folder: Path
 ) -> Iterator[dict[str, Any]]:
     info, made_at = session.rows.describe(), iso(session.now)
     for reader in readers:
         path = folder / bundle_name(reader.thread_id, made_at)
         header = Header(reader.thread_id, info.layout, info.saver, info.url, made_at)
-        counts = write_bundle(path, header, session.rows.rows(reader.thread_id))
+        counts = write_bundle(path, header, session.rows.rows(reader.thread_id), key)
         yield _record(reader.thread_id, path, sum(counts.values()))
 
 

@@ -11,6 +11,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.temporary import TemporaryFolder
 from ckpt_cli.changing.purging import Pace
 from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
+from ckpt_cli.commands.trust import SignKey, signing_key
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes
@@ -32,6 +33,7 @@ def gc(
         Path | None,
         typer.Option(metavar="DIR", help="Archive each thread in DIR before changing it."),
     ] = None,
+    sign_key: SignKey = None,
     batch: Annotated[int, typer.Option(metavar="N", min=1, help="Threads per transaction.")] = 100,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -56,7 +58,8 @@ def gc(
         )
     scopes = SCOPES if "all" in chosen else [cast("Scope", one) for one in chosen]
     before = session.now - parse_duration(grace)
-    terms = Terms(Pace(batch), archive, dry_run=dry_run, yes=yes)
+    key = signing_key(sign_key, archive)
+    terms = Terms(Pace(batch), archive, dry_run=dry_run, yes=yes, key=key)
     check_terms(session, terms)
     with TemporaryFolder() as folder:
         found = plan_gc(session.store, scopes, before)

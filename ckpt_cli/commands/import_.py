@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.bundle import Header, bundles_in, check_bundle, read_header, read_rows
-from ckpt_backends.errors import CkptError, NotFound, PartlyDone, Refused
+from ckpt_backends.bundle import Bundle, Header, bundles_in, read_header
+from ckpt_backends.errors import CkptError, NotFound, PartlyDone, Refused, Unsupported
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.registry import open_writable
-from ckpt_backends.rows import Restored, compare
+from ckpt_backends.rows import Restored, Row, compare
 from ckpt_cli.commands.carrying_out import confirm, refuse_copy
+from ckpt_cli.commands.trust import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.render.table import Column
@@ -31,20 +33,13 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Bundle:
-    """A bundle that was checked."""
-
-    path: Path
-    header: Header
-    rows: int
-
-
 def import_(
     ctx: typer.Context,
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Bundles, or folders of bundles.")
     ],
+    trusted_key: TrustedKeys = None,
+    allow_pickle: AllowPickle = False,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -54,23 +49,31 @@ def import_(
     that exist already are left alone. If one exists with different contents, nothing of that
     bundle is restored. An interrupted import can be run again.
 
+    A pickle runs code in the agent that loads it. Archives that hold one are refused unless
+    --allow-pickle is given. A note says who signed an archive; anyone can make a key, so this
+    proves something only with --trusted-key.
+
     --dry-run compares with the store and ends as the import would: exit code 6 if every bundle
     conflicts, 7 if some do.
 
     \b
       ckpt -s agent.db import backups --dry-run
       ckpt -s agent.db import backups/user-42-*.ckpt.gz --yes
+      ckpt -s agent.db import backups --trusted-key backup-key.pub --yes
     """
     session: Session = ctx.obj
     if not dry_run:
         refuse_copy(session)
     info = session.store.describe()
     paths = list(_paths(session, files))
-    bundles = [_checked(path, info) for path in progress(paths, total=len(paths), label="checking")]
+    trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
+    checked = partial(_checked, session, info, trust)
+    bundles = list(map(checked, progress(paths, total=len(paths), label="checking")))
+    trust.report(session, bundles)
     failed: list[CkptError] = []
-    done: list[tuple[_Bundle, Restored]] = []
+    done: list[tuple[Bundle, Restored]] = []
 
-    def carry_out(restore: Callable[[_Bundle], Restored], label: str) -> None:
+    def carry_out(restore: Callable[[Bundle], Restored], label: str) -> None:
         for one in progress(bundles, total=len(bundles), label=label):
             try:
                 done.append((one, restore(one)))
@@ -82,12 +85,13 @@ def import_(
         carry_out(lambda one: _compared(session, one, [before for before, _ in done]), "comparing")
     else:
         if not yes:
-            rows = counted(sum(one.rows for one in bundles), "row")
+            rows = counted(sum(one.size for one in bundles), "row")
             confirm(f"Restore {counted(len(bundles), 'thread')} ({rows}) into '{info.url}'?")
         # A reader of a file that is not in WAL mode would block our own writer.
-        session.store.refresh()
+        for reading in (session.store, session.rows):
+            reading.refresh()
         with open_writable(session.store_url) as writable:
-            carry_out(lambda one: writable.restore(read_rows(one.path)), "restoring")
+            carry_out(lambda one: writable.restore(one.rows()), "restoring")
     # Everything is written before anything is printed, so that a closed pipe stops nothing.
     session.output.records((_record(*one) for one in done), _COLUMNS)
     if dry_run:
@@ -115,9 +119,15 @@ def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:
                 yield one
 
 
-def _checked(path: Path, info: StoreInfo) -> _Bundle:
-    """A bundle that is complete and fits the store."""
-    header, counts = check_bundle(path)
+def _checked(session: Session, info: StoreInfo, trust: Trust, path: Path) -> Bundle:
+    """A bundle that is complete, fits the store and is accepted."""
+    return trust.checked(path, partial(_fitting, path, session, info))
+
+
+def _fitting(
+    path: Path, session: Session, info: StoreInfo, header: Header, rows: Iterator[Row]
+) -> Iterator[Row]:
+    """The rows of a bundle that fits the store, if all belong to its thread."""
     if header.thread_id is None:
         raise Refused(
             f"cannot import '{path}': it holds long-term memory",
@@ -129,22 +139,28 @@ def _checked(path: Path, info: StoreInfo) -> _Bundle:
             f" '{info.url}' has '{info.layout}'",
             hint="import it into a store of the same layout",
         )
-    return _Bundle(path, header, sum(counts.values()))
+    try:
+        yield from session.rows.own_rows(header.thread_id, rows)
+    except (Refused, Unsupported) as error:
+        error.message = f"cannot import '{path}': {error.message}"
+        error.hint = error.hint or f"look at its rows: zcat {quote(str(path))}"
+        raise
 
 
-def _compared(session: Session, bundle: _Bundle, before: Sequence[_Bundle]) -> Restored:
+def _compared(session: Session, bundle: Bundle, before: Sequence[Bundle]) -> Restored:
     """What an import would do after other bundles. Raises what it would raise."""
     store, thread_id = session.rows, bundle.header.thread_id
-    same = [read_rows(one.path) for one in before if one.header.thread_id == thread_id]
+    same = [one.rows() for one in before if one.header.thread_id == thread_id]
     stored = chain(store.rows(thread_id or ""), *same)
-    return compare(read_rows(bundle.path), stored, store.row_key)
+    return compare(bundle.rows(), stored, store.row_key)
 
 
-def _record(bundle: _Bundle, done: Restored) -> dict[str, Any]:
+def _record(bundle: Bundle, done: Restored) -> dict[str, Any]:
     return {
         "thread_id": bundle.header.thread_id,
-        "rows": bundle.rows,
+        "rows": bundle.size,
         "file": str(bundle.path),
+        "signed_by": signed_by(bundle),
         "added": done.added,
         "there": done.there,
         **({"expired": done.expired} if done.expired else {}),

@@ -16,6 +16,7 @@ from ckpt_backends.removal import finish_removal
 from ckpt_cli.changing.memory import Done, archive_items, remove_items
 from ckpt_cli.commands.carrying_out import confirm
 from ckpt_cli.commands.memory import Match, Under, opened_memory
+from ckpt_cli.commands.trust import SignKey, signing_key
 from ckpt_cli.core.memory import Wanted, parse_namespace
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.options import DryRun, Yes
@@ -60,6 +61,7 @@ def delete(
     archive: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Archive the items in DIR first.")
     ] = None,
+    sign_key: SignKey = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     write: Write = False,
@@ -85,6 +87,7 @@ def delete(
             "cannot delete: a private copy (--copy) is read-only", hint="leave out --copy"
         )
     _check_words(keys or [], namespace, wanted, everything=everything)
+    key = signing_key(sign_key, archive)
     if archive is not None and not dry_run:
         make_folder(archive)
     bundle: Path | None = None
@@ -102,7 +105,7 @@ def delete(
                 memory.refresh()
                 _show_and_ask(session, shown, more=more)
             if archive is not None:
-                bundle = archive_items(memory, items, archive, iso(session.now))
+                bundle = archive_items(memory, items, archive, iso(session.now), key)
     done = Done(0)
     if items and not dry_run:
         with open_writable_memory(session.store_url) as writable:

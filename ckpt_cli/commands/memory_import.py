@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.bundle import check_bundle, read_rows
-from ckpt_backends.errors import CkptError, PartlyDone, Refused, UsageError
-from ckpt_backends.memory import MemoryInfo
+from ckpt_backends.bundle import Bundle, Header
+from ckpt_backends.errors import CkptError, PartlyDone, Refused, Unsupported, UsageError
+from ckpt_backends.memory import MemoryStore, Namespace
 from ckpt_backends.registry import open_writable_memory
+from ckpt_backends.rows import Row
 from ckpt_cli.commands.carrying_out import confirm
 from ckpt_cli.commands.memory import opened_memory
 from ckpt_cli.commands.memory_delete import Write, check_allowed
+from ckpt_cli.commands.trust import AllowPickle, Trust, TrustedKeys, signed_by
+from ckpt_cli.core.memory import format_namespace
 from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.value import counted
 from ckpt_cli.session import Session
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """An archive that holds only items of this layout."""
+
+    bundle: Bundle
+    namespaces: Sequence[Namespace]
+    """Where its items are."""
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {
+            "file": str(self.bundle.path),
+            "rows": self.bundle.size,
+            "signed_by": signed_by(self.bundle),
+            "namespaces": list(map(list, self.namespaces)),
+        }
 
 
 def import_(
@@ -27,6 +52,8 @@ def import_(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Archives of memory delete --archive.")
     ],
+    trusted_key: TrustedKeys = None,
+    allow_pickle: AllowPickle = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     write: Write = False,
@@ -36,6 +63,9 @@ def import_(
     Verifies each archive first, then restores it row for row in one transaction. Skips rows that
     exist. If one exists with other contents, nothing of its archive is restored.
 
+    Refuses archives with pickles unless --allow-pickle is given. A note says who signed an
+    archive, which proves something only with --trusted-key.
+
     \b
       ckpt -s memory.db memory import backups/memory-*.ckpt.gz --dry-run
     """
@@ -44,32 +74,35 @@ def import_(
         raise UsageError(
             "cannot import: a private copy (--copy) is read-only", hint="leave out --copy"
         )
+    trust = Trust.of(trusted_key, allow_pickle=allow_pickle)
     with opened_memory(session) as memory:
         info = memory.describe()
-    found: list[dict[str, Any]] = [
-        {"file": str(path), "rows": _checked(path, info)} for path in files
-    ]
+        bundles = [_checked(path, memory, trust) for path in files]
+    trust.report(session, [one.bundle for one in bundles])
+    found = [one.record for one in bundles]
     if dry_run:
-        session.output.records(found, _columns("file", "rows"))
+        session.output.records(found, _columns("file", "rows", "namespaces"))
         session.note("dry run: nothing was written")
         return
     check_allowed(info, write=write)
     if not yes:
-        rows = counted(sum(one["rows"] for one in found), "row")
-        confirm(f"Restore {counted(len(files), 'archive')} ({rows}) into '{info.url}'?")
+        rows = counted(sum(one.bundle.size for one in bundles), "row")
+        spaces = _listed(sorted({ns for one in bundles for ns in one.namespaces}))
+        archives = counted(len(files), "archive")
+        confirm(f"Restore {archives} ({rows}) into {spaces} of '{info.url}'?")
     restored, expired = [], 0
     failed: list[CkptError] = []
     with open_writable_memory(session.store_url) as writable:
-        for path, record in zip(files, found, strict=True):
+        for one in bundles:
             try:
-                done = writable.restore(read_rows(path))
+                done = writable.restore(one.bundle.rows())
             except CkptError as error:
-                error.message = f"cannot restore '{path}': {error.message}"
+                error.message = f"cannot restore '{one.bundle.path}': {error.message}"
                 failed.append(error)
                 continue
             expired += done.expired
-            restored.append({**record, "added": done.added, "there": done.there})
-    session.output.records(restored, _columns("file", "rows", "added", "there"))
+            restored.append({**one.record, "added": done.added, "there": done.there})
+    session.output.records(restored, _columns("file", "rows", "added", "there", "namespaces"))
     if failed and not restored:
         raise failed[0]
     if failed:
@@ -85,17 +118,43 @@ def import_(
 
 
 def _columns(*names: str) -> Sequence[Column]:
-    return [Column(one.upper(), one, right=one != "file") for one in names]
+    return [
+        _NAMESPACES if one == "namespaces" else Column(one.upper(), one, right=one != "file")
+        for one in names
+    ]
 
 
-def _checked(path: Path, info: MemoryInfo) -> int:
-    """The number of rows of a valid archive of this layout."""
+def _listed(namespaces: Sequence[Sequence[str]]) -> str:
+    """The first namespaces, such as `users/anna, users/bob and 3 more`."""
+    shown = ", ".join(format_namespace(tuple(one)) for one in namespaces[:_SHOWN])
+    more = len(namespaces) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+_NAMESPACES = Column("NAMESPACES", "namespaces", _listed)
+
+
+def _checked(path: Path, memory: MemoryStore, trust: Trust) -> _Checked:
+    """A valid archive of this layout that is accepted."""
     if path.is_dir():
         raise UsageError(
             f"cannot restore '{path}': it is a folder",
             hint=f"name its archives: {quote(str(path))}/memory-*.ckpt.gz",
         )
-    header, counts = check_bundle(path)
+    namespaces: set[Namespace] = set()
+    bundle = trust.checked(path, partial(_fitting, path, memory, namespaces))
+    return _Checked(bundle, sorted(namespaces))
+
+
+def _fitting(
+    path: Path,
+    memory: MemoryStore,
+    namespaces: set[Namespace],
+    header: Header,
+    rows: Iterator[Row],
+) -> Iterator[Row]:
+    """The rows of an archive that fits the store, if all are of items; adds their namespaces."""
+    info = memory.describe()
     if header.thread_id is not None:
         raise Refused(
             f"cannot restore '{path}': it holds a thread, not memory items",
@@ -106,4 +165,11 @@ def _checked(path: Path, info: MemoryInfo) -> int:
             f"cannot restore '{path}': its layout is '{header.layout}', not '{info.layout}'",
             hint="name a store of the archive's layout with -s",
         )
-    return sum(counts.values())
+    try:
+        for row in rows:
+            namespaces.add(memory.key_of(row).namespace)
+            yield row
+    except (Refused, Unsupported) as error:
+        error.message = f"cannot restore '{path}': {error.message}"
+        error.hint = error.hint or f"look at its rows: zcat {quote(str(path))}"
+        raise

@@ -13,6 +13,7 @@ from ckpt_backends.model import Status
 from ckpt_backends.temporary import TemporaryFolder
 from ckpt_cli.changing.purging import Pace
 from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
+from ckpt_cli.commands.trust import SignKey, signing_key
 from ckpt_cli.core.retention import Keep
 from ckpt_cli.core.times import parse_duration, parse_time
 from ckpt_cli.diagnostics import progress
@@ -73,6 +74,7 @@ def purge(
         Path | None,
         typer.Option(metavar="DIR", help="Archive each thread in DIR before removing it."),
     ] = None,
+    sign_key: SignKey = None,
     plan_out: Annotated[
         Path | None,
         typer.Option("--plan-out", metavar="FILE", help="Write the plan to FILE; remove nothing."),
@@ -133,7 +135,13 @@ def purge(
     )
     until = None if max_duration is None else time.monotonic() + _seconds(max_duration)
     terms = Terms(
-        Pace(batch, sleep, until), archive, vacuum, dry_run or plan_out is not None, yes, memory
+        Pace(batch, sleep, until),
+        archive,
+        vacuum,
+        dry_run or plan_out is not None,
+        yes,
+        memory,
+        signing_key(sign_key, archive),
     )
     check_terms(session, terms)
     if plan is not None:

@@ -17,6 +17,7 @@ from ckpt_backends.bundle import make_folder
 from ckpt_backends.errors import CkptError, PartlyDone
 from ckpt_backends.registry import open_writable
 from ckpt_backends.removal import finish_removal
+from ckpt_backends.signing import SigningKey
 from ckpt_cli.changing.purging import Archive, Pace, run_purge
 from ckpt_cli.commands.carrying_out import confirm, refuse_copy
 from ckpt_cli.commands.remembering import remembered
@@ -52,6 +53,8 @@ class Terms:
     yes: bool = False
     memory: str | None = None
     """The long-term memory of the threads, where it was given."""
+    key: SigningKey | None = None
+    """Signs the archives."""
 
 
 def check_terms(session: Session, terms: Terms) -> None:
@@ -160,7 +163,9 @@ def _show_and_ask(session: Session, plan: PlanFile, memories: list[dict[str, Any
 def _remove(session: Session, plan: PlanFile, terms: Terms) -> Report:
     kept = None
     if terms.archive is not None:
-        kept = Archive(terms.archive, session.rows, session.store.describe(), iso(session.now))
+        kept = Archive(
+            terms.archive, session.rows, session.store.describe(), iso(session.now), terms.key
+        )
     with open_writable(session.store_url) as writable:
         # A reader of a file that is not in WAL mode would stand in the way of its own writer.
         session.store.refresh()

@@ -500,6 +500,21 @@ def test_a_thread_goes_and_comes_back_row_for_row(empty: Told, tmp_path: Path) -
     assert (again["added"], again["there"]) == (0, 20)
 
 
+def test_an_archive_brings_no_pickle_unless_that_is_allowed(empty: Told, tmp_path: Path) -> None:
+    empty.fill()
+    empty.run("UPDATE checkpoint_blobs SET type = 'pickle' WHERE channel = 'messages'")
+    ((number,),) = empty.run("SELECT count(*) FROM checkpoint_blobs WHERE type = 'pickle'")
+    before = empty.everything()
+    words = ["threads", "delete", THREAD, "--archive", str(tmp_path / "archive"), "--yes"]
+    assert empty.ckpt(*words).code == 0
+    (bundle,) = (tmp_path / "archive").iterdir()
+    refused = empty.ckpt("import", bundle, "--yes")
+    assert (refused.code, f"{number} values are pickles" in refused.err) == (5, True)
+    assert all(rows == [] for rows in empty.everything().values())
+    assert empty.ckpt("import", bundle, "--allow-pickle", "--yes").code == 0
+    assert empty.everything() == before
+
+
 def test_orphans_are_found(empty: Told) -> None:
     empty.fill()
     empty.run("DELETE FROM checkpoints WHERE checkpoint_id = 'ckpt_004'")

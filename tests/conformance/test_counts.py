@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from langgraph.graph import StateGraph
 
-from ckpt_backends.bundle import read_header, read_rows, write_bundle
+from ckpt_backends.bundle import check_bundle, write_bundle
 from tests.conformance.benches import BENCHES, Bench
 from tests.conformance.conftest import own_server
 from tests.conformance.counting import counted, of_plan
@@ -94,15 +94,16 @@ def orphan(store: Emptied, thread_id: str, folder: Path) -> None:
     """Leave the values and writes of a thread in the store, and none of its checkpoints."""
     assert store.ckpt("export", thread_id, "--to", folder).code == 0
     (bundle,) = folder.iterdir()
+    found = check_bundle(bundle)
     rows = [
         row
-        for row in read_rows(bundle)
+        for row in found.rows()
         if row.table in {"writes", "checkpoint_write", "checkpoint_writes"}
         or row.table.startswith("checkpoint_blob")
     ]
-    write_bundle(bundle, read_header(bundle), rows)
+    write_bundle(bundle, found.header, rows)
     assert store.ckpt("threads", "delete", thread_id, "--yes").code == 0
-    assert store.ckpt("import", bundle, "--yes").code == 0
+    assert store.imported(bundle).code == 0
 
 
 def test_plan_and_report_equal_what_the_engine_counts(store: Emptied, tmp_path: Path) -> None:

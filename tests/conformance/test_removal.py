@@ -11,14 +11,18 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
+import bson
 import pytest
 from langgraph.graph import StateGraph
 from langgraph.types import Command, interrupt
 
+from ckpt_backends.bundle import check_bundle, write_bundle
 from ckpt_backends.registry import open_store
+from ckpt_backends.rows import Row
 from tests.conformance.benches import BENCHES, Bench
 from tests.conformance.conftest import own_server
 from tests.support import FIXTURES, ckpt
@@ -168,6 +172,11 @@ class Emptied:
     def ckpt(self, *words: str | Path) -> Any:
         return ckpt("-s", self.url, *words)
 
+    def imported(self, *words: str | Path) -> Any:
+        """Import archives that this test has made, so their pickles are its own."""
+        allowed = ["--allow-pickle"] if self.bench.pickled else []
+        return self.ckpt("import", *words, *allowed, "--yes", "-o", "json")
+
     def clear(self) -> None:
         for thread_id in self._made:
             self.library.forget(thread_id)
@@ -283,14 +292,70 @@ def test_an_archived_thread_comes_back_row_for_row(emptied: Emptied, tmp_path: P
     assert emptied.rows("back") == emptied.read("asking") == []
     bundles = sorted(tmp_path.iterdir())
     assert len(bundles) == 2
-    done = emptied.ckpt("import", *bundles, "--yes", "-o", "json").json
+    done = emptied.imported(*bundles).json
     assert all(one["added"] == one["rows"] > 0 for one in done)
     for name in names:
         assert (emptied.rows(name), emptied.read(name)) == before[name]
-    again = emptied.ckpt("import", *bundles, "--yes", "-o", "json").json
+    again = emptied.imported(*bundles).json
     assert all(one["there"] == one["rows"] and not one["added"] for one in again)
     ended = emptied.library.answer("asking", "this")
     assert ended["items"] == ["in", "first this", "second"]
+
+
+def test_an_archive_brings_no_pickle_unless_that_is_allowed(
+    emptied: Emptied, tmp_path: Path
+) -> None:
+    emptied.fill("a", "stays")
+    before = emptied.rows("a")
+    assert emptied.ckpt("export", "a", "--to", tmp_path).code == 0
+    (bundle,) = tmp_path.iterdir()
+    found = check_bundle(bundle)
+    rows = [pickled(row) for row in found.rows()]
+    number = sum(changed != row for changed, row in zip(rows, found.rows(), strict=True))
+    assert emptied.ckpt("import", bundle, "--dry-run").code == (5 if emptied.bench.pickled else 0)
+    write_bundle(bundle, found.header, rows)
+    emptied.library.forget("a")
+    for words in (["--yes"], ["--dry-run"]):
+        refused = emptied.ckpt("import", bundle, *words)
+        assert refused.code == 5, refused.err
+        are = "value is a pickle" if number == 1 else "values are pickles"
+        assert f"': {number} {are}, which" in refused.err
+        assert "hint: --allow-pickle if you made the archive" in refused.err
+    assert emptied.rows("a") == []
+    done = emptied.ckpt("import", bundle, "--allow-pickle", "--yes")
+    assert done.code == 0, done.err
+    assert emptied.rows("a") != before
+
+
+def pickled(row: Row) -> Row:
+    """A row whose value says that it is a pickle; the same row if it holds no value."""
+    cells = dict(row.cells)
+    if isinstance(document := cells.get("bson"), bytes):
+        body = bson.decode(document)
+        cells["bson"] = bson.encode({**body, "type": "pickle"})
+    elif ".type" in cells:
+        cells[".type"] = b"pickle"
+    elif "key" in cells:
+        places = [name for name in cells if name == "value" or name.startswith(".")]
+        for name in places:
+            text = cells[name]
+            body = json.loads(text) if isinstance(text, str | bytes) and b"{" in raw(text) else {}
+            inner = body.get("checkpoint", body) if "checkpoint_id" in body else body
+            tag = next((one for one in ("t", "type") if one in inner), None)
+            if tag is None:
+                return row
+            inner[tag] = "pickle"
+            made = json.dumps(body)
+            cells[name] = made if isinstance(text, str) else made.encode()
+    elif isinstance(cells.get("type"), str):
+        cells["type"] = "pickle"
+    else:
+        return row
+    return replace(row, cells=cells)
+
+
+def raw(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
 
 
 def test_a_thread_that_went_on_is_not_overwritten_by_its_archive(

@@ -329,8 +329,8 @@ def test_archives_fit_collections_of_any_name(place: Place, tmp_path: Path) -> N
     place.fill("trip")
     assert ckpt("-s", place.url, "export", "trip", "--to", tmp_path).code == 0
     (bundle,) = tmp_path.iterdir()
-    header, counts = check_bundle(bundle)
-    assert (header.layout, set(counts)) == ("mongodb", set(TABLES))
+    found = check_bundle(bundle)
+    assert (found.header.layout, set(found.counts)) == ("mongodb", set(TABLES))
     before = place.documents()
     for table in TABLES:
         place.database[table].rename(table.replace("checkpoint", "agent_state"))
@@ -526,7 +526,8 @@ def killed_rounds(place: Place, folder: Path, number: int) -> Iterator[str]:
         after = place.documents()
         assert after == {thread: before[thread] for thread in after}
         bundles = archive.glob("*.ckpt.gz") if archive.exists() else ()
-        assert before.keys() - after.keys() <= {check_bundle(one)[0].thread_id for one in bundles}
+        archived = {check_bundle(one).header.thread_id for one in bundles}
+        assert before.keys() - after.keys() <= archived
         yield "in the middle" if 0 < len(after) < THREADS else "at an end"
         assert ckpt(*words).code == 0
         assert place.documents() == {}

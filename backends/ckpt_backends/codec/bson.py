@@ -155,6 +155,48 @@ def map_leaves(data: bytes, change: Callable[[TypedBytes], TypedBytes]) -> bytes
     return _document(made)
 
 
+def binaries(data: bytes) -> Iterator[tuple[str, str, bytes]]:
+    """All binary values of a document, each with the name of its field and its type tag.
+
+    The type tag is the field `type` of the document, or stands before the value in an array; it
+    is `''` for other values. Raises ValueError if the document is damaged.
+    """
+    tags = [_tag(data, one) for one in _elements(data, 0, len(data)) if one.name == b"type"]
+    for one in _elements(data, 0, len(data)):
+        name = one.name.decode("utf-8", "replace")
+        for tag, value in _binaries(data, one, "\n".join(tags), 0):
+            yield name, tag, value
+
+
+def _binaries(data: bytes, one: _Element, tag: str, depth: int) -> Iterator[tuple[str, bytes]]:
+    if depth > _DEEPEST:
+        raise ValueError(f"nested deeper than {_DEEPEST} levels")
+    if one.kind == _BINARY:
+        # An old binary (subtype 2) repeats its length.
+        start = one.value + (9 if data[one.value + 4] == 2 else 5)
+        yield tag, data[start : one.end]
+    elif one.kind in (_DOCUMENT, _ARRAY):
+        before = ""
+        for inner in _elements(data, one.value, one.end):
+            yield from _binaries(data, inner, before, depth + 1)
+            before = _tag(data, inner) if one.kind == _ARRAY else ""
+
+
+def _tag(data: bytes, one: _Element) -> str:
+    """The text of an element that PyMongo reads as text: a string, symbol or code."""
+    if one.kind in (_STRING, 0x0D, 0x0E):
+        return _text(data[one.value : one.end])
+    if one.kind == 0x0F:
+        return _text(data[one.value + 4 : one.end])
+    return ""
+
+
+def texts(data: bytes) -> dict[str, str]:
+    """The fields of a document that are texts. Raises ValueError if it is damaged."""
+    elements = _elements(data, 0, len(data))
+    return {one.name.decode("utf-8", "replace"): _tag(data, one) for one in elements}
+
+
 def leaf_tags(data: bytes) -> frozenset[str]:
     """The types of a document's leaves: type tags, `json` for JSON texts, `''` for plain values."""
     found: set[str] = set()

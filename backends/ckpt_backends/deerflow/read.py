@@ -8,15 +8,16 @@ from itertools import groupby
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.deerflow import files
-from ckpt_backends.deerflow.document import Document, parse
+from ckpt_backends.deerflow.document import SECTIONS, Document, parse
 from ckpt_backends.deerflow.markdown import fact_of
-from ckpt_backends.deerflow.places import Place, base_of, places
-from ckpt_backends.errors import Unreadable
+from ckpt_backends.deerflow.places import FACTS, Place, base_of, places
+from ckpt_backends.errors import Refused, Unreadable
 from ckpt_backends.memory import Item, ItemKey, MemoryInfo, Namespace, NamespaceSize, begins
-from ckpt_backends.rows import Row
+from ckpt_backends.rows import Row, no_table
 from ckpt_backends.url import StoreUrl
 
 LAYOUT = "deerflow"
+_KINDS = [[kind] for kind in (FACTS, *SECTIONS)]
 _KNOWN = {"1.0", "2.0"}
 NEWER = "version 2.0 of DeerFlow's memory is read-only here"
 TABLE = "memory"
@@ -84,6 +85,9 @@ class DeerFlowMemory(Closing):
             if item.value is not None:
                 yield row_of(item.key, item.value.data)
 
+    def key_of(self, row: Row) -> ItemKey:
+        return key_of(row)
+
     def refresh(self) -> None:
         self._places = places(self._url)
         self._kept = None
@@ -118,6 +122,25 @@ def parsed(place: Place, snapshot: files.Snapshot) -> Document:
             f"cannot read '{place.path}' as DeerFlow's memory: {error}",
             hint="restore the file from a backup, or use the path of another file",
         ) from None
+
+
+def key_of(row: Row) -> ItemKey:
+    """The key of the item of an archived row. Raises `Refused`."""
+    if row.table != TABLE:
+        raise no_table(row.table)
+    try:
+        labels = json.loads(str(row.cells.get("namespace")))
+    except (ValueError, RecursionError):
+        labels = None
+    key = row.cells.get("key")
+    if (
+        isinstance(key, str)
+        and isinstance(labels, list)
+        and all(isinstance(one, str) for one in labels)
+        and labels[-1:] in _KINDS
+    ):
+        return ItemKey(tuple(labels), key)
+    raise Refused(f"a row of '{row.table}' is not an item of DeerFlow's memory")
 
 
 def row_of(key: ItemKey, value: bytes) -> Row:

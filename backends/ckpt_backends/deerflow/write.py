@@ -11,8 +11,8 @@ from typing import Any
 from ckpt_backends.closing import Closing
 from ckpt_backends.deerflow import files
 from ckpt_backends.deerflow.document import SECTIONS, Document, to_text
-from ckpt_backends.deerflow.places import FACTS, Place, places
-from ckpt_backends.deerflow.read import NEWER, TABLE, parsed
+from ckpt_backends.deerflow.places import Place, places
+from ckpt_backends.deerflow.read import NEWER, key_of, parsed
 from ckpt_backends.errors import CkptError, StoreChanged, Unsupported, UsageError
 from ckpt_backends.folder_lock import locked
 from ckpt_backends.memory import Item, ItemKey, Namespace, check_unchanged
@@ -20,7 +20,6 @@ from ckpt_backends.rows import Restored, Row
 from ckpt_backends.unfinished import remove_unfinished
 from ckpt_backends.url import StoreUrl
 
-_KINDS = {(kind,) for kind in (FACTS, *SECTIONS)}
 _HINT = "change it in DeerFlow, in its settings or by its API"
 
 
@@ -58,7 +57,7 @@ class WritableDeerFlowMemory(Closing):
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         """Restore facts and sections; they are appended at the end."""
-        named = [(_key(row), _parsed(row)) for row in rows]
+        named = [(key_of(row), _parsed(row)) for row in rows]
         changed = self._opened(key for key, _ in named)
         added = 0
         for key, value in named:
@@ -142,18 +141,6 @@ def _put(changed: Iterable[_File]) -> None:
             for new in placed:
                 new.take_back()
             raise
-
-
-def _key(row: Row) -> ItemKey:
-    """The key of a row of an archive. Raises `Unsupported`."""
-    try:
-        labels = json.loads(str(row.cells["namespace"]))
-        key = ItemKey(tuple(map(str, labels)), str(row.cells["key"]))
-    except (ValueError, TypeError, KeyError):
-        key = None
-    if row.table != TABLE or key is None or key.namespace[-1:] not in _KINDS:
-        raise Unsupported("cannot restore: the archive is not of DeerFlow's memory")
-    return key
 
 
 def _parsed(row: Row) -> Any:

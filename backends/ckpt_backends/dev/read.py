@@ -19,6 +19,7 @@ from ckpt_backends.closing import Closing
 from ckpt_backends.dev import rows, server
 from ckpt_backends.dev.files import BLOBS, CHECKPOINTS, LAYOUT, NAMES, WRITES, folder_of, stamps
 from ckpt_backends.dev.layout import StoredCheckpoint, StoredWrite, WriteKey
+from ckpt_backends.dev.rows import COLUMNS
 from ckpt_backends.dev.tables import Tables, named
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.ids import time_of
@@ -35,7 +36,7 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.rows import Row, sql_key
+from ckpt_backends.rows import Row, own_rows, sql_key
 from ckpt_backends.url import StoreUrl
 
 _ODD_SHOWN = 3
@@ -308,6 +309,9 @@ class DevStore(Closing):
         for ns, in_ns in tables.checkpoints.get(thread_id, {}).items():
             for checkpoint_id in in_ns:
                 yield rows.of_checkpoint(CheckpointKey(thread_id, ns, checkpoint_id), tables)
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        return own_rows(thread_id, rows, COLUMNS)
 
     def row_key(self, row: Row) -> Hashable:
         return sql_key(row)

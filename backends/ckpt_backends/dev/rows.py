@@ -5,8 +5,6 @@ A row has the table name and the columns that LangGraph's SQL savers use for the
 
 from __future__ import annotations
 
-from typing import cast
-
 from ckpt_backends.apart import BLOBS as BLOB_TABLE
 from ckpt_backends.apart import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.apart import WRITES as WRITE_TABLE
@@ -16,7 +14,6 @@ from ckpt_backends.dev.layout import (
     Stored,
     StoredCheckpoint,
     StoredWrite,
-    Version,
     WriteKey,
 )
 from ckpt_backends.dev.tables import Tables
@@ -26,6 +23,16 @@ from ckpt_backends.rows import Cell, Row, conflict
 
 FILES = {CHECKPOINT_TABLE: CHECKPOINTS, WRITE_TABLE: WRITES, BLOB_TABLE: BLOBS}
 """By table, the file that holds it."""
+_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
+COLUMNS = {
+    CHECKPOINT_TABLE: (
+        *_KEY,
+        *("parent_checkpoint_id", "type", "checkpoint", "metadata_type", "metadata"),
+    ),
+    WRITE_TABLE: (*_KEY, "task_id", "idx", "task_path", "channel", "type", "blob"),
+    BLOB_TABLE: (*_KEY[:2], "channel", "version", "type", "blob"),
+}
+"""By table, its columns."""
 
 
 def of_checkpoint(key: CheckpointKey, tables: Tables) -> Row:
@@ -99,11 +106,10 @@ def put(row: Row, tables: Tables) -> bool:
 
 def _put_checkpoint(row: Row, tables: Tables) -> bool:
     thread, ns, one = (_text(row, name) for name in _KEY)
-    parent = row.cells["parent_checkpoint_id"]
     made = StoredCheckpoint(
         _stored(row, "type", "checkpoint"),
         _stored(row, "metadata_type", "metadata"),
-        None if parent is None else str(parent),
+        _optional(row, "parent_checkpoint_id"),
     )
     rows = tables.checkpoints.setdefault(thread, {}).setdefault(ns, {})
     if one in rows:
@@ -114,10 +120,12 @@ def _put_checkpoint(row: Row, tables: Tables) -> bool:
 
 def _put_write(row: Row, tables: Tables) -> bool:
     thread, ns, one = (_text(row, name) for name in _KEY)
-    task = (_text(row, "task_id"), cast("int", row.cells["idx"]))
-    path = row.cells["task_path"]
+    idx = row.cells["idx"]
+    if not isinstance(idx, int) or not _is_storable(idx):
+        raise Unsupported(f"column 'idx' of a row of '{row.table}' holds no number")
+    task = (_text(row, "task_id"), idx)
     made = StoredWrite(
-        _text(row, "channel"), _stored(row, "type", "blob"), None if path is None else str(path)
+        _text(row, "channel"), _stored(row, "type", "blob"), _optional(row, "task_path")
     )
     rows = tables.writes.setdefault((thread, ns, one), {})
     if task in rows:
@@ -129,7 +137,10 @@ def _put_write(row: Row, tables: Tables) -> bool:
 def _put_blob(row: Row, tables: Tables) -> bool:
     names = ("thread_id", "checkpoint_ns", "channel")
     thread, ns, channel = (_text(row, name) for name in names)
-    key = (thread, ns, channel, cast("Version", row.cells["version"]))
+    version = row.cells["version"]
+    if not isinstance(version, str | int | float) or not _is_storable(version):
+        raise Unsupported(f"column 'version' of a row of '{row.table}' holds no version")
+    key = (thread, ns, channel, version)
     made = _stored(row, "type", "blob")
     if key in tables.blobs:
         return _is_there(of_blob(key, tables), row)
@@ -143,14 +154,20 @@ def _is_there(found: Row, row: Row) -> bool:
     return False
 
 
-_KEY = ("thread_id", "checkpoint_ns", "checkpoint_id")
-
-
 def _text(row: Row, name: str) -> str:
     found = row.cells[name]
     if not isinstance(found, str):
         raise Unsupported(f"column '{name}' of a row of '{row.table}' holds no text")
     return found
+
+
+def _is_storable(value: object) -> bool:
+    """Whether the server could have stored a number: its pickles have integers of 32 bits here."""
+    return not isinstance(value, int) or -(1 << 31) <= value < 1 << 31
+
+
+def _optional(row: Row, name: str) -> str | None:
+    return None if row.cells[name] is None else _text(row, name)
 
 
 def _stored(row: Row, tag: str, data: str) -> Stored:

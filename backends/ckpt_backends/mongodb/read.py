@@ -35,8 +35,8 @@ from ckpt_backends.model import (
 from ckpt_backends.mongodb import pipelines
 from ckpt_backends.mongodb.connect import Connection
 from ckpt_backends.mongodb.layout import JAVASCRIPT, MongoLayout
-from ckpt_backends.mongodb.restoring import key_of
-from ckpt_backends.rows import Row
+from ckpt_backends.mongodb.restoring import document_of, key_of
+from ckpt_backends.rows import Row, not_of
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY = 20_000
@@ -155,6 +155,14 @@ class MongoBase(Closing):
         for table, name in self._layout.collections.items():
             for document in self._connection.aggregate(name, [{"$match": match}], raw=True):
                 yield Row(table, {"bson": bytes(document.raw)})
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        forms = stored_forms(thread_id)
+        for row in rows:
+            found = document_of(self._layout, row).get("thread_id")
+            if isinstance(found, bool) or found not in forms:
+                raise not_of(row.table, found, thread_id)
+            yield row
 
     def row_key(self, row: Row) -> Hashable:
         return key_of(self._layout, row)

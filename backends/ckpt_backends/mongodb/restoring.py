@@ -11,14 +11,16 @@ from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import Any
 
+from bson import DatetimeConversion, decode
+from bson.codec_options import CodecOptions
 from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 from pymongo.client_session import ClientSession
 
-from ckpt_backends.errors import Unreadable, Unsupported
+from ckpt_backends.errors import Refused, Unreadable, Unsupported
 from ckpt_backends.mongodb.connect import BY_BYTES, RAW, Connection
 from ckpt_backends.mongodb.layout import CHECKPOINTS, KAFLOW, WRITES, MongoLayout
-from ckpt_backends.rows import Restored, Row, conflict
+from ckpt_backends.rows import Restored, Row, conflict, no_table
 
 _DOCUMENTS_AT_ONCE, _BYTES_AT_ONCE = 100, 8 << 20
 _CHECKPOINT = ("thread_id", "checkpoint_ns", "checkpoint_id")
@@ -39,6 +41,38 @@ def key_of(layout: MongoLayout, row: Row) -> Hashable:
         raise _no_place(row.table)
     document = _document_of(row)
     return row.table, *(str(document.get(name)) for name in keys[row.table])
+
+
+def document_of(layout: MongoLayout, row: Row) -> Mapping[str, Any]:
+    """An archived document. Raises `Refused` and `Unsupported`."""
+    if row.table not in {WRITES, CHECKPOINTS}:
+        raise no_table(row.table)
+    if row.table not in layout.collections:
+        raise _no_place(row.table)
+    return unique(row)
+
+
+def unique(row: Row) -> Mapping[str, Any]:
+    """An archived document without a field that appears twice.
+
+    The server and a saver might each read another one of the two. Raises `Refused`.
+    """
+    try:
+        return decode(_document_of(row).raw, _UNIQUE)
+    except (BSONError, ValueError, Unreadable):
+        raise Refused(f"a row of '{row.table}' is not a MongoDB document") from None
+
+
+class _Unique(dict[str, Any]):
+    def __setitem__(self, name: str, value: object) -> None:
+        if name in self:
+            raise ValueError(name)
+        super().__setitem__(name, value)
+
+
+_UNIQUE = CodecOptions[Any](
+    document_class=_Unique, datetime_conversion=DatetimeConversion.DATETIME_MS
+)
 
 
 def restore_rows(

@@ -10,7 +10,7 @@ not.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES, json_bytes, typed
@@ -41,7 +41,7 @@ from ckpt_backends.mysql.layout import (
 )
 from ckpt_backends.mysql.values import read_blobs
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.rows import Row, sql_key
+from ckpt_backends.rows import Row, own_rows, sql_key
 from ckpt_backends.url import StoreUrl
 
 _STATES_AT_ONCE = 4
@@ -401,6 +401,10 @@ class MySQLStore(Closing):
             columns = [quoted_name(column) for column in table.stored]
             for row in self._fetcher.each(table.sql, key, columns, places):
                 yield Row(name, dict(zip(table.stored, row, strict=True)))
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        columns = {table.name: table.columns.keys() for table in self._layout.tables}
+        return own_rows(thread_id, rows, columns)
 
     def row_key(self, row: Row) -> Hashable:
         return sql_key(row)

@@ -138,6 +138,10 @@ class PostgresMemory(DatabaseReader):
                 where = "prefix = %(prefix)s AND key = %(key)s"
                 yield from self._whole_rows(name, table, where, _VALUES_AT_ONCE, **bound)
 
+    def key_of(self, row: Row) -> ItemKey:
+        columns = {name: table.columns.keys() for name, table in self._tables.items()}
+        return dotted.key_of_row(row, columns)
+
 
 class WritablePostgresMemory(DatabaseWriter):
     """A PostgresStore's database, opened for changing."""

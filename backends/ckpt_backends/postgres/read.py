@@ -6,7 +6,7 @@ channel and version. All checkpoints with the same version of a channel share th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -30,7 +30,7 @@ from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import Connection
 from ckpt_backends.postgres.database import DatabaseReader
 from ckpt_backends.postgres.layout import PostgresLayout, storable
-from ckpt_backends.rows import Row, sql_key
+from ckpt_backends.rows import Row, own_rows, sql_key
 from ckpt_backends.url import StoreUrl
 
 _FEW = 500
@@ -313,6 +313,12 @@ class PostgresStore(DatabaseReader):
             yield from self._whole_rows(
                 name, table, "thread_id = %(thread)s", _STATES_AT_ONCE, thread=thread_id
             )
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        layout = self._layout
+        tables = {BLOBS: layout.blobs, WRITES: layout.writes, CHECKPOINTS: layout.checkpoints}
+        columns = {name: table.columns.keys() for name, table in tables.items()}
+        return own_rows(thread_id, rows, columns)
 
     def row_key(self, row: Row) -> Hashable:
         return sql_key(row)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,6 +137,14 @@ class Documents:
         """The key of a checkpoint's document."""
         parts = (stored_id(key.thread_id), stored_ns(key.checkpoint_ns), key.checkpoint_id)
         return raw(":".join((self.prefixes.checkpoint, *parts)))
+
+    def name_of(self, document: Mapping[str, Any]) -> bytes | None:
+        """The key that a checkpoint's document must have; None if a part is missing."""
+        match document:
+            case {"thread_id": str(thread), "checkpoint_ns": str(ns), "checkpoint_id": str(own)}:
+                key = CheckpointKey(self.meant_thread(thread), meant_ns(ns), own)
+                return self.checkpoint_name(key)
+        return None
 
     def registries(self, key: CheckpointKey) -> list[bytes]:
         """The keys that list a checkpoint's writes.

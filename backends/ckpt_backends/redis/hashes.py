@@ -113,6 +113,10 @@ class Hashes:
         }
         return Found(places, [writes[name] for name in sorted(writes)])
 
+    def key_of(self, kind: str, name: bytes) -> CheckpointKey | None:
+        """The checkpoint of a key of this kind; None for other keys."""
+        return self._key_of(name) if name.startswith(self._start(kind)) else None
+
     def _key_of(self, name: bytes) -> CheckpointKey | None:
         """The checkpoint of a key of a checkpoint or write; None for other keys."""
         if name.startswith(self._start(_CHECKPOINT)):

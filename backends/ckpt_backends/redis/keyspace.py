@@ -6,12 +6,12 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from os.path import commonprefix
-from typing import Protocol
+from typing import Any, Protocol
 
 from ckpt_backends.model import BlobKey, Capability, Checkpoint, CheckpointKey, Usage, Write
 
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-CALL = rf"[^:|]+:{_UUID}(?:\|[^:|]+:{_UUID})*"
+UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+CALL = rf"[^:|]+:{UUID}(?:\|[^:|]+:{UUID})*"
 """A pattern for the namespace of a subgraph's call. Such a namespace contains colons."""
 _SPECIAL = re.compile(rb"([*?\[\]\\])")
 
@@ -27,6 +27,14 @@ def raw(name: str) -> bytes:
         return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a lone surrogate; no saver can store it, so it matches no key
         return name.encode("utf-8", "surrogatepass")
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises `ValueError` if a name appears twice: readers may differ then."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name appears twice")
+    return found
 
 
 def literally(name: str) -> bytes:

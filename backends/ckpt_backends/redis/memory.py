@@ -27,7 +27,7 @@ from redis import exceptions
 from ckpt_backends import dotted
 from ckpt_backends.closing import Closing
 from ckpt_backends.dotted import STORE, VECTORS
-from ckpt_backends.errors import StoreChanged, UnknownLayout
+from ckpt_backends.errors import Refused, StoreChanged, UnknownLayout
 from ckpt_backends.memory import (
     Item,
     ItemKey,
@@ -42,12 +42,12 @@ from ckpt_backends.model import TypedBytes
 from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.redis.connect import Command, Connection
 from ckpt_backends.redis.documents import DIALECT, fields_of
-from ckpt_backends.redis.keyspace import literally, raw, text
-from ckpt_backends.redis.owned import DOCUMENT, HASH, expiries_of, rows_of, stored_of
+from ckpt_backends.redis.keyspace import literally, raw, text, unique
+from ckpt_backends.redis.owned import DOCUMENT, HASH, MEMBER, expiries_of, rows_of, stored_of
 from ckpt_backends.redis.restoring import restore_rows
 from ckpt_backends.redis.store import engine_of
 from ckpt_backends.redis.write import explained_change
-from ckpt_backends.rows import Cell, Restored, Row
+from ckpt_backends.rows import Cell, Restored, Row, no_table
 from ckpt_backends.url import StoreUrl
 
 LAYOUT = "redis-store"
@@ -103,6 +103,10 @@ class _Documents:
             if any(True for _ in self.told(names)):
                 return True
         return self._store in (self._connection.find("FT._LIST") or ())
+
+    def prefix_of(self, table: str) -> bytes:
+        """The prefix of the keys of a table in archives."""
+        return self._store if table == STORE else self._vectors
 
     def vector_name(self, place: _Place) -> bytes:
         """The key of an item's vector, if it has one."""
@@ -217,6 +221,20 @@ class RedisMemory(Closing):
             if place.key == key:
                 yield from rows_of(self._connection, _TYPES, self._documents.keys_of(place))
 
+    def key_of(self, row: Row) -> ItemKey:
+        if row.table not in _TYPES:
+            raise no_table(row.table)
+        name, key = row.cells.get("key"), _key_of(row)
+        start = f"{text(self._documents.prefix_of(row.table))}:"
+        if (
+            key is None
+            or row.cells.get("type") != _TYPES[row.table]
+            or not isinstance(name, str)
+            or not name.startswith(start)
+        ):
+            raise Refused(f"a row of '{row.table}' is not an item")
+        return key
+
     def _places(self) -> list[_Place]:
         if self._listed is None:
             self._listed = self._documents.places()
@@ -321,9 +339,12 @@ def _key(prefix: object, key: object) -> ItemKey | None:
 
 
 def _key_of(row: Row) -> ItemKey | None:
-    """The key of an item from an archived document; None if it is not an item."""
+    """The key of an item from an archived document or hash; None if it is not an item."""
+    if row.table == _HASHED:
+        found = (row.cells.get(MEMBER + name) for name in ("prefix", "key"))
+        return _key(*(text(one) if isinstance(one, bytes) else None for one in found))
     try:
-        document = json.loads(str(row.cells["value"]))
+        document = json.loads(str(row.cells.get("value")), object_pairs_hook=unique)
     except (ValueError, RecursionError):
         return None
     return _key(document.get("prefix"), document.get("key")) if isinstance(document, dict) else None

@@ -14,7 +14,8 @@ first checkpoint has the nil UUID as parent; in 0.0.1 and 0.0.2 it has an empty 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.redis.connect import Connection
@@ -60,6 +61,12 @@ class OldDocuments(Documents):
                     if name == raw(f"{self.prefixes.checkpoint}:{thread}:{ns}:{before}"):
                         key = CheckpointKey(meant_id(thread), meant_ns(ns), own)
                         yield Place(key, name, meant_id(before) or None)
+
+    def name_of(self, document: Mapping[str, Any]) -> bytes | None:
+        match document:
+            case {"thread_id": str(thread), "checkpoint_ns": str(ns), "checkpoint_id": str(before)}:
+                return raw(f"{self.prefixes.checkpoint}:{thread}:{ns}:{before}")
+        return None
 
     def blob_names(self, thread_id: str) -> list[bytes]:
         """The keys of the separate values of a thread."""

@@ -141,7 +141,7 @@ class Plain:
                 "HSCAN", self.threads, cursor, "MATCH", pattern, "COUNT", _NAMES_AT_ONCE
             )
             for name, told in fields.items():
-                found = None if name in seen else _timeline(name, told)
+                found = None if name in seen else timeline_of(name, told)
                 if found is not None and (thread_ids is None or found.thread_id in thread_ids):
                     seen.add(name)
                     yield found
@@ -156,7 +156,7 @@ class Plain:
             some = ordered[at : at + _NAMES_AT_ONCE]
             answer = self._connection.ask("HMGET", self.threads, *(start + one for one in some))
             for suffix, told in zip(some, answer, strict=True):
-                timeline = None if told is None else _timeline(start + suffix, told)
+                timeline = None if told is None else timeline_of(start + suffix, told)
                 if timeline is not None:
                     found[suffix] = timeline
         return found
@@ -590,7 +590,7 @@ def _versions(stored: Stored) -> dict[str, str]:
     return versions_of(decode_checkpoint(stored.body))
 
 
-def _timeline(name: bytes, told: bytes) -> Timeline | None:
+def timeline_of(name: bytes, told: bytes) -> Timeline | None:
     """The timeline of an entry in the registry; None if the entry has another form."""
     try:
         match json.loads(told):

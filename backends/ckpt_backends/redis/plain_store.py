@@ -6,9 +6,10 @@ needed only for orphaned writes and for sizes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from ckpt_backends.model import Checkpoint, CheckpointKey, Thread, ThreadSize
+from ckpt_backends.redis.archived import own_keys
 from ckpt_backends.redis.connect import Connection
 from ckpt_backends.redis.keyspace import Place, WritePlace
 from ckpt_backends.redis.plain import Plain, PlainFound, line
@@ -78,6 +79,10 @@ class PlainRedisStore(RedisStore):
         owning = PlainOwning(self._connection, self._plain)
         for owned in owning.of([thread_id]):
             yield from owning.rows(owned)
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        types = PlainOwning(self._connection, self._plain).types
+        return own_keys(self._plain, types, thread_id, rows)
 
     def row_key(self, row: Row) -> Hashable:
         return row.table, row.cells["key"], own_field(row)

@@ -24,6 +24,7 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
+from ckpt_backends.redis.archived import own_keys
 from ckpt_backends.redis.connect import Connection
 from ckpt_backends.redis.javascript import BLOBS
 from ckpt_backends.redis.keyspace import Found, Layout, Line, Place, WritePlace, raw
@@ -227,6 +228,10 @@ class RedisStore(Closing):
         owning = Owning(self._connection, self._layout)
         for owned in owning.of([thread_id]):
             yield from owning.rows(owned)
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        types = Owning(self._connection, self._layout).types
+        return own_keys(self._layout, types, thread_id, rows)
 
     def row_key(self, row: Row) -> Hashable:
         return row.table, row.cells["key"]

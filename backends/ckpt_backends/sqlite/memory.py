@@ -123,6 +123,9 @@ class SqliteMemory(FileReader):
         for table in self._tables if bound is not None else ():
             yield from self._whole_rows(table, _AT, bound or ())
 
+    def key_of(self, row: Row) -> ItemKey:
+        return dotted.key_of_row(row, self._tables)
+
 
 class WritableSqliteMemory(FileWriter):
     """A SqliteStore's file, opened for changing."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -28,7 +28,7 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.rows import Row, sql_key
+from ckpt_backends.rows import Row, own_rows, sql_key
 from ckpt_backends.sqlite.binding import (
     TEXT,
     bind,
@@ -99,6 +99,7 @@ class SqliteStore(FileReader):
 
     def __init__(self, opened: Opened, url: StoreUrl, tables: Mapping[str, Set[str]]) -> None:
         super().__init__(opened, url)
+        self._tables = {name: tables[name] for name in ("checkpoints", "writes") if name in tables}
         self._layout = detect(tables, str(url), url.params.get("layout"))
 
     def describe(self) -> StoreInfo:
@@ -335,6 +336,9 @@ class SqliteStore(FileReader):
     def rows(self, thread_id: str) -> Iterator[Row]:
         for table in ("writes", "checkpoints"):
             yield from self._whole_rows(table, f"thread_id = {TEXT}", [bind(thread_id)])
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        return own_rows(thread_id, rows, self._tables)
 
     def row_key(self, row: Row) -> Hashable:
         return sql_key(row)

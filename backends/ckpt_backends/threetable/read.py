@@ -33,7 +33,7 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.protocol import Store
-from ckpt_backends.rows import Row, sql_key
+from ckpt_backends.rows import Row, check_columns, own_rows, sql_key
 from ckpt_backends.threetable import sql
 from ckpt_backends.threetable.cells import data, digest, hash_text, moment, number, text
 from ckpt_backends.threetable.database import Database
@@ -396,6 +396,11 @@ class ThreeTableStore(Closing):
             )
             for row in self._stream(query, **self._of(thread_id)):
                 yield Row(table, dict(zip(columns, map(_cell, row), strict=True)))
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        for row in own_rows(thread_id, rows, self._tables.columns):
+            check_columns(row, self._tables.columns, {HASH})
+            yield row
 
     def row_key(self, row: Row) -> Hashable:
         return sql_key(row), row.cells[HASH]

@@ -1,0 +1,242 @@
+"""An import brings no pickles that nobody allowed, however an archive hides them.
+
+`tests/conformance/test_removal.py` asks the same of every layout.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import bson
+import pytest
+from bson.binary import Binary
+from bson.code import Code
+
+from ckpt_backends.bundle import check_bundle, write_bundle
+from ckpt_backends.errors import Unreadable
+from ckpt_backends.pickles import Pickles, is_pickle
+from ckpt_backends.rows import Cell, Row
+from tests.support import FIXTURES, ckpt, copy_store
+
+THREAD = "trip-to-kyoto"
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return print, ("loaded",)
+
+
+CODE = [pickle.dumps(Evil(), protocol) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+BINARY = CODE[2:]
+"""From protocol 2 on a pickle says that it is one."""
+
+
+def changed(store: Path, folder: Path, change: Any) -> Path:
+    """An archive of a thread in which the first write of a task has other cells."""
+    assert ckpt("-s", store, "export", THREAD, "--to", folder).code == 0
+    (bundle,) = folder.iterdir()
+    found = check_bundle(bundle)
+    rows = list(found.rows())
+    at = next(number for number, row in enumerate(rows) if row.table == "writes")
+    rows[at] = Row("writes", {**rows[at].cells, **change})
+    write_bundle(bundle, found.header, rows)
+    assert ckpt("-s", store, "threads", "delete", THREAD, "--yes").code == 0
+    return bundle
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"type": "pickle"},
+        {"type": b"pickle"},
+        {"type": "pickle+aes"},
+        {"type": "Pickle"},
+        {"type": "cloudpickle", "value": b"\x80\x05N."},
+        # What a saver with `serde=pickle` writes, and what such a saver would load.
+        {"type": "dict", "value": CODE[0]},
+        *({"type": "dict", "value": code} for code in BINARY),
+        *({"type": "msgpack", "value": code + b"more"} for code in BINARY),
+        *({"type": "bytes", "value": code} for code in BINARY),
+        # It has no end, so it runs before it fails.
+        {"type": "json", "value": CODE[4][:-1]},
+    ],
+)
+def test_a_pickle_is_refused_before_anything_is_written(
+    sample: Path, tmp_path: Path, change: dict[str, Cell]
+) -> None:
+    bundle = changed(sample, tmp_path / "a", change)
+    before = sample.read_bytes()
+    for words in (["--yes"], ["--dry-run"]):
+        refused = ckpt("-s", sample, "import", bundle, *words, "-o", "json")
+        assert refused.code == 5
+        told = json.loads(refused.err)
+        assert told["hint"] == "--allow-pickle if you made the archive"
+        assert told["message"].startswith(
+            f"cannot import '{bundle}': 1 value is a pickle, which runs code in the agent that"
+            " loads it: writes, checkpoint '"
+        )
+        assert ", channel '" in told["message"]
+    assert sample.read_bytes() == before
+    allowed = ckpt("-s", sample, "import", bundle, "--allow-pickle", "--yes")
+    assert allowed.code == 0, allowed.err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"type": "msgpack", "value": b"\x80"},
+        {"type": "msgpack", "value": b"."},
+        {"type": "msgpack", "value": b"\x82\xa1c\x05\xa1d\x06"},
+        {"type": "json", "value": b'{"type": "pickle"}'},
+        {"type": "bytes", "value": b"chapter one\ntwo\n"},
+        {"type": "bytes", "value": b"\x80 and other bytes"},
+        {"type": "null", "value": b""},
+        # Encrypted bytes may begin in any way.
+        {"type": "msgpack+aes", "value": CODE[4]},
+        {"channel": "pickle"},
+    ],
+)
+def test_a_value_that_is_no_pickle_needs_no_permission(
+    sample: Path, tmp_path: Path, change: dict[str, Cell]
+) -> None:
+    done = ckpt("-s", sample, "import", changed(sample, tmp_path / "a", change), "--yes")
+    assert done.code == 0, done.err
+
+
+def test_the_first_pickles_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    """Pickles, encrypted or not, as the official saver writes them with `pickle_fallback`."""
+    store = copy_store(FIXTURES / "lg-1.2.22-serde" / "store.db", tmp_path)
+    threads = [one["thread_id"] for one in ckpt("-s", store, "threads", "list", "-o", "json").json]
+    assert ckpt("-s", store, "export", *threads, "--to", tmp_path / "a").code == 0
+    seen = []
+    for bundle in sorted((tmp_path / "a").iterdir()):
+        types = [str(row.cells["type"]) for row in check_bundle(bundle).rows()]
+        number = sum("pickle" in one for one in types)
+        answer = ckpt("-s", store, "import", bundle, "--dry-run")
+        assert answer.code == (5 if number else 0), answer.err
+        if number:
+            shown = answer.err.splitlines()[0]
+            assert f"{number} value" in shown
+            assert shown.endswith(f"; {number - 3} more") == (number > 3)
+            assert ckpt("-s", store, "import", bundle, "--dry-run", "--allow-pickle").code == 0
+        seen.append({one for one in types if "pickle" in one})
+    assert {"pickle"} in seen
+    assert {"pickle+aes"} in seen
+
+
+def test_one_archive_with_a_pickle_holds_back_the_others(sample: Path, tmp_path: Path) -> None:
+    other = ckpt("-s", sample, "threads", "list", "-o", "json").json[-1]["thread_id"]
+    assert other != THREAD
+    assert ckpt("-s", sample, "export", other, "--to", tmp_path / "b").code == 0
+    assert ckpt("-s", sample, "threads", "delete", other, "--yes").code == 0
+    bundle = changed(sample, tmp_path / "a", {"type": "pickle"})
+    refused = ckpt("-s", sample, "import", tmp_path / "b", bundle, "--yes")
+    assert refused.code == 5
+    assert ckpt("-s", sample, "show", other).code == 3
+
+
+def document(value: Any, **cells: Cell) -> Row:
+    """A JSON document of Redis."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return Row("checkpoint", {"key": "k", "type": "ReJSON-RL", "value": text, **cells})
+
+
+def mongo(fields: Any) -> Row:
+    return Row("checkpoints", {"bson": bson.encode(fields)})
+
+
+def renamed(kind: int) -> Row:
+    """A document in which the text of the type is of another kind that PyMongo reads as text."""
+    data = bson.encode({"type": "pickle", "checkpoint": b"x"})
+    return Row("checkpoints", {"bson": data.replace(b"\x02type", bytes([kind]) + b"type", 1)})
+
+
+def plain(kind: str, tag: str, data: bytes) -> str:
+    return json.dumps({kind: tag, "d": b64encode(data).decode()})
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row("checkpoint_blobs", {"type": "pickle", "blob_data": b"x"}),
+        Row("checkpoint_blobs", {"TYPE": "pickle", "BLOB": b"x"}),
+        Row("checkpoints", {"type": "msgpack", "checkpoint": b"\x80", "metadata": CODE[2]}),
+        Row("checkpoints", {"type": "json", "metadata_type": "pickle", "metadata": b"x"}),
+        document({"type": "pickle", "blob": "x"}),
+        document({"checkpoint": {"type": "pickle"}}),
+        document({"checkpoint": {"type": "pickle"}, "n": 1}, expires_at=None),
+        document('{"type": "pickle", "type": "json"}'),
+        document('{"type": "json", "type": "pickle"}'),
+        document('{"checkpoint": {"type": "pickle"}, "checkpoint": 1}'),
+        document('{"t\\u0079pe": "pickle"}'),
+        document('{"type": "pickle", "n": ' + "1" * 5000 + "}"),
+        Row("checkpoint", {"key": "k", "type": "hash", ".type": b"pickle", ".checkpoint": b"x"}),
+        Row("checkpoint", {"key": "k", "type": "hash", ".type": b"x", ".checkpoint": CODE[4]}),
+        Row("checkpoint", {"key": "k", "type": "hash", ".metadata": CODE[4]}),
+        Row("writes", {"key": "k", "type": "hash", ".type": b"pickle", ".value": b"x"}),
+        Row("cp", {"key": "k", "type": "string", "value": plain("t", "pickle", b"x").encode()}),
+        Row("cp", {"key": "k", "type": "string", "value": plain("t", "x", CODE[4]).encode()}),
+        Row("wr", {"key": "k", "type": "hash", ".t:0": plain("t", "pickle+aes", b"x").encode()}),
+        mongo({"type": "pickle", "checkpoint": b"x"}),
+        mongo({"type": "msgpack", "checkpoint": CODE[4]}),
+        mongo({"type": "msgpack", "checkpoint": b"x", "metadata": {"a": {"b": ["pickle", b"x"]}}}),
+        mongo({"checkpoint_data": b"anything"}),
+        mongo({"checkpoint": Binary(CODE[4], 2)}),
+        mongo({"type": Code("pickle"), "checkpoint": b"x"}),
+        mongo({"type": Code("pickle", {"a": 1}), "checkpoint": b"x"}),
+        renamed(0x0E),
+    ],
+)
+def test_a_row_of_any_layout_shows_its_pickle(row: Row) -> None:
+    found = Pickles(Path("a"))
+    list(found.seen([row]))
+    assert found.count == 1, row
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        document({"type": "json", "checkpoint": {"channel_values": {"type": "pickle"}}}),
+        document({"key": "k", "value": {"type": "pickle"}, "prefix": "p"}),
+        Row("latest", {"key": "k", "type": "string", "value": b"checkpoint:a\nb\nc"}),
+        Row("store", {"prefix": "p", "key": "type", "value": '{"type": "pickle", "t": "pickle"}'}),
+        mongo({"type": "msgpack", "metadata": {"type": "pickle", "a": ["pickle", "text"]}}),
+        mongo({"namespace": ["pickle"], "key": "k", "value": {"type": "pickle"}}),
+    ],
+)
+def test_the_word_alone_makes_no_pickle(row: Row) -> None:
+    found = Pickles(Path("a"))
+    list(found.seen([row]))
+    assert found.count == 0, found.places()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        document("{"),
+        document("[" * 100_000),
+        Row("checkpoints", {"bson": b"\x05\x00\x00\x00"}),
+        Row("checkpoints", {"bson": bson.encode({"a": b"x"})[:-3]}),
+        Row("checkpoints", {"bson": struct.pack("<i", 12) + b"\x05a\x00\xff\xff\xff\x7f\x00"}),
+    ],
+)
+def test_a_row_that_cannot_be_looked_into_is_refused(row: Row) -> None:
+    with pytest.raises(Unreadable, match="cannot read the archive 'a': a row of 'checkpoint"):
+        list(Pickles(Path("a")).seen([row]))
+
+
+def test_a_pickle_of_endless_instructions_ends() -> None:
+    assert is_pickle("dict", b"N0" * 1_000_000)
+    assert is_pickle("msgpack", b"\x80\x04" + b"N0" * 1_000_000)
+
+
+def test_long_names_are_cut_short() -> None:
+    found = Pickles(Path("a"))
+    row = Row("writes", {"checkpoint_id": "c" * 10**6, "type": "pickle", "value": b""})
+    assert list(found.seen([row])) == [row]
+    assert len(found.places()) < 200
