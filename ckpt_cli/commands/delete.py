@@ -12,7 +12,7 @@ from ckpt_backends.errors import NotFound, PartlyDone, StoreUnavailable, UsageEr
 from ckpt_backends.regular import read_regular
 from ckpt_backends.temporary import TemporaryFolder
 from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
-from ckpt_cli.commands.trust import SignKey, signing_key
+from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.purge import NOT_FOUND
 from ckpt_cli.options import DryRun, Memory, Yes
 from ckpt_cli.reading.plan_file import write_plan

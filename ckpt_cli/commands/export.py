@@ -12,7 +12,7 @@ import typer
 from ckpt_backends.bundle import Header, bundle_name, make_folder, write_bundle
 from ckpt_backends.errors import UsageError
 from ckpt_backends.signing import SigningKey
-from ckpt_cli.commands.trust import SignKey, signing_key
+from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.export import views

@@ -11,7 +11,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.temporary import TemporaryFolder
 from ckpt_cli.changing.purging import Pace
 from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
-from ckpt_cli.commands.trust import SignKey, signing_key
+from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes

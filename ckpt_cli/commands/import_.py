@@ -17,7 +17,7 @@ from ckpt_backends.model import StoreInfo
 from ckpt_backends.registry import open_writable
 from ckpt_backends.rows import Restored, Row, compare
 from ckpt_cli.commands.carrying_out import confirm, refuse_copy
-from ckpt_cli.commands.trust import AllowPickle, Trust, TrustedKeys, signed_by
+from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.render.table import Column

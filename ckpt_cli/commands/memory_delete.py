@@ -16,7 +16,7 @@ from ckpt_backends.removal import finish_removal
 from ckpt_cli.changing.memory import Done, archive_items, remove_items
 from ckpt_cli.commands.carrying_out import confirm
 from ckpt_cli.commands.memory import Match, Under, opened_memory
-from ckpt_cli.commands.trust import SignKey, signing_key
+from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.memory import Wanted, parse_namespace
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.options import DryRun, Yes

@@ -19,7 +19,7 @@ from ckpt_backends.rows import Row
 from ckpt_cli.commands.carrying_out import confirm
 from ckpt_cli.commands.memory import opened_memory
 from ckpt_cli.commands.memory_delete import Write, check_allowed
-from ckpt_cli.commands.trust import AllowPickle, Trust, TrustedKeys, signed_by
+from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.core.memory import format_namespace
 from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.render.table import Column

@@ -13,7 +13,7 @@ from ckpt_backends.model import Status
 from ckpt_backends.temporary import TemporaryFolder
 from ckpt_cli.changing.purging import Pace
 from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
-from ckpt_cli.commands.trust import SignKey, signing_key
+from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.retention import Keep
 from ckpt_cli.core.times import parse_duration, parse_time
 from ckpt_cli.diagnostics import progress
@@ -147,7 +147,7 @@ def purge(
     if plan is not None:
         _check_alone(policy, plan_out)
         found = read_plan(plan)
-        found.check_store(session.store.describe())
+        found.check_store(session.store.describe(), session.store_url)
         carry_out_plan(session, found, terms)
         return
     _check_policy(policy)
@@ -156,7 +156,7 @@ def purge(
         seen = progress(
             plan_purge(session.store, policy, session.now), total=None, label="planning"
         )
-        found = write_plan(path, session.store.describe(), session.now, seen)
+        found = write_plan(path, session.store.describe(), session.now, seen, session.store_url)
         if plan_out is not None:
             session.note(f"wrote the plan to '{plan_out}'; carry it out with --plan {plan_out}")
         carry_out_plan(session, found, terms)

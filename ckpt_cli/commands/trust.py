@@ -1,116 +1,135 @@
-"""Who made an archive, and what it may bring: signatures and pickles."""
+"""`ckpt trust`: show what a configuration file would do, and trust it."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.bundle import Bundle, Check, check_bundle
-from ckpt_backends.errors import Refused, UsageError
-from ckpt_backends.pickles import Pickles
-from ckpt_backends.signing import PublicKey, SigningKey, read_signing_key, read_trusted_keys
-from ckpt_cli import diagnostics
-from ckpt_cli.render.value import counted
+from ckpt_backends.errors import NotFound, UsageError
+from ckpt_backends.url import VARIABLE, printable_param, printable_written
+from ckpt_cli import trust
+from ckpt_cli.profiles import Profile, Profiles, discover, parse, table_of
+from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.session import Session
 
-SignKey = Annotated[
-    Path | None,
-    typer.Option("--sign-key", metavar="FILE", help="Sign archives with this Ed25519 private key."),
-]
-TrustedKeys = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--trusted-key",
-        metavar="FILE",
-        help="Only archives signed by a public key in FILE; repeatable.",
-    ),
-]
-AllowPickle = Annotated[
-    bool,
-    typer.Option("--allow-pickle", help="Also restore pickles, which run code when loaded."),
-]
+_NAMES = ("ckpt.toml", "pyproject.toml")
+
+_PROFILES = (
+    Column("PROFILE", "name", style="head"),
+    Column("DEFAULT", "default", lambda yes: "yes" if yes else ""),
+    Column("URL", "url"),
+    Column("VARIABLES", "variables", " ".join),
+    Column("SETTINGS", "settings", lambda one: ", ".join(f"{k}={v}" for k, v in one.items())),
+)
+_FILES = (Column("PATH", "path", style="head"), Column("STATUS", "status"))
 
 
-def signing_key(path: Path | None, archive: Path | None) -> SigningKey | None:
-    """The key of --sign-key. Raises `UsageError` and `Refused`."""
-    if path is None:
-        return None
-    if archive is None:
-        raise UsageError("--sign-key signs archives", hint="add --archive DIR")
+def trust_(
+    ctx: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="Configuration file. [default: the nearest]"),
+    ] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="List the trusted files.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Stop trusting the file.")] = False,
+) -> None:
+    """Show what a configuration file would do, and trust it.
 
-    def passphrase() -> bytes:
-        found = diagnostics.ask_secret(f"Passphrase of '{path}': ")
-        if found is None:
-            raise Refused(
-                f"cannot sign with '{path}': it has a passphrase, and there is no terminal",
-                hint="use a key without a passphrase, readable by its owner only",
+    A ckpt.toml or pyproject.toml in this folder or above it may come from somebody else. Until
+    you trust it, its profiles can only open local stores in its folder. They cannot read
+    environment variables, name a server, or set copy or retention.
+
+    Records the path and the SHA-256 of the contents, so a changed file must be trusted again.
+    Files of --config and your own configuration need no trust.
+
+    \b
+      ckpt trust
+      ckpt trust ~/src/agents/ckpt.toml
+      ckpt trust --list
+      ckpt trust --remove
+    """
+    session: Session = ctx.obj
+    if show_list and (remove or file is not None):
+        raise UsageError("--list cannot be combined with --remove or a file", hint="leave them out")
+    if show_list:
+        rows = (
+            {"path": str(one.path), "sha256": one.sha256, "status": trust.standing(one)}
+            for one in trust.entries()
+        )
+        session.output.records(rows, _FILES)
+    elif remove:
+        path = _nearest() if file is None else trust.where_it_lies(file)
+        if not trust.remove(path):
+            raise NotFound(
+                f"cannot remove '{path}': it is not trusted",
+                hint="`ckpt trust --list` lists the trusted files",
             )
-        return found.encode()
-
-    return read_signing_key(path, passphrase)
-
-
-@dataclass(frozen=True, slots=True)
-class Trust:
-    """Which archives an import accepts."""
-
-    keys: tuple[PublicKey, ...] | None
-    """The only keys that may sign; None if signatures are not needed."""
-    allow_pickle: bool
-
-    @classmethod
-    def of(cls, files: Sequence[Path] | None, *, allow_pickle: bool) -> Trust:
-        """From the options. Raises `UsageError`."""
-        return cls(read_trusted_keys(files) if files else None, allow_pickle)
-
-    def checked(self, path: Path, check: Check) -> Bundle:
-        """Read an archive to its end, through a check.
-
-        Raises `Refused` if it is not accepted, and what `check_bundle` raises.
-        """
-        pickles = Pickles(path)
-        bundle = check_bundle(path, lambda header, rows: check(header, pickles.seen(rows)))
-        if self.keys is not None and bundle.signer is None:
-            raise Refused(
-                f"cannot import '{bundle.path}': it is unsigned",
-                hint="only archives signed by a --trusted-key are imported",
-            )
-        if self.keys is not None and bundle.signer not in self.keys:
-            raise Refused(
-                f"cannot import '{bundle.path}': it is {self.signed(bundle)}",
-                hint="if you trust this key, add --trusted-key with the file of its public key",
-            )
-        if pickles.count and not self.allow_pickle:
-            what = "value is a pickle, which runs" if pickles.count == 1 else ""
-            what = what or "values are pickles, which run"
-            raise Refused(
-                f"cannot import '{bundle.path}': {pickles.count} {what} code in the agent"
-                f" that loads {'it' if pickles.count == 1 else 'them'}: {pickles.places()}",
-                hint="--allow-pickle if you made the archive",
-            )
-        return bundle
-
-    def signed(self, bundle: Bundle) -> str:
-        """Who signed an archive."""
-        signer = bundle.signer
-        if signer is None:
-            return "unsigned"
-        for key in self.keys or ():
-            if key == signer:
-                return f"signed by {signer.fingerprint} ({key.name or 'trusted'})"
-        return f"signed by {signer.fingerprint} (unknown key)"
-
-    def report(self, session: Session, bundles: Sequence[Bundle]) -> None:
-        """Print who signed the archives."""
-        for words, number in Counter(map(self.signed, bundles)).items():
-            session.note(f"{counted(number, 'archive')} {'is' if number == 1 else 'are'} {words}")
+        session.note(f"'{path}' is no longer trusted")
+    else:
+        _trust(session, _nearest() if file is None else trust.where_it_lies(file))
 
 
-def signed_by(bundle: Bundle) -> str | None:
-    """The fingerprint of the key that signed an archive, for JSON."""
-    return None if bundle.signer is None else bundle.signer.fingerprint
+def _nearest() -> Path:
+    found = discover(Path.cwd())
+    if found is None:
+        raise UsageError(
+            "no configuration file in this folder or above it",
+            hint="give the file: `ckpt trust FILE`",
+        )
+    return found[0].path
+
+
+def _trust(session: Session, path: Path) -> None:
+    if path.name not in _NAMES:
+        raise UsageError(
+            f"cannot trust '{path}': only files named ckpt.toml and pyproject.toml are searched",
+            hint="a file that --config names needs no trust",
+        )
+    contents = trust.read(path)
+    contents.check_owner()
+    table = table_of(contents)
+    if table is None:
+        raise UsageError(f"cannot trust '{path}': it has no table [tool.ckpt]")
+    profiles = parse(path, table)
+    rows = list(_rows(profiles))
+    record = {
+        "path": str(path),
+        "sha256": contents.sha256,
+        "status": "trusted",
+        "default": profiles.default,
+        "profiles": rows,
+    }
+    output = session.output
+    output.document(
+        lambda: record,
+        lambda: table_lines(rows, _PROFILES, output.width),
+        rows=lambda: rows,
+        columns=_PROFILES,
+    )
+    trust.record(contents)
+    session.note(f"trusted '{path}'; after a change, run `ckpt trust` again")
+
+
+def _rows(profiles: Profiles) -> Iterator[dict[str, Any]]:
+    for one in profiles.stores.values():
+        texts = (one.url, *one.params.values(), one.threads or "", one.memory or "")
+        yield {
+            "name": one.name,
+            "url": printable_written(one.url),
+            "variables": list(dict.fromkeys(VARIABLE.findall(" ".join(texts)))),
+            "settings": _settings(one),
+            "default": one.name == profiles.default,
+        }
+
+
+def _settings(profile: Profile) -> dict[str, str]:
+    others = {"threads": profile.threads, "memory": profile.memory}
+    return {
+        **{name: printable_param(name, value) for name, value in profile.params.items()},
+        **({"retention": profile.retention} if profile.retention else {}),
+        **{name: printable_written(text) for name, text in others.items() if text},
+        **{f"reducers.{channel}": name for channel, name in profile.reducers.items()},
+    }
