@@ -114,20 +114,24 @@ def _test(hint: Any) -> _Test:
     if origin in {Union, UnionType}:
         tests = [_test(part) for part in parts]
         return lambda value: any(test(value) for test in tests)
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        key, item = map(_test, parts)
-        return lambda value: all(key(name) and item(one) for name, one in value.items())
-    if origin is tuple and parts[-1] is not ...:
-        tests = [_test(part) for part in parts]
-        return lambda value: all(map(_call, tests, value))
-    if origin is not None:  # a list or another collection
-        item = _test(parts[0])
-        return lambda value: all(map(item, value))
+    if origin is not None:
+        inside = _inside(origin, parts)
+        return lambda value: isinstance(value, origin) and inside(value)
     if isinstance(hint, type):
         if is_dataclass(hint):
             return _of_dataclass(hint)
         return lambda value: isinstance(value, hint)
     return lambda _: True
+
+
+def _inside(origin: type, parts: tuple[Any, ...]) -> _Test:
+    """The test for what a collection contains."""
+    tests = [_test(part) for part in parts if part is not ...]
+    if issubclass(origin, Mapping):
+        return lambda value: all(tests[0](name) and tests[1](one) for name, one in value.items())
+    if origin is tuple and parts[-1] is not ...:
+        return lambda value: len(value) == len(tests) and all(map(_call, tests, value))
+    return lambda value: all(map(tests[0], value))
 
 
 def _call(test: _Test, value: object) -> bool:
