@@ -45,9 +45,9 @@ Values = Mapping[str, object] | Sequence[object]
 DUPLICATE, LOCKED, DEADLOCK = 1062, 1205, 1213
 DENIED = frozenset({1044, 1142, 1143, 1227, 1370})
 READ_ONLY = frozenset({1290, 1792, 1836})
-OF_DRIVER: Mapping[int, tuple[str, str | None]] = {
-    MALFORMED: ("the server's answer is malformed", None),
-    TOO_LONG: (f"the server's answer is longer than {MOST_BYTES >> 20} MiB", None),
+OF_DRIVER: Mapping[int, tuple[str, str]] = {
+    MALFORMED: ("the server's answer is malformed", ""),
+    TOO_LONG: (f"the server's answer is longer than {MOST_BYTES >> 20} MiB", ""),
     TOO_SLOW: ("the server does not answer", "add ?read_timeout=SECONDS to wait longer"),
     WANTS_FILE: (
         "the server asks for a file of this machine (LOCAL INFILE); none was sent",
@@ -250,7 +250,7 @@ def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
             hint = "the tables changed while they were read; run the command again"
         case 0 | 1053 | 1077 | 1927 | 2006 | 2013 | 2014 | 2055 | 4031:
             reason, hint = "the connection was lost", "run the command again; nothing was changed"
-    return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint)
+    return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint or None)
 
 
 def code_of(error: Exception) -> int:
@@ -261,9 +261,10 @@ def code_of(error: Exception) -> int:
 
 _REFUSALS: Sequence[tuple[int, str, str, str]] = (
     *(
-        (code, "", reason, (hint or "").replace("read_timeout", "connect_timeout"))
+        (code, "", reason, hint.replace("read_timeout", "connect_timeout"))
         for code, (reason, hint) in OF_DRIVER.items()
     ),
+    (2014, "", *OF_DRIVER[MALFORMED]),
     (1045, "", "wrong user or password", "a password can also come from MYSQL_PWD or ~/.my.cnf"),
     (1698, "", "wrong user or password", "a password can also come from MYSQL_PWD or ~/.my.cnf"),
     (1044, "", "the user has no rights on this database", "reading needs SELECT on its tables"),

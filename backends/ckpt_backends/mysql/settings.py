@@ -6,12 +6,10 @@ import os
 import re
 import ssl
 from collections.abc import Mapping
-from configparser import Error
+from configparser import Error, RawConfigParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
-
-from pymysql.optionfile import Parser
 
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import StoreUrl, split_url
@@ -72,14 +70,18 @@ def _own_settings() -> dict[str, str]:
     file = Path(_OWN_FILE).expanduser()
     if not file.is_file():
         return {}
-    parser = Parser(strict=False)
+    parser = RawConfigParser(allow_no_value=True, strict=False)
     try:
         parser.read_string(file.read_text("utf-8"))
-        names = parser.options("client") if parser.has_section("client") else []
-        found = {name.replace("-", "_"): parser.get("client", name) for name in names}
     except (OSError, UnicodeError, Error) as error:
         raise UsageError(f"cannot read '{_OWN_FILE}': not an option file of MySQL") from error
-    return {name: value for name, value in found.items() if value}
+    given = parser.items("client") if parser.has_section("client") else []
+    return {name.replace("-", "_"): _unquoted(value) for name, value in given if value}
+
+
+def _unquoted(value: str) -> str:
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if is_quoted else value
 
 
 def _seconds(url: StoreUrl, name: str) -> int | None:
