@@ -1,4 +1,4 @@
-"""What may be sent over a connection that is not encrypted."""
+"""What may be sent over a connection that others can read, or whose other end is not known."""
 
 from __future__ import annotations
 
@@ -23,11 +23,18 @@ def is_local(host: str) -> bool:
 
 def warn_unencrypted(host: str, advice: str) -> None:
     """Warn, once per host and run, that a password goes over an unencrypted connection."""
-    if host in _WARNED:
-        return
-    _WARNED.add(host)
-    text = f"the password goes to '{host}' over an unencrypted connection; {advice}"
-    warnings.warn(InsecureConnection(text), stacklevel=2)
+    _warn(host, f"the password goes to '{host}' over an unencrypted connection; {advice}")
+
+
+def warn_unverified(host: str, advice: str) -> None:
+    """Warn, once per host and run, that a password goes to a server without a known certificate."""
+    _warn(host, f"the password goes to '{host}', but its certificate was not checked; {advice}")
+
+
+def _warn(host: str, text: str) -> None:
+    if host not in _WARNED:
+        _WARNED.add(host)
+        warnings.warn(InsecureConnection(text), stacklevel=3)
 
 
 _WARNED: set[str] = set()

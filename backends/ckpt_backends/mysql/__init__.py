@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ckpt_backends.answers import understood
 from ckpt_backends.errors import MissingDependency
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
@@ -27,15 +28,18 @@ class MySQLBackend:
 
         connection = connect(url)
         try:
-            tables = find_tables(connection)
-            if is_three_table(columns := {name: set(one.columns) for name, one in tables.items()}):
-                from ckpt_backends.mysql.tables import MySQLDatabase
-                from ckpt_backends.threetable.read import open_tables
+            with understood(url):
+                tables = find_tables(connection)
+                if is_three_table(
+                    columns := {name: set(one.columns) for name, one in tables.items()}
+                ):
+                    from ckpt_backends.mysql.tables import MySQLDatabase
+                    from ckpt_backends.threetable.read import open_tables
 
-                return open_tables(MySQLDatabase(connection, url, tables), columns, url)
-            from ckpt_backends.mysql.read import MySQLStore
+                    return open_tables(MySQLDatabase(connection, url, tables), columns, url)
+                from ckpt_backends.mysql.read import MySQLStore
 
-            return MySQLStore(connection, url, find_layout(connection, tables, url))
+                return MySQLStore(connection, url, find_layout(connection, tables, url))
         except BaseException:
             connection.close()
             raise
@@ -50,18 +54,23 @@ class MySQLBackend:
 
         connection = connect(url, writable=True)
         try:
-            tables = find_tables(connection)
-            if is_three_table(columns := {name: set(one.columns) for name, one in tables.items()}):
-                from ckpt_backends.mysql.tables import MySQLDatabase
-                from ckpt_backends.threetable.write import open_writable_tables
+            with understood(url):
+                tables = find_tables(connection)
+                if is_three_table(
+                    columns := {name: set(one.columns) for name, one in tables.items()}
+                ):
+                    from ckpt_backends.mysql.tables import MySQLDatabase
+                    from ckpt_backends.threetable.write import open_writable_tables
 
+                    connection.restart()
+                    return open_writable_tables(
+                        MySQLDatabase(connection, url, tables), columns, url
+                    )
+                from ckpt_backends.mysql.write import WritableMySQLStore
+
+                layout = find_layout(connection, tables, url)
                 connection.restart()
-                return open_writable_tables(MySQLDatabase(connection, url, tables), columns, url)
-            from ckpt_backends.mysql.write import WritableMySQLStore
-
-            layout = find_layout(connection, tables, url)
-            connection.restart()
-            return WritableMySQLStore(connection, url, layout)
+                return WritableMySQLStore(connection, url, layout)
         except BaseException:
             connection.close()
             raise

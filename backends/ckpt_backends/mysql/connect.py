@@ -17,6 +17,16 @@ import pymysql
 from pymysql.cursors import SSCursor
 
 from ckpt_backends.errors import MissingDependency, StoreUnavailable, UsageError
+from ckpt_backends.mysql.guarded import (
+    INSECURE,
+    MALFORMED,
+    MOST_BYTES,
+    TOO_LONG,
+    TOO_SLOW,
+    WANTS_FILE,
+    GuardedDriver,
+    parsed,
+)
 from ckpt_backends.mysql.settings import settings_of
 from ckpt_backends.url import StoreUrl, masked
 
@@ -35,6 +45,20 @@ Values = Mapping[str, object] | Sequence[object]
 DUPLICATE, LOCKED, DEADLOCK = 1062, 1205, 1213
 DENIED = frozenset({1044, 1142, 1143, 1227, 1370})
 READ_ONLY = frozenset({1290, 1792, 1836})
+OF_DRIVER: Mapping[int, tuple[str, str]] = {
+    MALFORMED: ("the server's answer is malformed", ""),
+    TOO_LONG: (f"the server's answer is longer than {MOST_BYTES >> 20} MiB", ""),
+    TOO_SLOW: ("the server does not answer", "add ?read_timeout=SECONDS to wait longer"),
+    WANTS_FILE: (
+        "the server asks for a file of this machine (LOCAL INFILE); none was sent",
+        "do not trust this server",
+    ),
+    INSECURE: (
+        "the server asks for the password in clear text, and it was not sent",
+        "add ?ssl_mode=verify_identity, so that only the right server gets the password",
+    ),
+}
+"""What the driver detects: by error code, the reason to print and a hint."""
 
 
 class Connection:
@@ -43,7 +67,7 @@ class Connection:
     Its methods raise `StoreUnavailable`, except `change`, `alone` and `commit`.
     """
 
-    def __init__(self, driver: Any, url: StoreUrl, *, writable: bool) -> None:
+    def __init__(self, driver: GuardedDriver, url: StoreUrl, *, writable: bool) -> None:
         self._driver = driver
         self._url = url
         self._begin = _WRITING if writable else _READING
@@ -67,7 +91,7 @@ class Connection:
             self._ready()
             cursor = self._driver.cursor(SSCursor)
             cursor.execute(sql, values or None)
-        answer = self._unfinished = _Answer(cursor)
+        answer = self._unfinished = _Answer(cursor, self._driver)
         # The rest of an unwanted result is read later, by `_ready`. The `finally` block may run in
         # the garbage collector, in the middle of another query.
         try:
@@ -91,16 +115,21 @@ class Connection:
 
     def change(self, sql: str, values: Values | None = None) -> int:
         """Run a statement. Returns the number of changed rows. Raises `pymysql.Error`."""
-        self._ready()
-        with self._driver.cursor() as cursor:
-            return int(cursor.execute(sql, values or None))
+        with parsed():
+            self._ready()
+            with self._driver.cursor() as cursor:
+                return int(cursor.execute(sql, values or None))
 
     def alone(self, sql: str) -> list[Row]:
         """Run a statement outside of any transaction. Raises `pymysql.Error`."""
         self.restart()
-        with self._driver.cursor() as cursor:
+        # OPTIMIZE TABLE can take hours.
+        self._driver.wait(for_ever=True)
+        with parsed(), self._driver.cursor() as cursor:
             cursor.execute(sql)
-            return list(cursor.fetchall())
+            found = list(cursor.fetchall())
+        self._driver.wait()
+        return found
 
     def restart(self) -> None:
         """Roll the transaction back. The next query begins a new one."""
@@ -112,13 +141,14 @@ class Connection:
 
     def restart_quietly(self) -> None:
         """Roll the transaction back after an error. Ignores a lost connection."""
-        with suppress(pymysql.Error, OSError):
+        with suppress(pymysql.Error, OSError), parsed():
             self._driver.rollback()
         self._begun = False
 
     def commit(self) -> None:
         """Commit the transaction. Raises `pymysql.Error`."""
-        self._driver.commit()
+        with parsed():
+            self._driver.commit()
         self._begun = False
 
     def close(self) -> None:
@@ -130,8 +160,9 @@ class Connection:
 class _Answer:
     """A result with rows that arrive one by one."""
 
-    def __init__(self, cursor: Any) -> None:
+    def __init__(self, cursor: Any, driver: GuardedDriver) -> None:
         self._cursor = cursor
+        self._driver = driver
         self._kept: deque[Row] = deque()
         self._arrives = True
         self.wanted = True
@@ -142,6 +173,7 @@ class _Answer:
             return self._kept.popleft()
         if not self._arrives:
             return None
+        self._driver.expect_more()
         row: Row | None = self._cursor.fetchone()
         self._arrives = row is not None
         return row
@@ -152,7 +184,9 @@ class _Answer:
             return
         self._arrives = False
         if self.wanted:
+            self._driver.expect_more()
             self._kept.extend(self._cursor.fetchall_unbuffered())
+        self._driver.expect_rest()
         self._cursor.close()
 
 
@@ -165,21 +199,21 @@ def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
     """
     settings = settings_of(url)
     level = "READ COMMITTED" if writable else "REPEATABLE READ"
-    waits, first = settings["read_timeout"], settings["connect_timeout"]
     try:
-        driver: Any = pymysql.connect(**{**settings, "read_timeout": first})
-        # `connect_timeout` does not cover the server's first answer, so `read_timeout` was set to
-        # it for connecting.
-        driver._read_timeout = waits
-        with driver.cursor() as cursor:
+        driver = GuardedDriver(**settings)
+        driver.connect()
+        with parsed(), driver.cursor() as cursor:
             cursor.execute(_SESSION, {"seconds": _LOCK_SECONDS})
             cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
             if not writable:
                 cursor.execute("SET SESSION TRANSACTION READ ONLY")
+        driver.wait()
     except RuntimeError as error:
-        # PyMySQL needs the package `cryptography` for some kinds of passwords without TLS.
+        # PyMySQL names the package that a kind of password needs.
+        package = "pynacl" if "pynacl" in str(error) else "cryptography"
         raise MissingDependency(
-            f"cannot open '{url}': {masked(str(error), url)}", hint="pip install cryptography"
+            f"cannot open '{url}': this kind of password needs the package '{package}'",
+            hint=f"pip install {package}",
         ) from None
     except (pymysql.Error, OSError, UnicodeError, ValueError) as error:
         raise _refused(url, error) from None
@@ -190,7 +224,8 @@ def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
 def explained(url: StoreUrl) -> Iterator[None]:
     """Turn the driver's errors into `StoreUnavailable`, without secrets."""
     try:
-        yield
+        with parsed():
+            yield
     except (pymysql.Error, OSError) as error:
         raise unavailable(url, error) from None
 
@@ -199,6 +234,8 @@ def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
     """The error to print, without secrets."""
     reason, hint = _said(error, url), None
     match code_of(error):
+        case code if code in OF_DRIVER:
+            reason, hint = OF_DRIVER[code]
         case 1969 | 3024:
             reason = "the server cancelled the query: it exceeded the time limit"
             hint = "read fewer threads, or raise max_statement_time or max_execution_time"
@@ -213,7 +250,7 @@ def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
             hint = "the tables changed while they were read; run the command again"
         case 0 | 1053 | 1077 | 1927 | 2006 | 2013 | 2014 | 2055 | 4031:
             reason, hint = "the connection was lost", "run the command again; nothing was changed"
-    return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint)
+    return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint or None)
 
 
 def code_of(error: Exception) -> int:
@@ -223,6 +260,11 @@ def code_of(error: Exception) -> int:
 
 
 _REFUSALS: Sequence[tuple[int, str, str, str]] = (
+    *(
+        (code, "", reason, hint.replace("read_timeout", "connect_timeout"))
+        for code, (reason, hint) in OF_DRIVER.items()
+    ),
+    (2014, "", *OF_DRIVER[MALFORMED]),
     (1045, "", "wrong user or password", "a password can also come from MYSQL_PWD or ~/.my.cnf"),
     (1698, "", "wrong user or password", "a password can also come from MYSQL_PWD or ~/.my.cnf"),
     (1044, "", "the user has no rights on this database", "reading needs SELECT on its tables"),

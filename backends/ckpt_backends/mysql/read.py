@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
+from ckpt_backends.answers import STORE, checked
 from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES, json_bytes, typed
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable
@@ -51,6 +52,7 @@ _SMALL = 1024
 """Values of at most this many bytes are read together with their keys."""
 
 
+@checked(*STORE)
 class MySQLStore(Closing):
     """A MySQL or MariaDB database, opened for reading."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from ckpt_backends.answers import CHANGES, checked
 from ckpt_backends.apart import cells_of_checkpoint, cells_of_value
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
@@ -28,6 +29,7 @@ from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
 
 
+@checked(*CHANGES)
 class WritableMySQLStore(Closing):
     """A MySQL or MariaDB database, opened for changing."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ckpt_backends.answers import understood
 from ckpt_backends.errors import MissingDependency
 from ckpt_backends.memory import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
@@ -24,18 +25,19 @@ class PostgresBackend:
 
         connection = connect(url)
         try:
-            tables, schemas = find_tables(connection, url)
-            if three := three_tables(tables, schemas):
-                from ckpt_backends.postgres.tables import PostgresDatabase
-                from ckpt_backends.threetable.read import open_tables
+            with understood(url):
+                tables, schemas = find_tables(connection, url)
+                if three := three_tables(tables, schemas):
+                    from ckpt_backends.postgres.tables import PostgresDatabase
+                    from ckpt_backends.threetable.read import open_tables
 
-                database = PostgresDatabase(connection, url, three)
-                return open_tables(database, database.columns, url, three[0].schema)
-            from ckpt_backends.postgres.layout import detect
-            from ckpt_backends.postgres.read import PostgresStore
+                    database = PostgresDatabase(connection, url, three)
+                    return open_tables(database, database.columns, url, three[0].schema)
+                from ckpt_backends.postgres.layout import detect
+                from ckpt_backends.postgres.read import PostgresStore
 
-            layout = detect(tables, schemas, url.params.get("layout"), str(url))
-            return PostgresStore(connection, url, layout)
+                layout = detect(tables, schemas, url.params.get("layout"), str(url))
+                return PostgresStore(connection, url, layout)
         except BaseException:
             connection.close()
             raise
@@ -49,19 +51,20 @@ class PostgresBackend:
 
         connection = connect(url, writable=True)
         try:
-            tables, schemas = find_tables(connection, url)
-            connection.restart()
-            if three := three_tables(tables, schemas):
-                from ckpt_backends.postgres.tables import PostgresDatabase
-                from ckpt_backends.threetable.write import open_writable_tables
+            with understood(url):
+                tables, schemas = find_tables(connection, url)
+                connection.restart()
+                if three := three_tables(tables, schemas):
+                    from ckpt_backends.postgres.tables import PostgresDatabase
+                    from ckpt_backends.threetable.write import open_writable_tables
 
-                database = PostgresDatabase(connection, url, three)
-                return open_writable_tables(database, database.columns, url, three[0].schema)
-            from ckpt_backends.postgres.layout import detect
-            from ckpt_backends.postgres.write import WritablePostgresStore
+                    database = PostgresDatabase(connection, url, three)
+                    return open_writable_tables(database, database.columns, url, three[0].schema)
+                from ckpt_backends.postgres.layout import detect
+                from ckpt_backends.postgres.write import WritablePostgresStore
 
-            layout = detect(tables, schemas, url.params.get("layout"), str(url))
-            return WritablePostgresStore(connection, url, layout)
+                layout = detect(tables, schemas, url.params.get("layout"), str(url))
+                return WritablePostgresStore(connection, url, layout)
         except BaseException:
             connection.close()
             raise
@@ -73,7 +76,9 @@ class PostgresBackend:
         from ckpt_backends.postgres.connect import connect
         from ckpt_backends.postgres.memory import PostgresMemory
 
-        return PostgresMemory(connect(url), url)
+        connection = connect(url)
+        with understood(url):
+            return PostgresMemory(connection, url)
 
     @classmethod
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
@@ -82,7 +87,9 @@ class PostgresBackend:
         from ckpt_backends.postgres.connect import connect
         from ckpt_backends.postgres.memory import WritablePostgresMemory
 
-        return WritablePostgresMemory(connect(url, writable=True), url)
+        connection = connect(url, writable=True)
+        with understood(url):
+            return WritablePostgresMemory(connection, url)
 
 
 def _need_driver(url: StoreUrl) -> None:

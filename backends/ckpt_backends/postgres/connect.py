@@ -19,11 +19,20 @@ from psycopg import IsolationLevel, errors, pq
 from psycopg.conninfo import conninfo_to_dict
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.postgres.guarded import (
+    MOST_BYTES,
+    GuardedDriver,
+    TooLong,
+    TooSlow,
+    open_driver,
+    parsed,
+)
 from ckpt_backends.url import MASK, StoreUrl, masked, split_url
 
-OWN_PARAMS = frozenset({"layout", "schema"})
+OWN_PARAMS = frozenset({"layout", "schema", "read_timeout"})
 """URL parameters for ckpt. All others are passed to libpq."""
 _CONNECT_SECONDS = "10"
+_READ_SECONDS = "600"
 _AT_FIRST = 50
 """Rows of the first fetch, when their size is not known yet."""
 _FETCH_BYTES = 16 << 20
@@ -39,7 +48,7 @@ class Connection:
     Its methods raise `StoreUnavailable`, except `change`, `alone` and `commit`.
     """
 
-    def __init__(self, driver: psycopg.Connection, url: StoreUrl) -> None:
+    def __init__(self, driver: GuardedDriver, url: StoreUrl) -> None:
         self._driver = driver
         self._url = url
         self._cursors = 0
@@ -97,7 +106,7 @@ class Connection:
 
     def change(self, sql: str, values: Values | None = None) -> int:
         """Run a statement. Returns the number of changed rows. Raises `psycopg.Error`."""
-        with self._driver.cursor(binary=True) as cursor:
+        with parsed(), self._driver.cursor(binary=True) as cursor:
             cursor.execute(sql, values)
             return cursor.rowcount
 
@@ -105,19 +114,24 @@ class Connection:
         """Run a statement outside of any transaction, such as VACUUM. Raises `psycopg.Error`."""
         self._driver.rollback()
         self._driver.autocommit = True
+        seconds, self._driver.seconds = self._driver.seconds, None
         try:
-            self._driver.execute(sql)
+            with parsed():
+                self._driver.execute(sql)
         finally:
-            self._driver.autocommit = False
+            self._driver.seconds = seconds
+            if not self._driver.closed:
+                self._driver.autocommit = False
 
     def restart_quietly(self) -> None:
         """Roll the transaction back after an error. Ignores a lost connection."""
-        with suppress(psycopg.Error):
+        with suppress(psycopg.Error), parsed():
             self._driver.rollback()
 
     def commit(self) -> None:
         """Commit the transaction. Raises `psycopg.Error`."""
-        self._driver.commit()
+        with parsed():
+            self._driver.commit()
 
     def close(self) -> None:
         """Close the connection, which rolls the transaction back."""
@@ -143,12 +157,12 @@ def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
     see rows that others commit meanwhile (READ COMMITTED). Raises `StoreUnavailable` or
     `UsageError`.
     """
-    settings = _settings(url)
+    settings, seconds = _settings(url), _read_seconds(url)
     try:
-        # Pass separate settings: an error of libpq about a URL would show the whole URL.
-        driver = psycopg.connect(**{**settings, "client_encoding": "utf8"}, prepare_threshold=None)
+        driver = open_driver({**settings, "client_encoding": "utf8"})
     except (psycopg.Error, UnicodeError) as error:
         raise _refused(url, error) from None
+    driver.seconds = seconds
     committed, repeatable = IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ
     driver.isolation_level = committed if writable else repeatable
     driver.read_only = not writable
@@ -180,11 +194,19 @@ def _settings(url: StoreUrl) -> dict[str, Any]:
     return {"fallback_application_name": "ckpt", **settings, **given}
 
 
+def _read_seconds(url: StoreUrl) -> int:
+    text = url.params.get("read_timeout", _READ_SECONDS)
+    if not text.isdecimal() or not 0 < int(text) <= 31536000:
+        raise UsageError("invalid URL parameter 'read_timeout': not a number of seconds")
+    return int(text)
+
+
 @contextmanager
 def explained(url: StoreUrl) -> Iterator[None]:
     """Turn the driver's errors into `StoreUnavailable`, without secrets and without row data."""
     try:
-        yield
+        with parsed():
+            yield
     except psycopg.Error as error:
         raise unavailable(url, error) from None
 
@@ -193,6 +215,11 @@ def unavailable(url: StoreUrl, error: psycopg.Error) -> StoreUnavailable:
     """The error to print, without secrets and without row data."""
     reason, hint = _first_line(error, url), None
     match error:
+        case TooLong():
+            reason = f"the server's answer needs more than {MOST_BYTES >> 30} GiB of memory"
+        case TooSlow():
+            reason = "the server does not answer"
+            hint = "add ?read_timeout=SECONDS to wait longer"
         case errors.QueryCanceled():
             reason = "the server cancelled the query"
             if "statement timeout" in str(error):
@@ -228,6 +255,11 @@ _REFUSALS: Sequence[tuple[str, str, str]] = (
         "invalid .* value|invalid integer value|invalid port",
         "libpq rejects the value of a parameter",
         "check the parameters after the ? of the URL",
+    ),
+    (
+        "server requested a cleartext password",
+        "the server asks for the password in clear text, and it was not sent",
+        "add ?sslmode=verify-full, so that only the right server gets the password",
     ),
     (
         "password authentication failed",

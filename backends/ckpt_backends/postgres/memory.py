@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from ckpt_backends import dotted
+from ckpt_backends.answers import MEMORY, checked
 from ckpt_backends.dotted import STORE, VECTORS
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.memory import (
@@ -65,6 +66,7 @@ _THESE = """
 """
 
 
+@checked(*MEMORY)
 class PostgresMemory(DatabaseReader):
     """A PostgresStore's database, opened for reading."""
 
@@ -143,6 +145,7 @@ class PostgresMemory(DatabaseReader):
         return dotted.key_of_row(row, columns)
 
 
+@checked("remove")
 class WritablePostgresMemory(DatabaseWriter):
     """A PostgresStore's database, opened for changing."""
 

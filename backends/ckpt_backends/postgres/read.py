@@ -10,6 +10,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
+from ckpt_backends.answers import STORE, checked
 from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES, json_bytes, typed
 from ckpt_backends.ids import time_of
 from ckpt_backends.model import (
@@ -43,6 +44,7 @@ _KEYS_AT_ONCE, _BODIES_AT_ONCE, _STATES_AT_ONCE = 5000, 200, 4
 _parts = attrgetter("thread_id", "checkpoint_ns", "checkpoint_id")
 
 
+@checked(*STORE)
 class PostgresStore(DatabaseReader):
     """A PostgreSQL database, opened for reading."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ckpt_backends.answers import CHANGES, checked
 from ckpt_backends.apart import (
     BLOBS,
     CHECKPOINTS,
@@ -31,6 +32,7 @@ from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
 
 
+@checked(*CHANGES)
 class WritablePostgresStore(DatabaseWriter):
     """A PostgreSQL database, opened for changing."""
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import groupby, islice
 from typing import Any
 
+from ckpt_backends.answers import STORE, checked
 from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES, is_read, typed
 from ckpt_backends.closing import Closing
 from ckpt_backends.codec import decode
@@ -73,6 +74,7 @@ def open_tables(
     return store
 
 
+@checked(*STORE)
 class ThreeTableStore(Closing):
     """Three tables of this layout, opened for reading."""
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 
+from ckpt_backends.answers import CHANGES, checked
 from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.change import Change, CopyOfCheckpoint, NewBlob, gone, moved
 from ckpt_backends.closing import Closing
@@ -56,6 +57,7 @@ def open_writable_tables(
     return WritableThreeTableStore(database, found, str(url))
 
 
+@checked(*CHANGES)
 class WritableThreeTableStore(Closing):
     """Three tables of this layout, opened for changing."""
 
