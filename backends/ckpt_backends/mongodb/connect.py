@@ -214,7 +214,8 @@ def connect(url: StoreUrl) -> Connection:
         with understood(url):
             return Connection(client, database, url)
     except BaseException:
-        client.close()
+        with suppress(StoreUnavailable), explained(url):
+            client.close()
         raise
 
 
