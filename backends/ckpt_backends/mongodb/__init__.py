@@ -63,7 +63,8 @@ class MongoBackend:
         from ckpt_backends.mongodb.connect import connect
         from ckpt_backends.mongodb.memory import MongoMemory
 
-        return understanding(MongoMemory(connect(url), url), url)
+        with understood(url):
+            return understanding(MongoMemory(connect(url), url), url)
 
     @classmethod
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
@@ -72,7 +73,8 @@ class MongoBackend:
         from ckpt_backends.mongodb.connect import connect
         from ckpt_backends.mongodb.memory import WritableMongoMemory
 
-        return understanding(WritableMongoMemory(connect(url), url), url)
+        with understood(url):
+            return understanding(WritableMongoMemory(connect(url), url), url)
 
 
 def _need_driver(url: StoreUrl) -> None:

@@ -72,7 +72,8 @@ class RedisBackend:
         from ckpt_backends.redis.connect import connect
         from ckpt_backends.redis.sessions import RedisSessions
 
-        return understanding(RedisSessions(connect(url), url), url)
+        with understood(url):
+            return understanding(RedisSessions(connect(url), url), url)
 
     @classmethod
     def open_memory(cls, url: StoreUrl) -> MemoryStore:
@@ -81,7 +82,8 @@ class RedisBackend:
         from ckpt_backends.redis.connect import connect
         from ckpt_backends.redis.memory import RedisMemory
 
-        return understanding(RedisMemory(connect(url), url), url)
+        with understood(url):
+            return understanding(RedisMemory(connect(url), url), url)
 
     @classmethod
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
@@ -90,7 +92,8 @@ class RedisBackend:
         from ckpt_backends.redis.connect import connect
         from ckpt_backends.redis.memory import WritableRedisMemory
 
-        return understanding(WritableRedisMemory(connect(url), url), url)
+        with understood(url):
+            return understanding(WritableRedisMemory(connect(url), url), url)
 
 
 def _need_driver(url: StoreUrl) -> None:
