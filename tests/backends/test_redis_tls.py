@@ -1,15 +1,22 @@
-"""Redis over TLS: an authority of one's own is named in the URL, and no other one is believed."""
+"""Redis over TLS: an authority of one's own is named in the URL, and no other one is believed.
+
+Without TLS, a password is sent in clear text, which is said before.
+"""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
 
+from ckpt_backends import transport
 from tests.backends.test_redis import CANARY, QUOTED, _shows_nothing, client, fill_plain
 from tests.conftest import redis_of_its_own
+from tests.security.resp import Command, array, bulk, honest, serving
+from tests.security.standin import standin
 from tests.servers import Server
 from tests.support import Answer, ckpt
 from tests.tls import Authority, tls_in_front
@@ -103,3 +110,161 @@ def test_plain_words_to_a_port_that_speaks_tls(port: int) -> None:
     answer = ckpt("-s", f"redis://127.0.0.1:{port}/0?socket_timeout=5", "threads", "list")
     assert answer.code == 4
     assert "rediss://" in answer.err
+
+
+# Without TLS
+
+ELSEWHERE = "0.0.0.0"
+"""An address that leads to this machine and does not look like it."""
+
+
+@pytest.fixture
+def nobody_warned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "_WARNED", set())
+
+
+def warned(answer: Answer) -> list[str]:
+    return [line for line in answer.err.splitlines() if line.startswith("warning: ")]
+
+
+@pytest.mark.usefixtures("nobody_warned")
+def test_a_password_without_tls_is_warned_of_once(guarded: Server) -> None:
+    port = urlsplit(guarded.url).port
+    url = f"redis://:{QUOTED}@{ELSEWHERE}:{port}/0"
+    answer = ckpt("-s", url, "threads", "list")
+    assert answer.code == 0, answer.err
+    assert warned(answer) == [
+        f"warning: the password goes to '{ELSEWHERE}' over an unencrypted connection;"
+        " use rediss:// if the server has TLS"
+    ]
+    _shows_nothing(answer.out + answer.err)
+
+
+@pytest.mark.usefixtures("nobody_warned")
+def test_nothing_is_warned_of_on_this_machine(guarded: Server) -> None:
+    port = urlsplit(guarded.url).port
+    for host in ("127.0.0.1", "localhost"):
+        answer = ckpt("-s", f"redis://:{QUOTED}@{host}:{port}/0", "threads", "list")
+        assert (answer.code, answer.err) == (0, "")
+
+
+@pytest.mark.usefixtures("nobody_warned")
+def test_without_a_password_nothing_is_warned_of() -> None:
+    with standin(serving(honest)) as port:
+        answer = ckpt("-s", f"redis://{ELSEWHERE}:{port}/0", "threads", "list")
+    assert warned(answer) == []
+
+
+@pytest.mark.usefixtures("nobody_warned")
+def test_the_warning_comes_before_the_password() -> None:
+    """A server that refuses the login has the password; so the user has the warning."""
+    with standin(serving(lambda _: b"-WRONGPASS no\r\n")) as port:
+        answer = ckpt("-s", f"redis://:{QUOTED}@{ELSEWHERE}:{port}/0", "threads", "list")
+    assert answer.code == 4
+    assert answer.err.splitlines()[0] == warned(answer)[0]
+
+
+# A cluster: the server that is asked names others
+
+
+def member(*hosts: str, port: int) -> list[bytes]:
+    """The answer to CLUSTER SLOTS: each host has a part of the slots."""
+    step = 16384 // len(hosts)
+    ends = [*range(step, step * len(hosts), step), 16384]
+    return [
+        array(
+            *(b":%d\r\n" % one for one in (number * step, end - 1)),
+            array(bulk(host.encode()), b":%d\r\n" % port, bulk(b"id")),
+        )
+        for number, (host, end) in enumerate(zip(hosts, ends, strict=True))
+    ]
+
+
+@pytest.mark.usefixtures("nobody_warned")
+def test_each_server_of_a_cluster_is_warned_of() -> None:
+    asked: list[Command] = []
+
+    def reply(command: Command) -> bytes:
+        asked.append(command)
+        if command[0] == b"CLUSTER":
+            return array(*member("0.0.0.0", "0.0.0.00", "127.0.0.1", port=front))
+        if command[0] == b"INFO":
+            return bulk(b"cluster_enabled:1\r\n")
+        return honest(command)
+
+    with standin(serving(reply)) as front:
+        answer = ckpt("-s", f"redis://:{QUOTED}@127.0.0.1:{front}/0", "threads", "list")
+    assert [line.split("'")[1] for line in warned(answer)] == ["0.0.0.0", "0.0.0.00"]
+    _shows_nothing(answer.err)
+    assert sum(command[0] == b"AUTH" for command in asked) > 3
+
+
+def test_a_cluster_over_tls_names_servers_that_must_prove_their_names(
+    authority: Authority,
+) -> None:
+    """The password does not go to a server without a certificate for the host that was named."""
+    seen: list[Command] = []
+
+    def reply(command: Command) -> bytes:
+        seen.append(command)
+        if command[0] == b"CLUSTER":
+            return array(*member("localhost", port=front))
+        if command[0] == b"INFO":
+            return bulk(b"cluster_enabled:1\r\n")
+        return honest(command)
+
+    with (
+        standin(serving(reply)) as inner,
+        tls_in_front(inner, authority.context("127.0.0.1")) as front,
+    ):
+        answer = asked(front, "threads", "list", ssl_ca_certs=authority.file)
+    refused(answer, "the server's certificate is not trusted")
+    assert seen[-1] == [b"CLUSTER", b"SLOTS"]
+
+
+def test_a_cluster_over_tls_cannot_name_a_server_without_it(authority: Authority) -> None:
+    plain: list[bytes] = []
+
+    def eavesdrop(stream: socket.socket) -> None:
+        plain.append(stream.recv(4096))
+
+    def reply(command: Command) -> bytes:
+        if command[0] == b"CLUSTER":
+            return array(*member("127.0.0.1", port=other))
+        if command[0] == b"INFO":
+            return bulk(b"cluster_enabled:1\r\n")
+        return honest(command)
+
+    with (
+        standin(eavesdrop) as other,
+        standin(serving(reply)) as inner,
+        tls_in_front(inner, authority.context("127.0.0.1")) as front,
+    ):
+        answer = asked(front, "threads", "list", ssl_ca_certs=authority.file)
+    assert answer.code == 4
+    assert plain, "nobody called"
+    assert not any(b"AUTH" in one or CANARY.encode() in one for one in plain)
+
+
+def test_a_redirection_is_not_followed(guarded: Server) -> None:
+    heard: list[bytes] = []
+    with standin(lambda stream: heard.append(stream.recv(4096))) as other:
+        for error in (b"MOVED", b"ASK"):
+
+            def reply(command: Command, error: bytes = error) -> bytes:
+                if command[0] == b"SCAN":
+                    return b"-%s 1 127.0.0.1:%d\r\n" % (error, other)
+                return honest(command)
+
+            with standin(serving(reply)) as port:
+                answer = ckpt("-s", f"redis://:{QUOTED}@127.0.0.1:{port}/0", "threads", "list")
+            assert answer.code == 4
+    assert heard == []
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "0", "1e300", "x"])
+@pytest.mark.parametrize("name", ["socket_timeout", "connect_timeout"])
+def test_a_timeout_is_a_number_of_seconds(name: str, text: str) -> None:
+    answer = ckpt("-s", f"redis://127.0.0.1:1/0?{name}={text}", "threads", "list")
+    assert answer.code == 2
+    assert f"invalid URL parameter '{name}': not a number of seconds" in answer.err

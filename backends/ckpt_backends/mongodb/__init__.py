@@ -7,6 +7,7 @@ from typing import ClassVar
 from ckpt_backends.errors import MissingDependency
 from ckpt_backends.memory import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.understood import understanding, understood
 from ckpt_backends.url import StoreUrl
 
 
@@ -30,9 +31,10 @@ class MongoBackend:
 
         connection = connect(url)
         try:
-            layout = find_layout(connection, url)
+            with understood(url):
+                layout = find_layout(connection, url)
             store = KaflowStore if layout.name == KAFLOW else MongoStore
-            return store(connection, url, layout)
+            return understanding(store(connection, url, layout), url)
         except BaseException:
             connection.close()
             raise
@@ -47,7 +49,9 @@ class MongoBackend:
 
         connection = connect(url)
         try:
-            return WritableMongoStore(connection, url, find_layout(connection, url))
+            with understood(url):
+                layout = find_layout(connection, url)
+            return understanding(WritableMongoStore(connection, url, layout), url)
         except BaseException:
             connection.close()
             raise
@@ -59,7 +63,8 @@ class MongoBackend:
         from ckpt_backends.mongodb.connect import connect
         from ckpt_backends.mongodb.memory import MongoMemory
 
-        return MongoMemory(connect(url), url)
+        with understood(url):
+            return understanding(MongoMemory(connect(url), url), url)
 
     @classmethod
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
@@ -68,7 +73,8 @@ class MongoBackend:
         from ckpt_backends.mongodb.connect import connect
         from ckpt_backends.mongodb.memory import WritableMongoMemory
 
-        return WritableMongoMemory(connect(url), url)
+        with understood(url):
+            return understanding(WritableMongoMemory(connect(url), url), url)
 
 
 def _need_driver(url: StoreUrl) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -32,7 +33,9 @@ from pymongo.errors import (
 )
 from pymongo.read_concern import ReadConcern
 
-from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.errors import CkptError, Refused, StoreUnavailable, UsageError
+from ckpt_backends.mongodb import bounds  # noqa: F401  (sets limits in the driver)
+from ckpt_backends.understood import understood, unexpected
 from ckpt_backends.url import StoreUrl, masked, split_url
 
 OWN_PARAMS = frozenset(
@@ -42,7 +45,16 @@ OWN_PARAMS = frozenset(
 DEFAULT_DATABASE = "checkpointing_db"
 """The default database of `MongoDBSaver`."""
 _SELECT_MS = "5000"
-"""How long to wait for a server, in milliseconds."""
+_ANSWER_MS = "600000"
+"""How long to wait for a server, and for one answer, in milliseconds."""
+_MOST_LISTED = 100_000
+"""Collections of a database, indexes of a collection, or documents of a short aggregation."""
+_TELLING = {
+    "PLAIN": "the password",
+    "MONGODB-OIDC": "an access token",
+    "MONGODB-AWS": "a session token",
+}
+"""Mechanisms that send a secret as it is."""
 _DOCUMENTS: CodecOptions[Any] = CodecOptions(
     tz_aware=True,
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
@@ -104,7 +116,13 @@ class Connection:
         """The result of a short aggregation, read outside of the snapshot."""
         with explained(self._url):
             found = self.database[collection]
-            return list(found.aggregate(pipeline, **self._collation(collection)))
+            return self._few(found.aggregate(pipeline, **self._collation(collection)))
+
+    def _few(self, found: Iterable[Any]) -> list[Any]:
+        listed = list(islice(found, _MOST_LISTED + 1))
+        if len(listed) > _MOST_LISTED:
+            raise unexpected(self._url, f"the server lists more than {_MOST_LISTED} of a kind")
+        return listed
 
     def _collation(self, collection: str) -> dict[str, Any]:
         """The option that compares texts by bytes, if the collection has a collation."""
@@ -124,13 +142,13 @@ class Connection:
     def collections(self) -> list[str]:
         """Names of the collections, without system collections."""
         with explained(self._url):
-            found = list(self.database.list_collections())
+            found = self._few(self.database.list_collections())
         self._collated = {one["name"] for one in found if "collation" in one.get("options", {})}
         return sorted(one["name"] for one in found if not one["name"].startswith("system."))
 
     def databases(self) -> list[str]:
         """Names of the server's databases; empty if the user may not list them."""
-        with suppress(PyMongoError):
+        with suppress(StoreUnavailable), explained(self._url):
             names = self._client.list_database_names()
             return sorted(set(names) - {"admin", "config", "local"})
         return []
@@ -138,7 +156,7 @@ class Connection:
     def indexes(self, collection: str) -> list[Document]:
         """The indexes of a collection."""
         with explained(self._url):
-            return list(self.database[collection].list_indexes())
+            return self._few(self.database[collection].list_indexes())
 
     def _view(self) -> ClientSession | None:
         if not self.is_of_one_moment:
@@ -151,7 +169,7 @@ class Connection:
 
     def restart(self) -> None:
         """End the snapshot. The next query starts a new one."""
-        with suppress(PyMongoError):
+        with suppress(StoreUnavailable), explained(self._url):
             if self._session is not None and self._session.in_transaction:
                 self._session.abort_transaction()
 
@@ -169,16 +187,17 @@ class Connection:
     def close(self) -> None:
         """End the transaction and the connection."""
         self.restart()
-        with suppress(PyMongoError):
+        with suppress(StoreUnavailable), explained(self._url):
             if self._session is not None:
                 self._session.end_session()
-        with suppress(PyMongoError):
+        with suppress(StoreUnavailable), explained(self._url):
             self._client.close()
 
 
 def connect(url: StoreUrl) -> Connection:
     """Connect to the database of the URL. Raises `StoreUnavailable` or `UsageError`."""
     uri, database = _settings(url)
+    _check_secrets(url)
     with explained(url), warnings.catch_warnings():
         # The driver only warns about unknown parameters; turn the warning into an error.
         warnings.simplefilter("error", UserWarning)
@@ -192,9 +211,11 @@ def connect(url: StoreUrl) -> Connection:
         except (ConfigurationError, InvalidURI, ValueError, TypeError) as error:
             raise UsageError(f"cannot read the URL '{url}': {_words(error, url)}") from None
     try:
-        return Connection(client, database, url)
+        with understood(url):
+            return Connection(client, database, url)
     except BaseException:
-        client.close()
+        with suppress(StoreUnavailable), explained(url):
+            client.close()
         raise
 
 
@@ -204,6 +225,8 @@ def _settings(url: StoreUrl) -> tuple[str, str]:
     given = {name: value for name, value in url.params.items() if name not in OWN_PARAMS}
     if "serverselectiontimeoutms" not in map(str.lower, given):
         given["serverSelectionTimeoutMS"] = _SELECT_MS
+    if "sockettimeoutms" not in map(str.lower, given):
+        given["socketTimeoutMS"] = _ANSWER_MS
     if "appname" not in map(str.lower, given):
         given["appName"] = "ckpt"
     user = "" if parts.user is None else quote(unquote(parts.user), safe="")
@@ -217,6 +240,28 @@ def _settings(url: StoreUrl) -> tuple[str, str]:
     return uri, database or DEFAULT_DATABASE
 
 
+def _check_secrets(url: StoreUrl) -> None:
+    """Raise `Refused` if the URL would send a secret to a server that nobody has verified."""
+    given = {(name.lower(), value.lower()) for name, value in url.params.items()}
+    mechanism = next((one for one in _TELLING if ("authmechanism", one.lower()) in given), None)
+    if mechanism is None:
+        return
+    is_on = url.scheme == "mongodb+srv" or bool(given & {("tls", "true"), ("ssl", "true")})
+    is_off = bool(given & {("tls", "false"), ("ssl", "false")})
+    lax = [name for name in _LAX if (name.lower(), "true") in given]
+    if is_on and not is_off and not lax:
+        return
+    raise Refused(
+        f"cannot open '{url}': {mechanism} sends {_TELLING[mechanism]} to the server, so it needs"
+        " TLS with a certificate that is checked",
+        hint=f"remove {lax[0]} from the URL" if lax else "add ?tls=true to the URL",
+    )
+
+
+_LAX = ("tlsInsecure", "tlsAllowInvalidCertificates", "tlsAllowInvalidHostnames")
+"""Parameters that turn the check of a certificate off."""
+
+
 @contextmanager
 def explained(url: StoreUrl) -> Iterator[None]:
     """Turn the driver's errors into `StoreUnavailable`, without secrets and without data."""
@@ -224,8 +269,13 @@ def explained(url: StoreUrl) -> Iterator[None]:
         yield
     except InvalidName as error:
         raise UsageError(f"cannot read the URL '{url}': {_words(error, url)}") from None
-    except (PyMongoError, BSONError) as error:
+    except CkptError:
+        raise
+    except (PyMongoError, BSONError, OSError) as error:
         raise unavailable(url, error) from None
+    except Exception as error:
+        # The driver did not expect such an answer.
+        raise unexpected(url) from error
 
 
 _CODES: Mapping[int, tuple[str, str]] = {
@@ -276,6 +326,9 @@ _REFUSALS: Sequence[tuple[str, str, str]] = (
 """A pattern for the driver's message about a connection, the reason to print, and a hint."""
 
 
+_SHOWN = 100
+
+
 def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
     """The error to print, without secrets and without data."""
     if isinstance(error, OperationFailure) and (known := _CODES.get(error.code or 0)):
@@ -288,8 +341,8 @@ def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
                 return StoreUnavailable(f"cannot {verb} '{url}': {reason}", hint=hint)
     if isinstance(error, OperationFailure):
         # The text of a server's error may quote stored data, so print only its name.
-        name = (error.details or {}).get("codeName") or f"code {error.code}"
-        return StoreUnavailable(f"cannot read '{url}': the server says {name}")
+        name = str((error.details or {}).get("codeName") or f"code {error.code}")
+        return StoreUnavailable(f"cannot read '{url}': the server says {name[:_SHOWN]}")
     return StoreUnavailable(f"cannot {verb} '{url}': {type(error).__name__}")
 
 

@@ -8,6 +8,7 @@ from ckpt_backends.errors import MissingDependency, Unsupported
 from ckpt_backends.memory import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.sessions import SessionStore
+from ckpt_backends.understood import understanding, understood
 from ckpt_backends.url import StoreUrl
 
 
@@ -29,12 +30,13 @@ class RedisBackend:
 
         connection = connect(url)
         try:
-            layout = open_layout(connection, url)
+            with understood(url):
+                layout = open_layout(connection, url)
             if isinstance(layout, Plain):
-                return PlainRedisStore(connection, url, layout)
+                return understanding(PlainRedisStore(connection, url, layout), url)
             if isinstance(layout, OldDocuments):
-                return OldRedisStore(connection, url, layout)
-            return RedisStore(connection, url, layout)
+                return understanding(OldRedisStore(connection, url, layout), url)
+            return understanding(RedisStore(connection, url, layout), url)
         except BaseException:
             connection.close()
             raise
@@ -50,14 +52,15 @@ class RedisBackend:
 
         connection = connect(url)
         try:
-            layout = open_layout(connection, url)
+            with understood(url):
+                layout = open_layout(connection, url)
             if isinstance(layout, OldDocuments):
                 raise Unsupported(
                     f"'{url}' was written by {layout.saver}, which ckpt can only read:"
                     " that release stores each checkpoint under the id of its parent",
                     hint="delete threads with `delete_thread` of that release",
                 )
-            return WritableRedisStore(connection, url, layout)
+            return understanding(WritableRedisStore(connection, url, layout), url)
         except BaseException:
             connection.close()
             raise
@@ -69,7 +72,8 @@ class RedisBackend:
         from ckpt_backends.redis.connect import connect
         from ckpt_backends.redis.sessions import RedisSessions
 
-        return RedisSessions(connect(url), url)
+        with understood(url):
+            return understanding(RedisSessions(connect(url), url), url)
 
     @classmethod
     def open_memory(cls, url: StoreUrl) -> MemoryStore:
@@ -78,7 +82,8 @@ class RedisBackend:
         from ckpt_backends.redis.connect import connect
         from ckpt_backends.redis.memory import RedisMemory
 
-        return RedisMemory(connect(url), url)
+        with understood(url):
+            return understanding(RedisMemory(connect(url), url), url)
 
     @classmethod
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
@@ -87,7 +92,8 @@ class RedisBackend:
         from ckpt_backends.redis.connect import connect
         from ckpt_backends.redis.memory import WritableRedisMemory
 
-        return WritableRedisMemory(connect(url), url)
+        with understood(url):
+            return understanding(WritableRedisMemory(connect(url), url), url)
 
 
 def _need_driver(url: StoreUrl) -> None:

@@ -3,20 +3,22 @@
 Each command is sent to the server of its keys; SCAN is sent to all servers. A transaction can only
 use keys of one slot. The slot of a key is the CRC16 of its name, or of the part in its first
 braces. Source: the specification of Redis Cluster.
+
+Which servers there are is asked once, with CLUSTER SLOTS. They get the same user and password, with
+TLS if the URL has it. A redirection (MOVED, ASK) is an error and is never followed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any
 
 from redis import exceptions
-from redis.cluster import RedisCluster
 from redis.crc import key_slot
 
-from ckpt_backends.errors import StoreUnavailable, Unsupported
+from ckpt_backends.errors import Unsupported
 from ckpt_backends.redis.connect import (
     AT_ONCE,
     COUNTING,
@@ -24,15 +26,20 @@ from ckpt_backends.redis.connect import (
     Command,
     Connection,
     check,
+    client,
     explained,
     keys_of,
+    turns,
     unavailable,
 )
+from ckpt_backends.understood import unexpected
 from ckpt_backends.url import StoreUrl
 
 ONE_SLOT = "a Redis Cluster has no transaction over keys of several slots"
 _SUMMED = {"memory": "used_memory_dataset"}
 """By section of INFO, the number to add up over all servers."""
+_SLOTS, _PORTS = 1 << 14, 1 << 16
+Address = tuple[str, int]
 
 
 class ClusterConnection(Connection):
@@ -40,9 +47,12 @@ class ClusterConnection(Connection):
 
     is_cluster = True
 
-    def __init__(self, cluster: Any, url: StoreUrl) -> None:
-        super().__init__(cluster, url)
-        self._cluster = cluster
+    def __init__(
+        self, servers: Mapping[Address, Any], slots: Mapping[int, Address], url: StoreUrl
+    ) -> None:
+        super().__init__(None, url)
+        self._servers = servers
+        self._slots = slots
 
     @property
     def driver(self) -> Any:
@@ -82,6 +92,8 @@ class ClusterConnection(Connection):
     def ask_all(self, commands: Iterable[Command], at_once: int = AT_ONCE) -> Iterator[Any]:
         stream = iter(commands)
         while some := list(islice(stream, at_once)):
+            for command in some:
+                check(command)
             with self._explained():
                 answers = self._answers(some)
             for answer in answers:
@@ -93,7 +105,6 @@ class ClusterConnection(Connection):
         """The answers in the order of the commands, with one request to each server."""
         by_server: dict[int, tuple[Any, list[int]]] = {}
         for number, command in enumerate(commands):
-            check(command)
             server = self._server(keys_of(command))
             by_server.setdefault(id(server), (server, []))[1].append(number)
         found: list[Any] = [None] * len(commands)
@@ -110,17 +121,14 @@ class ClusterConnection(Connection):
 
     def scan(self, pattern: bytes, kind: str | None = None) -> Iterator[list[bytes]]:
         only = [] if kind is None else ["TYPE", kind]
+        after = ("MATCH", pattern, "COUNT", SCAN_COUNT, *only)
         for server in self._each(lambda server: server):
-            cursor: Any = 0
-            while True:
+
+            def ask(cursor: int, server: Any = server) -> Any:
                 with self._explained():
-                    cursor, keys = server.execute_command(
-                        "SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT, *only
-                    )
-                if keys:
-                    yield list(keys)
-                if int(cursor) == 0:
-                    break
+                    return server.execute_command("SCAN", cursor, *after)
+
+            yield from turns(self._url, ask)
 
     def check_together(self, names: Iterable[bytes]) -> None:
         if len({key_slot(name) for name in names}) > 1:
@@ -150,15 +158,16 @@ class ClusterConnection(Connection):
         """The client of the server with these keys. All keys must be of one slot."""
         self._check_open()
         if not names:
-            return self._cluster.get_redis_connection(self._cluster.get_primaries()[0])
-        node = self._cluster.nodes_manager.get_node_from_slot(key_slot(names[0]))
-        return self._cluster.get_redis_connection(node)
+            return next(iter(self._servers.values()))
+        address = self._slots.get(key_slot(names[0]))
+        if address is None:
+            raise unavailable(self._url, exceptions.RedisClusterException("slot not covered"))
+        return self._servers[address]
 
     def _each(self, ask: Callable[[Any], Any]) -> list[Any]:
         self._check_open()
         with self._explained():
-            nodes = sorted(self._cluster.get_primaries(), key=lambda one: str(one.name))
-            return [ask(self._cluster.get_redis_connection(one)) for one in nodes]
+            return [ask(one) for one in self._servers.values()]
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -171,8 +180,9 @@ class ClusterConnection(Connection):
     def close(self) -> None:
         if self._is_open:
             self._is_open = False
-            with suppress(exceptions.RedisError, OSError):
-                self._cluster.close()
+            for one in self._servers.values():
+                with suppress(exceptions.RedisError, OSError):
+                    one.close()
 
 
 class _Loose:
@@ -206,11 +216,28 @@ class _Loose:
 
 def open_cluster(url: StoreUrl, settings: dict[str, Any]) -> ClusterConnection:
     """Connect to all servers of a cluster, given the address of one. Raises `StoreUnavailable`."""
-    wanted = {name: value for name, value in settings.items() if name != "db"}
+    first = client(settings)
     try:
         with explained(url):
-            cluster = RedisCluster(**wanted)
-    except StoreUnavailable as error:
-        error.hint = error.hint or "each server must be reachable at the address that it announces"
-        raise
-    return ClusterConnection(cluster, url)
+            slots = _slots(first.execute_command("CLUSTER", "SLOTS"), settings["host"], url)
+    finally:
+        first.close()
+    if not slots:
+        raise unavailable(url, exceptions.RedisClusterException())
+    servers = {
+        (host, port): client(settings | {"host": host, "port": port})
+        for host, port in sorted(set(slots.values()))
+    }
+    return ClusterConnection(servers, slots, url)
+
+
+def _slots(ranges: Any, first: str, url: StoreUrl) -> dict[int, Address]:
+    """By slot, the address of its primary server. `first` is the host that was asked."""
+    found: dict[int, Address] = {}
+    for start, end, (host, port, *_), *_ in ranges:
+        # The host is empty or nil if the server does not know its name.
+        address = (first if host in {None, b"", b"?"} else host.decode(), int(port))
+        if not (0 <= start <= end < _SLOTS and 0 < address[1] < _PORTS):
+            raise unexpected(url)
+        found |= dict.fromkeys(range(start, end + 1), address)
+    return found

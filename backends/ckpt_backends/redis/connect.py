@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, TypeVar
@@ -19,8 +19,11 @@ from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.errors import CkptError, StoreUnavailable, UsageError
 from ckpt_backends.oversize import MOST_BYTES
+from ckpt_backends.redis.answers import Answers
+from ckpt_backends.transport import is_local, warn_unencrypted
+from ckpt_backends.understood import understood, unexpected
 from ckpt_backends.url import StoreUrl, masked, split_url
 
 OWN_PARAMS = frozenset(
@@ -30,6 +33,7 @@ OWN_PARAMS = frozenset(
 _SECONDS = 10.0
 _LONGEST = 60.0
 """Timeout of one answer and of the TLS handshake, in seconds."""
+_MOST_SECONDS = 1e6
 SCAN_COUNT = 5000
 """Keys per SCAN call. One call blocks the server for two or three milliseconds."""
 AT_ONCE, _BYTES_AT_ONCE = 500, 4 << 20
@@ -52,9 +56,9 @@ class Connection:
     is_cluster = False
     """Whether keys are on several servers."""
 
-    def __init__(self, driver: redis.Redis, url: StoreUrl) -> None:
-        # Any, because the driver does not type the answers of `execute_command`.
-        self._driver: Any = driver
+    # Any, because the driver does not type the answers of `execute_command`.
+    def __init__(self, driver: Any, url: StoreUrl) -> None:
+        self._driver = driver
         self._url = url
         self._is_open = True
 
@@ -104,10 +108,11 @@ class Connection:
         """The answer to each command; None if the key does not exist or has another type."""
         stream = iter(commands)
         while some := list(islice(stream, at_once)):
+            for command in some:
+                check(command)
             with explained(self._url):
                 pipe = self.driver.pipeline(transaction=False)
                 for command in some:
-                    check(command)
                     pipe.execute_command(*command)
                 answers = pipe.execute(raise_on_error=False)
             for answer in answers:
@@ -125,14 +130,16 @@ class Connection:
         Uses SCAN, because KEYS would block the server.
         """
         only = [] if kind is None else ["TYPE", kind]
-        cursor: Any = 0
-        while True:
-            answer = self.ask("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT, *only)
-            cursor, keys = answer
-            if keys:
-                yield list(keys)
-            if int(cursor) == 0:
-                return
+        return self.turns("SCAN", [], ["MATCH", pattern, "COUNT", SCAN_COUNT, *only])
+
+    def turns(
+        self, name: str, before: Iterable[bytes], after: Iterable[bytes | str | int]
+    ) -> Iterator[Any]:
+        """The results of a command with a cursor, which is between `before` and `after`.
+
+        Empty results are left out.
+        """
+        return turns(self._url, lambda cursor: self.ask(name, *before, cursor, *after))
 
     def close(self) -> None:
         """Close the connection."""
@@ -140,6 +147,26 @@ class Connection:
             self._is_open = False
             with suppress(exceptions.RedisError, OSError):
                 self._driver.close()
+
+
+def turns(url: StoreUrl, ask: Callable[[int], Any]) -> Iterator[Any]:
+    """The results of a command with a cursor, without empty ones, until the cursor is 0.
+
+    Raises `Unreadable` if a cursor returns, which would never end.
+    """
+    cursor = remembered = turn = 0
+    while True:
+        cursor, found = ask(cursor)
+        if found:
+            yield found
+        if cursor == 0:
+            return
+        if cursor == remembered:
+            raise unexpected(url, "the server repeats a cursor")
+        # Only the cursors of the turns 1, 2, 4, 8, ... are remembered; a circle meets one of them.
+        turn += 1
+        if turn & (turn - 1) == 0:
+            remembered = cursor
 
 
 def keys_of(command: Command) -> list[bytes]:
@@ -166,19 +193,31 @@ def connect(url: StoreUrl) -> Connection:
     A password may also come from the variable `REDISCLI_AUTH`, as for redis-cli.
     """
     settings = _settings(url)
-    connection = Connection(redis.Redis(**settings), url)
+    connection = Connection(client(settings), url)
     try:
-        connection.ask("PING")
-        about = connection.find("INFO", "cluster") or {}
+        with understood(url):
+            connection.ask("PING")
+            is_alone = not (connection.find("INFO", "cluster") or {}).get("cluster_enabled")
     except BaseException:
         connection.close()
         raise
-    if not about.get("cluster_enabled"):
+    if is_alone:
         return connection
     connection.close()
     from ckpt_backends.redis.cluster import open_cluster  # imported late: clusters are rare
 
     return open_cluster(url, settings)
+
+
+def client(settings: Mapping[str, Any]) -> Any:
+    """A client of one server, which warns if it will send a password that others can read."""
+    given = dict(settings)
+    is_encrypted = given.pop("ssl", False)
+    if given["password"] and not is_encrypted and not is_local(given["host"]):
+        warn_unencrypted(given["host"], "use rediss:// if the server has TLS")
+    kind = redis.SSLConnection if is_encrypted else redis.Connection
+    pool = redis.ConnectionPool(connection_class=kind, parser_class=Answers, **given)
+    return redis.Redis.from_pool(pool)
 
 
 _TEXTS = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
@@ -234,9 +273,12 @@ def _number(url: StoreUrl, name: str) -> float | None:
     if text is None:
         return None
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise UsageError(f"invalid URL parameter '{name}': not a number of seconds") from None
+        number = 0.0
+    if not 0 < number < _MOST_SECONDS:
+        raise UsageError(f"invalid URL parameter '{name}': not a number of seconds")
+    return number
 
 
 @contextmanager
@@ -244,15 +286,16 @@ def explained(url: StoreUrl) -> Iterator[None]:
     """Turn the driver's errors into `StoreUnavailable`, without secrets and without stored data."""
     try:
         yield
-    except (
-        exceptions.RedisError,
-        exceptions.RedisClusterException,
-        OSError,
-        UnicodeError,
-    ) as error:
+    except CkptError:
+        raise
+    except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
         raise unavailable(url, error) from None
+    except Exception as error:
+        # The driver did not expect such an answer.
+        raise unexpected(url) from error
 
 
+_SHOWN = 200
 _REASONS: Sequence[tuple[type[Exception], str, str, str]] = (
     (
         exceptions.AuthenticationError,
@@ -351,7 +394,10 @@ def unavailable(url: StoreUrl, error: Exception) -> StoreUnavailable:
     for kind, mark, reason, hint in _REASONS:
         if isinstance(error, kind) and re.search(mark, str(error), re.IGNORECASE):
             return StoreUnavailable(f"cannot read '{url}': {reason}", hint=hint or None)
+    if isinstance(error, exceptions.InvalidResponse):
+        return unexpected(url, f"the server does not speak Redis's protocol: {error}")
     said = masked(str(error).strip().partition("\n")[0], url) or type(error).__name__
+    said = said if len(said) <= _SHOWN else f"{said[:_SHOWN]}..."
     return StoreUnavailable(f"cannot read '{url}': {said}")
 
 

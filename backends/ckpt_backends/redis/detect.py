@@ -261,13 +261,8 @@ def _is_plain(connection: Connection, prefix: str, *, is_alone: bool) -> bool:
     kinds = list(connection.ask_all(("TYPE", name) for name in (registry, counter)))
     if kinds[0] == b"hash":
         pattern = literally(f"{prefix}:idx:") + b"*"
-        cursor: int | None = None
-        while cursor != 0:
-            cursor, fields = connection.ask(
-                "HSCAN", registry, cursor or 0, "MATCH", pattern, "COUNT", 1000
-            )
-            if fields:
-                return True
+        if any(connection.turns("HSCAN", [registry], ["MATCH", pattern, "COUNT", 1000])):
+            return True
     return is_alone and kinds == [b"none", b"string"]
 
 

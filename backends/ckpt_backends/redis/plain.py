@@ -135,18 +135,13 @@ class Plain:
         pattern = literally(f"{self.prefix}:idx:") + beginning(thread_ids or ())
         pattern += b":*" if thread_ids is not None and len(thread_ids) == 1 else b"*"
         seen: set[bytes] = set()
-        cursor: Any = 0
-        while True:
-            cursor, fields = self._connection.ask(
-                "HSCAN", self.threads, cursor, "MATCH", pattern, "COUNT", _NAMES_AT_ONCE
-            )
+        after = ("MATCH", pattern, "COUNT", _NAMES_AT_ONCE)
+        for fields in self._connection.turns("HSCAN", [self.threads], after):
             for name, told in fields.items():
                 found = None if name in seen else timeline_of(name, told)
                 if found is not None and (thread_ids is None or found.thread_id in thread_ids):
                     seen.add(name)
                     yield found
-            if int(cursor) == 0:
-                return
 
     def _known(self, suffixes: Collection[bytes]) -> dict[bytes, Timeline]:
         """By suffix (THREAD:NS), its timeline, for the suffixes that are registered."""

@@ -1,0 +1,60 @@
+"""Answers of a server that have another form than those of a real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from inspect import getattr_static
+from types import FunctionType
+from typing import Any, TypeVar
+
+from ckpt_backends.errors import Unreadable
+from ckpt_backends.url import StoreUrl
+
+_Store = TypeVar("_Store")
+_AMISS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError),
+    *(MemoryError, RecursionError, TypeError, ValueError),
+)
+"""What Python raises when code meets data of another form."""
+
+
+def unexpected(url: StoreUrl, reason: str = "unknown form of the server's answer") -> Unreadable:
+    """The error for an answer that no real server gives."""
+    return Unreadable(
+        f"cannot read '{url}': {reason}",
+        hint="check that host and port name the right server; --debug shows where it failed",
+    )
+
+
+@contextmanager
+def understood(url: StoreUrl) -> Iterator[None]:
+    """Raise `Unreadable` if an answer has another form than expected."""
+    try:
+        yield
+    except _AMISS as error:
+        raise unexpected(url) from error
+
+
+def understanding(store: _Store, url: StoreUrl) -> _Store:
+    """The store, with each of its methods inside `understood`, and so all that they return."""
+    for name in dir(type(store)):
+        if not name.startswith("_") and isinstance(getattr_static(type(store), name), FunctionType):
+            setattr(store, name, _guarded(getattr(store, name), url))
+    return store
+
+
+def _guarded(method: Callable[..., Any], url: StoreUrl) -> Callable[..., Any]:
+    @wraps(method)
+    def call(*args: Any, **named: Any) -> Any:
+        with understood(url):
+            found = method(*args, **named)
+        return _each(found, url) if isinstance(found, Iterator) else found
+
+    return call
+
+
+def _each(found: Iterator[Any], url: StoreUrl) -> Iterator[Any]:
+    with understood(url):
+        yield from found

@@ -1,0 +1,75 @@
+"""Runs `ckpt` against hostile data: in a child with a limit of time and a measure of memory, or
+here with an alarm; and what must hold for everything that it prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from tests.support import ROOT, Answer, ckpt
+
+SECONDS = 60
+"""What counts as a hang. Every timeout in the URLs of these tests is far shorter."""
+MEMORY = 400 << 20
+"""Bytes that a command may use, whatever a server sends; without a server it needs about 60 MiB."""
+CODES = {0, 1, 2, 3, 4, 5, 6, 7}
+"""The documented exit codes. 70 is a bug of ckpt."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def in_child(*words: str | Path, seconds: int = SECONDS) -> tuple[Answer, int]:
+    """Run `ckpt` in a child. Returns its answer, and the most memory that it used, in bytes."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "ckpt_cli", *map(str, words)],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=ROOT,
+        )
+        hang = threading.Timer(seconds, child.kill)
+        hang.start()
+        _, status, used = os.wait4(child.pid, 0)
+        hang.cancel()
+        child.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        return Answer(child.returncode, out.read(), err.read().decode()), used.ru_maxrss << 10
+
+
+def here(*words: str | Path) -> Answer:
+    """Run `ckpt` in this process; fail if it hangs."""
+    with _alarm():
+        return ckpt(*words)
+
+
+@contextmanager
+def _alarm() -> Iterator[None]:
+    def ring(_: int, __: FrameType | None) -> None:
+        raise AssertionError("ckpt hangs")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def check(answer: Answer) -> None:
+    """An exit code that is documented; at most one error and one hint; nothing that acts."""
+    assert answer.code in CODES, (answer.code, answer.err)
+    assert "Traceback" not in answer.err
+    assert _CONTROL.search(answer.out + answer.err) is None, answer.err
+    errors = [line for line in answer.err.splitlines() if line.startswith("ckpt: ")]
+    assert len(errors) == (answer.code >= 2 and answer.code != 7) or answer.code == 7, answer.err
