@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ckpt_backends import shell
 from ckpt_backends.bundle import Header, bundles_in, check_bundle, read_header, read_rows
 from ckpt_backends.errors import CkptError, NotFound, PartlyDone, Refused
 from ckpt_backends.model import StoreInfo
@@ -110,7 +111,8 @@ def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:
             )
         for one in found:
             if read_header(one).thread_id is None:
-                session.note(f"skipped '{one}': long-term memory, see `ckpt memory import`")
+                skipped = shell.name(str(one))
+                session.note(f"skipped {skipped}: long-term memory, see `ckpt memory import`")
             else:
                 yield one
 
@@ -121,7 +123,7 @@ def _checked(path: Path, info: StoreInfo) -> _Bundle:
     if header.thread_id is None:
         raise Refused(
             f"cannot import '{path}': it holds long-term memory",
-            hint=f"ckpt memory import {path}",
+            hint=shell.command("ckpt", "memory", "import", ids=[str(path)]),
         )
     if header.layout != info.layout:
         raise Refused(

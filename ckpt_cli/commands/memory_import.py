@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any
 
 import typer
 
+from ckpt_backends import shell
 from ckpt_backends.bundle import check_bundle, read_rows
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, UsageError
 from ckpt_backends.memory import MemoryInfo
@@ -93,13 +93,13 @@ def _checked(path: Path, info: MemoryInfo) -> int:
     if path.is_dir():
         raise UsageError(
             f"cannot restore '{path}': it is a folder",
-            hint=f"name its archives: {quote(str(path))}/memory-*.ckpt.gz",
+            hint=f"name its archives: {shell.word(f'{path}/')}memory-*.ckpt.gz",
         )
     header, counts = check_bundle(path)
     if header.thread_id is not None:
         raise Refused(
             f"cannot restore '{path}': it holds a thread, not memory items",
-            hint=f"ckpt import {quote(str(path))}",
+            hint=shell.command("ckpt", "import", ids=[str(path)]),
         )
     if header.layout != info.layout:
         raise Refused(

@@ -10,8 +10,8 @@ import os
 import sqlite3
 import stat
 from pathlib import Path
-from shlex import quote
 
+from ckpt_backends import shell
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
 
@@ -143,7 +143,8 @@ def empty_log(connection: sqlite3.Connection, path: Path) -> str:
     if not why:
         return ""
     log = log_of(path)
+    again = shell.command("sqlite3", str(path.absolute()), "PRAGMA wal_checkpoint(TRUNCATE)")
     return (
         f"deleted text may remain in '{path}' and in '{log.name}', which keeps {log_size(path)}"
-        f" bytes: {why}; later, run: sqlite3 {quote(str(path))} 'PRAGMA wal_checkpoint(TRUNCATE)'"
+        f" bytes: {why}; later, run: {again}"
     )

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote as shell_quote
 from stat import S_ISDIR
 from urllib.parse import quote
 
+from ckpt_backends import shell
 from ckpt_backends.errors import StoreUnavailable, Unsupported, UsageError
 from ckpt_backends.sqlite.errors import code_of, is_hot_journal, unavailable
 from ckpt_backends.sqlite.journals import has_journal, has_log, journal_of, log_of
@@ -176,7 +176,9 @@ def _check_file(path: Path) -> None:
         reason = (error.strerror or str(error)).lower()
         raise StoreUnavailable(f"cannot open '{path}': {reason}") from error
     if S_ISDIR(facts.st_mode):
-        hint = f"name a file in it; `cd {shell_quote(str(path))} && ckpt stores` lists its stores"
+        # Only an absolute path means the same to `cd` as to `open`.
+        enter = shell.command("cd", str(path.absolute()))
+        hint = f"name a file in it; `{enter} && ckpt stores` lists its stores"
         raise StoreUnavailable(f"cannot open '{path}': it is a folder", hint=hint)
     if not _may(path, os.R_OK):
         raise StoreUnavailable(f"cannot open '{path}': permission denied")
