@@ -365,7 +365,8 @@ def find_collection(connection: Connection, url: StoreUrl) -> str:
         listed = ", ".join(map(shell.word, names[:10])) or "no collections at all"
         raise UnknownLayout(
             f"no long-term memory in '{url}'",
-            hint=f"found {listed}; a LangGraph MongoDBStore has documents with `namespace`, `key` and `value`",
+            hint=f"found {listed}; a LangGraph MongoDBStore has documents with `namespace`,"
+            " `key` and `value`",
         )
     return found[0]
 
