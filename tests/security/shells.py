@@ -113,7 +113,9 @@ def paste(shell: str, lines: Iterable[str], folder: Path) -> list[Run]:
     program = shutil.which(shell)
     if program is None:
         missing = f"{shell} is not installed: apt-get install {shell}"
-        pytest.fail(missing) if shell in REQUIRED else pytest.skip(missing)
+        if shell in REQUIRED:
+            pytest.fail(missing)
+        pytest.skip(missing)
     log, programs, home, empty = (folder / shell / name for name in ("log", "bin", "home", "empty"))
     for one in (programs, home, empty):
         one.mkdir(parents=True)

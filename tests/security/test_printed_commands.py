@@ -120,14 +120,14 @@ def guarded(*ids: str | Path) -> Words:
 def quoted(text: str) -> str:
     """Return the only command in backquotes, as a person finds it."""
     programs = ("ckpt ", "cd ", "sqlite3 ")
-    (found,) = (one for one in re.findall("`([^`]*)`", text) if one.startswith(programs))
+    (found,) = (one for one in text.split("`")[1::2] if one.startswith(programs))
     return found
 
 
 def after(label: str, text: str) -> str:
     """Return what follows a label, up to the end of its line."""
-    (found,) = re.findall(f"(?m)^.*?{label}(.*)$", text)
-    return found
+    (found,) = (line for line in text.split("\n") if re.match(label, line))
+    return re.sub(label, "", found, count=1)
 
 
 # Each of these runs a command with a hostile id, and yields what it prints to be pasted.
@@ -151,7 +151,7 @@ def hints_about_threads(bench: Bench, text: str) -> Iterator[Pasted]:
     at = f"{text}@head"
     yield quoted(bench.run("threads", "show", *guarded(at)).err), ["show", *guarded(at)]
     said = bench.run("rollback", "--steps", "1", *guarded(at)).err
-    yield f"ckpt {after('give the thread alone: ', said)}", [text]
+    yield f"ckpt {after('hint: give the thread alone: ', said)}", [text]
 
 
 def close_matches(bench: Bench, text: str) -> Iterator[Pasted]:
@@ -167,7 +167,7 @@ def replayed(bench: Bench, text: str) -> Iterator[Pasted]:
 
 def values(bench: Bench, text: str) -> Iterator[Pasted]:
     said = bench.run("fork", "--replace", f"{ITS_CHANNEL}={text}", THREAD, "head").err
-    words = after("for a string, write ", said)
+    words = after("hint: for a string, write ", said)
     yield f"ckpt {words}", ["--replace", f"{ITS_CHANNEL}={json.dumps(text, ensure_ascii=False)}"]
 
 
@@ -238,10 +238,10 @@ def files(bench: Bench, text: str) -> Iterator[Pasted]:
         yield said, ["stores"]
         yield said.replace("cd", "ckpt", 1).removesuffix(" && ckpt stores"), [bench.folder / text]
     new = f"{text}.db"
-    yield after("now try: ", ckpt("demo", *guarded(new)).err), ["-s", new, "threads", "list"]
+    yield after(".*; now try: ", ckpt("demo", *guarded(new)).err), ["-s", new, "threads", "list"]
     plan = f"{text}.plan"
     said = bench.run("purge", "--match", "weekly-digest", "--plan-out", plan, "--dry-run").err
-    yield f"ckpt --plan {after('carry it out with --plan ', said)}", ["--plan", plan]
+    yield f"ckpt --plan {after('.*; carry it out with --plan ', said)}", ["--plan", plan]
     delete = ["threads", "delete", "--archive", text, "--yes"]
     gone = bench.run("-o", "table", *delete, *guarded(text))
     yield quoted(gone.out), ["import", *guarded(text)]
