@@ -48,19 +48,13 @@ def word(text: str) -> str:
 
 def name(text: str) -> str:
     """Return the same for a name in a sentence, in quotes even if a shell does not need them."""
-    if not _is_shown(text):
+    if not is_shown(text):
         return _escaped(text)
     return "".join(map(_quoted, _PARTS.findall(text))) or "''"
 
 
-def _quoted(part: str) -> str:
-    if part[0] == "'":
-        return f'"{part}"'
-    return part * 2 if part[0] == "\\" else f"'{part}'"
-
-
-def _is_shown(text: str) -> bool:
-    """Whether a terminal shows each character, and copies it unchanged."""
+def is_shown(text: str) -> bool:
+    """Whether a terminal shows each character of a text, and copies it unchanged."""
     if not text.isprintable() or "`" in text:
         return False
     if text.isascii():
@@ -74,6 +68,12 @@ def _is_shown(text: str) -> bool:
         and is_normalized("NFC", text)
         and _can_be_printed(text)
     )
+
+
+def _quoted(part: str) -> str:
+    if part[0] == "'":
+        return f'"{part}"'
+    return part * 2 if part[0] == "\\" else f"'{part}'"
 
 
 def _can_be_printed(text: str) -> bool:

@@ -339,3 +339,14 @@ def test_a_terminal_gets_a_command_in_one_piece() -> None:
     """A terminal wraps a long line itself, and copies it without the line break."""
     undo = command_field("undo", command("ckpt", "undo", ids=["$(touch pwned) " * 20]))
     assert list(folded([undo], 40)) == [undo]
+
+
+def test_a_printed_query_finds_that_very_thread(bench: Bench) -> None:
+    with closing(sqlite3.connect(bench.store)) as connection:
+        connection.text_factory = os.fsdecode
+        for text in HOSTILE:
+            shown = bench.run("show", "--where", "-o", "table", *guarded(text)).out
+            assert safe_text(shown, newlines=True) == shown
+            query, _ = shown.splitlines()
+            ((thread_id, *_),) = connection.execute(query)
+            assert thread_id == text

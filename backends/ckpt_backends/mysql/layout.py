@@ -215,8 +215,8 @@ def bound(mark: str, column: Column) -> str:
 
 
 def literal(text: str) -> str:
-    """An SQL literal that can be pasted: unprintable text is written as hex."""
-    if text.isprintable() and "\\" not in text:
+    """An SQL literal that can be pasted: what a terminal may alter is written as hex."""
+    if shell.is_shown(text) and "\\" not in text:
         return "'" + text.replace("'", "''") + "'"
     return f"CONVERT(X'{text.encode('utf-8', 'replace').hex()}' USING utf8mb4)"
 
