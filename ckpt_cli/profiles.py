@@ -22,10 +22,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from shlex import quote as quote_word
 from types import MappingProxyType
 from urllib.parse import quote
 
+from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import VARIABLE, StoreUrl, is_almost_url, parse_url, printable_written
 from ckpt_cli import trust
@@ -169,7 +169,7 @@ def refusal(profiles: Profiles, what: str, need: str) -> UsageError:
     """Return the error for something that needs a trusted file."""
     return UsageError(
         f"cannot use {what}: '{profiles.source}' {profiles.distrust} and {need}",
-        hint=f"read the file, then run `ckpt trust {quote_word(str(profiles.source))}`",
+        hint=f"read the file, then run `ckpt trust {shell.word(str(profiles.source))}`",
     )
 
 

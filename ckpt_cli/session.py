@@ -179,13 +179,13 @@ class Session:
                 return None  # a file needs no profile
             raise
         if profile is not None and is_file:
-            from shlex import quote
+            from ckpt_backends import shell
 
             raise UsageError(
                 f"cannot tell which store '{name}' is: a file in this folder, or the profile in"
                 f" '{self.profiles.source}'",
-                hint=f"`-s {quote(f'./{name}')}` is the file; for the profile, rename one of them,"
-                " or run the command in another folder",
+                hint=f"`-s {shell.word(f'./{name}')}` is the file; for the profile, rename one"
+                " of them, or run the command in another folder",
             )
         return profile
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 
+from ckpt_backends import shell
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.regular import check_regular, open_regular
 
@@ -49,7 +49,7 @@ class NotOurs(UsageError):
     """Another user could have written a configuration file."""
 
     def __init__(self, path: Path, fault: str) -> None:
-        hint = f"`--config {quote(str(path))}` uses it anyway"
+        hint = f"`--config {shell.word(str(path))}` uses it anyway"
         super().__init__(f"cannot use '{path}': {fault}", hint=hint)
         self.path = path
 

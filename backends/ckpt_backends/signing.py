@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
+from ckpt_backends import shell
 from ckpt_backends.errors import MissingDependency, Refused, Unreadable, UsageError
 from ckpt_backends.regular import open_regular
 
@@ -213,7 +213,7 @@ def _read(path: Path, *, private: bool) -> bytes:
             if private and state.st_uid == os.getuid() and mode & 0o077:
                 raise Refused(
                     f"refusing to sign with '{path}': other users can read it (mode {mode:04o})",
-                    hint=f"chmod 600 {quote(str(path))}",
+                    hint=f"chmod 600 {shell.word(str(path))}",
                 )
             data = file.read(_LONGEST_FILE + 1)
     except OSError as error:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ckpt_backends import shell
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.unfinished import writing
 from ckpt_cli import diagnostics
@@ -40,4 +41,5 @@ def demo(
         hint = "give a file in a folder that is writable"
         raise UsageError(f"cannot create '{path}': {reason}", hint=hint) from error
     if not ctx.obj.settings.get("quiet"):
-        diagnostics.note(f"created '{path}'; now try: ckpt -s {path} threads list")
+        look = shell.command("ckpt", "-s", str(path), "threads", "list")
+        diagnostics.note(f"created '{path}'; now try: {look}")

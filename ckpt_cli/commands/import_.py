@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any
 
 import typer
 
+from ckpt_backends import shell
 from ckpt_backends.bundle import Bundle, Header, bundles_in, read_header
 from ckpt_backends.errors import CkptError, NotFound, PartlyDone, Refused, Unsupported
 from ckpt_backends.model import StoreInfo
@@ -114,7 +114,8 @@ def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:
             )
         for one in found:
             if read_header(one).thread_id is None:
-                session.note(f"skipped '{one}': long-term memory, see `ckpt memory import`")
+                skipped = shell.name(str(one))
+                session.note(f"skipped {skipped}: long-term memory, see `ckpt memory import`")
             else:
                 yield one
 
@@ -131,7 +132,7 @@ def _fitting(
     if header.thread_id is None:
         raise Refused(
             f"cannot import '{path}': it holds long-term memory",
-            hint=f"ckpt memory import {path}",
+            hint=shell.command("ckpt", "memory", "import", ids=[str(path)]),
         )
     if header.layout != info.layout:
         raise Refused(
@@ -143,7 +144,7 @@ def _fitting(
         yield from session.rows.own_rows(header.thread_id, rows)
     except (Refused, Unsupported) as error:
         error.message = f"cannot import '{path}': {error.message}"
-        error.hint = error.hint or f"look at its rows: zcat {quote(str(path))}"
+        error.hint = error.hint or f"look at its rows: zcat {shell.word(str(path))}"
         raise
 
 

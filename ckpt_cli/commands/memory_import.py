@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any
 
 import typer
 
+from ckpt_backends import shell
 from ckpt_backends.bundle import Bundle, Header
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.memory import MemoryStore, Namespace
@@ -139,7 +139,7 @@ def _checked(path: Path, memory: MemoryStore, trust: Trust) -> _Checked:
     if path.is_dir():
         raise UsageError(
             f"cannot restore '{path}': it is a folder",
-            hint=f"name its archives: {quote(str(path))}/memory-*.ckpt.gz",
+            hint=f"name its archives: {shell.word(f'{path}/')}memory-*.ckpt.gz",
         )
     namespaces: set[Namespace] = set()
     bundle = trust.checked(path, partial(_fitting, path, memory, namespaces))
@@ -158,7 +158,7 @@ def _fitting(
     if header.thread_id is not None:
         raise Refused(
             f"cannot restore '{path}': it holds a thread, not memory items",
-            hint=f"ckpt import {quote(str(path))}",
+            hint=shell.command("ckpt", "import", ids=[str(path)]),
         )
     if header.layout != info.layout:
         raise Refused(
@@ -171,5 +171,5 @@ def _fitting(
             yield row
     except (Refused, Unsupported) as error:
         error.message = f"cannot restore '{path}': {error.message}"
-        error.hint = error.hint or f"look at its rows: zcat {quote(str(path))}"
+        error.hint = error.hint or f"look at its rows: zcat {shell.word(str(path))}"
         raise

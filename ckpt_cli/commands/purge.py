@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Status
 from ckpt_backends.temporary import TemporaryFolder
@@ -158,7 +159,8 @@ def purge(
         )
         found = write_plan(path, session.store.describe(), session.now, seen, session.store_url)
         if plan_out is not None:
-            session.note(f"wrote the plan to '{plan_out}'; carry it out with --plan {plan_out}")
+            named = shell.word(str(plan_out))
+            session.note(f"wrote the plan to '{plan_out}'; carry it out with --plan {named}")
         carry_out_plan(session, found, terms)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator
 from typing import Annotated, Any
 
 import typer
 
+from ckpt_backends import shell
 from ckpt_backends.errors import PartlyDone, Refused, UsageError
 from ckpt_cli.commands.carrying_out import refuse_copy, write
 from ckpt_cli.core.elimination import Verdict
@@ -176,8 +176,8 @@ def _repair(
         said = f"cannot restore {counted(len(plan.refused), 'value')}"
         if plan.rebuilt:
             raise PartlyDone(said)
-        named = shlex.quote(plan.thread_id)
-        hint = f"`ckpt replay {named} --repair --dry-run` says why"
+        again = shell.command("ckpt", "replay", "--repair", "--dry-run", ids=[plan.thread_id])
+        hint = f"`{again}` says why"
         raise Refused(said, hint=None if dry_run else hint)
 
 
@@ -212,6 +212,6 @@ def _conclude(session: Session, reports: list[Report], *, strict: bool) -> None:
     wrong = [pair for pair in findings if pair[1].verdict is Verdict.MISMATCH]
     for about, one in wrong or (findings if strict else []):
         child = one.transition.child
-        named = shlex.quote(f"{about.thread_id}@{child}")
-        session.note(f"`ckpt diff --writes {named}` shows the first difference")
+        diff = shell.command("ckpt", "diff", "--writes", ids=[f"{about.thread_id}@{child}"])
+        session.note(f"`{diff}` shows the first difference")
         raise typer.Exit(1)

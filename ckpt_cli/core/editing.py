@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import random
-import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import uuid4
 
+from ckpt_backends import shell
 from ckpt_backends.change import NewBlob
 from ckpt_backends.codec import encode_lossless, from_json
 from ckpt_backends.codec.scan import ARRAY, head
@@ -69,10 +69,10 @@ def parse_edit(kind: Literal["set", "append", "replace"], text: str) -> ChannelE
         value = json.loads(form)
         plain = from_json(value)
     except (ValueError, RecursionError) as error:
-        quoted = shlex.quote(f"{channel}={json.dumps(form, ensure_ascii=False)}")
+        named = shell.word(f"{channel}={json.dumps(form, ensure_ascii=False)}")
         raise UsageError(
             f"the value for '{channel}' is not JSON: {str(error).lower()}",
-            hint=f"for a string, write --{kind} {quoted}",
+            hint=f"for a string, write --{kind} {named}",
         ) from None
     if _has_objects(plain):
         raise UsageError(
@@ -124,7 +124,7 @@ def edit_copy(
         if edit.channel not in channels:
             raise NotFound(
                 f"no channel '{edit.channel}' in this thread",
-                hint=f"its channels: {', '.join(channels) or 'none'}",
+                hint=f"its channels: {', '.join(map(shell.word, channels)) or 'none'}",
             )
         if edit.channel in seen:
             raise UsageError(
@@ -135,13 +135,13 @@ def edit_copy(
             if any(one.channel == edit.channel for one in kept):
                 raise Refused(
                     f"the caller has already written to '{edit.channel}' at this checkpoint",
-                    hint=f"--replace {edit.channel}=JSON replaces that write and the stored value",
+                    hint=f"--replace {_json_for(edit)} replaces that write and the stored value",
                 )
             continue
         if edit.channel in delta:
             raise Unsupported(
                 f"cannot use --{edit.kind} on '{edit.channel}': a DeltaChannel stores no value",
-                hint=f"--set {edit.channel}=JSON merges a value into it",
+                hint=f"--set {_json_for(edit)} merges a value into it",
             )
         _edit_value(found, original, body, key.checkpoint_ns, edit, version)
     place = max((one.idx for one in kept if one.channel not in found.dropped), default=-1) + 1
@@ -354,13 +354,18 @@ def _check_item(value: Value, edit: ChannelEdit) -> None:
     if not isinstance(value, list):
         raise Refused(
             f"cannot append to '{edit.channel}': it does not hold a list",
-            hint=f"--replace {edit.channel}=JSON replaces its value",
+            hint=f"--replace {_json_for(edit)} replaces its value",
         )
     if any(as_message(item) is not None and isinstance(item, Tagged) for item in value):
         raise Refused(
             f"cannot append plain JSON to '{edit.channel}': its items are message objects",
-            hint=f"--set {edit.channel}='[...]' lets the application convert JSON to messages",
+            hint=f"--set {shell.word(f'{edit.channel}=[...]')} lets the application convert JSON to"
+            " messages",
         )
+
+
+def _json_for(edit: ChannelEdit) -> str:
+    return shell.word(f"{edit.channel}=JSON")
 
 
 def _holds_values(original: Checkpoint) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ckpt_backends import shell
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.memory import Item
@@ -46,7 +47,8 @@ def refuse_duplicate(item: Item, fields: Mapping[str, Any], others: Sequence[Ite
         if said is not None and other.key != item.key and same_as(text_of(other)) == said:
             raise Refused(
                 f"cannot set content: fact '{other.key.key}' has the same text",
-                hint=f"delete one of them: ckpt memory delete {item.key.key}",
+                hint="delete one of them: "
+                + shell.command("ckpt", "memory", "delete", ids=[item.key.key]),
             )
 
 

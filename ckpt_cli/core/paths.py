@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from ckpt_backends import shell
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_cli.core.equality import is_set
@@ -156,7 +157,7 @@ def _what_is_there(value: Value) -> str:
     if isinstance(held, dict):
         names = [format_path((k,)) if isinstance(k, str | int) else str(k) for k in held]
         more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-        return f"it has {', '.join(names[:MAX_NAMES]) or 'no keys'}{more}{cut}"
+        return f"it has {', '.join(map(shell.word, names[:MAX_NAMES])) or 'no keys'}{more}{cut}"
     if isinstance(held, list):
         kind = "set" if is_set(value) else "list"
         last = f": [0] to [{len(held) - 1}], or [] for all" if held else ""

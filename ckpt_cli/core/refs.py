@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from shlex import quote
 
+from ckpt_backends import shell
 from ckpt_backends.errors import Ambiguous, NotFound, UsageError
 from ckpt_backends.model import Checkpoint
 from ckpt_cli.core.shortrefs import SHORTEST, short_refs
@@ -52,7 +52,7 @@ def is_shortened(checkpoint_ns: str, text: str) -> bool:
 
 def named(namespaces: Sequence[str]) -> str:
     """Some namespaces as a hint lists them."""
-    shown = ", ".join(f"'{ns}'" for ns in namespaces[:_SHOWN_CANDIDATES])
+    shown = ", ".join(map(shell.name, namespaces[:_SHOWN_CANDIDATES]))
     more = len(namespaces) - _SHOWN_CANDIDATES
     return shown + (f" and {more} more" if more > 0 else "")
 
@@ -172,7 +172,7 @@ def _only(found: list[str], ref: str, line: Line) -> str:
     if not found:
         raise NotFound(f"no checkpoint '{ref}' in thread '{line.thread_id}'", hint=_nearest(line))
     short = short_refs([one.key.checkpoint_id for one in line.checkpoints])
-    shown = ", ".join(short[one] for one in found[:_SHOWN_CANDIDATES])
+    shown = ", ".join(shell.word(short[one]) for one in found[:_SHOWN_CANDIDATES])
     more = len(found) - _SHOWN_CANDIDATES
     raise Ambiguous(
         f"'{ref}' is ambiguous: {len(found)} checkpoints of thread '{line.thread_id}' match",
@@ -185,5 +185,6 @@ def _nearest(line: Line) -> str:
     if not ids:
         return "this namespace has no checkpoints"
     short = short_refs(ids)
-    newest = ", ".join(short[one] for one in ids[:_SHOWN_CANDIDATES])
-    return f"newest first: {newest}; `ckpt history {quote(line.thread_id)}` lists all {len(ids)}"
+    newest = ", ".join(shell.word(short[one]) for one in ids[:_SHOWN_CANDIDATES])
+    history = shell.command("ckpt", "history", ids=[line.thread_id])
+    return f"newest first: {newest}; `{history}` lists all {len(ids)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 
+from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_cli.core.merging import CUSTOM, REDUCERS
 
@@ -40,7 +41,7 @@ def told_reducers(profile: Mapping[str, str], options: Iterable[str]) -> dict[st
 
 def no_channel(name: str, known: Collection[str], where: str) -> NotFound:
     """Return the error for a channel that does not exist."""
-    there = f"channels: {', '.join(sorted(known))}" if known else None
+    there = f"channels: {', '.join(map(shell.word, sorted(known)))}" if known else None
     return NotFound(
         f"no channel '{name}' in {where}", hint=did_you_mean(name, sorted(known)) or there
     )
@@ -49,4 +50,4 @@ def no_channel(name: str, known: Collection[str], where: str) -> NotFound:
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a hint with known names that are similar to an unknown one; None if there are none."""
     close = get_close_matches(name, list(known), n=3)
-    return f"did you mean {' or '.join(repr(one) for one in close)}?" if close else None
+    return f"did you mean {' or '.join(map(shell.name, close))}?" if close else None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
+from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.model import Status
 from ckpt_backends.protocol import Store
@@ -69,13 +69,12 @@ def find_target(
     if found.chosen and said and said[0].startswith("--") and at is None and back.as_of is None:
         raise UsageError(
             f"'{thread}' names a checkpoint already, so {said[0]} cannot choose one",
-            hint=f"give the thread alone: {shlex.quote(found.reader.thread_id)}",
+            hint=f"give the thread alone: {shell.word(found.reader.thread_id)}",
         )
     if not said and not found.chosen and not back.head_by_default:
         raise UsageError(
             f"no checkpoint given for thread '{found.reader.thread_id}'",
-            hint=f"give {back.options};"
-            f" `ckpt show {shlex.quote(found.reader.thread_id)} --tree` lists the checkpoints",
+            hint=f"give {back.options}; {_tree(found.reader)} lists the checkpoints",
         )
     reader = found.reader
     if back.steps is not None:
@@ -141,12 +140,16 @@ def _input_of_failed(reader: ThreadReader, start: str, note: Callable[[str], Non
             return moment.key.checkpoint_id
     raise NotFound(
         f"no step failed on the current branch of thread '{reader.thread_id}'",
-        hint=f"`ckpt show {shlex.quote(reader.thread_id)} --tree` shows all branches",
+        hint=f"{_tree(reader)} shows all branches",
     )
 
 
 def _list_them(reader: ThreadReader) -> str:
-    return f"`ckpt history {shlex.quote(reader.thread_id)}` lists them"
+    return f"`{shell.command('ckpt', 'history', ids=[reader.thread_id])}` lists them"
+
+
+def _tree(reader: ThreadReader) -> str:
+    return f"`{shell.command('ckpt', 'show', '--tree', ids=[reader.thread_id])}`"
 
 
 def _moments(reader: ThreadReader, ids: list[str]) -> Iterator[Moment]:

@@ -7,10 +7,10 @@ does not store what runs next.
 from __future__ import annotations
 
 import secrets
-import shlex
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from ckpt_backends import shell
 from ckpt_backends.change import Change, CopyOfCheckpoint
 from ckpt_backends.codec.splice import Put, splice
 from ckpt_backends.errors import Refused, Unsupported
@@ -107,10 +107,10 @@ def plan_bare_clone(
     check_free(rows, thread_id)
     _check_wishes(wishes)
     if wishes.edits:
+        edit = shell.command("ckpt", "fork", "--replace", "CHANNEL=JSON", ids=[thread_id, "head"])
         raise Unsupported(
             "cannot edit while forking to a new thread in this layout",
-            hint="fork without edits, then edit the copy:"
-            f" `ckpt fork {shlex.quote(thread_id)} head --replace CHANNEL=JSON`",
+            hint=f"fork without edits, then edit the copy: `{edit}`",
         )
     target, head = _target_and_head(reader, checkpoint_id)
     line = reader.ancestry("", checkpoint_id)
@@ -159,9 +159,10 @@ def _target_and_head(reader: ThreadReader, checkpoint_id: str) -> tuple[Moment, 
     target = reader.moment("", checkpoint_id, state=True)
     problem = target.body.problem
     if problem is not None:
+        diff = shell.command("ckpt", "diff", "--writes", ids=[reader.thread_id])
         raise Unsupported(
             f"cannot roll back to checkpoint '{checkpoint_id}': {problem.reason}",
-            hint=f"`ckpt diff {shlex.quote(reader.thread_id)} --writes` shows what its tasks wrote",
+            hint=f"`{diff}` shows what its tasks wrote",
         )
     head = reader.head("") or checkpoint_id
     return target, target if head == checkpoint_id else reader.moment("", head, state=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ckpt_backends import shell
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unsupported
 from ckpt_cli.core.editing import BRANCH, ChannelEdit
@@ -49,7 +50,7 @@ def edges_of(reader: ThreadReader, node: str) -> tuple[str, ...]:
     known = [one for one in nodes if not one.startswith("__")]
     raise NotFound(
         f"node '{node}' never finished in thread '{reader.thread_id}'",
-        hint=f"finished nodes: {', '.join(sorted(known)) or 'none'}",
+        hint=f"finished nodes: {', '.join(map(shell.word, sorted(known))) or 'none'}",
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
+from ckpt_backends import shell
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import Ambiguous, NotFound
@@ -85,7 +86,7 @@ def find_key(memory: MemoryStore, text: str, prefix: Namespace) -> ItemKey:
     if not found:
         raise NotFound(f"no item '{text}'", hint="`ckpt memory list --all` lists the items")
     if len(found) > 1:
-        shown = ", ".join(f"'{format_key(one)}'" for one in found[:_NAMED])
+        shown = ", ".join(shell.name(format_key(one)) for one in found[:_NAMED])
         more = len(found) - _NAMED
         raise Ambiguous(
             f"'{text}' matches {len(found)} items",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ckpt_backends import shell
 from ckpt_backends.codec.values import Cut, Opaque, Value
 from ckpt_backends.errors import NotFound
 from ckpt_cli.core.redact import redact_turn
@@ -42,7 +43,7 @@ def conversation(target: Target, channel: str | None) -> Conversation:
     if channel is None:
         channel = _usual(held, state.values)
     elif channel not in state.values:
-        there = ", ".join(state.values) or "none"
+        there = ", ".join(map(shell.word, state.values)) or "none"
         raise NotFound(f"no channel '{channel}' at this checkpoint", hint=f"its channels: {there}")
     value = state.values[channel]
     if isinstance(value, Opaque):
@@ -52,7 +53,7 @@ def conversation(target: Target, channel: str | None) -> Conversation:
         remarks.append(f"cut: {value.reason}")
     found = held.get(channel)
     if found is None and value not in (None, [], {}):
-        there = ", ".join(held) or "none"
+        there = ", ".join(map(shell.word, held)) or "none"
         raise NotFound(
             f"channel '{channel}' holds no messages", hint=f"channels with messages: {there}"
         )
@@ -74,5 +75,5 @@ def _usual(held: Mapping[str, Sequence[Value]], values: Mapping[str, Value]) -> 
         return max(held, key=lambda name: len(held[name]))
     if isinstance(values.get(USUAL), Opaque):
         return USUAL
-    there = ", ".join(values) or "none"
+    there = ", ".join(map(shell.word, values)) or "none"
     raise NotFound("no channel of this checkpoint holds messages", hint=f"its channels: {there}")

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.unfinished import writing
@@ -59,7 +60,7 @@ class PlanFile:
             raise UsageError(
                 f"cannot use the plan '{self.path}' on '{info.url}':"
                 f" it was made for the store '{self.store}'",
-                hint=f"use `-s {self.store}`, or make a new plan with --plan-out",
+                hint=f"use `-s {shell.word(self.store)}`, or make a new plan with --plan-out",
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ckpt_backends import shell
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import Ambiguous, NotFound, UnknownLayout
 from ckpt_backends.model import Status, Thread
@@ -56,7 +57,7 @@ def find_session(
     if not fits:
         raise NotFound(f"no session '{name}'", hint="`ckpt sessions list` lists them")
     if len(fits) > 1:
-        keys = ", ".join(sorted(one.key for one in fits))
+        keys = ", ".join(shell.word(one.key) for one in sorted(fits, key=lambda one: one.key))
         raise Ambiguous(f"'{name}' matches {len(fits)} sessions", hint=f"use a key: {keys}")
     (one,) = fits
     if redacted:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from difflib import get_close_matches
-from shlex import quote
 
+from ckpt_backends import shell
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
@@ -148,23 +148,19 @@ def _split(store: Store, text: str) -> tuple[str, str | None]:
     return refs.split_target(text, lambda whole: store.thread(whole) is not None)
 
 
-def _quoted(thread_id: str) -> str:
-    """A thread id in quotes that a shell reads, too."""
-    return f"'{thread_id}'" if quote(thread_id) == thread_id else quote(thread_id)
-
-
 def _no_thread(store: Store, thread_id: str) -> NotFound:
     """Return an error with suggestions from the newest threads."""
     alone, _, ref = thread_id.rpartition("@")
     if ref and alone and store.thread(alone) is not None:
         return NotFound(
             f"'{thread_id}' is a checkpoint, but this command takes a thread",
-            hint=f"leave out @{ref}, or use `ckpt show {quote(thread_id)}`",
+            hint=f"leave out {shell.word(f'@{ref}')}, or use"
+            f" `{shell.command('ckpt', 'show', ids=[thread_id])}`",
         )
     newest = [thread.thread_id for thread in store.threads(limit=_SEARCHED)]
     close = [one for one in newest if one.startswith(thread_id)][:_NAMED]
     close = close or get_close_matches(thread_id, newest, n=_NAMED)
     hint = NO_THREAD_HINT
     if close:
-        hint = f"did you mean {' or '.join(map(_quoted, close))}?"
+        hint = f"did you mean {' or '.join(map(shell.name, close))}?"
     return NotFound(f"no thread '{thread_id}' in this store", hint=hint)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from ckpt_backends import shell
 from ckpt_backends.change import Change
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Refused
@@ -76,7 +76,7 @@ def _plan_removal(reader: ThreadReader, added: Checkpoint) -> Plan:
     if (len(every), every.total()) != number or reader.head("") != added.key.checkpoint_id:
         raise Refused(
             f"cannot undo: the copy '{reader.thread_id}' has been used since",
-            hint=f"`ckpt threads delete {shlex.quote(reader.thread_id)}` deletes the thread",
+            hint=_delete(reader),
         )
     head = reader.moment("", added.key.checkpoint_id)
     return Plan(
@@ -97,6 +97,12 @@ def _plan_removal(reader: ThreadReader, added: Checkpoint) -> Plan:
     )
 
 
+def _delete(reader: ThreadReader) -> str:
+    """Return a hint."""
+    line = shell.command("ckpt", "threads", "delete", ids=[reader.thread_id])
+    return f"`{line}` deletes the thread"
+
+
 def _newest_added(reader: ThreadReader) -> Checkpoint:
     """Return the nearest checkpoint on the head's branch that `ckpt` added."""
     head = reader.head("")
@@ -110,7 +116,8 @@ def _newest_added(reader: ThreadReader) -> Checkpoint:
         raise NotFound(
             f"nothing to undo in thread '{reader.thread_id}': no rollback or fork on its current"
             " branch",
-            hint=f"`ckpt rollback {shlex.quote(reader.thread_id)} REF` goes to any checkpoint",
+            hint=f"`{shell.command('ckpt', 'rollback', ids=[reader.thread_id, 'REF'])}`"
+            " goes to any checkpoint",
         )
     return min(ours, key=lambda one: place[one.key.checkpoint_id])
 
@@ -126,7 +133,7 @@ def _head_before(reader: ThreadReader, added: Checkpoint) -> str:
         return before
     raise Refused(
         "cannot undo: no checkpoint is left from before the added one",
-        hint=f"`ckpt threads delete {shlex.quote(reader.thread_id)}` deletes the thread",
+        hint=_delete(reader),
     )
 
 

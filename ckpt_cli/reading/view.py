@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
+from ckpt_backends import shell
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, Unreadable, Unsupported
 from ckpt_cli.core.channels import is_state
@@ -148,6 +149,6 @@ def _chosen(moment: Moment, state: State, channels: Collection[str]) -> dict[str
     known = {**moment.body.values, **state.values}
     for name in channels:
         if name not in known:
-            there = ", ".join(state.values) or "none"
+            there = ", ".join(map(shell.word, state.values)) or "none"
             raise NotFound(f"no channel '{name}' at this checkpoint", hint=f"its channels: {there}")
     return {name: known[name] for name in channels}

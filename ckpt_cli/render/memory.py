@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
 from itertools import groupby, islice
 from pathlib import Path
-from shlex import quote
 from types import MappingProxyType
 from typing import Any
 
+from ckpt_backends import shell
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
 from ckpt_backends.memory import Item, ItemKey, Namespace
@@ -290,8 +290,9 @@ def removal_lines(
     rest = "; more items match" if more else ""
     yield line((f"{'Removed' if done else 'Would remove'} {amount(items)}{rest}", "bold"))
     if bundle is not None:
-        restore = f"`ckpt memory import {quote(str(bundle))}` restores it"
-        yield line(safe_text(f"archive  {bundle}; {restore}"))
+        restore = shell.command("ckpt", "memory", "import", ids=[str(bundle)])
+        text = safe_text(f"archive  {shell.word(str(bundle))}; `{restore}` restores it")
+        yield Line(((text, "plain"),), whole=True)
 
 
 def amount(items: Iterable[Item]) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from ckpt_backends import shell
 from ckpt_backends.change import change_record
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Status
@@ -23,7 +23,7 @@ from ckpt_cli.render.diff import diff_text
 from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.thread import field
+from ckpt_cli.render.thread import command_field, field
 from ckpt_cli.render.units import size
 from ckpt_cli.render.value import counted, summary
 
@@ -123,7 +123,7 @@ def plan_lines(
         yield from field("note", note, width, "question")
     yield from _changes(plan, width, is_done=is_done, is_whole=is_whole)
     if undo and not is_done:
-        yield from field("undo", undo, width)
+        yield command_field("undo", undo)
 
 
 def done_lines(plan: Plan, undo: str) -> Iterator[Line]:
@@ -140,7 +140,7 @@ def done_lines(plan: Plan, undo: str) -> Iterator[Line]:
     if how := resume_line(plan):
         yield Line((("resume   ", "dim"), (safe_text(how), "plain")), whole=True)
     if undo:
-        yield Line((("undo     ", "dim"), (safe_text(undo), "plain")), whole=True)
+        yield command_field("undo", undo)
 
 
 def resume_line(plan: Plan) -> str:
@@ -311,16 +311,7 @@ def undo_command(store: Sequence[str], thread_id: str) -> str:
     """Return the command that undoes a change of a thread; `store` is the option that names its
     store.
     """
-    guard = ["--"] if thread_id.startswith("-") else []
-    return " ".join(map(quoted, ["ckpt", *store, "undo", *guard, thread_id]))
-
-
-def quoted(word: str) -> str:
-    """Quote a word for a shell; uses escapes if it contains unprintable characters."""
-    if word.isprintable():
-        return shlex.quote(word)
-    escaped = word.encode("unicode_escape").decode().replace("'", "\\'")
-    return f"$'{escaped}'"
+    return shell.command("ckpt", *store, "undo", ids=[thread_id])
 
 
 def _step(plan: Plan) -> int | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from ckpt_backends import shell
 from ckpt_backends.codec import decode
 from ckpt_backends.memory import Item, ItemKey
 from ckpt_cli.core.clip import clip
@@ -19,7 +19,7 @@ from ckpt_cli.render.memory import fact_words
 from ckpt_cli.render.memory_whole import said_by
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.thread import field
+from ckpt_cli.render.thread import command_field, field
 from ckpt_cli.render.units import age, iso, step_number, when
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def origin_lines(found: Origin, now: datetime, zone: tzinfo, width: int) -> Iter
     if found.remark:
         yield from field("note", found.remark, width, "question")
     if found.checkpoint_id is not None:
-        command = f"ckpt -s {quote(found.store)} messages {quote(found.thread_id)}"
-        yield from field("read", f"{command} --at {found.checkpoint_id}", width, "dim")
+        words = ["-s", found.store, "messages", "--at", found.checkpoint_id]
+        yield command_field("read", shell.command("ckpt", *words, ids=[found.thread_id]))
 
 
 def memory_rows(

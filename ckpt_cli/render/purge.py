@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ckpt_backends import shell
 from ckpt_backends.model import ThreadSize
 from ckpt_cli.core.purge import NOT_FOUND, Doomed, Report, Sum, Sums, doomed_record
 from ckpt_cli.reading.plan_file import PlanFile
@@ -14,7 +15,7 @@ from ckpt_cli.render.cells import wrap
 from ckpt_cli.render.lines import Line, line
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.thread import field
+from ckpt_cli.render.thread import command_field, field
 from ckpt_cli.render.units import size
 from ckpt_cli.render.value import counted
 
@@ -63,8 +64,8 @@ def report_lines(
         rows = ", ".join(f"{number} {table}" for table, number in counts if number)
         yield from field("rows", rows, width)
     if archive is not None and sums.threads:
-        restore = f"`ckpt import {archive}` restores them"
-        yield from field("archive", f"{archive}; {restore}", width)
+        restore = shell.command("ckpt", "import", ids=[str(archive)])
+        yield command_field("archive", f"{shell.word(str(archive))}; `{restore}` restores them")
     yield from _kept_lines([*plan.kept, *report.skipped.items()], width, "Kept")
 
 

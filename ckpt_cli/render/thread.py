@@ -286,6 +286,11 @@ def marks_style(marks: Sequence[str]) -> Style:
     return "warn" if marks else "plain"
 
 
+def command_field(name: str, command: str) -> Line:
+    """Return a label and a command, which is never wrapped."""
+    return Line(((f"{name:<{_LABEL}}", "dim"), (safe_text(command), "plain")), whole=True)
+
+
 def field(name: str, text: str, width: int, style: Style = "plain") -> Iterator[Line]:
     """Yield a label and its text, wrapped; below the label if an id would be broken next to it."""
     text, label = safe_text(text), f"{name:<{_LABEL}}"

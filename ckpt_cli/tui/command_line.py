@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from glob import escape
 
 from ckpt_backends.memory import ItemKey
+from ckpt_backends.shell import command
 from ckpt_cli.core.memory import format_namespace
-from ckpt_cli.render.plan import quoted
 from ckpt_cli.tui.listing import is_pattern
 from ckpt_cli.tui.reads import CheckpointTab, Place
 
@@ -24,33 +24,27 @@ _WORDS: dict[CheckpointTab, tuple[str, ...]] = {
 
 def tab_command(store: Sequence[str], tab: CheckpointTab, place: Place, base: Place | None) -> str:
     """Return the command that prints a tab of a checkpoint; a diff starts at `base`, if given."""
-    words = ["ckpt", *store, *_WORDS[tab]]
-    if place.checkpoint_ns:
-        words += ["--ns", place.checkpoint_ns]
-    if tab == "diff" and base is not None:
-        words += ["--", f"{base.thread_id}@{base.checkpoint_id}", ref(place)]
-    else:
-        words += _guarded(ref(place))
-    return " ".join(map(quoted, words))
+    inside = ["--ns", place.checkpoint_ns] if place.checkpoint_ns else []
+    ids = [ref(base), ref(place)] if tab == "diff" and base is not None else [ref(place)]
+    return command("ckpt", *store, *_WORDS[tab], *inside, ids=ids)
 
 
 def tree_command(store: Sequence[str], thread_id: str, ns: str | None) -> str:
     """Return the command that draws a thread's tree."""
     inside = ["--ns", ns] if ns else []
-    words = ["ckpt", *store, "show", "--tree", *inside, *_guarded(thread_id)]
-    return " ".join(map(quoted, words))
+    return command("ckpt", *store, "show", "--tree", *inside, ids=[thread_id])
 
 
 def list_command(store: Sequence[str], status: Sequence[str], text: str, user: str | None) -> str:
     """Return the command that lists the threads of a filter."""
-    words = ["ckpt", *store, "threads", "list", "--all"]
+    words = [*store, "threads", "list", "--all"]
     for one in status:
         words += ["--status", one]
     if user is not None:
         words += ["--user", user]
     if text:
         words += ["--match", match_of(text)]
-    return " ".join(map(quoted, words))
+    return command("ckpt", *words)
 
 
 def match_of(text: str) -> str:
@@ -76,16 +70,9 @@ def config(place: Place) -> str:
 def memory_command(memory: Sequence[str], key: ItemKey) -> str:
     """Return the command that prints a memory item."""
     namespace = ["--namespace", format_namespace(key.namespace)]
-    words = ["ckpt", *memory, "memory", "show", *namespace, *_guarded(key.key)]
-    return " ".join(map(quoted, words))
+    return command("ckpt", *memory, "memory", "show", *namespace, ids=[key.key])
 
 
 def remembered_command(store: Sequence[str], memory: str, thread_id: str) -> str:
     """Return the command that prints a thread with its memory items."""
-    words = ["ckpt", *store, "threads", "show", "--memory", memory, *_guarded(thread_id)]
-    return " ".join(map(quoted, words))
-
-
-def _guarded(word: str) -> list[str]:
-    """Return a word, with `--` before it if it looks like an option."""
-    return ["--", word] if word.startswith("-") else [word]
+    return command("ckpt", *store, "threads", "show", "--memory", memory, ids=[thread_id])

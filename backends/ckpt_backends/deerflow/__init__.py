@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import ClassVar
 
+from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.memory import EditableMemoryStore, MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
@@ -57,6 +58,6 @@ def _no_threads(url: StoreUrl) -> Unsupported:
     hint = (
         f"name the store of its threads with -s; it was not found: {found.why}"
         if found.url is None
-        else f"its threads are in another store: use -s '{found.url}'"
+        else f"its threads are in another store: use -s {shell.name(str(found.url))}"
     )
     return Unsupported(f"'{url}' holds DeerFlow's memory, not threads", hint=hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.mongodb.connect import Connection
 from ckpt_backends.mongodb.layout import (
@@ -30,9 +31,10 @@ def find_layout(connection: Connection, url: StoreUrl) -> MongoLayout:
     params = url.params
     names = connection.collections()
     if not names:
-        others = ", ".join(connection.databases()[:10]) or "none that may be listed"
+        others = ", ".join(map(shell.word, connection.databases()[:10]))
         raise UnknownLayout(
-            f"database '{database}' of '{url}' is empty", hint=f"databases there: {others}"
+            f"database '{database}' of '{url}' is empty",
+            hint=f"databases there: {others or 'none that may be listed'}",
         )
     pinned = {params[name] for name in _PARAMS if name in params}
     names.sort(key=lambda name: name not in pinned)

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ckpt_backends import shell
 from ckpt_backends.errors import SeveralLayouts, UnknownLayout
 from ckpt_backends.memory import HINT
 from ckpt_backends.url import StoreUrl
@@ -188,7 +189,7 @@ def _several(url: StoreUrl, layouts: Sequence[MongoLayout]) -> SeveralLayouts:
     else:
         listed = ", ".join(f"'{one.checkpoints}' ({one.name})" for one in layouts)
         said = f"'{url}' holds {len(layouts)} stores: {listed}"
-    shown = [f"'{url.with_params(one.pins)}'" for one in layouts[:_FEW]]
+    shown = [shell.name(str(url.with_params(one.pins))) for one in layouts[:_FEW]]
     more = f" or one of {len(layouts) - _FEW} more" if len(layouts) > _FEW else ""
     hint = f"name one: {' or '.join(shown)}{more}"
     return SeveralLayouts(said, [one.pins for one in layouts], hint=hint)
@@ -207,5 +208,5 @@ def _layout(one: Collection, writes: Collection | None, database: str) -> MongoL
 
 
 def _names(found: Sequence[Collection]) -> str:
-    names = ", ".join(f"'{one.name}'" for one in found[:10])
+    names = ", ".join(shell.name(one.name) for one in found[:10])
     return names or "no collections at all"

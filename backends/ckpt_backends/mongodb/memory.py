@@ -17,10 +17,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
 from bson.raw_bson import RawBSONDocument
 from pymongo.client_session import ClientSession
 
+from ckpt_backends import shell
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import (
     PartlyDone,
@@ -360,7 +362,7 @@ def find_collection(connection: Connection, url: StoreUrl) -> str:
     names, wanted = connection.collections(), url.params.get("store_collection")
     if wanted is not None:
         if wanted not in names:
-            listed = ", ".join(names[:10]) or "none"
+            listed = ", ".join(map(shell.word, names[:10])) or "none"
             raise UnknownLayout(f"no collection '{wanted}' in '{url}'", hint=f"it has {listed}")
         return wanted
     found = [name for name in names[:MOST_LOOKED_AT] if look(connection, name).kind == MEMORY]
@@ -368,13 +370,14 @@ def find_collection(connection: Connection, url: StoreUrl) -> str:
         raise SeveralLayouts(
             f"'{url}' holds {len(found)} stores of long-term memory: {', '.join(found)}",
             [{"store_collection": name} for name in found],
-            hint=f"name one: add ?store_collection={found[0]} to the URL",
+            hint=f"name one: add ?store_collection={quote(found[0], safe='')} to the URL",
         )
     if not found:
+        listed = ", ".join(map(shell.word, names[:10])) or "no collections at all"
         raise UnknownLayout(
             f"no long-term memory in '{url}'",
-            hint=f"found {', '.join(names[:10]) or 'no collections at all'}; a LangGraph"
-            " MongoDBStore has documents with `namespace`, `key` and `value`",
+            hint=f"found {listed}; a LangGraph MongoDBStore has documents with `namespace`,"
+            " `key` and `value`",
         )
     return found[0]
 

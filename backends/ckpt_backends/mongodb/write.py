@@ -21,6 +21,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.client_session import ClientSession
 from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 
+from ckpt_backends import shell
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
 from ckpt_backends.codec import bson, decode
@@ -91,7 +92,7 @@ class WritableMongoStore(Closing):
         if layout.unknown:
             raise UnknownLayout(
                 f"'{url}' was written by a saver that ckpt does not know, so ckpt only reads it",
-                hint=f"unknown fields: {', '.join(layout.unknown)}",
+                hint=f"unknown fields: {', '.join(map(shell.word, layout.unknown))}",
             )
 
     def apply(self, change: Change) -> None:

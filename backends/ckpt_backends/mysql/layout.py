@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import md5
 
+from ckpt_backends import shell
 from ckpt_backends.apart import (
     BLOBS,
     CHECKPOINTS,
@@ -156,7 +157,7 @@ def detect(
     Raises `UnknownLayout` if the tables are unknown, or if `wanted` is another layout.
     """
     if CHECKPOINTS not in tables:
-        found = ", ".join(sorted(tables)[:10]) or "no tables at all"
+        found = ", ".join(map(shell.word, sorted(tables)[:10])) or "no tables at all"
         raise UnknownLayout(f"no checkpoint tables in '{where}'", hint=f"found {found}")
     columns = {name: tables[name].columns.keys() for name in NAMES if name in tables}
     shallow = "checkpoint_id" not in columns[CHECKPOINTS]
@@ -214,8 +215,8 @@ def bound(mark: str, column: Column) -> str:
 
 
 def literal(text: str) -> str:
-    """An SQL literal that can be pasted: unprintable text is written as hex."""
-    if text.isprintable() and "\\" not in text:
+    """An SQL literal that can be pasted: what a terminal may alter is written as hex."""
+    if shell.is_shown(text) and "\\" not in text:
         return "'" + text.replace("'", "''") + "'"
     return f"CONVERT(X'{text.encode('utf-8', 'replace').hex()}' USING utf8mb4)"
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from ckpt_backends import shell
 from ckpt_backends.answers import CHANGES, checked
 from ckpt_backends.apart import cells_of_checkpoint, cells_of_value
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
@@ -40,7 +41,7 @@ class WritableMySQLStore(Closing):
         if layout.unknown:
             raise UnknownLayout(
                 f"'{url}' was written by a saver that ckpt does not know, so ckpt only reads it",
-                hint=f"unknown: {', '.join(layout.unknown)}",
+                hint=f"unknown: {', '.join(map(shell.word, layout.unknown))}",
             )
         if not layout.hashed:
             raise Unsupported(

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
+from ckpt_backends import shell
 from ckpt_backends.apart import (
     BLOBS,
     CHECKPOINTS,
@@ -133,10 +135,11 @@ def _no_tables(tables: Sequence[Table], schemas: Sequence[str], where: str) -> U
     )
     looked = f"looked in {_list(schemas)}"
     if elsewhere:
-        hint = f"{looked}; found some in {_list(elsewhere)}: add ?schema={elsewhere[0]} to the URL"
+        param = quote(elsewhere[0], safe="")
+        hint = f"{looked}; found some in {_list(elsewhere)}: add ?schema={param} to the URL"
     else:
         here = sorted({table.name for table in tables if table.schema in schemas})
-        hint = f"{looked}, found {', '.join(here[:10]) or 'no tables at all'}"
+        hint = f"{looked}, found {', '.join(map(shell.word, here[:10])) or 'no tables at all'}"
         if STORE in here:
             hint = f"{hint}; {HINT}"
     return UnknownLayout(f"no checkpoint tables in '{where}'", hint=hint)
@@ -145,7 +148,7 @@ def _no_tables(tables: Sequence[Table], schemas: Sequence[str], where: str) -> U
 def _list(schemas: Sequence[str]) -> str:
     if not schemas:
         return "no schema that exists and is readable"
-    return f"schema{'s' if len(schemas) > 1 else ''} " + ", ".join(f"'{one}'" for one in schemas)
+    return f"schema{'s' if len(schemas) > 1 else ''} " + ", ".join(map(shell.name, schemas))
 
 
 def quoted_name(name: str) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
-from ckpt_backends import dotted
+from ckpt_backends import dotted, shell
 from ckpt_backends.answers import MEMORY, checked
 from ckpt_backends.dotted import STORE, VECTORS
 from ckpt_backends.errors import UnknownLayout, Unsupported
@@ -198,7 +199,8 @@ def find_tables(connection: Connection, url: StoreUrl) -> dict[str, Table]:
     elsewhere = sorted({schema for schema, name in columns if name == STORE} - set(schemas))
     hint = f"looked in {', '.join(schemas) or 'no schema'} for the table 'store'"
     if elsewhere:
-        hint += f"; there is one in '{elsewhere[0]}': add ?schema={elsewhere[0]}"
+        found, param = shell.name(elsewhere[0]), quote(elsewhere[0], safe="")
+        hint += f"; there is one in {found}: add ?schema={param}"
     raise UnknownLayout(f"no long-term memory in '{url}'", hint=hint)
 
 

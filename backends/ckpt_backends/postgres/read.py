@@ -32,6 +32,7 @@ from ckpt_backends.postgres.connect import Connection
 from ckpt_backends.postgres.database import DatabaseReader
 from ckpt_backends.postgres.layout import PostgresLayout, storable
 from ckpt_backends.rows import Row, own_rows, sql_key
+from ckpt_backends.shell import is_shown
 from ckpt_backends.url import StoreUrl
 
 _FEW = 500
@@ -395,8 +396,8 @@ def _storable_of(texts: Collection[str]) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """An SQL literal that can be pasted: unprintable text is written as hex."""
-    if text.isprintable():
+    """An SQL literal that can be pasted: what a terminal may alter is written as hex."""
+    if is_shown(text):
         return "'" + text.replace("'", "''") + "'"
     return f"convert_from('\\x{text.encode().hex()}', 'UTF8')"
 

@@ -13,6 +13,7 @@ from ckpt_backends.postgres.changing import lock_number, transaction
 from ckpt_backends.postgres.connect import Connection, explained
 from ckpt_backends.postgres.layout import Table, quoted_name, storable
 from ckpt_backends.rows import Cell
+from ckpt_backends.shell import is_shown
 from ckpt_backends.threetable.database import Row, Values
 from ckpt_backends.url import StoreUrl
 
@@ -67,7 +68,7 @@ class PostgresDatabase:
         return quoted_name(name).replace("%", "%%")
 
     def literal(self, text: str) -> str:
-        if text.isprintable():
+        if is_shown(text):
             return "'" + text.replace("'", "''") + "'"
         return f"convert_from('\\x{text.encode().hex()}', 'UTF8')"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ckpt_backends import shell
 from ckpt_backends.answers import CHANGES, checked
 from ckpt_backends.apart import (
     BLOBS,
@@ -41,7 +42,7 @@ class WritablePostgresStore(DatabaseWriter):
         if layout.unknown:
             raise UnknownLayout(
                 f"'{url}' was written by a saver that ckpt does not know, so ckpt only reads it",
-                hint=f"unknown columns: {', '.join(layout.unknown)}",
+                hint=f"unknown columns: {', '.join(map(shell.word, layout.unknown))}",
             )
         self._layout = layout
         rows = layout.checkpoints.sql

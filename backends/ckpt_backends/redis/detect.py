@@ -24,6 +24,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+from ckpt_backends import shell
 from ckpt_backends.dotted import STORE
 from ckpt_backends.errors import SeveralLayouts, StoreUnavailable, UnknownLayout, UsageError
 from ckpt_backends.memory import HINT
@@ -145,7 +146,7 @@ def _urls(url: StoreUrl, stores: Sequence[_Store]) -> str:
     shown = []
     for one in stores[:_FEW]:
         params = one.params([other for other in stores if other != one])
-        shown.append(f"'{url.with_params(params, without=_NAMING)}'")
+        shown.append(shell.name(str(url.with_params(params, without=_NAMING))))
     more = f" or one of {len(stores) - _FEW} more" if len(stores) > _FEW else ""
     return " or ".join(shown) + more
 
@@ -340,7 +341,7 @@ def _seen(connection: Connection, prefix: str | None) -> str:
     names = next(islice(connection.scan(b"*"), 1), [])
     if not names:
         return "the database is empty; name another one: redis://HOST:PORT/N"
-    some = ", ".join(f"'{text(name)}'" for name in sorted(names)[:_FEW])
+    some = ", ".join(shell.name(text(name)) for name in sorted(names)[:_FEW])
     if any(name.startswith(f"{STORE}:".encode()) for name in names):
         return f"found keys such as {some}; {HINT}"
     return (

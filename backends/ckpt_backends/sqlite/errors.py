@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from shlex import quote
 
+from ckpt_backends import shell
 from ckpt_backends.errors import StoreChanged, StoreUnavailable
 from ckpt_backends.sqlite.journals import journal_of
 from ckpt_backends.url import StoreUrl
@@ -28,12 +28,12 @@ def is_hot_journal(error: sqlite3.Error) -> bool:
 def unavailable(doing: str, path: Path, error: sqlite3.Error) -> StoreUnavailable:
     """The error to show; `doing` is the failed action, such as `cannot open`."""
     reason, hint = str(error), None
-    code, file = code_of(error), quote(str(path))
+    code, opened = code_of(error), shell.command("sqlite3", str(path.absolute()))
     if is_hot_journal(error):
         reason = f"a killed process left an unfinished transaction in '{journal_of(path).name}'"
         hint = (
             "add --copy to read a private copy with it rolled back;"
-            f" `sqlite3 {file} .tables` rolls back the file itself, if you may write there"
+            f" `{opened} .tables` rolls back the file itself, if you may write there"
         )
     elif code == sqlite3.SQLITE_NOTADB:
         reason = "not a SQLite database"
@@ -42,7 +42,7 @@ def unavailable(doing: str, path: Path, error: sqlite3.Error) -> StoreUnavailabl
         hint = "another process is writing to it; try again in a moment"
     elif code == sqlite3.SQLITE_CORRUPT:
         reason = f"the file is damaged ({error})"
-        hint = f"`sqlite3 {file} .recover | sqlite3 recovered.db` saves what can still be read"
+        hint = f"`{opened} .recover | sqlite3 recovered.db` saves what can still be read"
     elif code == sqlite3.SQLITE_FULL:
         hint = "free some disk space, then run the command again"
     return StoreUnavailable(f"{doing} '{path}': {reason}", hint=hint)

@@ -10,9 +10,9 @@ import os
 import sqlite3
 import stat
 from pathlib import Path
-from shlex import quote
 from typing import BinaryIO
 
+from ckpt_backends import shell
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
 from ckpt_backends.regular import kind_of, open_regular
@@ -152,7 +152,7 @@ def check_super_journal(path: Path) -> None:
         raise StoreUnavailable(
             f"cannot write to '{path}': '{journal_of(path).name}' names another file, which SQLite"
             f" would delete: '{os.fsdecode(name)}'",
-            hint=f"if that is a journal of SQLite, run: sqlite3 {quote(str(path))} .tables",
+            hint=f"if that is a journal of SQLite, run: sqlite3 {shell.word(str(path))} .tables",
         )
 
 
@@ -191,7 +191,8 @@ def empty_log(connection: sqlite3.Connection, path: Path) -> str:
     if not why:
         return ""
     log = log_of(path)
+    again = shell.command("sqlite3", str(path.absolute()), "PRAGMA wal_checkpoint(TRUNCATE)")
     return (
         f"deleted text may remain in '{path}' and in '{log.name}', which keeps {log_size(path)}"
-        f" bytes: {why}; later, run: sqlite3 {quote(str(path))} 'PRAGMA wal_checkpoint(TRUNCATE)'"
+        f" bytes: {why}; later, run: {again}"
     )

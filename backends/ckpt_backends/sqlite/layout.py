@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
+from ckpt_backends import shell
 from ckpt_backends.dotted import COLUMNS, STORE
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.memory import HINT
@@ -43,7 +44,7 @@ def detect(tables: Mapping[str, Set[str]], where: str, wanted: str | None = None
     """
     columns = tables.get("checkpoints")
     if columns is None:
-        found = ", ".join(sorted(tables)) or "no tables at all"
+        found = ", ".join(map(shell.word, sorted(tables))) or "no tables at all"
         hint = f"found {found}; a LangGraph SQLite store has 'checkpoints' and 'writes'"
         is_memory = tables.get(STORE, frozenset()) >= COLUMNS
         raise UnknownLayout(f"no checkpoint tables in '{where}'", hint=HINT if is_memory else hint)

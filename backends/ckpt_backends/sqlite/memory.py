@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from datetime import UTC, datetime
 from typing import Any
 
-from ckpt_backends import dotted
+from ckpt_backends import dotted, shell
 from ckpt_backends.dotted import STORE, VECTORS
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.memory import (
@@ -163,7 +163,7 @@ def store_tables(connection: sqlite3.Connection, url: StoreUrl) -> Mapping[str, 
     tables = tables_of(connection)
     columns = tables.get(STORE)
     if columns is None or not columns >= dotted.COLUMNS:
-        found = ", ".join(sorted(tables)) or "no tables at all"
+        found = ", ".join(map(shell.word, sorted(tables))) or "no tables at all"
         raise UnknownLayout(
             f"no long-term memory in '{url}'",
             hint=f"found {found}; a LangGraph SqliteStore has the table 'store'",

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote as shell_quote
 from stat import S_ISDIR, S_ISREG
 from urllib.parse import quote
 
+from ckpt_backends import shell
 from ckpt_backends.errors import StoreUnavailable, Unsupported, UsageError
 from ckpt_backends.regular import not_regular, open_regular
 from ckpt_backends.sqlite.errors import code_of, is_hot_journal, unavailable
@@ -185,7 +185,9 @@ def _check_file(path: Path) -> None:
         reason = (error.strerror or str(error)).lower()
         raise StoreUnavailable(f"cannot open '{path}': {reason}") from error
     if S_ISDIR(facts.st_mode):
-        hint = f"name a file in it; `cd {shell_quote(str(path))} && ckpt stores` lists its stores"
+        # Only an absolute path means the same to `cd` as to `open`.
+        enter = shell.command("cd", str(path.absolute()))
+        hint = f"name a file in it; `{enter} && ckpt stores` lists its stores"
         raise StoreUnavailable(f"cannot open '{path}': it is a folder", hint=hint)
     if not S_ISREG(facts.st_mode):
         raise not_regular(path, facts.st_mode, verb="open")

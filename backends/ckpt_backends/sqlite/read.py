@@ -29,6 +29,7 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.rows import Row, own_rows, sql_key
+from ckpt_backends.shell import is_shown
 from ckpt_backends.sqlite.binding import (
     TEXT,
     bind,
@@ -441,8 +442,8 @@ def _chunks(items: list[str], size: int) -> Iterator[list[str]]:
 
 
 def _quoted(text: str) -> str:
-    """A SQL literal that can be pasted: unprintable characters are written as hex."""
-    if text.isprintable():
+    """A SQL literal that can be pasted: what a terminal may alter is written as hex."""
+    if is_shown(text):
         return "'" + text.replace("'", "''") + "'"
     return f"CAST(X'{bind(text).hex()}' AS TEXT)"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
 from ckpt_backends.rows import Cell
+from ckpt_backends.shell import is_shown
 from ckpt_backends.sqlite.binding import bind, decode_text, quoted_name
 from ckpt_backends.sqlite.errors import reading, writing
 from ckpt_backends.sqlite.journals import empty_log, space_of
@@ -61,7 +62,7 @@ class SqliteDatabase:
         return quoted_name(name)
 
     def literal(self, text: str) -> str:
-        if text.isprintable():
+        if is_shown(text):
             return "'" + text.replace("'", "''") + "'"
         return f"CAST(X'{bind(text).hex()}' AS TEXT)"
 

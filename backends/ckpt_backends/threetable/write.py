@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 
+from ckpt_backends import shell
 from ckpt_backends.answers import CHANGES, checked
 from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.change import Change, CopyOfCheckpoint, NewBlob, gone, moved
@@ -52,7 +53,7 @@ def open_writable_tables(
     if found.unknown:
         raise UnknownLayout(
             f"'{url}' was written by a saver that ckpt does not know, so ckpt only reads it",
-            hint=f"unknown columns: {', '.join(found.unknown)}",
+            hint=f"unknown columns: {', '.join(map(shell.word, found.unknown))}",
         )
     return WritableThreeTableStore(database, found, str(url))
 

@@ -1,0 +1,352 @@
+"""Each printed command, pasted into bash, zsh and fish, runs `ckpt` with the very same id."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import ormsgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ckpt_backends.errors import Refused
+from ckpt_backends.memory import ItemKey
+from ckpt_backends.shell import command, name
+from ckpt_backends.sqlite.errors import unavailable
+from ckpt_cli.core.editing import ChannelEdit, _check_item
+from ckpt_cli.reading.provenance import Origin
+from ckpt_cli.render.folding import folded
+from ckpt_cli.render.provenance import origin_lines
+from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.thread import command_field
+from ckpt_cli.tui import command_line
+from ckpt_cli.tui.reads import Place
+from tests.deerflow.project import memory, save
+from tests.security.shells import HOSTILE, SHELLS, as_bytes, paste
+from tests.support import Answer, ckpt
+
+NOW = datetime(2026, 4, 7, 12, tzinfo=UTC)
+TRICKY = st.sampled_from("a'\\\"`$!-=~;&|<>(){}[]*?#^% \n\t\u034f\u3164e\u0301é\udcff")
+THREAD, ITS_CHANNEL = "nightly-report", "summary"
+"""A thread of the sample that is done, and that nothing went wrong in."""
+
+Words = list[str | Path]
+Pasted = tuple[str, Words]
+"""A printed line, and the words that it must run `ckpt` with."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A store with a thread of every hostile id, and an empty folder to work in."""
+
+    store: Path
+    folder: Path
+    head: str
+    """The id of the head of each of these threads."""
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.store)) as connection:
+            connection.text_factory = bytes
+            return [
+                row
+                for table in ("checkpoints", "writes")
+                for row in sorted(connection.execute(f"SELECT * FROM {table}"), key=repr)
+            ]
+
+    def run(self, *words: str | Path) -> Answer:
+        answer = ckpt("-s", self.store, *words)
+        assert answer.code != 70, answer.err
+        return answer
+
+
+def rename(connection: sqlite3.Connection, thread_id: str) -> None:
+    """Copy the thread of the sample. An id may hold bytes that are no text."""
+    for table, columns in (
+        ("checkpoints", "checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint,"
+         " metadata"),
+        ("writes", "checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value"),
+    ):  # fmt: skip
+        connection.execute(
+            f"INSERT INTO {table} (thread_id, {columns})"
+            f" SELECT CAST(? AS TEXT), {columns} FROM {table} WHERE thread_id = ?",
+            [os.fsencode(thread_id), THREAD],
+        )
+
+
+@pytest.fixture
+def bench(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    with closing(sqlite3.connect(sample)) as connection, connection:
+        head = forge(connection)
+        for one in HOSTILE:
+            rename(connection, one)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return Bench(sample, folder, head)
+
+
+def forge(connection: sqlite3.Connection) -> str:
+    """Change a value in the head of the thread, which its writes then do not explain.
+
+    Returns the id of the head.
+    """
+    ((head, data),) = connection.execute(
+        "SELECT checkpoint_id, checkpoint FROM checkpoints WHERE thread_id = ?"
+        " ORDER BY checkpoint_id DESC LIMIT 1",
+        [THREAD],
+    )
+    body = ormsgpack.unpackb(data)
+    body["channel_values"]["totals"] = {"Berlin": 1}
+    connection.execute(
+        "UPDATE checkpoints SET checkpoint = ? WHERE checkpoint_id = ?",
+        [ormsgpack.packb(body), head],
+    )
+    return str(head)
+
+
+def guarded(*ids: str | Path) -> Words:
+    return ["--", *ids] if any(str(one).startswith("-") for one in ids) else [*ids]
+
+
+def quoted(text: str) -> str:
+    """Return the only command in backquotes, as a person finds it."""
+    programs = ("ckpt ", "cd ", "sqlite3 ")
+    (found,) = (one for one in text.split("`")[1::2] if one.startswith(programs))
+    return found
+
+
+def after(label: str, text: str) -> str:
+    """Return what follows a label, up to the end of its line."""
+    (found,) = (line for line in text.split("\n") if re.match(label, line))
+    return re.sub(label, "", found, count=1)
+
+
+# Each of these runs a command with a hostile id, and yields what it prints to be pasted.
+
+
+def plans(bench: Bench, text: str) -> Iterator[Pasted]:
+    shown = bench.run("rollback", "--steps", "1", "--dry-run", "-o", "table", *guarded(text))
+    yield after("undo +", shown.out), ["-s", bench.store, "undo", *guarded(text)]
+    new = f"{text}2"
+    shown = bench.run("fork", "--to", new, "--dry-run", "-o", "json", THREAD, "head")
+    yield shown.json["undo"], ["-s", bench.store, "undo", *guarded(new)]
+
+
+def hints_about_threads(bench: Bench, text: str) -> Iterator[Pasted]:
+    named = guarded(text)
+    yield quoted(bench.run("undo", *named).err), ["rollback", *guarded(text, "REF")]
+    yield quoted(bench.run("rollback", *named).err), ["show", "--tree", *named]
+    yield quoted(bench.run("rollback", "--last-good", *named).err), ["show", "--tree", *named]
+    yield quoted(bench.run("rollback", "--steps", "99", *named).err), ["history", *named]
+    yield quoted(bench.run("show", *guarded(text, "nope")).err), ["history", *named]
+    at = f"{text}@head"
+    yield quoted(bench.run("threads", "show", *guarded(at)).err), ["show", *guarded(at)]
+    said = bench.run("rollback", "--steps", "1", *guarded(at)).err
+    yield f"ckpt {after('hint: give the thread alone: ', said)}", [text]
+
+
+def close_matches(bench: Bench, text: str) -> Iterator[Pasted]:
+    said = bench.run("threads", "show", *guarded(text[:-1] or "x")).err
+    if "did you mean" in said and text == text.strip() and text[:-1] and name(text) in said:
+        yield f"ckpt show {name(text)}", ["show", text]
+
+
+def replayed(bench: Bench, text: str) -> Iterator[Pasted]:
+    said = bench.run("replay", "--verify", *guarded(text)).err
+    yield quoted(said), ["diff", "--writes", *guarded(f"{text}@{bench.head}")]
+
+
+def values(bench: Bench, text: str) -> Iterator[Pasted]:
+    said = bench.run("fork", "--replace", f"{ITS_CHANNEL}={text}", THREAD, "head").err
+    words = after("hint: for a string, write ", said)
+    yield f"ckpt {words}", ["--replace", f"{ITS_CHANNEL}={json.dumps(text, ensure_ascii=False)}"]
+
+
+def screens(bench: Bench, text: str) -> Iterator[Pasted]:
+    place, store = Place(text, text, bench.head), ["-s", text]
+    whole = f"{text}@{bench.head}"
+    yield (
+        command_line.tab_command(store, "diff", place, place),
+        [*store, "diff", "--ns", text, *guarded(whole, whole)],
+    )
+    yield (
+        command_line.tree_command(store, text, text),
+        [*store, "show", "--tree", "--ns", text, *guarded(text)],
+    )
+    yield (
+        command_line.list_command(store, [], text, text),
+        [
+            *store,
+            "threads",
+            "list",
+            "--all",
+            "--user",
+            text,
+            "--match",
+            command_line.match_of(text),
+        ],
+    )
+    yield (
+        command_line.memory_command(store, ItemKey(("a",), text)),
+        [*store, "memory", "show", "--namespace", "a", *guarded(text)],
+    )
+    yield (
+        command_line.remembered_command(store, text, text),
+        [*store, "threads", "show", "--memory", text, *guarded(text)],
+    )
+
+
+def channels(bench: Bench, text: str) -> Iterator[Pasted]:
+    with pytest.raises(Refused) as refused:
+        _check_item("no list", ChannelEdit("append", text, None))
+    words = str(refused.value.hint).removesuffix(" replaces its value")
+    yield f"ckpt {words}", ["--replace", f"{text}=JSON"]
+
+
+def engines(bench: Bench, text: str) -> Iterator[Pasted]:
+    error = sqlite3.DatabaseError("damaged")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    said = quoted(str(unavailable("cannot read", Path(text), error).hint))
+    assert said.endswith(" .recover | sqlite3 recovered.db")
+    opened = said.replace("sqlite3", "ckpt", 1).partition(" .recover")[0]
+    yield opened, [bench.folder / text]
+
+
+def origins(bench: Bench, text: str) -> Iterator[Pasted]:
+    found = Origin(text, text, text)
+    (line,) = (
+        one.text for one in origin_lines(found, NOW, UTC, 80) if one.text.startswith("read ")
+    )
+    words = ["-s", text, "messages", "--at", text]
+    yield after("read +", line), [*words, *guarded(text)]
+
+
+def files(bench: Bench, text: str) -> Iterator[Pasted]:
+    """A hostile name is that of a folder, an archive, a plan and a store."""
+    (bench.folder / text).mkdir()
+    if not set(text) & set("?#%"):  # They have a meaning in the name of a store.
+        said = quoted(ckpt("-s", text, "threads", "list").err)
+        yield said, ["stores"]
+        yield said.replace("cd", "ckpt", 1).removesuffix(" && ckpt stores"), [bench.folder / text]
+    new = f"{text}.db"
+    yield after(".*; now try: ", ckpt("demo", *guarded(new)).err), ["-s", new, "threads", "list"]
+    plan = f"{text}.plan"
+    said = bench.run("purge", "--match", "weekly-digest", "--plan-out", plan, "--dry-run").err
+    yield f"ckpt --plan {after('.*; carry it out with --plan ', said)}", ["--plan", plan]
+    delete = ["threads", "delete", "--archive", text, "--yes"]
+    gone = bench.run("-o", "table", *delete, *guarded(text))
+    yield quoted(gone.out), ["import", *guarded(text)]
+    (archive,) = (bench.folder / text).iterdir()
+    one = f"{text}.gz"
+    archive.rename(bench.folder / one)
+    facts = bench.folder / "memory.json"
+    save(facts, memory())
+    said = ckpt("-s", facts, "memory", "import", "--write", *guarded(one)).err
+    yield after("hint: ", said), ["import", *guarded(one)]
+    delete = ["memory", "delete", "--all", "--namespace", "facts", "--write", "--yes"]
+    gone = ckpt("-s", facts, "-o", "table", *delete, "--archive", text)
+    (archive,) = (bench.folder / text).iterdir()
+    kept = f"{text}/{archive.name}"
+    yield quoted(gone.out), ["memory", "import", *guarded(kept)]
+    said = bench.run("import", "--yes", *guarded(kept)).err
+    yield after("hint: ", said), ["memory", "import", *guarded(kept)]
+
+
+PRINTING: tuple[Callable[[Bench, str], Iterator[Pasted]], ...] = (
+    plans,
+    hints_about_threads,
+    close_matches,
+    replayed,
+    values,
+    screens,
+    channels,
+    engines,
+    origins,
+    files,
+)
+
+
+def check(shell: str, pasted: list[Pasted], folder: Path) -> None:
+    """Paste lines into a shell, and compare what it runs with what each line says."""
+    assert [line for line, _ in pasted if safe_text(line) != line] == []
+    runs = paste(shell, [line for line, _ in pasted], folder)
+    for found, (line, words) in zip(runs, pasted, strict=False):
+        assert (found.program, found.words) == ("ckpt", as_bytes(words)), line
+        if line.startswith("cd "):
+            assert os.fsencode(Path(found.folder.decode("utf-8", "surrogateescape")).parent)
+    assert len(runs) == len(pasted)
+
+
+@pytest.mark.parametrize("shells", [("bash", "zsh"), ("fish",)])
+def test_each_printed_command_runs_ckpt_with_the_very_same_id(
+    shells: tuple[str, ...], bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHELL", f"/usr/bin/{shells[0]}")
+    pasted = [
+        found
+        for number, printing in enumerate(PRINTING)
+        for text in HOSTILE[number % 3 :: 3]
+        for found in printing(bench, text)
+    ]
+    for shell in shells:
+        check(shell, pasted, tmp_path)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_command_is_read_by_a_shell_as_it_was_meant(
+    shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHELL", f"/usr/bin/{shell}")
+    words: list[list[str]] = []
+
+    @settings(max_examples=300, derandomize=True, database=None)
+    @given(st.lists(st.text(TRICKY, max_size=8), min_size=1, max_size=3))
+    def collect(found: list[str]) -> None:
+        if not command("ckpt", ids=found).startswith("#"):
+            words.append(found)
+
+    collect()
+    check(shell, [(command("ckpt", ids=one), guarded(*one)) for one in words], tmp_path)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_is_pasted_undoes_the_rollback_of_that_very_thread(
+    shell: str, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHELL", f"/usr/bin/{shell}")
+    before = bench.rows()
+    lines = []
+    for text in HOSTILE:
+        done = bench.run("rollback", "--steps", "1", "--yes", "-o", "json", *guarded(text))
+        lines.append(done.json["undo"])
+    assert bench.rows() != before
+    for found in paste(shell, lines, tmp_path):
+        store, path, undo, *thread = map(os.fsdecode, found.words)
+        assert ckpt(store, path, undo, "--yes", *thread).code == 0
+    assert bench.rows() == before
+
+
+def test_a_terminal_gets_a_command_in_one_piece() -> None:
+    """A terminal wraps a long line itself, and copies it without the line break."""
+    undo = command_field("undo", command("ckpt", "undo", ids=["$(touch pwned) " * 20]))
+    assert list(folded([undo], 40)) == [undo]
+
+
+def test_a_printed_query_finds_that_very_thread(bench: Bench) -> None:
+    with closing(sqlite3.connect(bench.store)) as connection:
+        connection.text_factory = os.fsdecode
+        for text in HOSTILE:
+            shown = bench.run("show", "--where", "-o", "table", *guarded(text)).out
+            assert safe_text(shown, newlines=True) == shown
+            query, _ = shown.splitlines()
+            ((thread_id, *_),) = connection.execute(query)
+            assert thread_id == text
