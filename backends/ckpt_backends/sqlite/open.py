@@ -20,7 +20,7 @@ from stat import S_ISDIR
 from urllib.parse import quote
 
 from ckpt_backends.errors import StoreUnavailable, Unsupported, UsageError
-from ckpt_backends.sqlite.errors import code_of, is_hot_journal, unavailable
+from ckpt_backends.sqlite.errors import code_of, is_hot_journal, readable_errors, unavailable
 from ckpt_backends.sqlite.journals import has_journal, has_log, journal_of, log_of
 from ckpt_backends.sqlite.private_copy import copy_unchanged
 from ckpt_backends.url import StoreUrl
@@ -121,7 +121,8 @@ def open_for_writing(url: StoreUrl) -> sqlite3.Connection:
     try:
         _distrust(connection)
         connection.execute("PRAGMA secure_delete = ON").fetchone()
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        with readable_errors():
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error as error:
         connection.close()
         raise unavailable("cannot open", path, error) from error
@@ -224,7 +225,8 @@ def _connect(path: Path, query: str) -> sqlite3.Connection:
         connection.execute("PRAGMA query_only = ON")
         _distrust(connection)
         connection.execute("BEGIN")
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        with readable_errors():
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:
         connection.close()
         raise
