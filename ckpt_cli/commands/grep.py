@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ckpt_backends.errors import NotFound, PartlyDone
-from ckpt_cli.core.search import compile_pattern
+from ckpt_cli.core.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Channels, Jobs, Match, Where
 from ckpt_cli.reading.choosing import chosen_threads
@@ -69,12 +69,13 @@ def grep(
     store = session.store
     chosen = chosen_threads(store, threads or (), match, where or ())
     watched = progress(chosen, total=None, label="searching threads")
-    counted = unread = 0
+    counted = unread = stopped = 0
 
     def hits() -> Iterator[Hit]:
-        nonlocal unread
+        nonlocal unread, stopped
         for searched in grep_threads(store, session.opening, watched, wanted, jobs):
             unread += searched.unread
+            stopped += searched.stopped
             yield from searched.hits
 
     def records() -> Iterator[dict[str, Any]]:
@@ -85,10 +86,13 @@ def grep(
 
     as_record = table_record if session.output.table else hit_record
     session.output.records(records(), hit_columns())
-    if unread:
-        said = f"{unread} values could not be read completely"
+    hint = FASTER if stopped else None
+    if gave_up(stopped):
+        raise PartlyDone(f"search stopped: {stopped_text(stopped)}", hint=hint)
+    unreadable = f"{unread} values could not be read completely" if unread else ""
+    if said := " and ".join(filter(None, [unreadable, stopped_text(stopped)])):
         if not counted:
-            raise PartlyDone(f"nothing found, but {said}")
+            raise PartlyDone(f"nothing found, but {said}", hint=hint)
         session.note(said)
     if not counted:
         ids = [one.thread_id for one in chosen_threads(store, threads or (), match, where or ())]

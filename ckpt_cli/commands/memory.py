@@ -15,7 +15,7 @@ from ckpt_backends.memory import Item, MemoryStore, Namespace
 from ckpt_backends.registry import open_memory
 from ckpt_cli.commands.remembering import Faults, faults, origin
 from ckpt_cli.core.memory import Wanted, parse_namespace
-from ckpt_cli.core.search import compile_pattern
+from ckpt_cli.core.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
@@ -301,10 +301,13 @@ def search(
                 yield one
 
         output.records(records(), hit_columns())
-    if unread:
-        said = f"cannot read {counted_of(unread, 'value')} in full"
+    hint = FASTER if find.stopped else None
+    if gave_up(find.stopped):
+        raise PartlyDone(f"search stopped: {stopped_text(find.stopped)}", hint=hint)
+    unreadable = f"cannot read {counted_of(unread, 'value')} in full" if unread else ""
+    if said := " and ".join(filter(None, [unreadable, stopped_text(find.stopped)])):
         if not counted:
-            raise PartlyDone(f"no match found; {said}")
+            raise PartlyDone(f"no match found; {said}", hint=hint)
         session.note(said)
     if not counted:
         raise typer.Exit(1)

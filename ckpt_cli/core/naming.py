@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
+from string import digits
 
 from ckpt_backends.ids import ticks_of
 
-_NUMBERED = re.compile(r"(?P<begin>.*?)(?P<number>\d+)", re.ASCII | re.DOTALL)
+_LONGEST = 18
+"""Digits of a number; longer ones may be too long for Python to convert."""
 
 
 def next_name(ids: Collection[str]) -> str | None:
     """Return the next of numbered ids such as `ckpt_007`; None if the ids are not numbered."""
     if any(ticks_of(one) is not None for one in ids):
         return None
-    found = [_NUMBERED.fullmatch(one) for one in ids]
-    begins = {one["begin"] if one else None for one in found}
-    numbers = [one["number"] for one in found if one]
-    if len(begins) != 1 or len(numbers) != len(ids):
+    begins = {one.rstrip(digits) for one in ids}
+    numbers = [one[len(one.rstrip(digits)) :] for one in ids]
+    if len(begins) != 1 or not all(0 < len(one) <= _LONGEST for one in numbers):
         return None
     (begin,) = begins
     width = max(map(len, numbers)) if any(one.startswith("0") for one in numbers) else 0

@@ -13,7 +13,8 @@ from ckpt_backends.model import Checkpoint
 from ckpt_cli.core.shortrefs import SHORTEST, short_refs
 from ckpt_cli.core.times import looks_like_time, parse_time
 
-_PARENTS = re.compile(r"(?P<base>.*?)(?P<ups>(?:~\d{0,9})+)", re.ASCII | re.DOTALL)
+_PARENTS = re.compile(r"(?:\d{0,9}~)+", re.ASCII)
+"""The end of a ref, backwards: from the front, each `~` of a long text could be its start."""
 _SHOWN_CANDIDATES = 8
 
 
@@ -46,8 +47,11 @@ def is_shortened(checkpoint_ns: str, text: str) -> bool:
     """Whether a text is a namespace as lists and trees show it: `gather:327f5b0c…`."""
     if "…" not in text:
         return False
-    parts = "[^|]*".join(map(re.escape, text.split("…")))
-    return re.fullmatch(rf"(.*\|)?{parts}", checkpoint_ns, re.DOTALL) is not None
+    first, *middle, last = map(re.escape, text.split("…"))
+    # Atomic groups: without them, each `…` could end at many places.
+    parts = "".join(rf"(?>[^|]*?{one})" for one in middle)
+    pattern = rf"(.*\|)?{first}{parts}[^|]*{last}"
+    return re.fullmatch(pattern, checkpoint_ns, re.DOTALL) is not None
 
 
 def named(namespaces: Sequence[str]) -> str:
@@ -69,11 +73,12 @@ def resolve(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
     """
     if any(ref == found.key.checkpoint_id for found in line.checkpoints):
         return ref
-    match = _PARENTS.fullmatch(ref)
+    match = _PARENTS.match(ref[::-1])
     if match is None:
         return _base(ref, line, now, zone)
-    start = _base(match["base"] or "head", line, now, zone)
-    ups = [int(up or 1) for up in match["ups"].split("~")[1:]]
+    at = len(ref) - match.end()
+    start = _base(ref[:at] or "head", line, now, zone)
+    ups = [int(up or 1) for up in ref[at:].split("~")[1:]]
     return _up(start, sum(ups), ref, line)
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value, items_of
-from ckpt_backends.errors import UsageError
 from ckpt_cli.core.messages import as_message
 from ckpt_cli.core.paths import Path
-
-Find = Callable[[str], re.Match[str] | None]
+from ckpt_cli.core.patterns import Finder
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +51,7 @@ class Known:
         return hash((channel, line)) in self.lines
 
 
-def compile_pattern(
-    pattern: str,
-    *,
-    fixed: bool,
-    ignore_case: bool,
-    hint: str = "-F searches for the text as it is",
-) -> Find:
-    """Return a function that finds the pattern in a line.
-
-    Raises `UsageError` with this hint if the pattern is not a valid regular expression.
-    """
-    try:
-        found = re.compile(
-            re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0
-        )
-    except (re.error, OverflowError, RecursionError) as error:
-        raise UsageError(
-            f"cannot read the pattern '{pattern}': {error}",
-            hint=hint,
-        ) from None
-    return found.search
-
-
-def search(value: Value, find: Find, first: int = 0) -> Iterator[Match | None]:
+def search(value: Value, find: Finder, first: int = 0) -> Iterator[Match | None]:
     """Yield the matching lines of a value, in order; None for a part that could not be read.
 
     Texts and numbers are searched at any depth; keys and field names are not. Of a list, items from
@@ -111,7 +85,7 @@ def search(value: Value, find: Find, first: int = 0) -> Iterator[Match | None]:
                 todo.append(((*path, name), (*place, name), part))
 
 
-def search_questions(value: Value, find: Find) -> Iterator[Match | None]:
+def search_questions(value: Value, find: Finder) -> Iterator[Match | None]:
     """Yield the matching lines of the questions in an `__interrupt__` write, without ids and
     namespaces.
     """
@@ -174,10 +148,10 @@ def _alike(one: Value, other: Value) -> bool:
     return one == other
 
 
-def _lines(path: Path, place: tuple[str | int, ...], text: str, find: Find) -> Iterator[Match]:
+def _lines(path: Path, place: tuple[str | int, ...], text: str, find: Finder) -> Iterator[Match]:
     for number, one in enumerate(text.split("\n"), 1):
         if (found := find(one)) is not None:
-            yield Match(path, place, one, number, *found.span())
+            yield Match(path, place, one, number, *found)
 
 
 def _identity(item: Value) -> str:

@@ -15,13 +15,12 @@ from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Thread, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import LOST_DELTA, is_state
+from ckpt_cli.core.patterns import Finder, compile_pattern, gave_up
 from ckpt_cli.core.redact import redact_match
 from ckpt_cli.core.search import (
-    Find,
     Known,
     Match,
     appended_from,
-    compile_pattern,
     search,
     search_questions,
     unseen,
@@ -87,14 +86,24 @@ class Searched:
     hits: tuple[Hit, ...]
     unread: int
     """Number of values that could not be read, or only in part."""
+    stopped: int = 0
+    """Number of lines that took too long to search."""
 
 
 def grep_threads(
     store: Store, opening: Opening, threads: Iterable[Thread], wanted: Wanted, jobs: int
 ) -> Iterator[Searched]:
-    """Yield the hits of each thread, in the order of the threads; several jobs use processes."""
+    """Yield the hits of each thread, in the order of the threads; several jobs use processes.
+
+    Ends early if the pattern takes too long on too many lines.
+    """
     ids = (thread.thread_id for thread in threads)
-    yield from of_threads(store, opening, ids, _Grep(wanted), jobs)
+    stopped = 0
+    for searched in of_threads(store, opening, ids, _Grep(wanted), jobs):
+        yield searched
+        stopped += searched.stopped
+        if gave_up(stopped):
+            return
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +136,18 @@ def grep_thread(store: Store, thread_id: str, wanted: Wanted) -> Searched:
             unread += number
         hits += sorted(found, key=lambda hit: places[hit.key.checkpoint_id])
     if not hits:
-        return Searched((), unread)
+        return Searched((), unread, find.stopped)
     refs = short_refs(
         [one.key.checkpoint_id for ns in reader.namespaces for one in reader.index(ns)]
     )
     found = _innermost(_named(reader, hit, refs) for hit in hits)
     if redacted.is_redacted(store):
         found = [replace(hit, match=redact_match(hit.match)) for hit in found]
-    return Searched(tuple(found), unread)
+    return Searched(tuple(found), unread, find.stopped)
 
 
 def _namespace(
-    reader: ThreadReader, ns: str, wanted: Wanted, find: Find
+    reader: ThreadReader, ns: str, wanted: Wanted, find: Finder
 ) -> Iterator[tuple[list[Hit], int]]:
     """Yield the new hits and the number of unread values of each checkpoint."""
     head = reader.head(ns)
@@ -172,7 +181,7 @@ def _namespace(
 
 
 def _head(
-    reader: ThreadReader, ns: str, head: str, wanted: Wanted, find: Find
+    reader: ThreadReader, ns: str, head: str, wanted: Wanted, find: Finder
 ) -> Iterator[tuple[list[Hit], int]]:
     try:
         stored = reader.stored(ns, head, state=wanted.channels or True)
@@ -250,7 +259,7 @@ def _search_writes(
     reader: ThreadReader,
     ns: str,
     wanted: Wanted,
-    find: Find,
+    find: Finder,
     checkpoint_ids: Collection[str] | None = None,
 ) -> tuple[_Writes, int]:
     """Return the writes that match, and the number of unreadable parts of questions and errors."""
@@ -288,7 +297,7 @@ def _hits(
     key: CheckpointKey,
     at: datetime | None,
     values: Mapping[str, Value],
-    find: Find,
+    find: Finder,
     known: Known,
     before: Mapping[str, Value],
 ) -> tuple[list[Hit], int]:

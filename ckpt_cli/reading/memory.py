@@ -17,8 +17,9 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import Ambiguous, NotFound
 from ckpt_backends.memory import Item, ItemKey, MemoryStore, Namespace
 from ckpt_cli.core.memory import Wanted, addresses, format_key
+from ckpt_cli.core.patterns import Finder, gave_up
 from ckpt_cli.core.redact import redact, redact_match
-from ckpt_cli.core.search import Find, Match, search
+from ckpt_cli.core.search import Match, search
 
 _NAMED = 5
 """Maximum number of candidates that an error names."""
@@ -110,13 +111,18 @@ def read_item(memory: MemoryStore, key: ItemKey, *, redacted: bool) -> Read:
 def search_items(
     memory: MemoryStore,
     prefix: Namespace,
-    find: Find,
+    find: Finder,
     watch: Callable[[Iterable[Item]], Iterable[Item]],
     *,
     redacted: bool,
 ) -> Iterator[Hit | None]:
-    """Yield matching lines of namespaces, keys and values, in order; None for unreadable values."""
+    """Yield matching lines of namespaces, keys and values, in order; None for unreadable values.
+
+    Ends early if the pattern takes too long on too many lines.
+    """
     for item in watch(memory.items(prefix=prefix, values=True)):
+        if gave_up(find.stopped):
+            return
         value = _read(item, redacted=False).value
         bare = without_values(item) if redacted else replace(item, value=None)
         for number, label in enumerate(item.key.namespace):
@@ -130,7 +136,7 @@ def search_items(
 
 
 def _hits(
-    item: Item, place: Place, label: int | None, value: Value, find: Find
+    item: Item, place: Place, label: int | None, value: Value, find: Finder
 ) -> Iterator[Hit | None]:
     for match in search(value, find):
         yield None if match is None else Hit(item, place, label, match)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _MOST = 1 << 20
+_TAG = "tag:yaml.org,2002:"
+_TAGS = {_TAG + name for name in ("null", "bool", "int", "float", "str", "seq", "map", "merge")}
+_LONGEST = 4000
+"""Characters of a number; one in base 60, as `1:1:1`, takes time quadratic in its length."""
 
 
 def front_matter(text: str) -> dict[str, Any]:
@@ -21,7 +25,7 @@ def front_matter(text: str) -> dict[str, Any]:
     yaml = _yaml()
 
     class Loader(yaml.SafeLoader):  # type: ignore[name-defined, misc]
-        """A loader that refuses aliases."""
+        """A loader that refuses aliases and types that JSON does not have."""
 
         # Do not convert texts to dates.
         yaml_implicit_resolvers = {  # noqa: RUF012
@@ -32,7 +36,12 @@ def front_matter(text: str) -> dict[str, Any]:
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
                 raise ValueError("aliases are not allowed")
-            return super().compose_node(parent, index)
+            node = super().compose_node(parent, index)
+            if node.tag not in _TAGS:
+                raise ValueError(f"tag '{node.tag}' is not allowed")
+            if node.tag in {_TAG + "int", _TAG + "float"} and len(node.value) > _LONGEST:
+                raise ValueError("a number is too long")
+            return node
 
     found = _read(lambda: yaml.load(text, Loader), text)
     if not isinstance(found, dict):
@@ -72,6 +81,8 @@ def _read(read: Any, text: str) -> Any:
         return read()
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    except (KeyError, OverflowError) as error:  # A tag that its value does not fit.
+        raise ValueError(f"wrong value: {error}") from None
     except _yaml().YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = "" if mark is None else f" at line {mark.line + 1}"

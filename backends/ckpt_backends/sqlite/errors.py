@@ -25,6 +25,19 @@ def is_hot_journal(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
 
 
+@contextmanager
+def readable_errors() -> Iterator[None]:
+    """Raise a `sqlite3.Error` where SQLite's message is not UTF-8 and Python cannot raise it: it
+    names a part of a damaged schema.
+    """
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        damaged = sqlite3.DatabaseError("malformed database schema")
+        damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise damaged from error
+
+
 def unavailable(doing: str, path: Path, error: sqlite3.Error) -> StoreUnavailable:
     """The error to show; `doing` is the failed action, such as `cannot open`."""
     reason, hint = str(error), None
@@ -52,7 +65,8 @@ def unavailable(doing: str, path: Path, error: sqlite3.Error) -> StoreUnavailabl
 def reading(url: StoreUrl) -> Iterator[None]:
     """Turn the engine's errors into `StoreUnavailable`."""
     try:
-        yield
+        with readable_errors():
+            yield
     except sqlite3.Error as error:
         raise unavailable("cannot read", Path(url.path), error) from error
 
@@ -61,7 +75,8 @@ def reading(url: StoreUrl) -> Iterator[None]:
 def writing(url: StoreUrl) -> Iterator[None]:
     """Turn the engine's errors into `StoreChanged` or `StoreUnavailable`."""
     try:
-        yield
+        with readable_errors():
+            yield
     except sqlite3.IntegrityError as error:
         raise StoreChanged(
             f"'{url}' changed meanwhile, so nothing was written: {error}",

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from ckpt_backends import shell
 from ckpt_backends.errors import StoreUnavailable, Unsupported, UsageError
 from ckpt_backends.regular import not_regular, open_regular
-from ckpt_backends.sqlite.errors import code_of, is_hot_journal, unavailable
+from ckpt_backends.sqlite.errors import code_of, is_hot_journal, readable_errors, unavailable
 from ckpt_backends.sqlite.journals import (
     check_beside,
     check_super_journal,
@@ -130,7 +130,8 @@ def open_for_writing(url: StoreUrl) -> sqlite3.Connection:
     try:
         _distrust(connection)
         connection.execute("PRAGMA secure_delete = ON").fetchone()
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        with readable_errors():
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error as error:
         connection.close()
         raise unavailable("cannot open", path, error) from error
@@ -249,7 +250,8 @@ def _connect(path: Path, query: str) -> sqlite3.Connection:
         connection.execute("PRAGMA query_only = ON")
         _distrust(connection)
         connection.execute("BEGIN")
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        with readable_errors():
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:
         connection.close()
         raise

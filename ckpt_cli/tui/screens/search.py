@@ -17,7 +17,7 @@ from textual.worker import get_current_worker
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.search import compile_pattern
+from ckpt_cli.core.patterns import compile_pattern, gave_up, stopped_text
 from ckpt_cli.reading.grep import Hit, Wanted, grep_thread
 from ckpt_cli.render.grep import hit_columns, table_record
 from ckpt_cli.render.lines import Line
@@ -113,6 +113,7 @@ class SearchScreen(Screen[Place | None]):
             ids = [self._thread] if self._only_this and self._thread is not None else None
             if ids is None:
                 ids = [one.thread_id for one in await self._lane.ask(read_threads)]
+            stopped = 0
             for number, thread_id in enumerate(ids, 1):
                 if get_current_worker().is_cancelled:
                     return
@@ -124,7 +125,8 @@ class SearchScreen(Screen[Place | None]):
                     self._show()
                 if number % _SHOW_AGAIN == 0:
                     self._head(f"{number:,} of {len(ids):,} threads searched")
-                if len(self._found) >= _MOST:
+                stopped += found.stopped
+                if len(self._found) >= _MOST or gave_up(stopped):
                     break
         except CkptError as error:
             self.notify(safe_text(error.message), severity="error", markup=False)
@@ -133,6 +135,9 @@ class SearchScreen(Screen[Place | None]):
         first = "first " if len(self._found) >= _MOST else ""
         noun = "match" if len(self._found) == 1 else "matches"
         self._head(f"{first}{len(self._found):,} {noun}{rest}")
+        if stopped:
+            said = "search stopped: " if gave_up(stopped) else ""
+            self.notify(said + stopped_text(stopped), severity="warning", markup=False)
 
     def _head(self, text: str) -> None:
         where = "this thread" if self._only_this else "all threads"

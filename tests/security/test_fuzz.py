@@ -1,0 +1,406 @@
+"""Random hostile input: every command ends as documented and prints clean text.
+
+The same inputs are tried in each run; the slow run tries many more.
+"""
+
+from __future__ import annotations
+
+import json
+import pickletools
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ckpt_backends.codec import decode, decode_checkpoint, decode_lossless, from_json, to_json
+from ckpt_backends.errors import CkptError, UsageError
+from ckpt_backends.model import TypedBytes
+from ckpt_backends.url import masked, parse_url, printable
+from ckpt_cli.profiles import load_profiles
+from tests.security.mutations import DOCUMENTED, FORBIDDEN
+from tests.support import ROOT, ckpt
+
+Check: TypeAlias = Callable[[Any], None]
+THREAD = "trip-to-kyoto"
+EFFORT = [1, pytest.param(30, marks=pytest.mark.slow)]
+
+
+def fuzz(strategy: st.SearchStrategy[Any], check: Check, examples: int) -> None:
+    """Try a number of inputs, always the same."""
+    found = given(strategy)(lambda value: check(value))
+    settings(
+        max_examples=examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )(found)()
+
+
+characters = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
+"""What a command line may contain."""
+junk = st.text(characters, max_size=12) | st.sampled_from(
+    [
+        *("", " ", "-", "--", "~", "@", "…", "|", "/", "..", "*", "[", "]", "{", "}", "(", "'", '"'),
+        *("\\", "\n", "\x1b[31m", "\u202e", "\x9b", "%", "%s", "%00", "%ff", "${HOME}", "$(id)", "`"),
+        *("9" * 30, "9" * 5000, "-1", "1e9", "nan", "inf", "0x1", "١", "²", "1_0", "é\u0301", "👩‍👧"),
+        *("\udc80", "a" * 5000, "[" * 2000, '{"a":' * 2000, "=", ":", ",", ";", "&", "?", "#", "null"),
+    ]
+)
+
+
+def mixed(*words: str) -> st.SearchStrategy[str]:
+    """Texts of these words and of junk between them."""
+    parts = st.lists(st.sampled_from(words) | junk, min_size=1, max_size=6)
+    return parts.map("".join) | st.sampled_from(words)
+
+
+refs = mixed("head", "~1", "~", "step:", "tip:", "0", "1", "2h", "yesterday", "2026-04-07", "T", "Z")
+targets = mixed(THREAD, "@", "head", "~2", "step:1", "anna@example.com", "tip:0")
+times = mixed("2h", "30d", "1y", "2026", "-", "04", "07", "T10:00", "Z", "+02:00", "yesterday", "now")
+json_paths = mixed("messages", "[0]", "[-1]", "[]", ".", "content", '["a"]', "['b']", "plan", "..")
+filters = mixed("metadata.", "user", "source", "=", "1", "null", '"x"', "step", ".", "[0]", "true")
+edits = mixed("messages", "=", "[]", "{}", "1", "null", '"x"', '{"$type": "a.B"}', "[1,", "plan")
+numbers = mixed("0", "1", "-1", "3", "1e3", "0.5")
+globs = mixed("*", "?", "[a-z]", "[!", "trip", "**")
+names = mixed("messages", "__start__", "planner", ":", "|", "root")
+patterns = mixed("(", ")", "a+", "*", "{2}", "[^", "]", "|", r"\d", "(?i)", "(?P<", ".", "$", "^")
+
+INPUTS: dict[str, tuple[st.SearchStrategy[str], list[str]]] = {
+    "ref": (refs, ["show", THREAD, "--at", "{}"]),
+    "ref as an argument": (refs, ["diff", "--stat", "--", THREAD, "{}"]),
+    "ref of a rollback": (refs, ["rollback", "--dry-run", "--", THREAD, "{}"]),
+    "target": (targets, ["show", "--", "{}"]),
+    "target of messages": (targets, ["messages", "-o", "json", "--", "{}"]),
+    "new thread": (targets, ["fork", THREAD, "--at", "head", "--dry-run", "--to", "{}"]),
+    "as of": (times, ["show", THREAD, "--as-of", "{}"]),
+    "since": (times, ["threads", "list", "--since", "{}"]),
+    "until": (times, ["threads", "list", "-o", "json", "--until", "{}"]),
+    "older than": (times, ["purge", "--dry-run", "--older-than", "{}"]),
+    "keep within": (times, ["purge", "--dry-run", "--keep-within", "{}"]),
+    "grace": (times, ["gc", "--scope", "all", "--dry-run", "--grace", "{}"]),
+    "where": (filters, ["threads", "list", "--where", "{}"]),
+    "where of purge": (filters, ["purge", "--dry-run", "--where", "{}"]),
+    "match": (globs, ["threads", "list", "--match", "{}"]),
+    "protect": (globs, ["purge", "--keep-last", "1", "--dry-run", "--protect", "{}"]),
+    "status": (names, ["threads", "list", "--status", "{}"]),
+    "limit": (numbers, ["threads", "list", "--limit", "{}"]),
+    "page": (numbers, ["threads", "list", "--page", "{}"]),
+    "keep last": (numbers, ["purge", "--dry-run", "--keep-last", "{}"]),
+    "steps": (numbers, ["rollback", THREAD, "--dry-run", "--steps", "{}"]),
+    "pattern": (patterns, ["grep", "--", "{}"]),
+    "plain text": (patterns, ["grep", "-F", "-i", "--", "{}"]),
+    "channel": (json_paths, ["show", THREAD, "--channel", "{}"]),
+    "blame": (json_paths, ["blame", "--", THREAD, "{}"]),
+    "namespace": (names, ["history", THREAD, "--ns", "{}"]),
+    "reducer": (edits, ["replay", THREAD, "--reducer", "{}"]),
+    "set": (edits, ["fork", THREAD, "--at", "head", "--dry-run", "--set", "{}"]),
+    "append": (edits, ["fork", THREAD, "--at", "head", "--dry-run", "--append", "{}"]),
+    "replace": (edits, ["fork", THREAD, "--at", "head", "--dry-run", "--replace", "{}"]),
+    "as node": (names, ["fork", THREAD, "--at", "head", "--dry-run", "--as-node", "{}"]),
+    "reason": (names, ["fork", THREAD, "--at", "head", "--dry-run", "--reason", "{}"]),
+    "output": (names, ["threads", "list", "-o", "{}"]),
+    "command": (names, ["{}", THREAD]),
+    "option": (names, ["show", THREAD, "--{}"]),
+    "file of the store": (names, ["-s", "sqlite:///{}", "threads", "list"]),
+    "key file": (names, ["--aes-key-file", "{}", "show", THREAD]),
+    "plan": (names, ["purge", "--plan", "{}", "--dry-run"]),
+    "archive": (names, ["import", "--dry-run", "--", "{}"]),
+    "completion": (targets, ["_complete", "target", "{}", "store.db"]),
+    "completion of a ref": (refs, ["_complete", "ref", "{}", "store.db", "", THREAD]),
+}
+
+
+@pytest.mark.parametrize("effort", EFFORT)
+@pytest.mark.parametrize("name", INPUTS)
+def test_hostile_arguments(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, name: str, effort: int
+) -> None:
+    strategy, words = INPUTS[name]
+    monkeypatch.chdir(sample.parent)
+    first = [] if words[0] == "_complete" else ["-s", sample]
+
+    def check(text: str) -> None:
+        run_cleanly([*first, *(word.replace("{}", text) for word in words)])
+
+    fuzz(strategy, check, 15 * effort)
+
+
+def run_cleanly(words: list[str | Path]) -> None:
+    answer = ckpt(*words)
+    assert answer.code in DOCUMENTED, answer.err
+    assert "Traceback" not in answer.err
+    for text in (answer.out, answer.err):
+        found = FORBIDDEN.search(text)
+        assert found is None, text[max(found.start() - 40, 0) : found.end() + 40]
+
+
+SECRET = "hunter2-correct-horse"
+schemes = st.sampled_from(["postgresql", "mysql", "mongodb", "redis", "rediss", "x", "sqlite", ""])
+
+
+@pytest.mark.parametrize("effort", EFFORT)
+def test_no_part_of_a_hostile_url_is_a_secret_that_is_printed(effort: int) -> None:
+    def check(parts: tuple[str, ...]) -> None:
+        scheme, user, before, after, host, path, name = parts
+        url = f"{scheme}://{user}:{before}{SECRET}{after}@{host}/{path}?{name}={before}{SECRET}"
+        assert SECRET not in printable(url)
+        try:
+            parsed = parse_url(url)
+        except UsageError as error:
+            assert SECRET not in f"{error.message}{error.hint}"
+            return
+        assert SECRET not in f"{parsed} {parsed!r} {parsed.with_params({'layout': 'x'})}"
+        said = masked(f"cannot connect to {url} with '{before}{SECRET}{after}'", parsed)
+        assert SECRET not in said
+
+    host = st.sampled_from(["localhost", "[::1]:1", "a,b:2", "h"]) | junk.filter("@".__ne__)
+    name = st.sampled_from(["password", "sslpassword", "token", "x", "a%5Fb"])
+    user = junk.filter(lambda text: "@" not in text)
+    fuzz(st.tuples(schemes.filter(bool), user, junk, junk, host, junk, name), check, 150 * effort)
+
+
+@pytest.mark.parametrize("effort", EFFORT)
+def test_hostile_urls_are_parsed_or_refused(effort: int) -> None:
+    def check(url: str) -> None:
+        printable(url)
+        try:
+            parsed = parse_url(url)
+        except UsageError:
+            return
+        if "://" in url:
+            again = parsed.with_params({"layout": "a b&c=d"})
+            assert parse_url(again.raw).params["layout"] == "a b&c=d"
+
+    parts = ["postgresql://", "redis://", "://", "@", ":", "/", "?", "&", "=", "%40", "[::1]", "#", "u"]
+    fuzz(mixed(*parts), check, 200 * effort)
+
+
+leaves = st.one_of(
+    *(st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), junk, st.binary(max_size=9))
+)
+KEYS = st.sampled_from(
+    [
+        *("default", "stores", "url", "reducers", "retention", "threads", "memory", "layout", "copy"),
+        *("prefix", "ttl", "key", "messages", "a", "b", ""),
+    ]
+)
+tables = st.recursive(
+    leaves.filter(lambda one: one is not None and not isinstance(one, bytes)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=8,
+)
+urls = st.sampled_from(["store.db", "sqlite:///store.db", "none.db", "${NOT_SET}", "a\x1b[2J.db", ""])
+profiles = st.fixed_dictionaries(
+    {"url": urls | tables}, optional=dict.fromkeys(("reducers", "retention", "copy", "x"), tables)
+)
+configurations = st.fixed_dictionaries(
+    {},
+    optional={
+        "default": tables | st.just("a"),
+        "stores": tables | st.dictionaries(KEYS, profiles | tables, max_size=3),
+        "other": tables,
+    },
+)
+
+
+def toml(value: Any) -> str:
+    """Return a value as TOML, with inline tables."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{toml(str(key))} = {toml(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    if isinstance(value, float):
+        return repr(value) if "e" not in repr(value) else f"{value:e}"
+    return json.dumps(value) if not isinstance(value, str) else json.dumps(value).replace("\x7f", "?")
+
+
+@pytest.mark.parametrize("effort", EFFORT)
+def test_hostile_profiles_are_read_or_refused(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, effort: int
+) -> None:
+    folder = sample.parent
+    monkeypatch.chdir(folder)
+    path = folder / "ckpt.toml"
+
+    def check(table: dict[str, Any]) -> None:
+        path.write_text("".join(f"{toml(key)} = {toml(one)}\n" for key, one in table.items()))
+        try:
+            found = load_profiles(str(path), folder)
+        except UsageError:
+            return
+        for name in (*found.stores, ""):
+            named = ["-s", name] if name else []
+            run_cleanly(["--config", path, *named, "threads", "list", "--limit", "1"])
+            run_cleanly(["--config", path, *named, "purge", "--expired", "--dry-run"])
+
+    fuzz(configurations, check, 30 * effort)
+
+
+TAGS = [
+    *("msgpack", "json", "pickle", "bson", "bson-plain", "redis-json", "merged", "bytes", "null"),
+    *("bytearray", "empty", "msgpack+aes", "markdown", "x\x1b[2J", ""),
+]
+
+
+def ext(parts: tuple[int, bytes]) -> bytes:
+    return b"\xc9" + struct.pack(">IB", len(parts[1]), parts[0] % 256) + parts[1]
+
+
+def array(parts: list[bytes]) -> bytes:
+    return struct.pack(">BH", 0xDC, len(parts)) + b"".join(parts)
+
+
+def pairs(parts: list[bytes]) -> bytes:
+    return struct.pack(">BH", 0xDE, len(parts) // 2) + b"".join(parts[: len(parts) // 2 * 2])
+
+
+def text(value: str) -> bytes:
+    raw = value.encode("utf-8", "surrogatepass")
+    return struct.pack(">BI", 0xDB, len(raw)) + raw
+
+
+NAMES = st.sampled_from(["os", "system", "datetime", "datetime", "builtins", "set", "uuid", "UUID", "x"])
+msgpack = st.recursive(
+    st.binary(max_size=8)
+    | st.sampled_from([b"\xc0", b"\xc1", b"\xc2", b"\xcb" + b"\x7f\xf8" + b"\0" * 6, b"\xcf" + b"\xff" * 8])
+    | st.sampled_from([b"\xdd\xff\xff\xff\xff", b"\xdf\x7f\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xd9\xff"])
+    | (NAMES | junk).map(text),
+    lambda inner: (
+        st.lists(inner, max_size=4).map(array)
+        | st.lists(inner, max_size=6).map(pairs)
+        | st.tuples(st.integers(0, 9) | st.integers(0, 255), inner).map(ext)
+        | st.tuples(st.integers(0, 7), st.lists(inner, max_size=4).map(array)).map(ext)
+    ),
+    max_leaves=12,
+)
+
+
+def opcode(drawn: tuple[Any, bytes, int]) -> bytes:
+    """Return an opcode of a pickle with an argument of its form, or nearly."""
+    code, data, number = drawn
+    start = code.code.encode("latin-1")
+    if code.arg is None:
+        return start
+    form = code.arg.n
+    if form >= 0:
+        return start + struct.pack("<Q", number)[:form]
+    if form == pickletools.UP_TO_NEWLINE:
+        lines = 2 if code.name in {"GLOBAL", "INST"} else 1
+        return start + (data.replace(b"\n", b"") + b"\n") * lines
+    width = {-2: 1, -3: 4, -4: 4, -5: 8}.get(form, 4)
+    length = len(data) if number % 5 else number
+    return start + length.to_bytes(9, "little")[:width] + data
+
+
+pickles = st.lists(
+    st.tuples(
+        st.sampled_from(pickletools.opcodes),
+        st.sampled_from([b"", b"0", b"1", b"os", b"-1", b"1.5", b"\xff", b"9" * 5000, b"'a'", b"x" * 99]),
+        st.integers(0, 3) | st.integers(0, 2**63),
+    ).map(opcode),
+    max_size=14,
+).map(lambda codes: b"".join(codes) + b".")
+
+documents = st.recursive(
+    leaves.filter(lambda one: not isinstance(one, bytes)),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    *("lc", "type", "id", "kwargs", "args", "method", "__type__", "$binary", "$date"),
+                    *("$oid", "value", "v", "ts", "channel_values", "channel_versions", "content"),
+                    *("versions_seen", "$type", "$bytes", "tool_calls", "usage_metadata", "__bytes__"),
+                ]
+            ),
+            inner
+            | st.sampled_from([1, 2, "constructor", "not_implemented", "undefined", "secret", ["a", "B"]]),
+            max_size=5,
+        )
+    ),
+    max_leaves=15,
+)
+stored = (
+    msgpack.map(lambda data: ("msgpack", data))
+    | pickles.map(lambda data: ("pickle", data))
+    | st.tuples(
+        st.sampled_from(["json", "redis-json"]),
+        documents.map(lambda value: json.dumps(value).encode("utf-8", "surrogatepass")),
+    )
+    | st.tuples(st.sampled_from(TAGS), st.binary(max_size=40) | msgpack | pickles)
+)
+
+
+@pytest.mark.parametrize("effort", EFFORT)
+def test_hostile_values_are_decoded_or_named(effort: int) -> None:
+    def check(drawn: tuple[str, bytes]) -> None:
+        for typed in (TypedBytes(*drawn), TypedBytes(drawn[0], drawn[1][: len(drawn[1]) // 2])):
+            for value in (decode(typed), decode_checkpoint(typed)):
+                json.dumps(to_json(value))
+            try:
+                decode_lossless(typed)
+            except CkptError:
+                pass
+
+    fuzz(stored, check, 300 * effort)
+
+
+@pytest.mark.parametrize("effort", EFFORT)
+def test_hostile_json_of_ours_is_read_or_refused(effort: int) -> None:
+    """Values that `ckpt` printed come back with `--set` and in archives."""
+
+    def check(value: Any) -> None:
+        try:
+            json.dumps(to_json(from_json(value)))
+        except (ValueError, UsageError):
+            pass
+
+    fuzz(documents, check, 200 * effort)
+
+
+@pytest.mark.parametrize("effort", EFFORT)
+def test_hostile_plan_files_are_read_or_refused(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, effort: int
+) -> None:
+    monkeypatch.chdir(sample.parent)
+    made = sample.parent / "plan"
+    assert ckpt("-s", sample, "purge", "--older-than", "0s", "--plan-out", made).code == 0
+    lines = [json.loads(line) for line in made.read_text().splitlines()]
+    assert len(lines) > 1
+
+    def check(drawn: tuple[int, int, Any]) -> None:
+        number, place, value = drawn
+        changed = [dict(line) for line in lines]
+        line = changed[number % len(changed)]
+        key = sorted(line)[place % len(line)]
+        line[key] = value
+        made.write_text("".join(json.dumps(one) + "\n" for one in changed))
+        run_cleanly(["-s", sample, "purge", "--plan", made, "--dry-run"])
+
+    fuzz(st.tuples(st.integers(0, 99), st.integers(0, 99), documents | leaves.filter(
+        lambda one: not isinstance(one, bytes))), check, 30 * effort)
+
+
+@pytest.mark.parametrize(
+    ("seed", "stores", "commands"),
+    [(1, 12, 5), *(pytest.param(n, 50, 0, marks=pytest.mark.slow) for n in (1000, 2000, 3000))],
+)
+def test_damaged_stores(tmp_path: Path, seed: int, stores: int, commands: int) -> None:
+    """Rows and bytes of a file are changed; the process may use 3 GiB of memory."""
+    words = [str(tmp_path), str(seed), str(stores), str(commands)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.security.mutations", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]

@@ -1,0 +1,197 @@
+"""Two `ckpt` processes that change the same thread at the same moment.
+
+The store is afterwards as if one had run after the other, or as if only one had run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import redis_of_its_own
+from tests.servers import mongodb_database, mysql_database, postgres_database
+from tests.support import ckpt
+from tests.together import at_once, leftovers, orders
+from tests.travel import places
+from tests.travel.conftest import Filled
+from tests.travel.official import config_of
+from tests.travel.places.sqlite import SqlitePlace
+
+OURS, NEW = "ours", "new"
+SOURCE = "subgraph-stateful"
+MAIN = {
+    *("rollback, rollback", "fork, fork to a new thread", "undo, undo", "delete, rollback"),
+    *("purge, rollback", "import, import"),
+}
+"""Pairs that are tried on every engine; the others on SQLite, and on all in the slow run."""
+ENGINES = ["sqlite", "postgres", "mysql", "mongodb", "redis", "plain_redis", "dev"]
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def filled(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Filled]:
+    """A store for this module alone: some commands change every thread."""
+    folder = tmp_path_factory.mktemp("together")
+    kind: str = request.param
+    with ExitStack() as stack:
+        match kind:
+            case "sqlite":
+                place: Any = places.sqlite_place(folder / "store.db")
+            case "dev":
+                place = places.dev_place(folder / ".langgraph_api")
+            case "redis" | "plain_redis":
+                server = stack.enter_context(redis_of_its_own(modules=kind == "redis"))
+                place = getattr(places, f"{kind}_place")(server.url)
+            case _:
+                server = request.getfixturevalue(f"{kind}_server")
+                database = {
+                    "postgres": postgres_database,
+                    "mysql": mysql_database,
+                    "mongodb": mongodb_database,
+                }[kind]
+                place = getattr(places, f"{kind}_place")(stack.enter_context(database(server)))
+        found = Filled(stack.enter_context(place))
+        found.thread(SOURCE)
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def rollback_first(store: str) -> None:
+    run(store, ["rollback", OURS, "step:1", "--yes"])
+
+
+def archive(store: str) -> None:
+    run(store, ["export", "--to", "archive", "--", OURS])
+
+
+def archive_and_delete(store: str) -> None:
+    archive(store)
+    run(store, ["threads", "delete", "--yes", "--", OURS])
+
+
+def nothing(store: str) -> None:
+    """The thread is as it was copied."""
+
+
+ROLLBACK = ["rollback", OURS, "step:1", "--yes"]
+DELETE = ["threads", "delete", OURS, "--yes"]
+PRUNE = ["purge", "--match", OURS, "--keep-last", "1", "--yes"]
+PURGE = ["purge", "--match", OURS, "--older-than", "0s", "--include-pending", "--yes"]
+IMPORT = ["import", "ARCHIVE", "--yes"]
+FORK = ["fork", OURS, "--at", "step:1", "--yes"]
+PAIRS: dict[str, tuple[Callable[[str], None], list[str], list[str]]] = {
+    "rollback, rollback": (nothing, ROLLBACK, ROLLBACK),
+    "rollback, fork": (nothing, ROLLBACK, FORK),
+    "fork, fork to a new thread": (nothing, [*FORK, "--to", NEW], [*FORK, "--to", NEW]),
+    "edit, edit": (nothing, [*FORK, "--replace", "who=1"], [*FORK, "--replace", "who=2"]),
+    "undo, undo": (rollback_first, ["undo", OURS, "--yes"], ["undo", OURS, "--yes"]),
+    "undo, rollback": (rollback_first, ["undo", OURS, "--yes"], ROLLBACK),
+    "copy, copy": (
+        nothing,
+        ["threads", "copy", OURS, NEW, "--yes"],
+        ["threads", "copy", OURS, NEW, "--yes"],
+    ),
+    "copy, delete": (nothing, ["threads", "copy", OURS, NEW, "--yes"], DELETE),
+    "delete, delete": (nothing, DELETE, DELETE),
+    "delete, rollback": (nothing, DELETE, ROLLBACK),
+    "prune, prune": (rollback_first, PRUNE, PRUNE),
+    "prune, rollback": (nothing, PRUNE, ROLLBACK),
+    "purge, purge": (nothing, PURGE, PURGE),
+    "purge, rollback": (nothing, PURGE, ROLLBACK),
+    "purge, import": (archive, PURGE, IMPORT),
+    "import, import": (archive_and_delete, IMPORT, IMPORT),
+    "gc, rollback": (nothing, ["gc", "--scope", "all", "--grace", "0s", "--yes"], ROLLBACK),
+    "gc, gc": (nothing, *[["gc", "--scope", "all", "--grace", "0s", "--yes"]] * 2),
+}
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_two_at_once_are_one_after_the_other(
+    filled: Filled, tmp_path: Path, pair: str, times: int
+) -> None:
+    if times == 1 and pair not in MAIN and not isinstance(filled.place, SqlitePlace):
+        pytest.skip("tried in the slow run")
+    prepare, *lines = PAIRS[pair]
+    serial = {
+        tried: serially(filled, prepare, [lines[number] for number in tried])
+        for tried in [(), (0,), (1,), (0, 1), (1, 0)]
+    }
+    for _ in range(times):
+        store = fresh(filled, prepare)
+        both = at_once(*(["-s", store, *named(words)] for words in lines))
+        tried = orders([one.code for one in both])
+        assert state(filled) in [serial[one] for one in tried], (both, serial)
+        assert leftovers(tmp_path) == []
+        # Nobody holds a lock any more.
+        place = fresh(filled, nothing)
+        answer = ckpt("-s", place, *ROLLBACK)
+        assert answer.code == 0, answer.err
+    forget(filled)
+
+
+def serially(filled: Filled, prepare: Callable[[str], None], lines: list[list[str]]) -> Any:
+    """Return the sizes after the commands ran one after the other."""
+    store = fresh(filled, prepare)
+    for words in lines:
+        answer = ckpt("-s", store, *named(words))
+        assert answer.code in {0, 3, 5, 6}, (words, answer.err)
+    return state(filled)
+
+
+def named(words: list[str]) -> list[str]:
+    """Return a command line with the name of the archive that was written last."""
+    made = sorted(Path("archive").glob("*.ckpt.gz")) if "ARCHIVE" in words else []
+    return [str(made[-1]) if word == "ARCHIVE" else word for word in words]
+
+
+def fresh(filled: Filled, prepare: Callable[[str], None]) -> str:
+    """Copy the thread anew, and return the URL of the store."""
+    forget(filled)
+    filled.place.copy(SOURCE, OURS)
+    store = filled.place.url
+    prepare(store)
+    return store
+
+
+def forget(filled: Filled) -> None:
+    for name in (OURS, NEW):
+        filled.place.forget(name)
+
+
+def run(store: str, words: list[str]) -> None:
+    answer = ckpt("-s", store, *words)
+    assert answer.code == 0, answer.err
+
+
+def state(filled: Filled) -> list[tuple[dict[str, int], int]]:
+    """Return the number of rows of each thread by table, and of parents that are missing.
+
+    The official saver must read every checkpoint, and the file must be whole.
+    """
+    found = []
+    for name in (OURS, NEW):
+        rows = {table: len(rows) for table, rows in filled.place.rows(name).items()}
+        stored: set[tuple[str, str]] = set()
+        parents = []
+        for one in filled.saver.list({"configurable": {"thread_id": name}}):
+            here = one.config["configurable"]
+            stored.add((here["checkpoint_ns"], here["checkpoint_id"]))
+            if one.parent_config:
+                parent = one.parent_config["configurable"]["checkpoint_id"]
+                parents.append((here["checkpoint_ns"], parent))
+        assert (filled.saver.get_tuple(config_of(name)) is None) == (not stored)
+        found.append((rows, len([one for one in parents if one not in stored])))
+    if isinstance(filled.place, SqlitePlace):
+        with closing(filled.place.connection.execute("PRAGMA integrity_check")) as check:
+            assert check.fetchall() == [("ok",)]
+    return found
