@@ -9,7 +9,9 @@
     [stores.prod.reducers]
     notes = "append"
 
-The nearest file wins: this folder and those above it, then `$XDG_CONFIG_HOME/ckpt/ckpt.toml`.
+The nearest file wins: this folder and those above it, then `$XDG_CONFIG_HOME/ckpt/ckpt.toml`. A
+file in this folder or above it may be a stranger's: until `ckpt trust` recorded it, its profiles
+may only open local stores beside it.
 """
 
 from __future__ import annotations
@@ -17,12 +19,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
+from shlex import quote as quote_word
+from types import MappingProxyType
 from urllib.parse import quote
 
 from ckpt_backends.errors import UsageError
-from ckpt_backends.url import is_almost_url
+from ckpt_backends.url import VARIABLE, StoreUrl, is_almost_url, parse_url
+from ckpt_cli import trust
+from ckpt_cli.confined import needs_trust
 
 _TOP = frozenset({"default", "stores"})
 """Keys of the file."""
@@ -35,7 +42,6 @@ _EXAMPLES = {
     "threads": 'threads = "agent.db"',
     "memory": 'memory = "memory.db"',
 }
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,34 +70,101 @@ class Profiles:
     source: Path | None
     default: str | None
     stores: Mapping[str, Profile]
+    distrust: str | None = None
+    """Why the file is not trusted: then its profiles may only open local stores beside it."""
 
 
 def load_profiles(chosen: str | None, folder: Path) -> Profiles:
     """Return the profiles of the file `chosen`, or of the nearest one from `folder` upwards.
 
-    Raises `UsageError` if a file is missing or unreadable, or contains an unknown key.
+    Raises `UsageError` if a file is missing or unreadable, contains an unknown key, or is not
+    `chosen` and could have been written by another user.
     """
     if chosen is not None:
-        return _parse(Path(chosen), _read(Path(chosen)))
-    for path in _candidates(folder):
-        # Unlike Path.is_file, this returns False for a folder that may not be read.
-        if not os.path.isfile(path):
+        contents = trust.read(Path(chosen))
+        return parse(contents.path, table_of(contents))
+    found = discover(folder)
+    if found is None:
+        return Profiles(None, None, {})
+    contents, table = found
+    contents.check_owner()
+    own = trust.where_it_lies(contents.path) in map(trust.where_it_lies, _own())
+    return parse(contents.path, table, None if own else trust.distrust(contents))
+
+
+def discover(folder: Path) -> tuple[trust.Contents, object] | None:
+    """Return the nearest configuration file from `folder` upwards, and its table.
+
+    Raises `UsageError` if it cannot be read. A `pyproject.toml` counts only if it has a table.
+    """
+    beside = ((one / "ckpt.toml", one / "pyproject.toml") for one in (folder, *folder.parents))
+    for path in (*chain.from_iterable(beside), *_own()):
+        # A folder that may not be read has no file for us.
+        if not os.path.lexists(path) or os.path.isdir(path):
             continue
-        if path.name != "pyproject.toml":
-            return _parse(path, _read(path))
-        table = _of_project(path)
+        try:
+            contents = trust.read(path)
+            table = table_of(contents)
+        except UsageError:
+            if path.name != "pyproject.toml":
+                raise
+            continue
         if table is not None:
-            return _parse(path, table)
-    return Profiles(None, None, {})
+            return contents, table
+    return None
 
 
-def _of_project(path: Path) -> object:
-    """Return `[tool.ckpt]` of a pyproject.toml; None if it has none or cannot be read."""
+def table_of(contents: trust.Contents) -> object:
+    """Return the table of a configuration; None for a pyproject.toml without `[tool.ckpt]`.
+
+    Raises `UsageError` if the file is not TOML.
+    """
+    import tomllib
+
     try:
-        tool = _read(path).get("tool")
-    except UsageError:
-        return None
+        table = tomllib.loads(contents.data.decode())
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read '{contents.path}': {error}") from error
+    if contents.path.name != "pyproject.toml":
+        return table
+    tool = table.get("tool")
     return tool.get("ckpt") if isinstance(tool, dict) else None
+
+
+def _own() -> Iterator[Path]:
+    folder = trust.user_folder("XDG_CONFIG_HOME", "~/.config")
+    if folder is not None:
+        yield folder / "ckpt" / "ckpt.toml"
+
+
+def store_of(
+    profiles: Profiles, what: str, written: str, params: Mapping[str, str] = MappingProxyType({})
+) -> StoreUrl:
+    """Return a store that a configuration names, with `${NAME}` replaced.
+
+    Raises `UsageError` if a variable is not set, or if this needs a trusted file.
+    """
+    if profiles.distrust is not None and profiles.source is not None:
+        place = beside(profiles.source, written)
+        need = needs_trust(place, params, profiles.source.parent)
+        if need is not None:
+            raise refusal(profiles, what, need)
+    url = parse_url(beside(profiles.source, expand_url(written, os.environ)))
+    names = VARIABLE.findall(" ".join((written, *params.values())))
+    return replace(
+        url,
+        params={**url.params, **{key: expand(text, os.environ) for key, text in params.items()}},
+        written=written if names else "",
+        variables={name: os.environ[name] for name in names},
+    )
+
+
+def refusal(profiles: Profiles, what: str, need: str) -> UsageError:
+    """Return the error for something that needs a trusted file."""
+    return UsageError(
+        f"cannot use {what}: '{profiles.source}' {profiles.distrust} and {need}",
+        hint=f"read the file, then run `ckpt trust {quote_word(str(profiles.source))}`",
+    )
 
 
 def expand(text: str, environment: Mapping[str, str]) -> str:
@@ -106,7 +179,7 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
             )
         return environment[name]
 
-    return _VARIABLE.sub(value, text)
+    return VARIABLE.sub(value, text)
 
 
 def expand_url(text: str, environment: Mapping[str, str]) -> str:
@@ -139,29 +212,8 @@ def beside(source: Path | None, url: str) -> str:
     return str(source.parent / url)
 
 
-def _candidates(folder: Path) -> Iterator[Path]:
-    for place in (folder, *folder.parents):
-        yield place / "ckpt.toml"
-        yield place / "pyproject.toml"
-    home = os.environ.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
-    yield Path(home) / "ckpt" / "ckpt.toml"
-
-
-def _read(path: Path) -> dict[str, object]:
-    import tomllib
-
-    try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except FileNotFoundError:
-        raise UsageError(f"cannot read '{path}': no such file") from None
-    except OSError as error:
-        raise UsageError(f"cannot read '{path}': {(error.strerror or '').lower()}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read '{path}': {error}") from error
-
-
-def _parse(path: Path, table: object) -> Profiles:
+def parse(path: Path, table: object, distrust: str | None = None) -> Profiles:
+    """Return the profiles of a table. Raises `UsageError` if it has an unknown or wrong key."""
     if not isinstance(table, dict):
         raise UsageError(f"cannot read '{path}': [tool.ckpt] is not a table")
     for key in sorted(set(table) - _TOP):
@@ -176,11 +228,16 @@ def _parse(path: Path, table: object) -> Profiles:
             f"cannot read '{path}': default is not text, or stores is not a table",
             hint='write default = "NAME" and a table [stores.NAME] for each store',
         )
-    return Profiles(path, default, {name: _profile(path, name, it) for name, it in stores.items()})
+    found = {name: _profile(path, name, it) for name, it in stores.items()}
+    return Profiles(path, default, found, distrust)
 
 
 def _profile(path: Path, name: str, table: object) -> Profile:
     where = f"profile '{name}' in '{path}'"
+    if not name or "/" in name:
+        raise UsageError(
+            f"cannot use {where}: the name is empty or contains '/'", hint="rename the profile"
+        )
     if not isinstance(table, dict) or not isinstance(table.get("url"), str):
         raise UsageError(f"{where} has no url", hint=f'write [stores.{name}] and url = "agent.db"')
     params = {key: value for key, value in table.items() if key not in _OWN}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from functools import partial
 from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
-from ckpt_backends.errors import CkptError, PartlyDone, UsageError
+from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, StoreUnavailable, UsageError
 from ckpt_cli import ReaderGone
 from ckpt_cli.session import Session
 
@@ -41,7 +42,7 @@ def run(argv: list[str]) -> int:
     from ckpt_cli.app import root
 
     session = Session()
-    warnings.showwarning = _show_warning
+    warnings.showwarning = partial(_show_warning, session)
     try:
         code = root().main(argv, prog_name="ckpt", standalone_mode=False, obj=session)
         flush()
@@ -63,7 +64,7 @@ def run(argv: list[str]) -> int:
 
 
 def _show_warning(
-    message: Warning | str, category: type[Warning], *_: object, **__: object
+    session: Session, message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> None:
     """Print the warnings of the storage library, and none of other libraries."""
     from ckpt_backends.transport import InsecureConnection
@@ -71,7 +72,7 @@ def _show_warning(
     if issubclass(category, InsecureConnection):
         from ckpt_cli import diagnostics
 
-        diagnostics.warn(str(message))
+        diagnostics.warn(session.without_values(str(message)))
 
 
 def flush() -> None:
@@ -92,6 +93,9 @@ def _fail(error: CkptError, argv: list[str], session: Session) -> int:
 
     if session.settings.get("debug"):
         diagnostics.traceback()
+    if isinstance(error, StoreUnavailable | StoreChanged):
+        error.message = session.without_values(error.message)
+        error.hint = error.hint and session.without_values(error.hint)
     diagnostics.report(error, as_json=_wants_json(argv))
     return error.exit_code
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
@@ -31,6 +33,8 @@ class Session:
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {}
         self._store: Store | None = None
+        self._urls: list[StoreUrl] = []
+        """The stores that were named, perhaps with values from the environment."""
 
     @cached_property
     def now(self) -> datetime:
@@ -73,14 +77,16 @@ class Session:
         """URL of the store of this run. Raises `UsageError` if none is named."""
         if "config" in self.settings:
             _ = self.profiles  # a file that cannot be read is an error even if -s names a URL
-        name = self.store_name or self.profiles.default
-        if name is None:
+        if self.store_name is not None:
+            url = self.url_of(self.store_name)
+        elif self.profiles.default is not None:
+            url = self._named_by_profiles("default", self.profiles.default)
+        else:
             raise UsageError(
                 "no store given",
                 hint="use -s FILE or set CKPT_STORE; `ckpt stores` lists the stores found here,"
                 " `ckpt demo sample.db` writes a sample store",
             )
-        url = self.url_of(name)
         if self.settings.get("copy") and "copy" not in url.params:
             raise UsageError(
                 f"--copy reads SQLite files only, not {url.scheme}:// stores",
@@ -95,8 +101,18 @@ class Session:
 
     @property
     def retention(self) -> str | None:
-        """How long threads are kept, from the profile of this run's store."""
-        return None if self._profile is None else self._profile.retention
+        """How long threads are kept, from the profile of this run's store.
+
+        Raises `UsageError` if its file is not trusted.
+        """
+        profile = self._profile
+        if profile is None or profile.retention is None:
+            return None
+        if self.profiles.distrust is not None:
+            from ckpt_cli.profiles import refusal
+
+            raise refusal(self.profiles, f"profile '{profile.name}'", "sets 'retention'")
+        return profile.retention
 
     def other_store(
         self, what: Literal["threads", "memory"], chosen: str | None = None
@@ -108,36 +124,76 @@ class Session:
             return self.url_of(chosen)
         profile = self._profile
         name = None if profile is None else getattr(profile, what)
-        if name is None:
+        if profile is None or name is None:
             return None
-        if name in self.profiles.stores:
-            return self.url_of(name)
-        from ckpt_cli.profiles import beside, expand_url
-
-        return self.url_of(beside(self.profiles.source, expand_url(name, os.environ)))
+        return self._named_by_profiles(f"{what} of profile '{profile.name}'", name)
 
     @property
     def _profile(self) -> Profile | None:
-        name = self.store_name or self.profiles.default
-        return None if name is None or "://" in name else self.profiles.stores.get(name)
+        """The profile of this run's store; None if a file or URL was named."""
+        if self.store_name is not None:
+            return self._profile_of(self.store_name)
+        default = self.profiles.default
+        return None if default is None else self.profiles.stores.get(default)
 
     def url_of(self, name: str) -> StoreUrl:
-        """Return the URL for a file, a store URL or a profile."""
-        from dataclasses import replace
+        """Return the URL for a file, a store URL or a profile that a person named.
 
+        Raises `UsageError` if the name is both a profile and a file.
+        """
         from ckpt_backends.url import parse_url
 
-        params: dict[str, str] = {}
-        if "://" not in name and not os.path.exists(name) and name in self.profiles.stores:
-            from ckpt_cli.profiles import beside, expand, expand_url
+        profile = self._profile_of(name)
+        return self._copied(parse_url(name)) if profile is None else self.url_in(profile)
 
-            profile = self.profiles.stores[name]
-            name = beside(self.profiles.source, expand_url(profile.url, os.environ))
-            params = {key: expand(value, os.environ) for key, value in profile.params.items()}
-        url = parse_url(name)
+    def url_in(self, profile: Profile) -> StoreUrl:
+        """Return the URL of a profile.
+
+        Raises `UsageError` if a variable is not set or the profile needs a trusted file.
+        """
+        from ckpt_cli.profiles import store_of
+
+        name = f"profile '{profile.name}'"
+        return self._copied(store_of(self.profiles, name, profile.url, profile.params))
+
+    def _named_by_profiles(self, what: str, name: str) -> StoreUrl:
+        """Return a store that the configuration names: one of its profiles, a file or a URL."""
+        from ckpt_cli.profiles import store_of
+
+        profile = self.profiles.stores.get(name)
+        if profile is not None:
+            return self.url_in(profile)
+        return self._copied(store_of(self.profiles, what, name))
+
+    def _profile_of(self, name: str) -> Profile | None:
+        """Return the profile that a person named; None for a file or a URL.
+
+        A name with a slash is never a profile. Raises `UsageError` if the name is a file, too.
+        """
+        if "/" in name:
+            return None
+        is_file = _is_store_file(name)
+        try:
+            profile = self.profiles.stores.get(name)
+        except UsageError:
+            if is_file and "config" not in self.settings:
+                return None  # a file needs no profile
+            raise
+        if profile is not None and is_file:
+            raise UsageError(
+                f"cannot tell which store '{name}' is: a file in this folder, or the profile in"
+                f" '{self.profiles.source}'",
+                hint=f"`-s {quote(f'./{name}')}` is the file; for the profile, rename one of them,"
+                " or run the command in another folder",
+            )
+        return profile
+
+    def _copied(self, url: StoreUrl) -> StoreUrl:
+        """Return a URL with the option --copy, if it was given and the store can be copied."""
+        self._urls.append(url)
         if self.settings.get("copy") and url.scheme in _COPIED:
-            params["copy"] = "1"
-        return replace(url, params={**url.params, **params})
+            return replace(url, params={**url.params, "copy": "1"})
+        return url
 
     @property
     def store(self) -> Store:
@@ -148,7 +204,7 @@ class Session:
                 info = self._store.describe()
                 self.note(f"{info.url}: {info.layout}, {info.saver}, {info.engine}")
             for text in self._store.notes():
-                self.note(text)
+                self.note(self.without_values(text))
         return self._store
 
     @cached_property
@@ -161,8 +217,6 @@ class Session:
 
     def open_other(self, url: StoreUrl) -> Store:
         """Open another store with this run's key and redaction; the caller closes it."""
-        from dataclasses import replace
-
         return replace(self.opening, url=url).open(self.note)
 
     @cached_property
@@ -190,13 +244,24 @@ class Session:
 
     def _meant(self) -> str | None:
         """Return a hint if the store's name looks like a mistyped profile."""
-        name = self.store_name or self.profiles.default
-        if name is None or name in self.profiles.stores:
+        try:
+            name = self.store_name or self.profiles.default
+            if name is None or name in self.profiles.stores:
+                return None
+        except UsageError:
             return None
         from difflib import get_close_matches
 
         close = get_close_matches(name, self.profiles.stores, n=1)
         return f"did you mean the profile '{close[0]}'?" if close else None
+
+    def without_values(self, text: str) -> str:
+        """Return a message without the values that profiles took from the environment."""
+        from ckpt_backends.url import without_values
+
+        for url in self._urls:
+            text = without_values(text, url)
+        return text
 
     def note(self, text: str) -> None:
         """Print a note on stderr, unless --quiet is given."""
@@ -217,6 +282,15 @@ class Session:
             self._store.close()
         if "rows" in self.__dict__:
             self.rows.close()
+
+
+def _is_store_file(name: str) -> bool:
+    """Whether a name in this folder may be a store: anything but a folder that contains none."""
+    from ckpt_backends.url import parse_url
+
+    if os.path.isdir(name):
+        return parse_url(name).scheme != "sqlite"
+    return os.path.lexists(name)
 
 
 def _local_zone() -> tzinfo:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import cast
 
-from ckpt_backends.errors import Unsupported, UsageError
+from ckpt_backends.errors import CkptError, Unsupported, UsageError
 from ckpt_backends.memory import EditableMemoryStore, MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Backend, Store, WritableStore
 from ckpt_backends.sessions import SessionStore
-from ckpt_backends.url import StoreUrl, parse_url
+from ckpt_backends.url import StoreUrl, parse_url, without_values
 
 BUNDLED = {
     "sqlite": "ckpt_backends.sqlite:SqliteBackend",
@@ -47,13 +49,25 @@ def load_backend(scheme: str) -> type[Backend]:
     )
 
 
+@contextmanager
+def _hiding(url: StoreUrl) -> Iterator[None]:
+    """Errors show no value that a profile took from the environment."""
+    try:
+        yield
+    except CkptError as error:
+        error.message = without_values(error.message, url)
+        error.hint = error.hint and without_values(error.hint, url)
+        raise
+
+
 def open_store(url: str | StoreUrl) -> Store:
     """Open a store for reading; the result cannot change it.
 
     Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`.
     """
     parsed = parse_url(url) if isinstance(url, str) else url
-    return load_backend(parsed.scheme).open(parsed)
+    with _hiding(parsed):
+        return load_backend(parsed.scheme).open(parsed)
 
 
 def open_sessions(url: StoreUrl) -> SessionStore:
@@ -64,7 +78,8 @@ def open_sessions(url: StoreUrl) -> SessionStore:
             f"no sessions in '{url.scheme}://' stores: applications store sessions in Redis only",
             hint="use a redis:// store",
         )
-    return cast("SessionStore", backend.open_sessions(url))
+    with _hiding(url):
+        return cast("SessionStore", backend.open_sessions(url))
 
 
 def open_memory(url: StoreUrl) -> MemoryStore:
@@ -75,7 +90,8 @@ def open_memory(url: StoreUrl) -> MemoryStore:
             f"no long-term memory in '{url.scheme}://' stores",
             hint="use a LangGraph Store on SQLite, PostgreSQL, Redis or MongoDB",
         )
-    return cast("MemoryStore", backend.open_memory(url))
+    with _hiding(url):
+        return cast("MemoryStore", backend.open_memory(url))
 
 
 def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
@@ -83,7 +99,8 @@ def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
     backend = load_backend(url.scheme)
     if not hasattr(backend, "open_writable_memory"):
         raise Unsupported(f"long-term memory in '{url.scheme}://' stores is read-only")
-    return cast("WritableMemoryStore", backend.open_writable_memory(url))
+    with _hiding(url):
+        return cast("WritableMemoryStore", backend.open_writable_memory(url))
 
 
 def open_editable_memory(url: StoreUrl) -> EditableMemoryStore:
@@ -94,7 +111,8 @@ def open_editable_memory(url: StoreUrl) -> EditableMemoryStore:
             f"cannot edit items in '{url.scheme}://' stores",
             hint="only DeerFlow's memory.json can be edited",
         )
-    return cast("EditableMemoryStore", backend.open_editable_memory(url))
+    with _hiding(url):
+        return cast("EditableMemoryStore", backend.open_editable_memory(url))
 
 
 def open_writable(url: StoreUrl) -> WritableStore:
@@ -102,4 +120,5 @@ def open_writable(url: StoreUrl) -> WritableStore:
     backend = load_backend(url.scheme)
     if not hasattr(backend, "open_writable"):
         raise Unsupported(f"'{url.scheme}://' stores are read-only")
-    return backend.open_writable(url)
+    with _hiding(url):
+        return backend.open_writable(url)

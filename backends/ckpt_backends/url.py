@@ -27,8 +27,8 @@ _PRINTABLE_PARAMS = {
 """Query parameters that are printed if their value matches the pattern. The values of all others
 may be secret and are masked."""
 _NAME = re.compile(r"\w+", re.ASCII)
-_HOSTS = re.compile(r"(\[[^\]@]*\]|[^:@\[\]]*)(:\d*)?", re.ASCII)
-"""One host of a URL, with an optional port."""
+_HOSTS = re.compile(r"(\[[^\]@]*\]|[^:@\[\]]*)(:(\d|\$\{\w+\})*)?", re.ASCII)
+"""One host of a URL, with an optional port, which may be a variable of a profile."""
 _ALMOST = re.compile(
     r"\s*(postgres|postgresql|mysql|mariadb|mongodb|mongodb\+srv|redis|rediss|sqlite):"
     r"|\s*(host|hostaddr|port|dbname|user|password|passfile|service)\s*=|.*\bpassword\s*=",
@@ -36,6 +36,8 @@ _ALMOST = re.compile(
 )
 """Matches the address of a server that is not a URL, such as libpq's `host=... password=...`."""
 MASK = "***"
+VARIABLE = re.compile(r"\$\{(\w+)\}")
+"""A variable of the environment in the URL of a profile."""
 DEV_FOLDER = ".langgraph_api"
 """The folder of `langgraph dev`'s files, inside the folder in which it was started."""
 DEV_SUFFIX = ".pckl"
@@ -56,8 +58,14 @@ class StoreUrl:
     """Options of the store, such as `layout`."""
     raw: str = ""
     """The URL as given. It may contain secrets, so pass it to a driver only."""
+    written: str = ""
+    """The URL as in its profile, if that has variables: with `${NAME}` instead of the values."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The values that a profile took from the environment. No message may show them."""
 
     def __str__(self) -> str:
+        if self.written:
+            return printable_written(self.written, self.raw)
         return printable(self.raw) if self.raw else self.path
 
     def __repr__(self) -> str:
@@ -65,19 +73,23 @@ class StoreUrl:
 
     def with_params(self, params: Mapping[str, str], *, without: Collection[str] = ()) -> StoreUrl:
         """The same URL with `params` added or replaced, and the parameters `without` removed."""
-        left = [pair for pair in split_url(self.raw).query if unquote(pair[0]) not in without]
-        start = self.raw
-        if query := split_url(self.raw).query:
-            start = self.raw[: self.raw.rindex(f"?{query[0][0]}")]
-        named = [
-            *(f"{name}={value}" for name, value in left if unquote(name) not in params),
-            *(f"{name}={quote(value, safe=':')}" for name, value in params.items()),
-        ]
         return replace(
             self,
             params={k: v for k, v in self.params.items() if k not in without} | dict(params),
-            raw=start + (f"?{'&'.join(named)}" if named else ""),
+            raw=_with_query(self.raw, params, without),
+            written=self.written and _with_query(self.written, params, without),
         )
+
+
+def _with_query(text: str, params: Mapping[str, str], without: Collection[str]) -> str:
+    query = split_url(text).query
+    left = [pair for pair in query if unquote(pair[0]) not in without]
+    start = text[: text.rindex(f"?{query[0][0]}")] if query else text
+    named = [
+        *(f"{name}={value}" for name, value in left if unquote(name) not in params),
+        *(f"{name}={quote(value, safe=':')}" for name, value in params.items()),
+    ]
+    return start + (f"?{'&'.join(named)}" if named else "")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -225,7 +237,21 @@ def printable(text: str) -> str:
 
 def _is_harmless(name: str, value: str) -> bool:
     form = _PRINTABLE_PARAMS.get(name)
-    return form is not None and form.fullmatch(unquote(value)) is not None
+    return form is not None and form.fullmatch(unquote(VARIABLE.sub("", value))) is not None
+
+
+def printable_written(text: str, raw: str = "") -> str:
+    """The URL of a profile as written, with `${NAME}` and without secrets.
+
+    `raw` is the URL with the values, if they are known. If variables hide which part of the URL is
+    the password, only the variables are shown.
+    """
+    if _SCHEME.match(text) is None and VARIABLE.search(text):
+        if _SCHEME.match(raw) is not None or any(one in text for one in "@?:="):
+            parts = re.split(r"(\$\{\w+\})", text)
+            return "".join(one if VARIABLE.fullmatch(one) else MASK for one in parts if one)
+        return text
+    return printable(text)
 
 
 def secrets(url: StoreUrl) -> set[str]:
@@ -238,14 +264,42 @@ def secrets(url: StoreUrl) -> set[str]:
 
 
 def masked(text: str, url: StoreUrl) -> str:
-    """The message of a driver, with every secret of the URL masked."""
-    for secret in sorted(secrets(url), key=len, reverse=True):
-        pattern = re.escape(secret)
-        if len(secret) < _TELLING:
-            pattern = rf"(?<!\w){pattern}(?!\w)"
-        text = re.sub(pattern, MASK, text)
-    return text
+    """The message of a driver, with every secret of the URL masked.
+
+    Values that a profile took from the environment are replaced by their variables.
+    """
+    hidden = {one.lower(): shown for one, shown in _hidden(url).items()}
+    forms = [
+        re.escape(one) if len(one) >= _TELLING else rf"(?<!\w){re.escape(one)}(?!\w)"
+        for one in sorted(hidden, key=len, reverse=True)
+    ]
+    if not forms:
+        return text
+    return re.sub(
+        "|".join(forms), lambda found: hidden.get(found[0].lower(), MASK), text, flags=re.I
+    )
+
+
+def without_values(text: str, url: StoreUrl) -> str:
+    """A message without the values that a profile took from the environment."""
+    return masked(text, url) if url.variables else text
+
+
+def _hidden(url: StoreUrl) -> dict[str, str]:
+    """Maps every text that no message may show to the text to show instead."""
+    hidden: dict[str, str] = {}
+    if url.variables:
+        parts = split_url(url.raw)
+        # One variable may hold several parts, or a whole URL.
+        texts = {parts.user or "", *parts.hosts.split(","), parts.path.removeprefix("/")}
+        texts |= {host.rpartition(":")[0] for host in parts.hosts.split(",")}
+        plain = VARIABLE.sub("\0", url.written)
+        hidden |= {one: MASK for text in texts for one in (text, unquote(text)) if one not in plain}
+        for name, value in url.variables.items():
+            hidden |= {one: f"${{{name}}}" for one in (value, quote(value, safe="")) if one}
+    hidden |= dict.fromkeys(secrets(url), MASK)
+    return hidden
 
 
 _TELLING = 4
-"""A secret with fewer characters is masked only as a whole word."""
+"""A text with fewer characters is masked only as a whole word."""

@@ -14,6 +14,7 @@ from ckpt_cli.render.records import store_record
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.units import size
 from ckpt_cli.session import Session
+from ckpt_cli.trust import NotOurs
 
 COLUMNS = (
     Column("NAME", "name", style="head"),
@@ -45,17 +46,29 @@ def stores(ctx: typer.Context) -> None:
         session.output.records(map(store_record, found), COLUMNS)
         return
     session.output.records(map(store_record, _all(session)), COLUMNS)
-    source = session.profiles.source
-    profiles = f"the profiles of '{os.path.relpath(source)}' and " if source else ""
-    session.note(f"listed {profiles}the stores in this folder; use -s for another store")
+    session.note(f"listed {_profiles(session)}the stores in this folder; use -s for another store")
 
 
 def _all(session: Session) -> Iterator[Found]:
-    for name, profile in session.profiles.stores.items():
-        try:
-            url = session.url_of(name)
-        except CkptError as error:
-            yield broken(name, profile.url, error)
-        else:
-            yield from inspect(name, url)
+    try:
+        profiles = session.profiles
+    except NotOurs as error:
+        # The stores in this folder need no configuration.
+        yield broken(str(error.path), "", error)
+    else:
+        for name, profile in profiles.stores.items():
+            try:
+                url = session.url_in(profile)
+            except CkptError as error:
+                yield broken(name, profile.url, error)
+            else:
+                yield from inspect(name, url)
     yield from in_folder(Path.cwd())
+
+
+def _profiles(session: Session) -> str:
+    try:
+        source = session.profiles.source
+    except NotOurs:
+        return ""
+    return f"the profiles of '{os.path.relpath(source)}' and " if source else ""

@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported
 from ckpt_backends.memory import MemoryInfo
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.registry import open_memory, open_store
-from ckpt_backends.url import DEV_FOLDER, MEMORY, StoreUrl, printable
+from ckpt_backends.url import (
+    DEV_FOLDER,
+    MEMORY,
+    StoreUrl,
+    printable,
+    printable_written,
+    without_values,
+)
 
 _SUFFIXES = {".db", ".sqlite", ".sqlite3"}
 
@@ -43,7 +50,9 @@ def inspect(name: str, url: StoreUrl) -> list[Found]:
         return [_of_memory(name, url, error)]
     except CkptError as error:
         return [Found(name, str(url), None, error)]
-    return [Found(name, str(url), info, None)]
+    names = tuple(without_values(one, url) for one in info.tables)
+    notes = tuple(without_values(one, url) for one in info.notes)
+    return [Found(name, str(url), replace(info, tables=names, notes=notes), None)]
 
 
 def _of_memory(name: str, url: StoreUrl, error: CkptError) -> Found:
@@ -55,7 +64,7 @@ def _of_memory(name: str, url: StoreUrl, error: CkptError) -> Found:
 
 def broken(name: str, url: str, error: CkptError) -> Found:
     """Return an entry for a store without a valid URL, such as a profile with an unset variable."""
-    return Found(name, printable(url), None, error)
+    return Found(name, printable_written(url), None, error)
 
 
 def in_folder(folder: Path) -> Iterator[Found]:

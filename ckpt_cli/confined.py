@@ -1,0 +1,39 @@
+"""What a profile of a configuration that nobody trusted may do: open a local store beside it.
+
+Such a file may come from a stranger. A list says what is allowed; everything else needs
+`ckpt trust`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ckpt_backends.url import VARIABLE, is_almost_url, parse_url
+
+_SCHEMES = frozenset({"sqlite", "langgraph-dev", "deerflow"})
+"""Stores that are local files."""
+_PARAMS = frozenset({"layout"})
+
+
+def needs_trust(url: str, params: Mapping[str, str], folder: Path) -> str | None:
+    """Return what a store of an untrusted configuration does that needs trust; None if nothing.
+
+    The URL and the parameters are as written, and a path is already relative to the right folder.
+    Raises `UsageError` if the URL cannot be parsed.
+    """
+    found = VARIABLE.search(" ".join((url, *params, *params.values())))
+    if found is not None:
+        return f"uses the environment variable '{found[1]}'"
+    if is_almost_url(url):
+        return "names a server"
+    parsed = parse_url(url)
+    if parsed.scheme not in _SCHEMES:
+        return "names a server"
+    if others := sorted({*parsed.params, *params} - _PARAMS):
+        return f"sets '{others[0]}'"
+    place, root = os.path.realpath(parsed.path), os.path.realpath(folder)
+    if os.path.commonpath((place, root)) != root:
+        return "names a file outside its folder"
+    return None
