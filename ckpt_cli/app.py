@@ -77,6 +77,9 @@ COMMANDS = {
     "import": _command("import_:import_", "Restore archived threads, row for row.", CLEAN),
     "du": _command("du:du", "Show disk usage by thread, channel and type.", STORES),
     "stores": _command("stores:stores", "List stores with their layout, size and saver.", STORES),
+    "trust": _command(
+        "trust:trust_", "Show what a configuration file would do, and trust it.", STORES
+    ),
     "demo": _command("demo:demo", "Create a small sample store.", STORES),
 }
 

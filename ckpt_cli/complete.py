@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 
+from ckpt_backends.errors import UsageError
 from ckpt_backends.ids import step_of
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.refs import split_target
@@ -46,7 +47,15 @@ def complete(words: list[str]) -> int:
 
 
 def _stores(session: Session, *_: str) -> Iterator[Found]:
-    return ((name, "profile") for name in session.profiles.stores)
+    """Yield the profiles without opening them; says which ones need a trusted file."""
+    for name, profile in session.profiles.stores.items():
+        what = "profile"
+        if session.profiles.distrust is not None:
+            try:
+                session.url_in(profile)
+            except UsageError:
+                what = "profile, not trusted"
+        yield name, what
 
 
 def _threads(session: Session, *_: str) -> Iterator[Found]:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ckpt_backends.url import VARIABLE, is_almost_url, parse_url
+from ckpt_backends.url import VARIABLE, parse_url
 
 _SCHEMES = frozenset({"sqlite", "langgraph-dev", "deerflow"})
 """Stores that are local files."""
@@ -26,8 +26,6 @@ def needs_trust(url: str, params: Mapping[str, str], folder: Path) -> str | None
     found = VARIABLE.search(" ".join((url, *params, *params.values())))
     if found is not None:
         return f"uses the environment variable '{found[1]}'"
-    if is_almost_url(url):
-        return "names a server"
     parsed = parse_url(url)
     if parsed.scheme not in _SCHEMES:
         return "names a server"

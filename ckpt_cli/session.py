@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
@@ -180,6 +179,8 @@ class Session:
                 return None  # a file needs no profile
             raise
         if profile is not None and is_file:
+            from shlex import quote
+
             raise UsageError(
                 f"cannot tell which store '{name}' is: a file in this folder, or the profile in"
                 f" '{self.profiles.source}'",
@@ -228,8 +229,9 @@ class Session:
 
     def _opened(self) -> Store:
         """Open the store of this run. Errors also name where the store's name came from."""
+        opening = self.opening
         try:
-            return self.opening.open(self.note)
+            return opening.open(self.note)
         except UsageError as error:
             profile = self._profile
             if profile is not None and profile.params:

@@ -225,7 +225,7 @@ def printable(text: str) -> str:
     if parts.password is not None:
         user += f":{MASK}"
     shown = [
-        f"{name}={value if _is_harmless(name, value) else MASK}"
+        f"{name}={printable_param(name, value)}"
         for name, value in parts.query
         if _NAME.fullmatch(name)
     ]
@@ -235,9 +235,10 @@ def printable(text: str) -> str:
     )
 
 
-def _is_harmless(name: str, value: str) -> bool:
-    form = _PRINTABLE_PARAMS.get(name)
-    return form is not None and form.fullmatch(unquote(VARIABLE.sub("", value))) is not None
+def printable_param(name: str, value: str) -> str:
+    """The value of a parameter, or `***` unless it is known to be harmless."""
+    form, text = _PRINTABLE_PARAMS.get(name), unquote(VARIABLE.sub("", value))
+    return value if form is not None and form.fullmatch(text) else MASK
 
 
 def printable_written(text: str, raw: str = "") -> str:
@@ -283,6 +284,17 @@ def masked(text: str, url: StoreUrl) -> str:
 def without_values(text: str, url: StoreUrl) -> str:
     """A message without the values that a profile took from the environment."""
     return masked(text, url) if url.variables else text
+
+
+def fingerprint(url: StoreUrl, salt: str) -> str:
+    """A digest of where the store is, to tell one value of a profile's variables from another.
+
+    It depends on no password. The salt keeps others from comparing it with digests of guesses.
+    """
+    from hashlib import sha256  # late: it loads OpenSSL
+
+    params = sorted((name, printable_param(name, value)) for name, value in url.params.items())
+    return sha256(repr((salt, printable(url.raw), params)).encode()).hexdigest()
 
 
 def _hidden(url: StoreUrl) -> dict[str, str]:

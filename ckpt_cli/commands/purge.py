@@ -139,7 +139,7 @@ def purge(
     if plan is not None:
         _check_alone(policy, plan_out)
         found = read_plan(plan)
-        found.check_store(session.store.describe())
+        found.check_store(session.store.describe(), session.store_url)
         carry_out_plan(session, found, terms)
         return
     _check_policy(policy)
@@ -148,7 +148,7 @@ def purge(
         seen = progress(
             plan_purge(session.store, policy, session.now), total=None, label="planning"
         )
-        found = write_plan(path, session.store.describe(), session.now, seen)
+        found = write_plan(path, session.store.describe(), session.now, seen, session.store_url)
         if plan_out is not None:
             session.note(f"wrote the plan to '{plan_out}'; carry it out with --plan {plan_out}")
         carry_out_plan(session, found, terms)

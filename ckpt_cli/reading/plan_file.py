@@ -6,6 +6,7 @@ The first line names the store. Deleting a line keeps its thread.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,7 @@ from typing import Any
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.unfinished import writing
+from ckpt_backends.url import StoreUrl, fingerprint
 from ckpt_cli.core.purge import Doomed, Sums, from_plan, to_plan
 
 FORMAT = 1
@@ -31,6 +33,8 @@ class PlanFile:
     """What will be removed."""
     kept: Sequence[tuple[str, str]]
     """The threads that a rule keeps, with the reason."""
+    place: tuple[str, str] | None = None
+    """A salt and the fingerprint of the store, if its URL has variables of a profile."""
 
     @property
     def going(self) -> int:
@@ -43,8 +47,14 @@ class PlanFile:
         """
         return (one for one in _threads(self.path) if one.action != "keep")
 
-    def check_store(self, info: StoreInfo) -> None:
+    def check_store(self, info: StoreInfo, url: StoreUrl) -> None:
         """Raise `UsageError` if the plan was made for another store."""
+        if self.place is not None and self.place[1] != fingerprint(url, self.place[0]):
+            raise UsageError(
+                f"cannot use the plan '{self.path}' on '{info.url}': it was made with other values"
+                " of the environment variables",
+                hint="make a new plan with --plan-out",
+            )
         if (self.store, self.layout) != (info.url, info.layout):
             raise UsageError(
                 f"cannot use the plan '{self.path}' on '{info.url}':"
@@ -53,17 +63,28 @@ class PlanFile:
             )
 
 
-def write_plan(path: Path, info: StoreInfo, now: datetime, threads: Iterable[Doomed]) -> PlanFile:
+def write_plan(
+    path: Path,
+    info: StoreInfo,
+    now: datetime,
+    threads: Iterable[Doomed],
+    url: StoreUrl | None = None,
+) -> PlanFile:
     """Write a plan file, which appears only when it is complete.
+
+    The URL is needed for a plan that another run will check.
 
     Raises `UsageError` if it cannot be written.
     """
-    head = {
+    head: dict[str, Any] = {
         "ckpt_purge_plan": FORMAT,
         "store": info.url,
         "layout": info.layout,
         "made_at": now.isoformat(),
     }
+    if url is not None and url.variables:
+        salt = os.urandom(16).hex()
+        head |= {"salt": salt, "fingerprint": fingerprint(url, salt)}
     counted = _Count()
     try:
         with writing(path) as file:
@@ -86,7 +107,10 @@ def read_plan(path: Path) -> PlanFile:
     for one in _threads(path):
         counted.see(one)
     store, layout = (str(head.get(name, "")) for name in ("store", "layout"))
-    return PlanFile(path, store, layout, counted.sums, counted.kept)
+    place = None
+    if "fingerprint" in head:
+        place = str(head.get("salt", "")), str(head["fingerprint"])
+    return PlanFile(path, store, layout, counted.sums, counted.kept, place)
 
 
 class _Count:

@@ -158,6 +158,10 @@ def test_checkpoints_on_postgres_are_found_by_the_settings(
         "database:\n  backend: postgres\n  postgres_url: $DATABASE_URL\n  postgres_schema: public\n"
     )
     monkeypatch.setenv("DATABASE_URL", postgres_url)
+    assert "'DATABASE_URL' is not set in .env" in str(origin(root, "fact_a1b2c3d4")["remark"])
+    (root / ".env").write_text(f"DATABASE_URL={postgres_url}\n")
+    assert "names a server" in str(origin(root, "fact_a1b2c3d4")["remark"])
+    monkeypatch.setenv("DEER_FLOW_CONFIG_PATH", str(root / "config.yaml"))
     found = origin(root, "fact_a1b2c3d4")
     assert str(found["store"]).startswith("postgresql://")
     assert f"no thread '{THREAD}'" in str(found["remark"])

@@ -7,6 +7,10 @@ If both sections exist, `checkpointer` counts. A relative path in `checkpointer`
 DeerFlow's folder; in `database` it starts at the folder in which DeerFlow runs, by default the
 parent of its folder. `$NAME` is a variable of the environment or of the file `.env`.
 
+A config.yaml that is found in a folder may be a stranger's: it names files only, and its variables
+come from `.env` only. One that `DEER_FLOW_CONFIG_PATH` names may name a server and read the
+environment.
+
 Source: `runtime/checkpointer/provider.py`, `config/database_config.py`, `config/app_config.py`.
 """
 
@@ -23,7 +27,7 @@ from ckpt_backends.deerflow.places import FOLDER
 from ckpt_backends.errors import CkptError
 from ckpt_backends.url import StoreUrl, parse_url
 
-_NAME, _ENV = "config.yaml", ".env"
+_NAME, _ENV, _PATH = "config.yaml", ".env", "DEER_FLOW_CONFIG_PATH"
 _DEFAULT_DIR, _SHARED, _SINGLE = f"{FOLDER}/data", "deerflow.db", "store.db"
 _USUAL = ("data/deerflow.db", "checkpoints.db", "store.db")
 """Files to look for in DeerFlow's folder if there is no config.yaml."""
@@ -70,6 +74,8 @@ def _found(base: Path) -> Checkpointer:
         raise _Unknown(f"'{path}' is {error}") from None
     values = _Values(sections, _environment(path, base))
     found = _single(values, base) if sections.get("checkpointer") else _shared(values, base, path)
+    if not _is_named() and found.url is not None and found.url.scheme != "sqlite":
+        found = Checkpointer(None, f"{_NAME} names a server, and ckpt connects to none by itself")
     return replace(found, why=f"from '{path}'" if found.url else f"{found.why} ('{path}')")
 
 
@@ -131,9 +137,13 @@ def _file(path: Path) -> StoreUrl:
 
 def _config(base: Path) -> Path | None:
     """The config.yaml: from the environment, next to the folder, or one level up."""
-    named = os.environ.get("DEER_FLOW_CONFIG_PATH")
+    named = os.environ.get(_PATH)
     candidates = [Path(named)] if named else [base.parent / _NAME, base.parent.parent / _NAME]
     return next((path for path in candidates if path.is_file()), None)
+
+
+def _is_named() -> bool:
+    return bool(os.environ.get(_PATH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +159,19 @@ class _Values:
             return text
         variable = text[1:]
         if variable not in self.environment:
-            raise _Unknown(f"environment variable '{variable}' is not set")
+            where = "" if _is_named() else f" in {_ENV}; {_PATH} does not name {_NAME}"
+            raise _Unknown(f"variable '{variable}' is not set{where}")
         return self.environment[variable]
 
 
 def _environment(path: Path, base: Path) -> dict[str, str]:
-    """The variables of the `.env` files and of this process. The process takes precedence."""
+    """The variables of `.env` files; with those of this process, which win, if it was named."""
     found: dict[str, str] = {}
-    for folder in dict.fromkeys((base.parent.parent, base.parent, path.parent)):
+    beside = (base.parent.parent, base.parent, path.parent)
+    for folder in [path.parent] if _is_named() else dict.fromkeys(beside):
         if (folder / _ENV).is_file():
             found |= dict(_variables(files.read(folder / _ENV).raw.decode(errors="replace")))
-    return {**found, **os.environ}
+    return {**found, **os.environ} if _is_named() else found
 
 
 def _variables(text: str) -> Iterator[tuple[str, str]]:

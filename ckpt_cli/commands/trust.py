@@ -1,0 +1,135 @@
+"""`ckpt trust`: show what a configuration file would do, and trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ckpt_backends.errors import NotFound, UsageError
+from ckpt_backends.url import VARIABLE, printable_param, printable_written
+from ckpt_cli import trust
+from ckpt_cli.profiles import Profile, Profiles, discover, parse, table_of
+from ckpt_cli.render.table import Column, table_lines
+from ckpt_cli.session import Session
+
+_NAMES = ("ckpt.toml", "pyproject.toml")
+
+_PROFILES = (
+    Column("PROFILE", "name", style="head"),
+    Column("DEFAULT", "default", lambda yes: "yes" if yes else ""),
+    Column("URL", "url"),
+    Column("VARIABLES", "variables", " ".join),
+    Column("SETTINGS", "settings", lambda one: ", ".join(f"{k}={v}" for k, v in one.items())),
+)
+_FILES = (Column("PATH", "path", style="head"), Column("STATUS", "status"))
+
+
+def trust_(
+    ctx: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="Configuration file. [default: the nearest]"),
+    ] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="List the trusted files.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Stop trusting the file.")] = False,
+) -> None:
+    """Show what a configuration file would do, and trust it.
+
+    A ckpt.toml or pyproject.toml in this folder or above it may come from somebody else. Until
+    you trust it, its profiles can only open local stores in its folder. They cannot read
+    environment variables, name a server, or set copy or retention.
+
+    Records the path and the SHA-256 of the contents, so a changed file must be trusted again.
+    Files of --config and your own configuration need no trust.
+
+    \b
+      ckpt trust
+      ckpt trust ~/src/agents/ckpt.toml
+      ckpt trust --list
+      ckpt trust --remove
+    """
+    session: Session = ctx.obj
+    if show_list and (remove or file is not None):
+        raise UsageError("--list cannot be combined with --remove or a file", hint="leave them out")
+    if show_list:
+        rows = (
+            {"path": str(one.path), "sha256": one.sha256, "status": trust.standing(one)}
+            for one in trust.entries()
+        )
+        session.output.records(rows, _FILES)
+    elif remove:
+        path = _nearest() if file is None else trust.where_it_lies(file)
+        if not trust.remove(path):
+            raise NotFound(
+                f"cannot remove '{path}': it is not trusted",
+                hint="`ckpt trust --list` lists the trusted files",
+            )
+        session.note(f"'{path}' is no longer trusted")
+    else:
+        _trust(session, _nearest() if file is None else trust.where_it_lies(file))
+
+
+def _nearest() -> Path:
+    found = discover(Path.cwd())
+    if found is None:
+        raise UsageError(
+            "no configuration file in this folder or above it",
+            hint="give the file: `ckpt trust FILE`",
+        )
+    return found[0].path
+
+
+def _trust(session: Session, path: Path) -> None:
+    if path.name not in _NAMES:
+        raise UsageError(
+            f"cannot trust '{path}': only files named ckpt.toml and pyproject.toml are searched",
+            hint="a file that --config names needs no trust",
+        )
+    contents = trust.read(path)
+    contents.check_owner()
+    table = table_of(contents)
+    if table is None:
+        raise UsageError(f"cannot trust '{path}': it has no table [tool.ckpt]")
+    profiles = parse(path, table)
+    rows = list(_rows(profiles))
+    record = {
+        "path": str(path),
+        "sha256": contents.sha256,
+        "status": "trusted",
+        "default": profiles.default,
+        "profiles": rows,
+    }
+    output = session.output
+    output.document(
+        lambda: record,
+        lambda: table_lines(rows, _PROFILES, output.width),
+        rows=lambda: rows,
+        columns=_PROFILES,
+    )
+    trust.record(contents)
+    session.note(f"trusted '{path}'; after a change, run `ckpt trust` again")
+
+
+def _rows(profiles: Profiles) -> Iterator[dict[str, Any]]:
+    for one in profiles.stores.values():
+        texts = (one.url, *one.params.values(), one.threads or "", one.memory or "")
+        yield {
+            "name": one.name,
+            "url": printable_written(one.url),
+            "variables": list(dict.fromkeys(VARIABLE.findall(" ".join(texts)))),
+            "settings": _settings(one),
+            "default": one.name == profiles.default,
+        }
+
+
+def _settings(profile: Profile) -> dict[str, str]:
+    others = {"threads": profile.threads, "memory": profile.memory}
+    return {
+        **{name: printable_param(name, value) for name, value in profile.params.items()},
+        **({"retention": profile.retention} if profile.retention else {}),
+        **{name: printable_written(text) for name, text in others.items() if text},
+        **{f"reducers.{channel}": name for channel, name in profile.reducers.items()},
+    }
