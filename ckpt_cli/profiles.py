@@ -81,7 +81,7 @@ def load_profiles(chosen: str | None, folder: Path) -> Profiles:
     `chosen` and could have been written by another user.
     """
     if chosen is not None:
-        contents = trust.read(Path(chosen))
+        contents = trust.read(Path(chosen), only_regular=False)
         return parse(contents.path, table_of(contents))
     found = discover(folder)
     if found is None:

@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from shlex import quote
 
@@ -32,7 +31,7 @@ class Contents:
 
     @property
     def sha256(self) -> str:
-        return sha256(self.data).hexdigest()
+        return _sha256(self.data)
 
     def check_owner(self) -> None:
         """Raise `UsageError` if another user could have written the file or replaced it."""
@@ -63,11 +62,15 @@ class Trusted:
     sha256: str
 
 
-def read(path: Path) -> Contents:
-    """Read a small regular file. Raises `UsageError`."""
+def read(path: Path, *, only_regular: bool = True) -> Contents:
+    """Read a small file, which must be a regular one unless a person named it.
+
+    Raises `UsageError`.
+    """
     try:
-        check_regular(path)
-        with open_regular(path) as file:
+        if only_regular:
+            check_regular(path)
+        with open_regular(path) if only_regular else path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
             state = os.fstat(file.fileno())
     except FileNotFoundError:
@@ -157,7 +160,13 @@ def _folder() -> Path:
 
 
 def _file_of(path: Path) -> Path:
-    return _folder() / f"{sha256(os.fsencode(path)).hexdigest()}.json"
+    return _folder() / f"{_sha256(os.fsencode(path))}.json"
+
+
+def _sha256(data: bytes) -> str:
+    from hashlib import sha256  # late: it loads OpenSSL, and most files need no trust
+
+    return sha256(data).hexdigest()
 
 
 def _entry(file: Path) -> Trusted | None:

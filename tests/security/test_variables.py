@@ -1,0 +1,186 @@
+"""What a profile takes from the environment is never printed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.postgres import PostgresSaver
+
+from ckpt_backends.url import masked, parse_url, printable_written, split_url
+from ckpt_cli.profiles import Profiles, store_of
+from tests.security.standin import standin
+from tests.support import SAMPLE, Answer, ckpt
+
+VALUES = {"WHO": "alice-kingsleigh", "WHERE": "127.0.0.1", "BASE": "wonderland-db", "PW": "h4tt3r"}
+
+
+OPTIONS = {"mongodb": "?serverSelectionTimeoutMS=200"}
+
+
+def write(folder: Path, lines: str) -> list[str | Path]:
+    """Return the options for a profile with these lines."""
+    path = folder / "profiles.toml"
+    path.write_text(f"[stores.prod]\n{lines}\n")
+    return ["--config", path, "-s", "prod"]
+
+
+def tells(answer: Answer, *values: str) -> bool:
+    return any(value in answer.out + answer.err for value in values)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql", "mongodb", "redis"])
+@pytest.mark.parametrize("whole", [False, True], ids=["parts", "whole"])
+def test_no_error_tells_a_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, whole: bool
+) -> None:
+    for name, value in VALUES.items():
+        monkeypatch.setenv(name, value)
+
+    def hang_up(client: socket.socket) -> None:
+        client.close()
+
+    with standin(hang_up) as port:
+        monkeypatch.setenv("PORT", str(port))
+        text = (
+            f"{scheme}://${{WHO}}:${{PW}}@${{WHERE}}:${{PORT}}/${{BASE}}{OPTIONS.get(scheme, '')}"
+        )
+        shown = text.replace("${PW}", "***").replace("=200", "=***")
+        if whole:
+            values = VALUES | {"PORT": str(port)}
+            for name, value in values.items():
+                text = text.replace(f"${{{name}}}", value)
+            monkeypatch.setenv("DATABASE_URL", text)
+            text = shown = "${DATABASE_URL}"
+        words = write(tmp_path, f"url = '{text}'")
+        answer = ckpt(*words, "threads", "list")
+        assert answer.code in {2, 4}
+        assert f"'{shown}'" in answer.err
+        assert not tells(answer, *VALUES.values(), str(port))
+        for command in (
+            ["stores"],
+            ["memory", "list"],
+            ["sessions", "list"],
+            ["stores", "-o", "json"],
+        ):
+            assert not tells(ckpt(*words, *command), *VALUES.values(), str(port))
+        listed = ckpt("--config", tmp_path / "profiles.toml", "stores", "-o", "json").json
+        assert [one["url"] for one in listed if one["name"] == "prod"] == [shown]
+        assert not tells(ckpt("--config", tmp_path / "profiles.toml", "stores"), *VALUES.values())
+
+
+def test_nothing_about_a_server_tells_a_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_url: str
+) -> None:
+    with PostgresSaver.from_conn_string(postgres_url) as saver:
+        saver.setup()
+        checkpoint = {**empty_checkpoint(), "id": "1f1e5fad-f564-64f7-800c-66298437f169"}
+        config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        saver.put(config, checkpoint, {}, {})
+    parts = split_url(postgres_url)
+    base = parts.path.removeprefix("/")
+    monkeypatch.setenv("BASE", base)
+    words = write(
+        tmp_path, f"url = 'postgresql://{parts.user}@{parts.hosts}/${{BASE}}'\nschema = 'public'"
+    )
+    shown = f"postgresql://{parts.user}@{parts.hosts}/${{BASE}}"
+    plan, archives = tmp_path / "plan.ndjson", tmp_path / "archives"
+    for command in (
+        ["-v", "threads", "list"],
+        ["stores", "-o", "json"],
+        ["show", "nothing"],
+        ["purge", "--match", "t", "--dry-run"],
+        ["purge", "--match", "t", "--plan-out", plan],
+        ["export", "t", "--to", archives],
+        ["threads", "delete", "t", "--archive", archives / "deleted", "--yes", "-o", "json"],
+        ["gc", "--scope", "all", "--dry-run"],
+        ["memory", "list"],
+    ):
+        answer = ckpt(*words, *command)
+        assert answer.code in {0, 3, 4}, answer.err
+        assert not tells(answer, base), command
+    assert f"{shown}: postgres" in ckpt(*words, "-v", "threads", "list").err
+    written = [
+        path for path in tmp_path.rglob("*") if path.is_file() and path.name != "profiles.toml"
+    ]
+    assert len(written) > 2
+    for path in written:
+        assert base.encode() not in path.read_bytes()
+
+
+def test_a_plan_is_for_the_values_that_it_was_made_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        shutil.copyfile(SAMPLE, tmp_path / name / "agent.db")
+    words = write(tmp_path, "url = '${FOLDER}/agent.db'")
+    plan = tmp_path / "plan.ndjson"
+    monkeypatch.setenv("FOLDER", str(tmp_path / "one"))
+    assert ckpt(*words, "purge", "--match", "weekly-*", "--plan-out", plan).code == 0
+    assert json.loads(plan.read_text().splitlines()[0])["store"] == "${FOLDER}/agent.db"
+    monkeypatch.setenv("FOLDER", str(tmp_path / "two"))
+    refused = ckpt(*words, "purge", "--plan", plan, "--yes")
+    assert (refused.code, "other values of the environment variables" in refused.err) == (2, True)
+    monkeypatch.setenv("FOLDER", str(tmp_path / "one"))
+    assert ckpt(*words, "purge", "--plan", plan, "--yes").code == 0
+    for name, left in (("one", 7), ("two", 8)):
+        store = tmp_path / name / "agent.db"
+        assert len(ckpt("-s", store, "threads", "list", "-o", "json").json) == left
+
+
+def test_the_folder_of_a_file_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = write(tmp_path, "url = '${FOLDER}/agent.db'")
+    secret = tmp_path / "acme-merger"
+    monkeypatch.setenv("FOLDER", str(secret))
+    commands = (["threads", "list"], ["stores"], ["memory", "list"], ["--copy", "threads", "list"])
+    for prepare in (
+        lambda: None,
+        secret.mkdir,
+        lambda: (secret / "agent.db").write_text("no database, but long enough for a header"),
+        lambda: shutil.copyfile(SAMPLE, secret / "agent.db"),
+    ):
+        prepare()
+        for command in commands:
+            answer = ckpt(*words, *command)
+            assert not tells(answer, "acme-merger"), command
+            assert answer.code == 0 or "${FOLDER}/agent.db" in answer.err
+    assert ckpt(*words, "-v", "threads", "list").err.startswith("note: ${FOLDER}/agent.db: sqlite")
+    monkeypatch.setenv("CKPT_STORE", "prod")
+    assert not tells(ckpt(*words[:2], "fork", "weekly-digest", "--dry-run"), "acme-merger")
+
+
+@pytest.mark.parametrize(
+    ("text", "raw", "shown"),
+    [
+        ("pg://u:${PW}@${H}:${P}/db?schema=${S}", "", "pg://u:***@${H}:${P}/db?schema=${S}"),
+        ("pg://${U}@h/db?password=${PW}", "", "pg://${U}@h/db?password=***"),
+        ("pg://u:hunter2${X}@h/db", "", "pg://u:***@h/db"),
+        ("${D}/agent.db", "/d/agent.db", "${D}/agent.db"),
+        ("${URL}", "pg://u:p@h/db", "${URL}"),
+        ("${URL}?password=hunter2", "", "${URL}***"),
+        ("${S}://u:hunter2@h/db", "", "${S}***"),
+        ("${A}hunter2${B}", "pg://u:hunter2@h/db", "${A}***${B}"),
+    ],
+)
+def test_a_url_as_written(text: str, raw: str, shown: str) -> None:
+    assert printable_written(text, raw) == shown
+
+
+def test_messages_of_drivers_tell_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOST", "DB.Internal.Example")
+    monkeypatch.setenv("NAME", "a b")
+    monkeypatch.setenv("PW", "p@ss word")
+    url = store_of(Profiles(None, None, {}), "x", "postgresql://u:${PW}@${HOST}/${NAME}")
+    said = 'no "db.internal.example": database "a b", password p@ss word or p%40ss%20word'
+    assert masked(said, url) == 'no "${HOST}": database "${NAME}", password *** or ***'
+    monkeypatch.setenv("DSN", "postgresql://u:pw1234@db.internal:5433/agents")
+    url = store_of(Profiles(None, None, {}), "x", "${DSN}")
+    assert masked("db.internal:5433 says: no database agents", url) == "*** says: no database ***"
+    assert masked('"db.internal", port 5433', url) == '"***", port ***'
+    plain = parse_url("postgresql://u:secret@db.internal/agents")
+    assert masked("db.internal: secret", plain) == "db.internal: ***"
