@@ -27,7 +27,7 @@ from types import MappingProxyType
 from urllib.parse import quote
 
 from ckpt_backends.errors import UsageError
-from ckpt_backends.url import VARIABLE, StoreUrl, is_almost_url, parse_url
+from ckpt_backends.url import VARIABLE, StoreUrl, is_almost_url, parse_url, printable_written
 from ckpt_cli import trust
 from ckpt_cli.confined import needs_trust
 
@@ -149,8 +149,14 @@ def store_of(
         need = needs_trust(place, params, profiles.source.parent)
         if need is not None:
             raise refusal(profiles, what, need)
-    url = parse_url(beside(profiles.source, expand_url(written, os.environ)))
     names = VARIABLE.findall(" ".join((written, *params.values())))
+    place = beside(profiles.source, expand_url(written, os.environ))
+    try:
+        url = parse_url(place)
+    except UsageError as error:
+        if names:
+            error.message = f"cannot parse the URL '{printable_written(written, place)}'"
+        raise
     return replace(
         url,
         params={**url.params, **{key: expand(text, os.environ) for key, text in params.items()}},

@@ -72,53 +72,54 @@ def open_store(url: str | StoreUrl) -> Store:
 
 def open_sessions(url: StoreUrl) -> SessionStore:
     """Open an application's sessions for reading. Raises what `open_store` raises."""
-    backend = load_backend(url.scheme)
-    if not hasattr(backend, "open_sessions"):
-        raise Unsupported(
-            f"no sessions in '{url.scheme}://' stores: applications store sessions in Redis only",
-            hint="use a redis:// store",
-        )
     with _hiding(url):
+        backend = load_backend(url.scheme)
+        if not hasattr(backend, "open_sessions"):
+            raise Unsupported(
+                f"no sessions in '{url.scheme}://' stores:"
+                " applications store sessions in Redis only",
+                hint="use a redis:// store",
+            )
         return cast("SessionStore", backend.open_sessions(url))
 
 
 def open_memory(url: StoreUrl) -> MemoryStore:
     """Open long-term memory for reading. Raises what `open_store` raises, and `Unsupported`."""
-    backend = load_backend(url.scheme)
-    if not hasattr(backend, "open_memory"):
-        raise Unsupported(
-            f"no long-term memory in '{url.scheme}://' stores",
-            hint="use a LangGraph Store on SQLite, PostgreSQL, Redis or MongoDB",
-        )
     with _hiding(url):
+        backend = load_backend(url.scheme)
+        if not hasattr(backend, "open_memory"):
+            raise Unsupported(
+                f"no long-term memory in '{url.scheme}://' stores",
+                hint="use a LangGraph Store on SQLite, PostgreSQL, Redis or MongoDB",
+            )
         return cast("MemoryStore", backend.open_memory(url))
 
 
 def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
     """Open long-term memory for changing it. Raises what `open_memory` raises."""
-    backend = load_backend(url.scheme)
-    if not hasattr(backend, "open_writable_memory"):
-        raise Unsupported(f"long-term memory in '{url.scheme}://' stores is read-only")
     with _hiding(url):
+        backend = load_backend(url.scheme)
+        if not hasattr(backend, "open_writable_memory"):
+            raise Unsupported(f"long-term memory in '{url.scheme}://' stores is read-only")
         return cast("WritableMemoryStore", backend.open_writable_memory(url))
 
 
 def open_editable_memory(url: StoreUrl) -> EditableMemoryStore:
     """Open long-term memory for changing its items. Raises what `open_memory` raises."""
-    backend = load_backend(url.scheme)
-    if not hasattr(backend, "open_editable_memory"):
-        raise Unsupported(
-            f"cannot edit items in '{url.scheme}://' stores",
-            hint="only DeerFlow's memory.json can be edited",
-        )
     with _hiding(url):
+        backend = load_backend(url.scheme)
+        if not hasattr(backend, "open_editable_memory"):
+            raise Unsupported(
+                f"cannot edit items in '{url.scheme}://' stores",
+                hint="only DeerFlow's memory.json can be edited",
+            )
         return cast("EditableMemoryStore", backend.open_editable_memory(url))
 
 
 def open_writable(url: StoreUrl) -> WritableStore:
     """Open a store for changing it. Raises what `open_store` raises, and `Unsupported`."""
-    backend = load_backend(url.scheme)
-    if not hasattr(backend, "open_writable"):
-        raise Unsupported(f"'{url.scheme}://' stores are read-only")
     with _hiding(url):
+        backend = load_backend(url.scheme)
+        if not hasattr(backend, "open_writable"):
+            raise Unsupported(f"'{url.scheme}://' stores are read-only")
         return backend.open_writable(url)

@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver
 
@@ -78,9 +79,8 @@ def test_nothing_about_a_server_tells_a_value(
 ) -> None:
     with PostgresSaver.from_conn_string(postgres_url) as saver:
         saver.setup()
-        checkpoint = {**empty_checkpoint(), "id": "1f1e5fad-f564-64f7-800c-66298437f169"}
-        config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-        saver.put(config, checkpoint, {}, {})
+        config: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        saver.put(config, empty_checkpoint(), {}, {})
     parts = split_url(postgres_url)
     base = parts.path.removeprefix("/")
     monkeypatch.setenv("BASE", base)
@@ -169,6 +169,18 @@ def test_the_folder_of_a_file_is_not_told(tmp_path: Path, monkeypatch: pytest.Mo
 )
 def test_a_url_as_written(text: str, raw: str, shown: str) -> None:
     assert printable_written(text, raw) == shown
+
+
+def test_a_scheme_from_the_environment_is_not_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "ghp16C7e42F292c")
+    for url in ("${TOKEN}://u@h/db", "${TOKEN}://u@h:x:y/db"):
+        words = write(tmp_path, f"url = '{url}'")
+        for command in (["threads", "list"], ["memory", "list"], ["sessions", "list"], ["stores"]):
+            answer = ckpt(*words, *command)
+            assert answer.code == 2
+            assert not tells(answer, "ghp16C7e42F292c", "ghp16C7e42F292c".lower())
 
 
 def test_messages_of_drivers_tell_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
