@@ -229,6 +229,7 @@ def test_the_list_is_private_and_keeps_what_other_runs_add(folder: Path) -> None
         ("url = 'deerflow:////etc'", "names a file outside its folder"),
         ("url = 'link.db'", "names a file outside its folder"),
         ("url = 'links/other.db'", "names a file outside its folder"),
+        ("url = 'memories'", "names a file outside its folder"),
         ("url = '${HOME}/agent.db'", "uses the environment variable 'HOME'"),
         ("url = 'agent.db'\nlayout = '${HOME}'", "uses the environment variable 'HOME'"),
         ("url = 'agent.db'\ncopy = true", "sets 'copy'"),
@@ -243,6 +244,8 @@ def test_only_a_store_beside_the_file_needs_no_trust(
 ) -> None:
     (folder / "link.db").symlink_to(tmp_path / "other.db")
     (folder / "links").symlink_to(tmp_path)
+    (folder / "memories" / ".deer-flow").mkdir(parents=True)
+    (folder / "memories" / ".deer-flow" / "memory.json").symlink_to(tmp_path / "memory.json")
     shutil.copyfile(SAMPLE, tmp_path / "other.db")
     write(folder, f"[stores.x]\n{lines}\n")
     for words in (["-s", "x", "threads", "list"], ["-s", "x", "stores"]):
