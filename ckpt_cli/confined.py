@@ -10,11 +10,16 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ckpt_backends.url import VARIABLE, parse_url
+from ckpt_backends.url import DEV_FILE, DEV_FOLDER, MEMORY, VARIABLE, parse_url
 
 _SCHEMES = frozenset({"sqlite", "langgraph-dev", "deerflow"})
 """Stores that are local files."""
 _PARAMS = frozenset({"layout"})
+_INNER = (
+    *("", DEV_FOLDER, DEV_FILE, f"{DEV_FOLDER}/{DEV_FILE}"),
+    *(*MEMORY, f"{MEMORY[1]}/{MEMORY[0]}"),
+)
+"""Files and folders of a store that is a folder. A link may lead anywhere."""
 
 
 def needs_trust(url: str, params: Mapping[str, str], folder: Path) -> str | None:
@@ -31,7 +36,8 @@ def needs_trust(url: str, params: Mapping[str, str], folder: Path) -> str | None
         return "names a server"
     if others := sorted({*parsed.params, *params} - _PARAMS):
         return f"sets '{others[0]}'"
-    place, root = os.path.realpath(parsed.path), os.path.realpath(folder)
-    if os.path.commonpath((place, root)) != root:
+    root = os.path.realpath(folder)
+    places = (os.path.realpath(os.path.join(parsed.path, inner)) for inner in _INNER)
+    if any(os.path.commonpath((place, root)) != root for place in places):
         return "names a file outside its folder"
     return None
