@@ -23,7 +23,7 @@ _ckpt() {
                 *" --store="*) store=${word#*=} ;;
                 *" --config="*) config=${word#*=} ;;
                 *" --ns="*) ns=${word#*=} ;;
-                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --from"|*" --archive"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|"replay --where"|"stats --where"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --append"|*" --replace"|*" --as-node"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --grace"|*" --format"|*" --by") want=$word ;;
+                *" -s"|*" --store"|*" --config"|*" -o"|*" --output"|*" --color"|*" --aes-key-file"|*" -n"|*" --limit"|*" --sort"|*" --since"|*" --until"|*" --status"|*" --match"|"threads list --where"|*" --user"|*" --page"|*" --memory"|*" --from"|*" --archive"|*" --sign-key"|*" --at"|*" --ns"|*" --as-of"|*" --channel"|*" --path"|*" --reducer"|*" --older-than"|*" --last"|"grep --where"|*" --jobs"|*" --lines"|*" --interval"|*" --refresh"|*" --thread"|*" --category"|*" --min-confidence"|*" --source"|*" --threads"|*" --namespace"|*" --to"|*" --set"|*" --trusted-key"|"replay --where"|"stats --where"|*" --top"|*" --steps"|*" --to-last"|*" --reason"|*" --append"|*" --replace"|*" --as-node"|"purge --where"|*" --keep-last"|*" --keep-within"|*" --protect"|*" --plan-out"|*" --plan"|*" --max-duration"|*" --batch"|*" --sleep"|*" --scope"|*" --grace"|*" --format"|*" --by") want=$word ;;
             esac
         elif [[ -z $cmd ]]; then
             cmd=$word
@@ -61,7 +61,7 @@ _ckpt() {
             "threads list") kind="words:-n --limit --all --long --sort --since --until --status --match --where --user --first-message --page --exit-code" ;;
             "threads show") kind="words:--memory" ;;
             "threads copy") kind="words:--dry-run --yes" ;;
-            "threads delete") kind="words:--from --match --archive --memory --dry-run --yes" ;;
+            "threads delete") kind="words:--from --match --archive --sign-key --memory --dry-run --yes" ;;
             show) kind="words:--at --ns --as-of --channel --path --writes --metadata --raw --where --tree --unfold --all-ns --mermaid --ascii" ;;
             history) kind="words:--ns --all-ns -n --limit --messages" ;;
             diff) kind="words:--ns --channel --stat --writes --reducer --exit-code" ;;
@@ -77,22 +77,23 @@ _ckpt() {
             "memory search") kind="words:--namespace -E --regex -i --ignore-case -n --limit" ;;
             "memory export") kind="words:--namespace --match --to" ;;
             "memory edit") kind="words:--set --namespace --write" ;;
-            "memory delete") kind="words:--namespace --match --expired --older-than --all -n --limit --archive --dry-run --yes --write" ;;
-            "memory import") kind="words:--dry-run --yes --write" ;;
+            "memory delete") kind="words:--namespace --match --expired --older-than --all -n --limit --archive --sign-key --dry-run --yes --write" ;;
+            "memory import") kind="words:--trusted-key --allow-pickle --dry-run --yes --write" ;;
             replay) kind="words:--at --ns --verify --strict --all --match --where --jobs --reducer --repair --dry-run --yes" ;;
             stats) kind="words:--match --where --ns --since --until --top --jobs" ;;
             rollback) kind="words:--at --steps --to-last --last-good --as-of --sibling --root-only --reason --force --dry-run --yes" ;;
             fork) kind="words:--to --at --as-of --set --append --replace --as-node --reason --force --dry-run --yes" ;;
             undo) kind="words:--force --dry-run --yes" ;;
-            purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --plan-out --plan --max-duration --batch --sleep --vacuum --memory --dry-run --yes" ;;
-            gc) kind="words:--scope --grace --archive --batch --dry-run --yes" ;;
-            export) kind="words:--format --to" ;;
-            import) kind="words:--dry-run --yes" ;;
+            purge) kind="words:--older-than --expired --match --where --status --keep-last --keep-within --keep-tips --protect --include-interrupted --include-pending --include-error --archive --sign-key --plan-out --plan --max-duration --batch --sleep --vacuum --memory --dry-run --yes" ;;
+            gc) kind="words:--scope --grace --archive --sign-key --batch --dry-run --yes" ;;
+            export) kind="words:--format --to --sign-key" ;;
+            import) kind="words:--trusted-key --allow-pickle --dry-run --yes" ;;
             du) kind="words:--by --top" ;;
+            trust) kind="words:--list --remove" ;;
         esac
         kind="${kind:-words:} -s --store --config -o --output --color --aes-key-file --redact --copy --no-pager --utc -q --quiet -v --verbose --debug --version --help"
     elif [[ -z $cmd ]]; then
-        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay stats rollback fork undo purge gc export import du stores demo"
+        kind="words:threads show history diff interrupts messages grep blame tail tui sessions memory replay stats rollback fork undo purge gc export import du stores trust demo"
     else
         case "$cmd:$place" in
             "threads:0") kind="words:list show copy delete" ;;

@@ -10,7 +10,7 @@ function __ckpt_where
             continue
         end
         switch "$cmd $word"
-            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' 'replay --where' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' '* --replace' '* --as-node' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --grace' '* --format' '* --by'
+            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' '* --replace' '* --as-node' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --grace' '* --format' '* --by'
                 set want $word
             case '* -*'
             case '*'
@@ -56,7 +56,7 @@ function __ckpt_ask
         set -l cmd "$plain[1]"
         contains -- "$cmd" threads sessions memory; and set cmd "$plain[1..2]"
         switch "$cmd $word"
-            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' 'replay --where' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' '* --replace' '* --as-node' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --grace' '* --format' '* --by'
+            case '* -s' '* --store' '* --config' '* -o' '* --output' '* --color' '* --aes-key-file' '* -n' '* --limit' '* --sort' '* --since' '* --until' '* --status' '* --match' 'threads list --where' '* --user' '* --page' '* --memory' '* --from' '* --archive' '* --sign-key' '* --at' '* --ns' '* --as-of' '* --channel' '* --path' '* --reducer' '* --older-than' '* --last' 'grep --where' '* --jobs' '* --lines' '* --interval' '* --refresh' '* --thread' '* --category' '* --min-confidence' '* --source' '* --threads' '* --namespace' '* --to' '* --set' '* --trusted-key' 'replay --where' 'stats --where' '* --top' '* --steps' '* --to-last' '* --reason' '* --append' '* --replace' '* --as-node' 'purge --where' '* --keep-last' '* --keep-within' '* --protect' '* --plan-out' '* --plan' '* --max-duration' '* --batch' '* --sleep' '* --scope' '* --grace' '* --format' '* --by'
                 set want $word
             case '* -*'
             case '*'
@@ -128,6 +128,7 @@ complete -c ckpt -n '__ckpt_at :0' -a import -d 'Restore archived threads, row f
 complete -c ckpt -n '__ckpt_at :0' -a du -d 'Show disk usage by thread, channel and type.'
 complete -c ckpt -n '__ckpt_at "du:0"' -a '(__ckpt_ask thread)'
 complete -c ckpt -n '__ckpt_at :0' -a stores -d 'List stores with their layout, size and saver.'
+complete -c ckpt -n '__ckpt_at :0' -a trust -d 'Show what a configuration file would do, and trust it.'
 complete -c ckpt -n '__ckpt_at :0' -a demo -d 'Create a small sample store.'
 complete -c ckpt -n '__ckpt_at "demo:0"' -F
 complete -c ckpt -s s -l store -r -a '(__ckpt_ask store)' -F -d 'SQLite file, store URL or profile [env: CKPT_STORE].'
@@ -163,6 +164,7 @@ complete -c ckpt -n '__ckpt_in "threads copy"' -l yes -d 'Do not ask for confirm
 complete -c ckpt -n '__ckpt_in "threads delete"' -l from -x -d 'Also read ids from FILE, one per line; - is stdin.'
 complete -c ckpt -n '__ckpt_in "threads delete"' -l match -x -d 'Also thread ids matching GLOB.'
 complete -c ckpt -n '__ckpt_in "threads delete"' -l archive -x -d 'Archive each thread in DIR before removing it.'
+complete -c ckpt -n '__ckpt_in "threads delete"' -l sign-key -x -d 'Sign archives with this Ed25519 private key.'
 complete -c ckpt -n '__ckpt_in "threads delete"' -l memory -r -a '(__ckpt_ask store)' -F -d 'Long-term memory of these threads. [default: from the profile or DeerFlow]'
 complete -c ckpt -n '__ckpt_in "threads delete"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "threads delete"' -l yes -d 'Do not ask for confirmation.'
@@ -251,9 +253,12 @@ complete -c ckpt -n '__ckpt_in "memory delete"' -l older-than -x -d 'Select item
 complete -c ckpt -n '__ckpt_in "memory delete"' -l all -d 'Select all items of --namespace.'
 complete -c ckpt -n '__ckpt_in "memory delete"' -s n -l limit -x -d 'Delete at most N.'
 complete -c ckpt -n '__ckpt_in "memory delete"' -l archive -x -d 'Archive the items in DIR first.'
+complete -c ckpt -n '__ckpt_in "memory delete"' -l sign-key -x -d 'Sign archives with this Ed25519 private key.'
 complete -c ckpt -n '__ckpt_in "memory delete"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "memory delete"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "memory delete"' -l write -d 'Write to memory.json even though DeerFlow may overwrite it.'
+complete -c ckpt -n '__ckpt_in "memory import"' -l trusted-key -x -d 'Only archives signed by a public key in FILE; repeatable.'
+complete -c ckpt -n '__ckpt_in "memory import"' -l allow-pickle -d 'Also restore pickles, which run code when loaded.'
 complete -c ckpt -n '__ckpt_in "memory import"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "memory import"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "memory import"' -l write -d 'Write to memory.json even though DeerFlow may overwrite it.'
@@ -314,6 +319,7 @@ complete -c ckpt -n '__ckpt_in "purge"' -l include-interrupted -d 'Remove interr
 complete -c ckpt -n '__ckpt_in "purge"' -l include-pending -d 'Remove threads with a pending or unknown status too.'
 complete -c ckpt -n '__ckpt_in "purge"' -l include-error -d 'Remove threads with status error too.'
 complete -c ckpt -n '__ckpt_in "purge"' -l archive -x -d 'Archive each thread in DIR before removing it.'
+complete -c ckpt -n '__ckpt_in "purge"' -l sign-key -x -d 'Sign archives with this Ed25519 private key.'
 complete -c ckpt -n '__ckpt_in "purge"' -l plan-out -x -d 'Write the plan to FILE; remove nothing.'
 complete -c ckpt -n '__ckpt_in "purge"' -l plan -x -d 'Carry out the plan in FILE.'
 complete -c ckpt -n '__ckpt_in "purge"' -l max-duration -x -d 'Start no batch after TIME, such as 30m.'
@@ -326,12 +332,18 @@ complete -c ckpt -n '__ckpt_in "purge"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "gc"' -l scope -x -d 'Kind of rows: blobs, writes, calls or all; repeatable.'
 complete -c ckpt -n '__ckpt_in "gc"' -l grace -x -d 'Keep rows that are younger than AGE.'
 complete -c ckpt -n '__ckpt_in "gc"' -l archive -x -d 'Archive each thread in DIR before changing it.'
+complete -c ckpt -n '__ckpt_in "gc"' -l sign-key -x -d 'Sign archives with this Ed25519 private key.'
 complete -c ckpt -n '__ckpt_in "gc"' -l batch -x -d 'Threads per transaction.'
 complete -c ckpt -n '__ckpt_in "gc"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "gc"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "export"' -l format -x -d 'File format: bundle or jsonl.'
 complete -c ckpt -n '__ckpt_in "export"' -l to -x -d 'Write one file per thread to DIR. [default: bundle: ., jsonl: stdout]'
+complete -c ckpt -n '__ckpt_in "export"' -l sign-key -x -d 'Sign archives with this Ed25519 private key.'
+complete -c ckpt -n '__ckpt_in "import"' -l trusted-key -x -d 'Only archives signed by a public key in FILE; repeatable.'
+complete -c ckpt -n '__ckpt_in "import"' -l allow-pickle -d 'Also restore pickles, which run code when loaded.'
 complete -c ckpt -n '__ckpt_in "import"' -l dry-run -d 'Show the plan; write nothing.'
 complete -c ckpt -n '__ckpt_in "import"' -l yes -d 'Do not ask for confirmation.'
 complete -c ckpt -n '__ckpt_in "du"' -l by -x -a 'thread channel ns type table' -d 'Group by thread, channel, ns, type or table.'
 complete -c ckpt -n '__ckpt_in "du"' -l top -x -d 'Show the N largest.'
+complete -c ckpt -n '__ckpt_in "trust"' -l list -d 'List the trusted files.'
+complete -c ckpt -n '__ckpt_in "trust"' -l remove -d 'Stop trusting the file.'
