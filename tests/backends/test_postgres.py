@@ -167,7 +167,7 @@ def test_a_schema_is_named_or_found_on_the_search_path(postgres_url: str) -> Non
             assert ckpt("-s", f"{postgres_url}?{parameter}", *words).code == 0
     missed = ckpt("-s", postgres_url, "threads", "list")
     assert missed.code == 4
-    assert "add ?schema=odd %schema to the URL" in missed.err
+    assert "add ?schema=odd%20%25schema to the URL" in missed.err
     assert ckpt("-s", f"{postgres_url}?schema=none", "threads", "list").code == 4
 
 

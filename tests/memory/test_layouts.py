@@ -206,7 +206,7 @@ def test_tables_in_a_schema_of_their_own(database: PostgresBench) -> None:
     fill(PostgresBench(place), ONE)
     answer = ckpt("-s", database.url, "memory", "list")
     assert answer.code == 4
-    assert "?schema=odd % schema" in answer.err
+    assert "?schema=odd%20%25%20schema" in answer.err
     there = PostgresBench(f"{database.url}?schema=odd%20%25%20schema")
     assert keys(there) == [(("s",), "k")]
     assert ckpt("-s", there.url, "memory", "delete", "k", "--yes").code == 0

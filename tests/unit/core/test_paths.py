@@ -127,7 +127,7 @@ def test_the_places_found_are_named_without_wildcards() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("mesages", "no 'mesages' in the state", 'it has messages, ["odd.key"], files'),
+        ("mesages", "no 'mesages' in the state", "it has messages, '[\"odd.key\"]', files"),
         ("messages[0].text", "no 'text' in 'messages[0]'", "it has content, type"),
         ("messages[2]", "no '[2]' in 'messages'", "it is a list of 2 items: [0] to [1]"),
         ("messages.content", "no 'content' in 'messages'", "or [] for all"),
