@@ -146,9 +146,10 @@ def purge(
     check_terms(session, terms)
     if plan is not None:
         _check_alone(policy, plan_out)
-        found = read_plan(plan)
-        found.check_store(session.store.describe())
-        carry_out_plan(session, found, terms)
+        with TemporaryDirectory(prefix="ckpt-") as folder:
+            found = read_plan(plan, Path(folder))
+            found.check_store(session.store.describe())
+            carry_out_plan(session, found, terms)
         return
     _check_policy(policy)
     with TemporaryDirectory(prefix="ckpt-") as folder:
