@@ -32,7 +32,7 @@ from typing import IO, Any
 from urllib.parse import quote
 
 from ckpt_backends.errors import CkptError, StoreChanged, StoreUnavailable, Unreadable, Unsupported
-from ckpt_backends.packed import LONGEST_LINE, Damaged, Packer, lines
+from ckpt_backends.packed import LONGEST_LINE, Damaged, NotPacked, Packer, lines
 from ckpt_backends.regular import open_regular
 from ckpt_backends.rows import Cell, Row
 from ckpt_backends.signing import PublicKey, SigningKey, verify
@@ -267,7 +267,7 @@ def _header(path: Path, line: bytes) -> Header:
     record = _record(path, line)
     known = record.get("ckpt_bundle")
     if type(known) is not int:
-        raise _damaged(path, "not a ckpt bundle")
+        raise _foreign(path)
     if known != FORMAT:
         raise Unreadable(
             f"cannot read '{path}': unknown bundle format {known}",
@@ -297,11 +297,14 @@ def _lines(path: Path) -> Iterator[bytes]:
     try:
         with open_regular(path) as file:
             yield from lines(file)
+    except NotPacked:
+        raise _foreign(path) from None
     except Damaged as error:
         raise _damaged(path, str(error)) from error
     except OSError as error:
         raise StoreUnavailable(
-            f"cannot read '{path}': {(error.strerror or str(error)).lower()}"
+            f"cannot read '{path}': {(error.strerror or str(error)).lower()}",
+            hint="give the archives that `ckpt export` or --archive wrote, or their folder",
         ) from error
 
 
@@ -364,6 +367,13 @@ def _unwritable(path: Path, error: OSError) -> StoreUnavailable:
     return StoreUnavailable(
         f"cannot write the archive '{path}': {(error.strerror or str(error)).lower()}",
         hint="give a folder that is writable and has free space",
+    )
+
+
+def _foreign(path: Path) -> Unreadable:
+    return Unreadable(
+        f"cannot read '{path}': it is not an archive of ckpt",
+        hint="`ckpt export THREAD --to DIR` writes archives",
     )
 
 

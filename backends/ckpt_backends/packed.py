@@ -16,12 +16,17 @@ LONGEST_LINE = 2 << 30
 """The largest row of any engine is 1 GiB (PostgreSQL); base64 adds a third."""
 _RATIO = 100
 _FREE = 64 << 20
+_MAGIC = b"\x1f\x8b"
 _PIECE = 1 << 20
 _GZIP = 16 + zlib.MAX_WBITS
 
 
 class Damaged(ValueError):
-    """The file is no gzip file, is damaged, or unpacks to too much."""
+    """The file is damaged, or unpacks to too much."""
+
+
+class NotPacked(ValueError):
+    """The file is not a gzip file."""
 
 
 class Packer:
@@ -43,7 +48,13 @@ class Packer:
 
 
 def lines(file: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a gzip file, each with its newline. Raises `Damaged` and `OSError`."""
+    """The lines of a gzip file, each with its newline.
+
+    Raises `NotPacked`, `Damaged` and `OSError`.
+    """
+    if file.read(2) not in {_MAGIC, b""}:
+        raise NotPacked
+    file.seek(0)
     total = length = 0
     pieces: list[bytes] = []
     try:
@@ -64,7 +75,7 @@ def lines(file: IO[bytes]) -> Iterator[bytes]:
     except EOFError as error:
         raise Damaged("it is cut off") from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise Damaged("not a gzip file, or damaged") from error
+        raise Damaged("its compressed data is damaged") from error
     if pieces:
         raise Damaged("a line is cut off")
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -108,7 +108,7 @@ def _pickles(row: Row) -> Iterator[str]:
 
     Raises ValueError if the row cannot be checked.
     """
-    cells = {name.lower(): cell for name, cell in row.cells.items()}
+    cells = row.cells
     if isinstance(document := cells.get("bson"), bytes):
         yield from _in_bson(document)
     for name, cell in cells.items():
@@ -131,7 +131,7 @@ def _in_bson(document: bytes) -> Iterator[str]:
         raise ValueError("not a MongoDB document") from error
 
 
-def _in_redis(cells: dict[str, Cell]) -> Iterator[str]:
+def _in_redis(cells: Mapping[str, Cell]) -> Iterator[str]:
     for name, cell in cells.items():
         if not isinstance(cell, str | bytes) or not (name == "value" or name.startswith(".")):
             continue

@@ -147,9 +147,10 @@ def purge(
     check_terms(session, terms)
     if plan is not None:
         _check_alone(policy, plan_out)
-        found = read_plan(plan)
-        found.check_store(session.store.describe(), session.store_url)
-        carry_out_plan(session, found, terms)
+        with TemporaryFolder() as folder:
+            found = read_plan(plan, folder)
+            found.check_store(session.store.describe(), session.store_url)
+            carry_out_plan(session, found, terms)
         return
     _check_policy(policy)
     with TemporaryFolder() as folder:

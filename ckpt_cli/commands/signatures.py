@@ -48,9 +48,9 @@ def signing_key(path: Path | None, archive: Path | None) -> SigningKey | None:
         if found is None:
             raise Refused(
                 f"cannot sign with '{path}': it has a passphrase, and there is no terminal",
-                hint="use a key without a passphrase, readable by its owner only",
+                hint="use a key without a passphrase: ssh-keygen -t ed25519 -N '' -f ckpt-key",
             )
-        return found.encode()
+        return found.encode("utf-8", "surrogateescape")
 
     return read_signing_key(path, passphrase)
 
@@ -78,7 +78,7 @@ class Trust:
         if self.keys is not None and bundle.signer is None:
             raise Refused(
                 f"cannot import '{bundle.path}': it is unsigned",
-                hint="only archives signed by a --trusted-key are imported",
+                hint="leave out --trusted-key to import unsigned archives",
             )
         if self.keys is not None and bundle.signer not in self.keys:
             raise Refused(
@@ -86,11 +86,11 @@ class Trust:
                 hint="if you trust this key, add --trusted-key with the file of its public key",
             )
         if pickles.count and not self.allow_pickle:
-            what = "value is a pickle, which runs" if pickles.count == 1 else ""
-            what = what or "values are pickles, which run"
+            what = "values are pickles, which run code in the agent that loads them"
+            if pickles.count == 1:
+                what = "value is a pickle, which runs code in the agent that loads it"
             raise Refused(
-                f"cannot import '{bundle.path}': {pickles.count} {what} code in the agent"
-                f" that loads {'it' if pickles.count == 1 else 'them'}: {pickles.places()}",
+                f"cannot import '{bundle.path}': {pickles.count} {what}: {pickles.places()}",
                 hint="--allow-pickle if you made the archive",
             )
         return bundle

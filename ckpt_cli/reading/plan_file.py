@@ -1,6 +1,7 @@
 """Plan files: what a purge will remove, one line of JSON per thread, for review.
 
-The first line names the store. Deleting a line keeps its thread.
+The first line names the store. Deleting a line keeps its thread. A plan that is carried out is
+copied first: what is shown, asked and removed is read from the private copy.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from typing import Any
 from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
 from ckpt_backends.model import StoreInfo
+from ckpt_backends.regular import open_regular
 from ckpt_backends.unfinished import writing
 from ckpt_backends.url import StoreUrl, fingerprint
 from ckpt_cli.core.purge import Doomed, Sums, from_plan, to_plan
 
 FORMAT = 1
+_LONGEST_LINE = 256 << 20
+"""A thread with a million checkpoints needs some 100 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,9 @@ class PlanFile:
     """A plan on disk; its threads are read one by one, as often as needed."""
 
     path: Path
+    """Its file, for messages."""
+    copy: Path
+    """The file that is read. Nobody else can write it."""
     store: str
     layout: str
     sums: Sums
@@ -46,7 +53,7 @@ class PlanFile:
         """Yield the threads that will be removed or pruned. Raises `UsageError` at a damaged
         line.
         """
-        return (one for one in _threads(self.path) if one.action != "keep")
+        return (one for one in _threads(self.path, self.copy) if one.action != "keep")
 
     def check_store(self, info: StoreInfo, url: StoreUrl) -> None:
         """Raise `UsageError` if the plan was made for another store."""
@@ -93,25 +100,38 @@ def write_plan(
                 file.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
     except OSError as error:
         raise _unusable("write", path, error) from error
-    return PlanFile(path, info.url, info.layout, counted.sums, counted.kept)
+    return PlanFile(path, path, info.url, info.layout, counted.sums, counted.kept)
 
 
-def read_plan(path: Path) -> PlanFile:
-    """Read a plan file. Raises `UsageError` if it is not a plan file, or damaged."""
-    head = next(_records(path), None)
+def read_plan(path: Path, folder: Path) -> PlanFile:
+    """Read a plan file, and copy it into a private folder.
+
+    Raises `UsageError` if it is not a plan file, or damaged, and `StoreUnavailable` if it is not a
+    regular file.
+    """
+    copy = folder / "plan.ndjson"
+    try:
+        with open_regular(path) as file, copy.open("xb") as out:
+            while text := file.readline(_LONGEST_LINE + 1):
+                if len(text) > _LONGEST_LINE:
+                    raise _damaged(path, "a line is longer than 256 MiB")
+                out.write(text)
+    except OSError as error:
+        raise _unusable("read", path, error) from error
+    head = next(_records(path, copy), None)
     if not isinstance(head, Mapping) or head.get("ckpt_purge_plan") != FORMAT:
         raise UsageError(
             f"cannot read the plan '{path}': not a purge plan",
             hint="make one with `ckpt purge --older-than 90d --plan-out FILE`",
         )
     counted = _Count()
-    for one in _threads(path):
+    for one in _threads(path, copy):
         counted.see(one)
     store, layout = (str(head.get(name, "")) for name in ("store", "layout"))
     place = None
     if "fingerprint" in head:
         place = str(head.get("salt", "")), str(head["fingerprint"])
-    return PlanFile(path, store, layout, counted.sums, counted.kept, place)
+    return PlanFile(path, copy, store, layout, counted.sums, counted.kept, place)
 
 
 class _Count:
@@ -129,17 +149,14 @@ class _Count:
         return one
 
 
-def _threads(path: Path) -> Iterator[Doomed]:
-    for number, record in enumerate(_records(path), 1):
+def _threads(path: Path, copy: Path) -> Iterator[Doomed]:
+    for number, record in enumerate(_records(path, copy), 1):
         if number == 1:
             continue
         try:
             yield from_plan(record)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UsageError(
-                f"cannot read the plan '{path}': line {number} is damaged",
-                hint="make the plan again with --plan-out",
-            ) from error
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise _damaged(path, f"line {number} is damaged") from error
 
 
 def _all(head: dict[str, Any], threads: Iterable[Doomed]) -> Iterator[dict[str, Any]]:
@@ -147,20 +164,23 @@ def _all(head: dict[str, Any], threads: Iterable[Doomed]) -> Iterator[dict[str, 
     yield from map(to_plan, threads)
 
 
-def _records(path: Path) -> Iterator[Any]:
+def _records(path: Path, copy: Path) -> Iterator[Any]:
     # Ids that are not UTF-8 are stored as JSON escapes.
     read: Callable[[str], Any] = json.loads
     try:
-        with path.open(encoding="utf-8") as file:
+        with copy.open("rb") as file:
             for text in file:
-                yield read(text)
+                yield read(text.decode())
     except OSError as error:
         raise _unusable("read", path, error) from error
-    except ValueError:
-        raise UsageError(
-            f"cannot read the plan '{path}': a line is not JSON",
-            hint="make the plan again with --plan-out",
-        ) from None
+    except (ValueError, RecursionError):
+        raise _damaged(path, "a line is not JSON") from None
+
+
+def _damaged(path: Path, why: str) -> UsageError:
+    return UsageError(
+        f"cannot read the plan '{path}': {why}", hint="make the plan again with --plan-out"
+    )
 
 
 def _unusable(what: str, path: Path, error: OSError) -> UsageError:

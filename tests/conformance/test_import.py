@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from ckpt_backends.registry import open_store
 from ckpt_backends.rows import Cell, Row
 from tests.conformance.benches import BENCHES, Bench
 from tests.conformance.conftest import own_server
-from tests.conformance.test_removal import Library
+from tests.conformance.test_removal import JavaScriptLibrary, Library
 from tests.support import Answer, ckpt
 
 HARMLESS, VICTIM = "harmless", "trip-to-kyoto"
@@ -29,6 +30,7 @@ class Place:
     """A store with a thread, and the archive of a thread that was removed."""
 
     bench: Bench
+    library: Library | JavaScriptLibrary
     header: Header
     rows: list[Row]
     of_victim: list[Row]
@@ -51,7 +53,9 @@ class Place:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(one, id=one.name) for one in BENCHES if one.fixture is None and not one.bare
+        # LangGraph.js has to be installed first.
+        pytest.param(one, id=one.name, marks=[pytest.mark.slow] if one.fixture else [])
+        for one in BENCHES
     ],
 )
 def place(
@@ -62,7 +66,9 @@ def place(
     folder = tmp_path_factory.mktemp(f"import-{kind.name}")
     with own_server(kind, request) as server:
         bench = kind(folder, server)
-        library = Library(bench)
+        library: Library | JavaScriptLibrary = Library(bench)
+        if kind.fixture is not None:
+            library = JavaScriptLibrary(bench, request.getfixturevalue("langgraph_js"))
         for one in (HARMLESS, VICTIM):
             library.run(one, "in")
         for one in (HARMLESS, VICTIM):
@@ -70,9 +76,10 @@ def place(
         harmless, victim = map(check_bundle, sorted(folder.glob("*.ckpt.gz")))
         rows, of_victim = list(harmless.rows()), list(victim.rows())
         assert ckpt("-s", bench.url, "threads", "delete", HARMLESS, "--yes").code == 0
-        yield Place(bench, harmless.header, rows, of_victim, folder)
+        yield Place(bench, library, harmless.header, rows, of_victim, folder)
         for one in (HARMLESS, VICTIM):
             library.forget(one)
+        library.close()
         bench.close()
     logging.disable(logging.NOTSET)
 
@@ -137,8 +144,9 @@ def foreign_rows(place: Place) -> Iterator[tuple[str, list[Row]]]:
                     {**document, "checkpoint_ns": f"x:{VICTIM}"},
                     {**document, "checkpoint_id": "another"},
                 ):
-                    if row.table == "checkpoint" and not place.bench.has_history:
-                        changed["checkpoint_id"] = None  # no part of the key
+                    is_shallow = row.table == "checkpoint" and not place.bench.has_history
+                    if is_shallow or row.table == "checkpoint_blob":
+                        changed["thread_id"] = VICTIM  # The id is no part of the key.
                     text = json.dumps(changed)
                     others = [one for one in place.rows if one is not row]
                     yield f"a {row.table} of {changed}", [*others, with_cells(row, {"value": text})]
@@ -185,7 +193,7 @@ def test_the_command_refuses_the_whole_archive(place: Place) -> None:
         refused = ckpt("-s", place.bench.url, "import", bundle, *words)
         assert (refused.code, refused.raw) == (5, b"")
         assert f"cannot import '{bundle}': " in refused.err
-        assert f"hint: look at its rows: zcat {bundle}" in refused.err
+        assert f"hint: look at its rows: zcat {quote(str(bundle))}" in refused.err
     assert place.state() == before
 
 
@@ -208,8 +216,24 @@ def test_cells_of_other_types_end_with_a_clear_error(place: Place) -> None:
             done = place.imported(place.bundle(rows))
             assert done.code in {0, 4, 5, 6}, (row.table, name, done.err)
             if done.code == 0:
-                Library(place.bench).forget(HARMLESS)
+                place.library.forget(HARMLESS)
                 ckpt("-s", place.bench.url, "gc", "--scope", "all", "--grace", "0s", "--yes")
+
+
+def test_an_archive_that_is_swapped_at_the_question_brings_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle, before, questions = place.bundle(place.rows), place.state(), []
+
+    def swap(question: str) -> None:
+        questions.append(question)
+        place.bundle(place.rows[1:])
+
+    monkeypatch.setattr("ckpt_cli.commands.import_.confirm", swap)
+    refused = ckpt("-s", place.bench.url, "import", bundle, "--allow-pickle")
+    assert (refused.code, len(questions)) == (6, 1)
+    assert "changed after it was checked" in refused.err
+    assert place.state() == before
 
 
 def test_the_archive_itself_comes_back(place: Place) -> None:

@@ -164,7 +164,6 @@ def plain(kind: str, tag: str, data: bytes) -> str:
     "row",
     [
         Row("checkpoint_blobs", {"type": "pickle", "blob_data": b"x"}),
-        Row("checkpoint_blobs", {"TYPE": "pickle", "BLOB": b"x"}),
         Row("checkpoints", {"type": "msgpack", "checkpoint": b"\x80", "metadata": CODE[2]}),
         Row("checkpoints", {"type": "json", "metadata_type": "pickle", "metadata": b"x"}),
         document({"type": "pickle", "blob": "x"}),
@@ -179,6 +178,9 @@ def plain(kind: str, tag: str, data: bytes) -> str:
         Row("checkpoint", {"key": "k", "type": "hash", ".type": b"x", ".checkpoint": CODE[4]}),
         Row("checkpoint", {"key": "k", "type": "hash", ".metadata": CODE[4]}),
         Row("writes", {"key": "k", "type": "hash", ".type": b"pickle", ".value": b"x"}),
+        Row(
+            "writes", {"key": "k", "type": "hash", ".type": b"pickle", ".TYPE": b"", ".value": b""}
+        ),
         Row("cp", {"key": "k", "type": "string", "value": plain("t", "pickle", b"x").encode()}),
         Row("cp", {"key": "k", "type": "string", "value": plain("t", "x", CODE[4]).encode()}),
         Row("wr", {"key": "k", "type": "hash", ".t:0": plain("t", "pickle+aes", b"x").encode()}),

@@ -1,0 +1,315 @@
+"""Archives and plans from strangers: damaged, oversized, or changed while a person decides."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckpt_backends.bundle import Header, check_bundle, write_bundle
+from ckpt_backends.errors import CkptError, Unreadable
+from ckpt_backends.rows import Row
+from tests.support import ckpt
+
+HEADER = Header("trip", "sqlite", "a saver", "agent.db", "2026-11-01T00:00:00Z")
+FIRST: dict[str, Any] = {
+    "ckpt_bundle": 1,
+    "layout": "sqlite",
+    "saver": "",
+    "store": "",
+    "thread_id": "trip",
+    "made_at": "",
+}
+CELLS = {"thread_id": "trip", "checkpoint_ns": "", "checkpoint_id": "1"}
+MOST_MEMORY = 512 << 20
+"""Bytes. Without a limit, each of the bombs needs several gigabytes."""
+
+
+def lines_of(*rows: object, first: object = FIRST, tables: object = None) -> list[bytes]:
+    """The lines of a bundle with any rows, with a valid checksum."""
+    lines = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in (first, *rows)]
+    lines = [one + b"\n" for one in lines]
+    counts = {"checkpoints": len(rows)} if tables is None else tables
+    end = {"rows": counts, "sha256": sha256(b"".join(lines)).hexdigest()}
+    return [*lines, json.dumps(end).encode() + b"\n"]
+
+
+def cell(text: str) -> bytes:
+    """A row with a cell that is written as this text."""
+    row = json.dumps({"table": "checkpoints", "row": {**CELLS, "type": "HERE"}})
+    return row.replace('"HERE"', text).encode()
+
+
+MALFORMED: dict[str, list[bytes]] = {
+    "a list for a table": lines_of({"table": ["checkpoints"], "row": CELLS}),
+    "a number for a table": lines_of({"table": 1, "row": CELLS}),
+    "a list for a row": lines_of({"table": "checkpoints", "row": [1]}),
+    "a line that is a list": lines_of([1, 2]),
+    "a line that is a number": lines_of(1),
+    "no table": lines_of({"row": CELLS}),
+    "no row": lines_of({"table": "checkpoints"}),
+    "a second header": lines_of(FIRST, tables={}),
+    "a header with a row": lines_of(FIRST | {"table": "checkpoints", "row": CELLS}),
+    "a header without a thread": lines_of(first={"ckpt_bundle": 1}),
+    "a thread that is a number": lines_of(first=FIRST | {"thread_id": 5}),
+    "a layout that is a list": lines_of(first=FIRST | {"layout": ["sqlite"]}),
+    "a format that is true": lines_of(first=FIRST | {"ckpt_bundle": True}),
+    "a format of text": lines_of(first=FIRST | {"ckpt_bundle": "1"}),
+    "bad base64": lines_of(cell('{"$bytes": "a$b"}')),
+    "base64 that is cut off": lines_of(cell('{"$bytes": "YWJj_"}')),
+    "base64 that is not ASCII": lines_of(cell('{"$bytes": "ä"}')),
+    "bytes that are a number": lines_of(cell('{"$bytes": 5}')),
+    "text that is not UTF-8": lines_of(cell('{"$text": "/w=="}')),
+    "an unknown cell": lines_of(cell('{"$other": "1"}')),
+    "a cell of two kinds": lines_of(cell('{"$bytes": "", "$text": ""}')),
+    "a list for a cell": lines_of(cell("[1]")),
+    "a line that is not UTF-8": lines_of(cell('"\xff"').decode().encode("latin-1")),
+    "a line of UTF-16": lines_of('{"table": "checkpoints", "row": {}}'.encode("utf-16")),
+    "10**30": lines_of(cell("1" + "0" * 30)),
+    "2**63": lines_of(cell(str(1 << 63))),
+    "a number of 5000 digits": lines_of(cell("1" * 5000)),
+    "NaN": lines_of(cell("NaN")),
+    "Infinity": lines_of(cell("Infinity")),
+    "-Infinity": lines_of(cell("-Infinity")),
+    "1e999": lines_of(cell("1e999")),
+    "a float of another name": lines_of(cell('{"$float": "1"}')),
+    "deep nesting": lines_of(cell("[" * 100_000)),
+    "more tables than any layout has": lines_of(
+        *({"table": str(one), "row": CELLS} for one in range(101)),
+        tables={str(one): 1 for one in range(101)},
+    ),
+    "counts that are a list": lines_of({"table": "checkpoints", "row": CELLS}, tables=[1]),
+    "lines after the end": [*lines_of(), b"{}\n"],
+    "two ends": [*lines_of(), *lines_of()[1:]],
+    "no end": lines_of()[:1],
+    "no newline at the end": [*lines_of()[:-1], lines_of()[-1].rstrip()],
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_archives_are_refused_with_a_clear_error(
+    sample: Path, tmp_path: Path, name: str
+) -> None:
+    bundle, before = tmp_path / "a.ckpt.gz", sample.read_bytes()
+    bundle.write_bytes(gzip.compress(b"".join(MALFORMED[name])))
+    for word in ("--yes", "--dry-run"):
+        refused = ckpt("-s", sample, "import", bundle, word)
+        assert refused.code == 4, refused.err
+        assert refused.err.startswith(f"ckpt: cannot read '{bundle}'") or refused.err.startswith(
+            f"ckpt: cannot read the archive '{bundle}'"
+        )
+        assert "\nhint: " in refused.err
+    assert sample.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"SQLite format 3\0", b"{}", b"\x1f\x8b", b"", b"\x1f\x8bxxx"])
+def test_other_files_are_no_archives(sample: Path, tmp_path: Path, content: bytes) -> None:
+    bundle = tmp_path / "agent.db"
+    bundle.write_bytes(content)
+    refused = ckpt("-s", sample, "import", bundle, "--yes")
+    assert (refused.code, "\nhint: " in refused.err) == (4, True)
+    missing = ckpt("-s", sample, "import", tmp_path / "nosuch.db", "--yes")
+    assert missing.code == 4
+    assert missing.err.startswith(f"ckpt: cannot read '{tmp_path}/nosuch.db': no such file")
+    os.mkfifo(tmp_path / "fifo")
+    assert ckpt("-s", sample, "import", tmp_path / "fifo", "--yes").code == 4
+
+
+ROWS = [
+    Row("writes", {**CELLS, "idx": 1, "value": b"some bytes", "channel": "a \ud800 b"}),
+    Row("checkpoints", {**CELLS, "metadata": "{}", "type": None, "x": 0.5}),
+]
+
+
+@given(st.data())
+def test_a_mutated_archive_gives_the_same_rows_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "mutated.ckpt.gz"
+    write_bundle(path, HEADER, ROWS)
+    path.write_bytes(mutated(path.read_bytes(), data))
+    try:
+        bundle = check_bundle(path)
+        assert list(bundle.rows()) == ROWS
+        assert bundle.header == HEADER
+    except CkptError:
+        pass
+
+
+@given(st.data())
+def test_a_mutated_archive_with_a_valid_checksum_gives_rows_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "mutated.ckpt.gz"
+    write_bundle(path, HEADER, ROWS)
+    *lines, _ = gzip.decompress(path.read_bytes()).splitlines()
+    place = data.draw(st.integers(0, len(lines) - 1))
+    lines[place] = mutated(lines[place], data).replace(b"\n", b"")
+    first, *rows = lines
+    parts = lines_of(*rows, first=first, tables={"writes": 1, "checkpoints": 1})
+    path.write_bytes(gzip.compress(b"".join(parts)))
+    try:
+        for row in check_bundle(path).rows():
+            assert isinstance(row.table, str)
+            for one in row.cells.values():
+                assert one is None or isinstance(one, int | float | str | bytes)
+    except CkptError:
+        pass
+
+
+def mutated(content: bytes, data: st.DataObject) -> bytes:
+    """Some bytes replaced, removed or inserted."""
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(content)))
+        end = data.draw(st.integers(start, min(len(content), start + 8)))
+        content = content[:start] + data.draw(st.binary(max_size=8)) + content[end:]
+    return content
+
+
+def packed(*parts: tuple[bytes, int]) -> bytes:
+    """A gzip file with each part so many times."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    pieces = [
+        packer.compress(part * (1 << 10))
+        for part, times in parts
+        for _ in range(max(1, times >> 10))
+    ]
+    return b"".join([*pieces, packer.flush()])
+
+
+def start_of(row: str) -> bytes:
+    return json.dumps(FIRST).encode() + b"\n" + row.encode()
+
+
+CALM = '{"table":"checkpoints","row":{"a":'
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "one long text": lambda: gzip.compress(start_of(CALM + '"')) + packed((b"a" * 1024, 600 << 10)),
+    "one long line of spaces": lambda: (
+        gzip.compress(start_of("")) + packed((b" " * 1024, 600 << 10))
+    ),
+    "many rows": lambda: (
+        gzip.compress(start_of(""))
+        + packed((CALM.encode() + b'"%s"}}\n' % (b"a" * 4000), 64 << 10))
+    ),
+    "many tables": lambda: gzip.compress(
+        start_of("\n".join(f'{{"table":"{one}","row":{{}}}}' for one in range(1 << 10)))
+    ),
+    "many lists": lambda: gzip.compress(start_of(CALM + "[" + "[]," * (15 << 20) + "[]]}}\n")),
+    "many cells": lambda: gzip.compress(
+        start_of(CALM + "1," + ",".join(f'"{one}":1' for one in range(1 << 20)) + "}}\n")
+    ),
+    "many objects": lambda: gzip.compress(start_of(CALM + "[" + "{}," * (15 << 20) + "{}]}}\n")),
+    "deep lists": lambda: gzip.compress(start_of(CALM + "[" * (50 << 20) + "\n")),
+    "quotes": lambda: gzip.compress(start_of(CALM + '"' + '\\"' * (30 << 20) + "\n")),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_with_bounded_memory(sample: Path, tmp_path: Path, name: str) -> None:
+    bundle = tmp_path / "bomb.ckpt.gz"
+    bundle.write_bytes(BOMBS[name]())
+    words = ["-s", str(sample), "import", str(bundle), "--yes"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ckpt_cli", *words], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    said = process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stderr.close()
+    assert process.returncode == 4, said
+    assert "cannot read the archive" in said
+    assert used.ru_maxrss * 1024 < MOST_MEMORY
+
+
+def test_what_compresses_well_can_be_read_again(tmp_path: Path) -> None:
+    """Rows of ckpt's own archives are never taken for a bomb."""
+    path = tmp_path / "a.ckpt.gz"
+    row = Row("checkpoints", {"value": bytes(60 << 20)})
+    write_bundle(path, HEADER, [row])
+    assert path.stat().st_size < 20 << 20
+    assert check_bundle(path).counts == {"checkpoints": 1}
+
+
+def ids(store: Path) -> set[str]:
+    found = ckpt("-s", store, "threads", "list", "--all", "-o", "json").json
+    return {one["thread_id"] for one in found}
+
+
+def plans(store: Path, tmp_path: Path) -> Iterator[Path]:
+    for match in ("trip-to-kyoto", "weekly-*"):
+        path = tmp_path / f"{match[:4]}.ndjson"
+        assert ckpt("-s", store, "purge", "--match", match, "--plan-out", path).code == 0
+        yield path
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_plan_that_is_swapped_at_the_question_is_not_carried_out(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_place: bool
+) -> None:
+    shown, other = plans(sample, tmp_path)
+
+    def swap(question: str) -> None:
+        assert question.startswith("Remove 1 thread ")
+        if in_place:
+            shown.write_bytes(other.read_bytes())
+        else:
+            other.replace(shown)
+
+    monkeypatch.setattr("ckpt_cli.commands.purging.confirm", swap)
+    before = ids(sample)
+    assert ckpt("-s", sample, "purge", "--plan", shown).code == 0
+    assert ids(sample) == before - {"trip-to-kyoto"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"thread_id":"trip-to-kyoto","action":"remove","reason":"","checkpoints":1e999,'
+        '"writes":0,"bytes":0,"expects":{"last_at":null,"checkpoints":1,"writes":1}}',
+        '{"thread_id":"trip-to-kyoto","action":"remove","reason":"","checkpoints":1,'
+        '"writes":0,"bytes":0,"blobs":[],"expects":{"last_at":null,"checkpoints":1,"writes":1}}',
+        '{"thread_id":"a","action":{},"reason":"","checkpoints":1,"writes":0,"bytes":0,'
+        '"expects":{"last_at":null,"checkpoints":1,"writes":1}}',
+        '"\xff"',
+        "1" * 5000,
+        "null",
+    ],
+)
+def test_malformed_plans_are_refused_with_a_clear_error(
+    sample: Path, tmp_path: Path, line: str
+) -> None:
+    plan, _ = plans(sample, tmp_path)
+    plan.write_bytes(plan.read_bytes() + line.encode("latin-1") + b"\n")
+    before = sample.read_bytes()
+    refused = ckpt("-s", sample, "purge", "--plan", plan, "--yes")
+    assert (refused.code, "\nhint: " in refused.err) == (2, True), refused.err
+    assert sample.read_bytes() == before
+
+
+def test_a_plan_with_an_endless_line_is_not_read_into_memory(sample: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan"
+    with plan.open("wb") as file:
+        file.truncate((256 << 20) + 10)
+    refused = ckpt("-s", sample, "purge", "--plan", plan, "--yes")
+    assert (refused.code, "longer than 256 MiB" in refused.err) == (2, True)
+    assert ckpt("-s", sample, "purge", "--plan", "/dev/zero", "--yes").code == 4
+
+
+def test_a_header_alone_is_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "a.ckpt.gz"
+    path.write_bytes(gzip.compress(b"".join(lines_of(b"x" * 10))))
+    with pytest.raises(Unreadable):
+        check_bundle(path)
