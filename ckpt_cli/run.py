@@ -9,6 +9,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import CkptError, PartlyDone, UsageError
+from ckpt_backends.transport import InsecureConnection
 from ckpt_cli import ReaderGone
 from ckpt_cli.session import Session
 
@@ -42,6 +43,8 @@ def run(argv: list[str]) -> int:
 
     session = Session()
     warnings.showwarning = _show_warning
+    # Whatever PYTHONWARNINGS says.
+    warnings.filterwarnings("always", category=InsecureConnection)
     try:
         code = root().main(argv, prog_name="ckpt", standalone_mode=False, obj=session)
         flush()
@@ -66,8 +69,6 @@ def _show_warning(
     message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> None:
     """Print the warnings of the storage library, and none of other libraries."""
-    from ckpt_backends.transport import InsecureConnection
-
     if issubclass(category, InsecureConnection):
         from ckpt_cli import diagnostics
 
