@@ -11,6 +11,7 @@ import json
 import struct
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from math import prod
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -95,29 +96,35 @@ class _Decimal(Loader):
 
 
 class _Array(Loader):
-    """An array with one dimension, or none if it is empty."""
+    """An array with one or two dimensions, or an empty one."""
 
     format = pq.Format.BINARY
 
     def load(self, data: Any) -> list[Any]:
         raw = bytes(data)
         dimensions, _, oid = _HEAD.unpack_from(raw)
-        if oid not in _OIDS.values() or dimensions not in {0, 1}:
-            raise ValueError("not an array with one dimension")
-        if not dimensions:
+        if oid not in _LOADERS or not 0 <= dimensions <= 2:
+            raise ValueError("not an array of ckpt's queries")
+        at = _HEAD.size
+        sizes = []
+        for _ in range(dimensions):
+            sizes.append(_DIMENSION.unpack_from(raw, at)[0])
+            at += _DIMENSION.size
+        if not sizes:
             return []
-        count, _ = _DIMENSION.unpack_from(raw, _HEAD.size)
-        load = _LOADERS[oid]
-        at = _HEAD.size + _DIMENSION.size
+        if min(sizes) < 1:
+            raise ValueError("a dimension without items")
         found = []
-        for _ in range(count):
+        for _ in range(prod(sizes)):
             (length,) = _LENGTH.unpack_from(raw, at)
             at += _LENGTH.size
             if not -1 <= length <= len(raw) - at:
                 raise ValueError("an item is longer than its array")
-            found.append(None if length < 0 else load(raw[at : at + length]))
+            found.append(None if length < 0 else _LOADERS[oid](raw[at : at + length]))
             at += max(0, length)
-        return found
+        if len(sizes) == 1:
+            return found
+        return [found[start : start + sizes[1]] for start in range(0, len(found), sizes[1])]
 
 
 def _text(data: bytes) -> str:
