@@ -8,6 +8,7 @@ line. This module does not import the parser, which takes longer than the answer
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -28,6 +29,8 @@ Found = tuple[str, str]
 def complete(words: list[str]) -> int:
     """Print the completions of a word. Always returns 0."""
     kind, word, store, config, thread, ns, *_ = [*words, *[""] * 6]
+    # A warning would appear in the command line.
+    warnings.simplefilter("ignore")
     session = Session()
     session.settings |= {"quiet": True}
     session.settings |= {k: v for k, v in (("store", store), ("config", config)) if v}

@@ -10,6 +10,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, StoreUnavailable, UsageError
+from ckpt_backends.transport import InsecureConnection
 from ckpt_cli import ReaderGone
 from ckpt_cli.session import Session
 
@@ -43,6 +44,8 @@ def run(argv: list[str]) -> int:
 
     session = Session()
     warnings.showwarning = partial(_show_warning, session)
+    # Whatever PYTHONWARNINGS says.
+    warnings.filterwarnings("always", category=InsecureConnection)
     try:
         code = root().main(argv, prog_name="ckpt", standalone_mode=False, obj=session)
         flush()
@@ -67,8 +70,6 @@ def _show_warning(
     session: Session, message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> None:
     """Print the warnings of the storage library, and none of other libraries."""
-    from ckpt_backends.transport import InsecureConnection
-
     if issubclass(category, InsecureConnection):
         from ckpt_cli import diagnostics
 

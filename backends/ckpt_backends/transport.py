@@ -27,8 +27,9 @@ def warn_unencrypted(host: str, advice: str) -> None:
 
 
 def warn_unverified(host: str, advice: str) -> None:
-    """Warn, once per host and run, that a password goes to a server without a known certificate."""
-    _warn(host, f"the password goes to '{host}', but its certificate was not checked; {advice}")
+    """Warn, once per host and run, that a password goes to a server that was not checked."""
+    problem = "but its certificate or host name was not checked"
+    _warn(host, f"the password goes to '{host}', {problem}; {advice}")
 
 
 def _warn(host: str, text: str) -> None:

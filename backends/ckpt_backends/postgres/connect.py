@@ -19,6 +19,7 @@ from psycopg import IsolationLevel, errors, pq
 from psycopg.conninfo import conninfo_to_dict
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.postgres.cells import check_types
 from ckpt_backends.postgres.guarded import (
     MOST_BYTES,
     GuardedDriver,
@@ -96,7 +97,10 @@ class Connection:
     def _execute(self, sql: str, values: Values | None = None) -> list[Row]:
         with self._driver.cursor(binary=True) as cursor:
             cursor.execute(sql, values)
-            return cursor.fetchall() if cursor.description is not None else []
+            if cursor.pgresult is None or not cursor.pgresult.nfields:
+                return []
+            check_types(cursor.pgresult)
+            return cursor.fetchall()
 
     def restart(self) -> None:
         """Roll the transaction back. The next query begins a new one."""

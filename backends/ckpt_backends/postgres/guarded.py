@@ -10,15 +10,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from decimal import Decimal
 from time import monotonic
 from typing import Any
 
 import psycopg
 from psycopg import pq
-from psycopg.adapt import Loader
 from psycopg.conninfo import make_conninfo
 
+from ckpt_backends.postgres.cells import use_loaders
 from ckpt_backends.transport import is_local, warn_unencrypted
 
 MOST_BYTES = 2 << 30
@@ -82,7 +81,7 @@ def open_driver(settings: Mapping[str, Any]) -> GuardedDriver:
     is_encrypted = driver.pgconn.ssl_in_use or known.get("gssencmode") == "require"
     if driver.pgconn.used_password and not is_encrypted and not is_local(driver.info.host):
         warn_unencrypted(driver.info.host, _ADVICE)
-    driver.adapters.register_loader("numeric", _Number)
+    use_loaders(driver)
     return driver
 
 
@@ -114,16 +113,6 @@ def parsed() -> Iterator[None]:
         raise
     except Exception as error:
         raise psycopg.DataError("the server's answer is malformed") from error
-
-
-class _Number(Loader):
-    """Loads a number that has digits only. `int` would compute for hours on 1e999999999."""
-
-    def load(self, data: Any) -> Decimal:
-        text = bytes(data).decode("ascii")
-        if not text.removeprefix("-").replace(".", "", 1).isdecimal():
-            raise ValueError("not a number of a sum")
-        return Decimal(text)
 
 
 def _peak() -> int:
