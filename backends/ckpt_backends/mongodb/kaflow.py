@@ -95,9 +95,11 @@ class KaflowStore(MongoBase):
         ]
         name = self._layout.checkpoints
         for row in self._connection.aggregate(name, stages):
-            thread, number = text(row["_id"]), row["number"]
-            yield Usage(name, "checkpoint_data", thread, "", None, _PICKLE, number, row["bodies"])
-            yield Usage(name, "metadata", thread, "", None, "bson", number, row["metadata"])
+            thread, number = text(row["_id"]), int(row["number"])
+            yield Usage(
+                name, "checkpoint_data", thread, "", None, _PICKLE, number, int(row["bodies"])
+            )
+            yield Usage(name, "metadata", thread, "", None, "bson", number, int(row["metadata"]))
 
     def namespaces(self, thread_id: str) -> list[str]:
         match = self._of(thread_id)
@@ -222,7 +224,7 @@ def thread_of(row: Any) -> Thread:
         text(row["last"].get("id")),
         _time(row.get("first")),
         _time(row["last"].get("at")),
-        row["number"],
+        int(row["number"]),
         1,
         user if isinstance(user, str) else None,
     )

@@ -129,7 +129,7 @@ class MongoBase(Closing):
         self, collection: str, threads: Sequence[object], *fields: str
     ) -> dict[object, tuple[int, int]]:
         rows = self._rows(collection, pipelines.totals(threads, *fields))
-        return {row["_id"]: (row["number"], row["bytes"]) for row in rows}
+        return {row["_id"]: (int(row["number"]), int(row["bytes"])) for row in rows}
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
         match = self._of(thread_id)
@@ -138,11 +138,14 @@ class MongoBase(Closing):
         layout = self._layout
         stages = pipelines.checkpoint_sizes(match, *self._values)
         for row in self._connection.aggregate(layout.checkpoints, stages):
-            yield _key(thread_id, row["_id"]), ThreadSize(row["number"], 0, row["bytes"])
+            yield _key(thread_id, row["_id"]), ThreadSize(int(row["number"]), 0, int(row["bytes"]))
         if layout.writes is not None:
             stages = pipelines.checkpoint_sizes(match, "$value")
             for row in self._connection.aggregate(layout.writes, stages):
-                yield _key(thread_id, row["_id"]), ThreadSize(0, row["number"], row["bytes"])
+                yield (
+                    _key(thread_id, row["_id"]),
+                    ThreadSize(0, int(row["number"]), int(row["bytes"])),
+                )
 
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:  # noqa: ARG002
         """Empty: these layouts store values in the bodies."""
@@ -274,8 +277,8 @@ class MongoStore(MongoBase):
                 text(key.get("ns")),
                 text(key["channel"]) if "channel" in key else None,
                 text(key.get("type")),
-                row["number"],
-                row["bytes"],
+                int(row["number"]),
+                int(row["bytes"]),
             )
 
     def namespaces(self, thread_id: str) -> list[str]:
@@ -486,8 +489,8 @@ def thread_of(row: Any) -> Thread:
         None if head is None else text(head),
         time_of(text(row["oldest"])),
         time_of(text(row["newest"])),
-        row["number"],
-        row["namespaces"],
+        int(row["number"]),
+        int(row["namespaces"]),
     )
 
 
@@ -546,7 +549,7 @@ def _write(key: CheckpointKey, row: Any) -> Write:
         text(row.get("task_path")),
         int(idx) if isinstance(idx, int) else 0,
         text(row.get("channel")),
-        row["size"],
+        int(row["size"]),
         typed(row.get("type"), row.get("value")) if row["read"] else None,
     )
 

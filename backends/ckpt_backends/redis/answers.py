@@ -18,8 +18,8 @@ from ckpt_backends.oversize import MOST_BYTES
 
 _MOST = 2 * MOST_BYTES
 """Bytes of one answer. Text of a value may be longer than its size in the server's memory."""
-_EACH = 64
-"""What each element counts, however short it is: about the memory of a Python object."""
+_EACH = 256
+"""Bytes that each element counts at least, however short it is: it takes memory and time."""
 _DEEPEST = 16
 _LONGEST_LINE = 1 << 16
 _PIECE = 1 << 16

@@ -27,11 +27,10 @@ from ckpt_backends.redis.connect import (
     Connection,
     check,
     client,
-    explained,
     keys_of,
     turns,
-    unavailable,
 )
+from ckpt_backends.redis.refusals import explained, unavailable
 from ckpt_backends.understood import unexpected
 from ckpt_backends.url import StoreUrl
 
@@ -75,7 +74,8 @@ class ClusterConnection(Connection):
             *names, path = rest
             return list(self.ask_all(("JSON.GET", one, path) for one in names))
         with self._explained():
-            return self._server(keys_of(command)).execute_command(*command)
+            answer = self._server(keys_of(command)).execute_command(*command)
+            return self.checked(command, answer)
 
     def find(self, *command: bytes | str | int) -> Any:
         # Without a coordinator, an index of RediSearch contains only the keys of one server.
@@ -96,10 +96,11 @@ class ClusterConnection(Connection):
                 check(command)
             with self._explained():
                 answers = self._answers(some)
-            for answer in answers:
+            for command, answer in zip(some, answers, strict=True):
                 if isinstance(answer, exceptions.NoPermissionError | exceptions.MovedError):
                     raise unavailable(self._url, answer)
-                yield None if isinstance(answer, exceptions.ResponseError) else answer
+                is_error = isinstance(answer, exceptions.ResponseError)
+                yield None if is_error else self.checked(command, answer)
 
     def _answers(self, commands: Sequence[Command]) -> list[Any]:
         """The answers in the order of the commands, with one request to each server."""
@@ -126,7 +127,7 @@ class ClusterConnection(Connection):
 
             def ask(cursor: int, server: Any = server) -> Any:
                 with self._explained():
-                    return server.execute_command("SCAN", cursor, *after)
+                    return self.checked(("SCAN",), server.execute_command("SCAN", cursor, *after))
 
             yield from turns(self._url, ask)
 

@@ -19,7 +19,7 @@ from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import PartlyDone, StoreUnavailable, Unsupported
 from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_backends.redis.connect import Command, Connection, keys_of, unavailable
+from ckpt_backends.redis.connect import Command, Connection, keys_of
 from ckpt_backends.redis.documents import Documents
 from ckpt_backends.redis.hashes import Hashes
 from ckpt_backends.redis.javascript import JavaScriptDocuments
@@ -29,6 +29,7 @@ from ckpt_backends.redis.plain import Plain
 from ckpt_backends.redis.plain_owned import PlainOwning
 from ckpt_backends.redis.plain_removing import remove_plain_threads
 from ckpt_backends.redis.planning import NO_EXPIRY, Plan, copied_from, heads_of
+from ckpt_backends.redis.refusals import unavailable
 from ckpt_backends.redis.removing import remove_threads
 from ckpt_backends.redis.restoring import restore_rows
 from ckpt_backends.redis.write_documents import DocumentWriter
