@@ -47,6 +47,12 @@ def main() -> None:
 
 def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     """Exit immediately: no store is open."""
+    _exit_now()
+
+
+def _exit_now() -> None:
+    if temporary := sys.modules.get("ckpt_backends.temporary"):
+        temporary.remove_all()
     os._exit(INTERRUPTED)
 
 
@@ -54,13 +60,13 @@ def _uncaught(
     kind: type[BaseException], error: BaseException, traceback: TracebackType | None
 ) -> None:
     if issubclass(kind, KeyboardInterrupt):
-        os._exit(INTERRUPTED)
+        _exit_now()
     sys.__excepthook__(kind, error, traceback)
 
 
 def _unraisable(found: "sys.UnraisableHookArgs") -> None:
     if issubclass(found.exc_type, KeyboardInterrupt):
-        os._exit(INTERRUPTED)
+        _exit_now()
     if isinstance(found.exc_value, SystemExit):
         from ckpt_cli.ending import Ended, leave
 

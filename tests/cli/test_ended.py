@@ -127,6 +127,15 @@ def test_a_private_copy_is_removed(sample: Path, program: str, number: int) -> N
     assert left(sample) == []
 
 
+@pytest.mark.parametrize("program", [WHILE_COPYING, WHILE_READING, IN_A_FINALIZER])
+def test_a_private_copy_is_removed_at_ctrl_c_too(sample: Path, program: str) -> None:
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    words = ["--copy", "-q", "threads", "list"]
+    done = run(heeding + program, sample, *words, number=signal.SIGINT)
+    assert (done.returncode, done.stderr) == (130, "")
+    assert left(sample) == []
+
+
 @SIGNALS
 def test_a_file_that_is_not_complete_is_removed(sample: Path, number: int) -> None:
     words = ["export", "trip-to-kyoto", "--to", "new"]
