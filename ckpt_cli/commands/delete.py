@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ckpt_backends.errors import NotFound, PartlyDone, UsageError
+from ckpt_backends.errors import NotFound, PartlyDone, StoreChanged, UsageError
 from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
 from ckpt_cli.core.purge import NOT_FOUND
 from ckpt_cli.options import DryRun, Memory, Yes
@@ -18,6 +18,7 @@ from ckpt_cli.reading.purge import plan_named
 from ckpt_cli.reading.threads import Selection, list_threads
 from ckpt_cli.session import Session
 
+_AGAIN = "run the command again"
 _HINT = "`ckpt threads list --all` lists all threads; add --match 'PART*' to search"
 
 
@@ -46,7 +47,8 @@ def delete(
     """Remove threads by id, whatever their status.
 
     Removes every row of these threads, in all namespaces. Ids that do not exist are named at the
-    end, and the exit code is 7 (3 if none exists). With -o json the answer is a receipt with the
+    end, and the exit code is 7 (3 if none exists). A thread that changed meanwhile is kept, and the
+    exit code is 7 (6 if nothing was deleted). With -o json the answer is a receipt with the
     sizes before and after.
 
     \b
@@ -73,7 +75,10 @@ def delete(
     with TemporaryDirectory(prefix="ckpt-") as folder:
         path = Path(folder) / "plan.ndjson"
         plan = write_plan(path, session.store.describe(), session.now, found)
-        carry_out_plan(session, plan, terms, receipt=True)
+        report = carry_out_plan(session, plan, terms, receipt=True)
+    if report.skipped:
+        said = f"not deleted: {', '.join(report.skipped)} changed meanwhile"
+        raise (PartlyDone if report.sums.threads else StoreChanged)(said, hint=_AGAIN)
     if missing:
         raise PartlyDone(f"not found: {', '.join(missing)}", hint=_HINT)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
@@ -90,7 +91,7 @@ def _columns(*names: str) -> Sequence[Column]:
 
 def _checked(path: Path, info: MemoryInfo) -> int:
     """The number of rows of a valid archive of this layout."""
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UsageError(
             f"cannot restore '{path}': it is a folder",
             hint=f"name its archives: {quote(str(path))}/memory-*.ckpt.gz",
