@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import permutations
 from pathlib import Path
 
 _PATIENCE = 120.0
@@ -78,8 +78,6 @@ def leftovers(folder: Path) -> list[Path]:
 def orders(codes: Sequence[int]) -> set[tuple[int, ...]]:
     """Return the orders in which the processes that succeeded may have run, by their numbers.
 
-    A process that was refused may have changed nothing, and one that succeeded as the second may
-    have found nothing to do.
+    A process that was refused has changed nothing.
     """
-    done = [number for number, code in enumerate(codes) if code == 0]
-    return {one for one in product(done, repeat=len(done)) if len(set(one)) == len(one)}
+    return set(permutations(number for number, code in enumerate(codes) if code == 0))

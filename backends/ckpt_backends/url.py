@@ -29,6 +29,8 @@ may be secret and are masked."""
 _NAME = re.compile(r"\w+", re.ASCII)
 _HOSTS = re.compile(r"(\[[^\]@]*\]|[^:@\[\]]*)(:(\d|\$\{\w+\})*)?", re.ASCII)
 """One host of a URL, with an optional port, which may be a variable of a profile."""
+_SERVERS = {"mongodb", "mongodb+srv", "mysql", "mariadb"}
+_SERVERS |= {"postgres", "postgresql", "redis", "rediss"}
 _ALMOST = re.compile(
     r"\s*(postgres|postgresql|mysql|mariadb|mongodb|mongodb\+srv|redis|rediss|sqlite):"
     r"|\s*(host|hostaddr|port|dbname|user|password|passfile|service)\s*=|.*\bpassword\s*=",
@@ -109,7 +111,7 @@ class UrlParts:
     def is_clear(self) -> bool:
         """Whether the URL was split safely: no part of a password can be in another part."""
         if not self.hosts:
-            return True
+            return self.scheme not in _SERVERS or "@" not in self.path
         return (
             all(map(_HOSTS.fullmatch, self.hosts.split(",")))
             and "@" not in self.path

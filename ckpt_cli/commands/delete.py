@@ -8,7 +8,13 @@ from typing import Annotated
 
 import typer
 
-from ckpt_backends.errors import NotFound, PartlyDone, StoreUnavailable, UsageError
+from ckpt_backends.errors import (
+    NotFound,
+    PartlyDone,
+    StoreChanged,
+    StoreUnavailable,
+    UsageError,
+)
 from ckpt_backends.regular import read_regular
 from ckpt_backends.temporary import TemporaryFolder
 from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
@@ -22,6 +28,7 @@ from ckpt_cli.session import Session
 
 _LONGEST = 256 << 20
 """Bytes of a list of ids."""
+_AGAIN = "run the command again"
 _HINT = "`ckpt threads list --all` lists all threads; add --match 'PART*' to search"
 
 
@@ -51,7 +58,8 @@ def delete(
     """Remove threads by id, whatever their status.
 
     Removes every row of these threads, in all namespaces. Ids that do not exist are named at the
-    end, and the exit code is 7 (3 if none exists). With -o json the answer is a receipt with the
+    end, and the exit code is 7 (3 if none exists). A thread that changed meanwhile is kept, and the
+    exit code is 7 (6 if nothing was deleted). With -o json the answer is a receipt with the
     sizes before and after.
 
     \b
@@ -79,7 +87,10 @@ def delete(
     with TemporaryFolder() as folder:
         path = folder / "plan.ndjson"
         plan = write_plan(path, session.store.describe(), session.now, found)
-        carry_out_plan(session, plan, terms, receipt=True)
+        report = carry_out_plan(session, plan, terms, receipt=True)
+    if report.skipped:
+        said = f"not deleted: {', '.join(report.skipped)} changed meanwhile"
+        raise (PartlyDone if report.sums.threads else StoreChanged)(said, hint=_AGAIN)
     if missing:
         raise PartlyDone(f"not found: {', '.join(missing)}", hint=_HINT)
 

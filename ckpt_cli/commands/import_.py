@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -103,7 +104,7 @@ def import_(
 def _paths(session: Session, files: Iterable[Path]) -> Iterator[Path]:
     """The files, and in the place of a folder the bundles of threads in it."""
     for path in files:
-        if not path.is_dir():
+        if not os.path.isdir(path):
             yield path
             continue
         found = bundles_in(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -136,7 +137,7 @@ _NAMESPACES = Column("NAMESPACES", "namespaces", _listed)
 
 def _checked(path: Path, memory: MemoryStore, trust: Trust) -> _Checked:
     """A valid archive of this layout that is accepted."""
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UsageError(
             f"cannot restore '{path}': it is a folder",
             hint=f"name its archives: {shell.word(f'{path}/')}memory-*.ckpt.gz",

@@ -67,7 +67,7 @@ def check_terms(session: Session, terms: Terms) -> None:
 
 def carry_out_plan(
     session: Session, plan: PlanFile, terms: Terms, *, receipt: bool = False
-) -> None:
+) -> Report:
     """Show a plan, ask, remove and report. Raises `PartlyDone` after a stop or a failed vacuum.
 
     With `receipt`, the JSON also has the sizes of the threads before and after.
@@ -85,7 +85,7 @@ def carry_out_plan(
             columns=purge_columns(),
         )
         session.note("dry run: nothing was removed")
-        return
+        return Report()
     report = Report()
     if plan.going:
         if not terms.yes:
@@ -131,6 +131,7 @@ def carry_out_plan(
         raise PartlyDone(
             f"cannot reclaim disk space: {report.vacuum.message}", hint=report.vacuum.hint
         )
+    return report
 
 
 def _memories(session: Session, plan: PlanFile, terms: Terms) -> list[dict[str, Any]] | None:

@@ -31,15 +31,50 @@ MEMORY = 3 << 30
 """Bytes that one process may use, for all stores together."""
 _LONG = "x" * 100_000
 ODD: list[Any] = [
-    *(None, 0, -1, 2**62, -(2**63), 1.5, float("inf"), b"", b"\xff\x00\x1b[2J", "", "\x1b[31m\u202e"),
+    *(
+        None,
+        0,
+        -1,
+        2**62,
+        -(2**63),
+        1.5,
+        float("inf"),
+        b"",
+        b"\xff\x00\x1b[2J",
+        "",
+        "\x1b[31m\u202e",
+    ),
     *(_LONG, "a\x00b", "\n", "[]", "{}", "null", "1e999", "9" * 5000, "[" * 50_000, "~1", "head"),
     *(b"\x91" * 5000, b"\xdf\xff\xff\xff\xff", b"\x80\x04.", "pickle", "msgpack", "json", "null"),
     *("msgpack+aes", "__start__", "__error__", "__interrupt__", "__resume__", "a|b:c|d", "é\u0301"),
     *("1f0a0000-0000-6000-8000-000000000001", "ffffffff-ffff-6fff-bfff-ffffffffffff", "\ud7ff"),
 ]
 _INNER: list[Any] = [
-    *(None, True, -1, 2**63, 1.5, float("nan"), b"\xff", "", "\x1b[2J", "x", [], {}, [None], {"": 1}),
-    *("9" * 5000, _LONG, {"a": {"b": []}}, [[], {}], Ext(0, b"\xc1"), Ext(99, b""), Ext(5, b"\x90")),
+    *(
+        None,
+        True,
+        -1,
+        2**63,
+        1.5,
+        float("nan"),
+        b"\xff",
+        "",
+        "\x1b[2J",
+        "x",
+        [],
+        {},
+        [None],
+        {"": 1},
+    ),
+    *(
+        "9" * 5000,
+        _LONG,
+        {"a": {"b": []}},
+        [[], {}],
+        Ext(0, b"\xc1"),
+        Ext(99, b""),
+        Ext(5, b"\x90"),
+    ),
     *(Ext(7, b"\xc0"), Ext(2, packb(["m", "C", {"a": 1}])), {"id": "x", "value": 1}, {1: 2}),
 ]
 ON_THREAD = [
@@ -52,10 +87,18 @@ ON_THREAD = [
     *(["rollback", "--at", "head", "--dry-run", "-o", "json"], ["undo", "--dry-run"], ["export"]),
     *(["fork", "--at", "head", "--to", "another", "--dry-run"], ["du", "--by", "channel"]),
     *(["fork", "--at", "head", "--append", "messages=1", "--dry-run"], ["export", "-o", "json"]),
-    *(["show", "--redact"], ["show", "--at", "step:0"], ["diff", "--stat"], ["show", "--as-of", "1d"]),
+    *(
+        ["show", "--redact"],
+        ["show", "--at", "step:0"],
+        ["diff", "--stat"],
+        ["show", "--as-of", "1d"],
+    ),
     *(["blame", "--", "{}", "messages"], ["threads", "copy", "--dry-run", "--", "{}", "new"]),
     *(["threads", "delete", "--dry-run"], ["messages", "--stat"], ["show", "--redact", "--writes"]),
-    *(["fork", "--at", "head", "--set", "messages=[]", "--dry-run"], ["sessions", "list", "--thread"]),
+    *(
+        ["fork", "--at", "head", "--set", "messages=[]", "--dry-run"],
+        ["sessions", "list", "--thread"],
+    ),
 ]
 """Command lines with a thread as their last word, or where `{}` is."""
 WHOLE = [
@@ -88,7 +131,9 @@ def damage_rows(path: Path, chance: random.Random) -> None:
     with closing(sqlite3.connect(path)) as db, db:
         if chance.random() < 0.5:
             _loosen(db)
-        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")]
+        tables = [
+            name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
+        ]
         for _ in range(chance.randint(1, 8)):
             table = chance.choice(tables)
             columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
@@ -145,7 +190,11 @@ def damaged(held: Any, chance: random.Random) -> Any:
     """Return a value that differs a little from a stored one."""
     if isinstance(held, str):
         at = chance.randint(0, len(held))
-        return held[:at] + chance.choice(["\x1b", "\x00", "\u202e", "9", "-", _LONG, ""]) + held[at + 1 :]
+        return (
+            held[:at]
+            + chance.choice(["\x1b", "\x00", "\u202e", "9", "-", _LONG, ""])
+            + held[at + 1 :]
+        )
     if not isinstance(held, bytes):
         return chance.choice(ODD)
     if chance.random() < 0.6:
@@ -169,7 +218,9 @@ def _damaged_value(data: bytes, chance: random.Random) -> bytes:
 
 def _replaced(value: Any, chance: random.Random) -> Any:
     if isinstance(value, dict | list) and value and chance.random() < 0.85:
-        key = chance.choice(list(value)) if isinstance(value, dict) else chance.randrange(len(value))
+        key = (
+            chance.choice(list(value)) if isinstance(value, dict) else chance.randrange(len(value))
+        )
         match chance.randrange(6):
             case 0:
                 del value[key]
@@ -191,7 +242,9 @@ def flipped(data: bytes, chance: random.Random) -> bytes:
             return data[: chance.randrange(len(data))]
         case 1:
             at = chance.randrange(len(data))
-            return data[:at] + data[at : at + chance.randrange(64)] * chance.randrange(4) + data[at:]
+            return (
+                data[:at] + data[at : at + chance.randrange(64)] * chance.randrange(4) + data[at:]
+            )
         case _:
             for _ in range(chance.randint(1, 8)):
                 changed[chance.randrange(len(changed))] = chance.choice(

@@ -60,7 +60,7 @@ def _found(base: Path) -> Checkpointer:
     path = _config(base)
     if path is None:
         for name in _USUAL:
-            if (base / name).is_file():
+            if os.path.isfile(base / name):
                 return Checkpointer(
                     _file(base / name), f"no {_NAME} found; this is the default place"
                 )
@@ -128,7 +128,7 @@ def _server(kind: str | None, place: str | None, schema: str | None) -> Checkpoi
 
 def _first(paths: list[Path]) -> StoreUrl:
     """The first file that exists; if none exists, the first path."""
-    return _file(next((path for path in paths if path.is_file()), paths[0]))
+    return _file(next((path for path in paths if os.path.isfile(path)), paths[0]))
 
 
 def _file(path: Path) -> StoreUrl:
@@ -139,7 +139,7 @@ def _config(base: Path) -> Path | None:
     """The config.yaml: from the environment, next to the folder, or one level up."""
     named = os.environ.get(_PATH)
     candidates = [Path(named)] if named else [base.parent / _NAME, base.parent.parent / _NAME]
-    return next((path for path in candidates if path.is_file()), None)
+    return next((path for path in candidates if os.path.isfile(path)), None)
 
 
 def _is_named() -> bool:
@@ -169,7 +169,7 @@ def _environment(path: Path, base: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     beside = (base.parent.parent, base.parent, path.parent)
     for folder in [path.parent] if _is_named() else dict.fromkeys(beside):
-        if (folder / _ENV).is_file():
+        if os.path.isfile(folder / _ENV):
             found |= dict(_variables(files.read(folder / _ENV).raw.decode(errors="replace")))
     return {**found, **os.environ} if _is_named() else found
 

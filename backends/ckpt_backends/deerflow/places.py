@@ -67,7 +67,7 @@ def places(url: StoreUrl) -> list[Place]:
     if not S_ISDIR(kind):
         owner = _owner(path)
         return [Place(path, owner), *_markdown(path.parent, owner)]
-    folder = path / FOLDER if (path / FOLDER).is_dir() else path
+    folder = path / FOLDER if os.path.isdir(path / FOLDER) else path
     owner = _owner(folder / FILE)
     found = list(_all(folder, owner))
     if not found:
@@ -81,8 +81,8 @@ def places(url: StoreUrl) -> list[Place]:
 def base_of(url: StoreUrl) -> Path:
     """DeerFlow's folder, from the path of a file or folder in it."""
     path = Path(os.path.abspath(url.path))
-    if path.is_dir():
-        return path / FOLDER if (path / FOLDER).is_dir() else _above(path)
+    if os.path.isdir(path):
+        return path / FOLDER if os.path.isdir(path / FOLDER) else _above(path)
     return _above(path.parent)
 
 
@@ -118,7 +118,7 @@ def _all(folder: Path, owner: Namespace) -> Iterator[Place]:
 
 
 def _one(folder: Path, owner: Namespace) -> Iterator[Place]:
-    if (folder / FILE).is_file():
+    if os.path.isfile(folder / FILE):
         yield Place(folder / FILE, owner)
 
 

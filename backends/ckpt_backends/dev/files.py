@@ -46,14 +46,14 @@ def folder_of(url: StoreUrl) -> Path:
     path = Path(os.path.abspath(url.path))
     if path.suffix == DEV_SUFFIX:
         path = path.parent
-    elif (path / DEV_FOLDER).is_dir():
+    elif os.path.isdir(path / DEV_FOLDER):
         path /= DEV_FOLDER
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise StoreUnavailable(
             f"cannot open '{url}': no such folder",
             hint=f"name the folder {DEV_FOLDER}, or the project that holds it",
         )
-    if not (path / CHECKPOINTS).exists():
+    if not os.path.exists(path / CHECKPOINTS):
         raise UnknownLayout(
             f"no checkpoints of langgraph dev in '{url}'",
             hint=f"there is no {CHECKPOINTS}; some releases write it when the server stops",
