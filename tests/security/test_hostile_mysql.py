@@ -299,7 +299,6 @@ FLOODS: dict[str, Callable[[Wire], bytes]] = {
     "rows": lambda wire: wire.packet(row(b"x")),
     "columns": lambda wire: wire.packet(column()),
     "results": lambda wire: wire.packet(OK_AND_MORE),
-    "long packets": lambda wire: b"\xff\xff\xff" + bytes([wire.number % 256]) + b"x" * 999,
 }
 
 
