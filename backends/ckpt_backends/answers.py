@@ -1,44 +1,22 @@
 """Checks what a server answers. A hostile one may send a number for a name, or too few columns.
 
 `checked` is for classes that read from a server. What their methods return then has the types of
-the model, and errors about the shape of an answer are `StoreUnavailable`.
+the model, and errors about the shape of an answer are `Unreadable`.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cache, wraps
 from inspect import isgeneratorfunction
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.understood import understood, unexpected
 
 _Class = TypeVar("_Class", bound=type)
 _Test = Callable[[Any], bool]
-_FAULTS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    TypeError,
-    ValueError,
-    struct.error,
-)
-
-
-@contextmanager
-def understood(url: object) -> Iterator[None]:
-    """Turn an error about the shape of an answer into `StoreUnavailable`."""
-    try:
-        yield
-    except _FAULTS as error:
-        raise _unexpected(url) from error
 
 
 def checked(*names: str) -> Callable[[_Class], _Class]:
@@ -81,7 +59,7 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
         with understood(self._url):
             for one in method(self, *given, **named):
                 if not test(one):
-                    raise _unexpected(self._url)
+                    raise unexpected(self._url)
                 yield one
 
     @wraps(method)
@@ -89,17 +67,10 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
         with understood(self._url):
             found = method(self, *given, **named)
             if not _result(method)(found):
-                raise _unexpected(self._url)
+                raise unexpected(self._url)
         return found
 
     return each if isgeneratorfunction(method) else once
-
-
-def _unexpected(url: object) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"cannot read '{url}': what it holds does not have the expected form",
-        hint="if you trust this store, run again with --debug and report what it prints",
-    )
 
 
 @cache

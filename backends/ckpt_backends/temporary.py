@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,10 +25,12 @@ class TemporaryFolder:
 
     def __init__(self) -> None:
         """Make the folder. Raises `StoreUnavailable`."""
+        from tempfile import gettempdir  # late: few commands need a folder
+
         self._process = os.getpid()
         self._handle: int | None = None
         try:
-            parent = Path(tempfile.gettempdir())
+            parent = Path(gettempdir())
             _remove_left(parent)
             self._make(parent)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Answers of a server that have another form than those of a real one."""
+"""Answers of a store that have another form than those of a real one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from inspect import getattr_static
+from struct import error as StructError
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -15,16 +16,18 @@ from ckpt_backends.url import StoreUrl
 _Store = TypeVar("_Store")
 _AMISS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
-    *(MemoryError, RecursionError, TypeError, ValueError),
+    *(MemoryError, RecursionError, TypeError, ValueError, StructError),
 )
 """What Python raises when code meets data of another form."""
 
 
-def unexpected(url: StoreUrl, reason: str = "unknown form of the server's answer") -> Unreadable:
-    """The error for an answer that no real server gives."""
+def unexpected(
+    url: StoreUrl, reason: str = "what it holds does not have the expected form"
+) -> Unreadable:
+    """The error for an answer that no real store gives."""
     return Unreadable(
         f"cannot read '{url}': {reason}",
-        hint="check that host and port name the right server; --debug shows where it failed",
+        hint="check that this is the right store; --debug shows where it failed",
     )
 
 

@@ -142,10 +142,10 @@ def _fitting(
             hint="import it into a store of the same layout",
         )
     try:
-        yield from session.rows.own_rows(header.thread_id, rows)
+        yield from session.store.own_rows(header.thread_id, rows)
     except (Refused, Unsupported) as error:
         error.message = f"cannot import '{path}': {error.message}"
-        error.hint = error.hint or f"look at its rows: zcat {shell.word(str(path))}"
+        error.hint = error.hint or f"look at its rows: zcat {shell.word(str(path))} | less"
         raise
 
 

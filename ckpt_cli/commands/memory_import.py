@@ -172,5 +172,5 @@ def _fitting(
             yield row
     except (Refused, Unsupported) as error:
         error.message = f"cannot restore '{path}': {error.message}"
-        error.hint = error.hint or f"look at its rows: zcat {shell.word(str(path))}"
+        error.hint = error.hint or f"look at its rows: zcat {shell.word(str(path))} | less"
         raise

@@ -239,6 +239,17 @@ def test_only_the_named_thread_is_deleted(merging_url: str) -> None:
     assert {name: rows(name) for name in VARIANTS} == before
 
 
+def test_nothing_is_imported_into_a_thread_that_the_saver_takes_for_another(
+    merging_url: str, tmp_path: Path
+) -> None:
+    assert ckpt("-s", merging_url, "export", "abc", "--to", tmp_path).code == 0
+    assert ckpt("-s", merging_url, "threads", "delete", "abc", "--yes").code == 0
+    refused = ckpt("-s", merging_url, "import", tmp_path, "--yes")
+    assert (refused.code, "cannot tell thread 'abc' from" in refused.err) == (4, True)
+    with open_store(merging_url) as store:
+        assert store.thread("abc") is None
+
+
 def test_nothing_is_added_to_a_thread_that_the_saver_takes_for_another(merging_url: str) -> None:
     for words in (["rollback", "abc", "step:0"], ["fork", "other", "head", "--to", "OTHER"]):
         answer = ckpt("-s", merging_url, *words, "--force", "--yes")

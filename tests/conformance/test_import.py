@@ -193,7 +193,7 @@ def test_the_command_refuses_the_whole_archive(place: Place) -> None:
         refused = ckpt("-s", place.bench.url, "import", bundle, *words)
         assert (refused.code, refused.raw) == (5, b"")
         assert f"cannot import '{bundle}': " in refused.err
-        assert f"hint: look at its rows: zcat {quote(str(bundle))}" in refused.err
+        assert f"hint: look at its rows: zcat {quote(str(bundle))} | less" in refused.err
     assert place.state() == before
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ckpt_backends.answers import understood
 from ckpt_backends.errors import MissingDependency
 from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.understood import understood
 from ckpt_backends.url import StoreUrl
 
 

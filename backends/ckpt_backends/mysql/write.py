@@ -99,7 +99,7 @@ class WritableMySQLStore(Closing):
 
     def restore(self, rows: Iterable[Row]) -> Restored:
         with self._transaction() as connection:
-            return restore_rows(connection, self._layout, rows)
+            return restore_rows(connection, self._layout, self._without_rival(rows))
 
     def vacuum(self) -> None:
         with explained(self._url):
@@ -107,6 +107,16 @@ class WritableMySQLStore(Closing):
                 for _, _, kind, text in self._connection.alone(f"OPTIMIZE TABLE {table.sql}"):
                     if str(kind).lower() == "error":
                         raise StoreUnavailable(f"cannot vacuum '{self._url}': {text}")
+
+    def _without_rival(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """The same rows. Raises `Unsupported` if the saver would mix them with another thread."""
+        known: set[str] = set()
+        for row in rows:
+            thread_id = str(row.cells.get("thread_id"))
+            if thread_id not in known:
+                known.add(thread_id)
+                self._refuse_rival(thread_id)
+            yield row
 
     def _refuse_rival(self, thread_id: str) -> None:
         """Raise `Unsupported` if another thread's id is equal in the collation.
