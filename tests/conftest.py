@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -229,3 +230,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"server {kind}: {what}")
     for text in MISSING:
         terminalreporter.write_line(f"not tested, {text}", yellow=True)
+
+
+@pytest.fixture
+def heeded_signals() -> Iterator[None]:
+    """Programs that a test starts heed SIGHUP, even if `nohup` runs the tests."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)

@@ -12,6 +12,7 @@ import pytest
 
 from ckpt_cli.ending import Ended
 
+pytestmark = pytest.mark.usefixtures("heeded_signals")
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 
 WHILE_COPYING = """

@@ -238,6 +238,7 @@ def test_threads_are_exported_to_a_folder_in_each_format(store: Path, tmp_path: 
     assert len(lines) == found[0]["rows"]
 
 
+@pytest.mark.usefixtures("heeded_signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_between_two_batches(tmp_path: Path, number: signal.Signals) -> None:
     from langgraph.checkpoint.sqlite import SqliteSaver
