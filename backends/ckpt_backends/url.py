@@ -68,9 +68,7 @@ class StoreUrl:
     def with_params(self, params: Mapping[str, str], *, without: Collection[str] = ()) -> StoreUrl:
         """The same URL with `params` added or replaced, and the parameters `without` removed."""
         left = [pair for pair in split_url(self.raw).query if unquote(pair[0]) not in without]
-        start = self.raw
-        if query := split_url(self.raw).query:
-            start = self.raw[: self.raw.rindex(f"?{query[0][0]}")]
+        start = _before_query(self.raw)
         named = [
             *(f"{name}={value}" for name, value in left if unquote(name) not in params),
             *(f"{name}={quote(value, safe=':')}" for name, value in params.items()),
@@ -121,6 +119,13 @@ def split_url(text: str) -> UrlParts:
     return UrlParts(
         scheme.lower(), user, password, hosts, slash + path, tuple((k, v) for k, _, v in pairs)
     )
+
+
+def _before_query(text: str) -> str:
+    """The URL up to its query, which may be empty or begin with `&`."""
+    scheme, separator, rest = text.partition("://")
+    end = _end_of_user(rest)
+    return scheme + separator + rest[:end] + rest[end:].partition("?")[0]
 
 
 def _end_of_user(rest: str) -> int:

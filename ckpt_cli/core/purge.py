@@ -156,6 +156,6 @@ def from_plan(record: Any) -> Doomed:
             int(expects["writes"]),
             inside,
         ),
-        blobs=record.get("blobs", 0),
+        blobs=int(record.get("blobs", 0)),
         bytes=int(record["bytes"]),
     )

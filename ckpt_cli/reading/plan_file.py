@@ -110,7 +110,7 @@ def _threads(path: Path) -> Iterator[Doomed]:
             continue
         try:
             yield from_plan(record)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise UsageError(
                 f"cannot read the plan '{path}': line {number} is damaged",
                 hint="make the plan again with --plan-out",

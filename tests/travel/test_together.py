@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ckpt_cli.reading.plan_file import PlanFile, write_plan
 from tests.conftest import redis_of_its_own
 from tests.servers import mongodb_database, mysql_database, postgres_database
 from tests.support import ckpt
@@ -198,3 +199,19 @@ def state(filled: Filled) -> list[tuple[dict[str, int], int]]:
         with closing(filled.place.connection.execute("PRAGMA integrity_check")) as check:
             assert check.fetchall() == [("ok",)]
     return found
+
+
+@pytest.mark.parametrize(("others", "code"), [([], 6), (["refund-4711"], 7)])
+def test_a_delete_that_keeps_a_thread_says_so(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, others: list[str], code: int
+) -> None:
+    def make_and_move(*args: Any) -> PlanFile:
+        plan = write_plan(*args)
+        run(str(sample), ["rollback", "trip-to-kyoto", "--steps", "1", "--yes"])
+        return plan
+
+    monkeypatch.setattr("ckpt_cli.commands.delete.write_plan", make_and_move)
+    answer = ckpt("-s", sample, "threads", "delete", "trip-to-kyoto", *others, "--yes")
+    assert answer.code == code, answer.err
+    assert "not deleted: trip-to-kyoto changed meanwhile" in answer.err
+    assert ckpt("-s", sample, "threads", "show", "trip-to-kyoto").code == 0
