@@ -24,7 +24,8 @@ from tests.travel.places.sqlite import SqlitePlace
 
 OURS, NEW = "ours", "new"
 SOURCE = "subgraph-stateful"
-KEPT = "changed since the plan was made"
+UNCHANGED = ("changed since the plan was made", "nothing to remove")
+"""What a purge says that ends with 0 and left the thread alone, which had moved."""
 MAIN = {
     *("rollback, rollback", "fork, fork to a new thread", "undo, undo", "delete, rollback"),
     *("purge, rollback", "import, import"),
@@ -132,8 +133,10 @@ def test_two_at_once_are_one_after_the_other(
     for _ in range(times):
         store = fresh(filled, prepare)
         both = at_once(*(["-s", store, *named(words)] for words in lines))
-        # A purge reports that it left a thread alone, and goes on.
-        tried = orders([6 if KEPT in one.out else one.code for one in both])
+        changed = [
+            one for one in both if not any(words in one.out + one.err for words in UNCHANGED)
+        ]
+        tried = orders([one.code if one in changed else 6 for one in both])
         assert state(filled) in [serial[one] for one in tried], (both, serial)
         assert leftovers(tmp_path) == []
         # Nobody holds a lock any more.
