@@ -86,7 +86,7 @@ class StoreUrl:
 def _with_query(text: str, params: Mapping[str, str], without: Collection[str]) -> str:
     query = split_url(text).query
     left = [pair for pair in query if unquote(pair[0]) not in without]
-    start = text[: text.rindex(f"?{query[0][0]}")] if query else text
+    start = _before_query(text)
     named = [
         *(f"{name}={value}" for name, value in left if unquote(name) not in params),
         *(f"{name}={quote(value, safe=':')}" for name, value in params.items()),
@@ -133,6 +133,13 @@ def split_url(text: str) -> UrlParts:
     return UrlParts(
         scheme.lower(), user, password, hosts, slash + path, tuple((k, v) for k, _, v in pairs)
     )
+
+
+def _before_query(text: str) -> str:
+    """The URL up to its query, which may be empty or begin with `&`."""
+    scheme, separator, rest = text.partition("://")
+    end = _end_of_user(rest)
+    return scheme + separator + rest[:end] + rest[end:].partition("?")[0]
 
 
 def _end_of_user(rest: str) -> int:

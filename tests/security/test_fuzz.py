@@ -404,7 +404,7 @@ msgpack = st.recursive(
 def opcode(drawn: tuple[Any, bytes, int]) -> bytes:
     """Return an opcode of a pickle with an argument of its form, or nearly."""
     code, data, number = drawn
-    start = code.code.encode("latin-1")
+    start: bytes = code.code.encode("latin-1")
     if code.arg is None:
         return start
     form = code.arg.n

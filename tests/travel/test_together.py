@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ckpt_cli.reading.plan_file import PlanFile, write_plan
 from tests.conftest import redis_of_its_own
 from tests.servers import mongodb_database, mysql_database, postgres_database
 from tests.support import ckpt
@@ -23,7 +24,8 @@ from tests.travel.places.sqlite import SqlitePlace
 
 OURS, NEW = "ours", "new"
 SOURCE = "subgraph-stateful"
-KEPT = "changed since the plan was made"
+UNCHANGED = ("changed since the plan was made", "nothing to remove")
+"""What a purge says that ends with 0 and left the thread alone, which had moved."""
 MAIN = {
     *("rollback, rollback", "fork, fork to a new thread", "undo, undo", "delete, rollback"),
     *("purge, rollback", "import, import"),
@@ -131,8 +133,10 @@ def test_two_at_once_are_one_after_the_other(
     for _ in range(times):
         store = fresh(filled, prepare)
         both = at_once(*(["-s", store, *named(words)] for words in lines))
-        # A purge reports that it left a thread alone, and goes on.
-        tried = orders([6 if KEPT in one.out else one.code for one in both])
+        changed = [
+            one for one in both if not any(words in one.out + one.err for words in UNCHANGED)
+        ]
+        tried = orders([one.code if one in changed else 6 for one in both])
         assert state(filled) in [serial[one] for one in tried], (both, serial)
         assert leftovers(tmp_path) == []
         # Nobody holds a lock any more.
@@ -198,3 +202,19 @@ def state(filled: Filled) -> list[tuple[dict[str, int], int]]:
         with closing(filled.place.connection.execute("PRAGMA integrity_check")) as check:
             assert check.fetchall() == [("ok",)]
     return found
+
+
+@pytest.mark.parametrize(("others", "code"), [([], 6), (["refund-4711"], 7)])
+def test_a_delete_that_keeps_a_thread_says_so(
+    sample: Path, monkeypatch: pytest.MonkeyPatch, others: list[str], code: int
+) -> None:
+    def make_and_move(*args: Any) -> PlanFile:
+        plan = write_plan(*args)
+        run(str(sample), ["rollback", "trip-to-kyoto", "--steps", "1", "--yes"])
+        return plan
+
+    monkeypatch.setattr("ckpt_cli.commands.delete.write_plan", make_and_move)
+    answer = ckpt("-s", sample, "threads", "delete", "trip-to-kyoto", *others, "--yes")
+    assert answer.code == code, answer.err
+    assert "not deleted: trip-to-kyoto changed meanwhile" in answer.err
+    assert ckpt("-s", sample, "threads", "show", "trip-to-kyoto").code == 0

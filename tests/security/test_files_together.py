@@ -1,0 +1,126 @@
+"""Two `ckpt` processes that write the same file, or the same memory, at the same moment."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from langgraph.store.sqlite import SqliteStore
+
+from tests.support import ckpt
+from tests.together import at_once, leftovers
+
+TIMES = [1, pytest.param(10, marks=pytest.mark.slow)]
+ITEMS = 5
+
+
+@pytest.mark.parametrize("times", TIMES)
+def test_a_sample_is_whole(tmp_path: Path, times: int) -> None:
+    for number in range(times):
+        path = tmp_path / f"{number}.db"
+        both = at_once(["demo", path], ["demo", path])
+        assert 0 in [one.code for one in both], both
+        assert ckpt("-s", path, "replay", "--all", "--verify").code == 0
+        assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("times", TIMES)
+def test_archives_and_plans_are_whole(sample: Path, times: int) -> None:
+    folder = sample.parent / "archive"
+    plan = sample.parent / "plan"
+    export = ["-s", str(sample), "export", "--to", str(folder), "--", "trip-to-kyoto"]
+    plan_out = ["-s", str(sample), "purge", "--older-than", "0s", "--plan-out", str(plan)]
+    for _ in range(times):
+        at_once(export, export, plan_out, plan_out)
+        for archive in folder.iterdir():
+            answer = ckpt("-s", sample, "import", archive, "--dry-run")
+            assert answer.code in {0, 6}, answer.err  # the thread is there
+        assert ckpt("-s", sample, "purge", "--plan", plan, "--dry-run").code == 0
+        assert leftovers(sample.parent) == []
+
+
+@pytest.mark.parametrize("times", TIMES)
+def test_a_plan_is_carried_out_once(sample: Path, tmp_path: Path, times: int) -> None:
+    before = sample.read_bytes()
+    for number in range(times):
+        store = tmp_path / f"{number}.db"
+        store.write_bytes(before)
+        plan = tmp_path / f"plan{number}"
+        policy = ["--older-than", "0s", "--include-pending", "--include-error"]
+        assert ckpt("-s", store, "purge", *policy, "--plan-out", plan).code == 0
+        wanted = ["-s", str(store), "purge", "--plan", str(plan), "--yes", "-o", "json"]
+        both = at_once(wanted, wanted)
+        removed = sum(json.loads(one.out)["removed"]["threads"] for one in both if one.code == 0)
+        listed = json.loads(plan.read_text().splitlines()[0])
+        assert listed["ckpt_purge_plan"]
+        going = [json.loads(line)["action"] for line in plan.read_text().splitlines()[1:]]
+        assert removed == going.count("remove"), both
+        with closing(sqlite3.connect(store)) as db:
+            assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def memory_file(folder: Path) -> Path:
+    """DeerFlow's memory, with facts."""
+    path = folder / "memory.json"
+    facts = [{"id": f"f{n}", "content": f"fact {n}", "category": "x"} for n in range(ITEMS)]
+    path.write_text(json.dumps({"version": "1.0", "facts": facts}))
+    return path
+
+
+def memory_table(folder: Path) -> Path:
+    """LangGraph's Store in a SQLite file."""
+    path = folder / "memory.db"
+    with SqliteStore.from_conn_string(str(path)) as store:
+        store.setup()
+        for n in range(ITEMS):
+            store.put(("users", "anna"), f"f{n}", {"content": f"fact {n}"})
+    return path
+
+
+def keys(memory: Path) -> set[str]:
+    return {one["key"] for one in ckpt("-s", memory, "memory", "export", "-o", "json").json}
+
+
+def check_edits(memory: Path) -> None:
+    edit = ["-s", str(memory), "memory", "edit", "f2", "--write", "--set"]
+    both = at_once([*edit, "content=one"], [*edit, "content=two"])
+    found = ckpt("-s", memory, "memory", "show", "f2", "-o", "json")
+    done = [text for one, text in zip(both, ("one", "two"), strict=True) if one.code == 0]
+    assert any(f'"{text}"' in found.out for text in done), both
+
+
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize("make", [memory_file, memory_table])
+def test_items_are_deleted_and_restored(
+    tmp_path: Path, make: Callable[[Path], Path], times: int
+) -> None:
+    for number in range(times):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        memory = make(folder)
+        check_items(folder, memory, ["--write"] if make is memory_file else [])
+        if make is memory_file:  # items of LangGraph's Store cannot be edited
+            check_edits(memory)
+        assert leftovers(folder) == []
+
+
+def check_items(folder: Path, memory: Path, write: list[str]) -> None:
+    before = keys(memory)
+    command = ["-s", str(memory), "memory"]
+    options = ["--archive", str(folder / "archive"), "--yes", *write]
+    both = at_once(*([*command, "delete", name, *options] for name in ("f0", "f1", "f1")))
+    gone = before - keys(memory)
+    first, *seconds = both
+    assert ("f0" in gone) == (first.code == 0), both
+    assert ("f1" in gone) == (0 in [one.code for one in seconds]), both
+    archives = sorted(map(str, (folder / "archive").iterdir()))
+    restore = [*command, "import", *archives, "--yes", *write]
+    at_once(restore, restore)
+    assert keys(memory) == before
+    to = folder / "items.ndjson"
+    at_once(*[[*command, "export", "--to", str(to)]] * 2)
+    assert {json.loads(line)["key"] for line in to.read_text().splitlines()} == before
