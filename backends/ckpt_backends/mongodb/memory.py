@@ -12,7 +12,7 @@ it reads an item.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -26,7 +26,6 @@ from ckpt_backends import shell
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import (
     PartlyDone,
-    Refused,
     SeveralLayouts,
     StoreChanged,
     StoreUnavailable,
@@ -48,10 +47,10 @@ from ckpt_backends.mongodb.connect import Connection
 from ckpt_backends.mongodb.layout import MEMORY
 from ckpt_backends.mongodb.pipelines import Stage, length
 from ckpt_backends.mongodb.read import storable
-from ckpt_backends.mongodb.restoring import restore_rows, unique
+from ckpt_backends.mongodb.restoring import item_key, restore_rows
 from ckpt_backends.mongodb.write import explained_change
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.rows import Restored, Row, no_table
+from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
 
 LAYOUT = "mongodb-store"
@@ -270,14 +269,7 @@ class MongoMemory(Closing):
         yield from self._documents.rows(self._documents.named([key]))
 
     def key_of(self, row: Row) -> ItemKey:
-        if row.table != MEMORY:
-            raise no_table(row.table)
-        match unique(row):
-            case {"namespace": list(labels), "key": str(key), "value": _, **rest} if all(
-                isinstance(one, str) for one in labels
-            ) and _agrees(labels, rest):
-                return ItemKey(tuple(labels), key)
-        raise Refused(f"a document of '{row.table}' is not an item")
+        return item_key(row)
 
     def refresh(self) -> None:
         self._connection.restart()
@@ -380,26 +372,6 @@ def find_collection(connection: Connection, url: StoreUrl) -> str:
             " `key` and `value`",
         )
     return found[0]
-
-
-def _agrees(labels: Sequence[str], rest: Mapping[str, Any]) -> bool:
-    """Whether other fields of a document, by which the library finds it, name its namespace.
-
-    The separator is an argument of the library.
-    """
-    whole = rest.get("namespace_str")
-    if whole is not None:
-        if not labels or not isinstance(whole, str):
-            return False
-        length = len(whole) - sum(map(len, labels))
-        first = len(labels[0])
-        separator = whole[first : first + length // max(1, len(labels) - 1)]
-        if separator.join(labels) != whole:
-            return False
-    prefixes = rest.get("namespace_prefix") or []
-    return isinstance(prefixes, list) and all(
-        isinstance(one, str) and (whole or "").startswith(one) for one in prefixes
-    )
 
 
 def _under(prefix: Namespace) -> Stage:

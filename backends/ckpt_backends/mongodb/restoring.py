@@ -18,8 +18,9 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.client_session import ClientSession
 
 from ckpt_backends.errors import Refused, Unreadable, Unsupported
+from ckpt_backends.memory import ItemKey
 from ckpt_backends.mongodb.connect import BY_BYTES, RAW, Connection
-from ckpt_backends.mongodb.layout import CHECKPOINTS, KAFLOW, WRITES, MongoLayout
+from ckpt_backends.mongodb.layout import CHECKPOINTS, KAFLOW, MEMORY, WRITES, MongoLayout
 from ckpt_backends.rows import Restored, Row, conflict, no_table
 
 _DOCUMENTS_AT_ONCE, _BYTES_AT_ONCE = 100, 8 << 20
@@ -61,6 +62,38 @@ def unique(row: Row) -> Mapping[str, Any]:
         return decode(_document_of(row).raw, _UNIQUE)
     except (BSONError, ValueError, Unreadable):
         raise Refused(f"a row of '{row.table}' is not a MongoDB document") from None
+
+
+def item_key(row: Row) -> ItemKey:
+    """The key of an archived item of long-term memory. Raises `Refused`."""
+    if row.table != MEMORY:
+        raise no_table(row.table)
+    match unique(row):
+        case {"namespace": list(labels), "key": str(key), "value": _, **rest} if all(
+            isinstance(one, str) for one in labels
+        ) and _agrees(labels, rest):
+            return ItemKey(tuple(labels), key)
+    raise Refused(f"a document of '{row.table}' is not an item")
+
+
+def _agrees(labels: Sequence[str], rest: Mapping[str, Any]) -> bool:
+    """Whether other fields of a document, by which the library finds it, name its namespace.
+
+    The separator is an argument of the library.
+    """
+    whole = rest.get("namespace_str")
+    if whole is not None:
+        if not labels or not isinstance(whole, str):
+            return False
+        length = len(whole) - sum(map(len, labels))
+        first = len(labels[0])
+        separator = whole[first : first + length // max(1, len(labels) - 1)]
+        if separator.join(labels) != whole:
+            return False
+    prefixes = rest.get("namespace_prefix") or []
+    return isinstance(prefixes, list) and all(
+        isinstance(one, str) and (whole or "").startswith(one) for one in prefixes
+    )
 
 
 class _Unique(dict[str, Any]):
