@@ -85,7 +85,8 @@ def _test(hint: Any) -> _Test:
     if origin in {Union, UnionType}:
         tests = [_test(part) for part in parts if part is not NoneType]
         can_be_none = len(tests) < len(parts)
-        return lambda value: can_be_none if value is None else any([test(value) for test in tests])
+        some = tests[0] if len(tests) == 1 else lambda value: any(test(value) for test in tests)
+        return lambda value: can_be_none if value is None else some(value)
     if origin is not None:
         inside = _inside(origin, parts)
         return lambda value: isinstance(value, origin) and inside(value)
