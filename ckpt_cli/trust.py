@@ -94,12 +94,12 @@ def distrust(contents: Contents) -> str | None:
 
 def record(contents: Contents) -> None:
     """Trust a file with these contents. Raises `UsageError` if that cannot be recorded."""
-    from ckpt_backends.unfinished import writing
+    from ckpt_backends.unfinished import make_private_folder, writing
 
     file = _file_of(contents.path)
     entry = {"path": str(contents.path), "sha256": contents.sha256}
     try:
-        _make_private(file.parent)
+        make_private_folder(file.parent)
         with writing(file) as out:
             out.write(json.dumps(entry).encode())
         read(file).check_owner()
@@ -177,11 +177,3 @@ def _entry(file: Path) -> Trusted | None:
         record = json.loads(contents.data)
         return Trusted(Path(record["path"]), str(record["sha256"]))
     return None
-
-
-def _make_private(folder: Path) -> None:
-    """Create a folder and those above it; only this user can read the new ones."""
-    if not folder.is_dir():
-        _make_private(folder.parent)
-        with suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
