@@ -40,6 +40,7 @@ from tests.security.postgres_standin import (
     table,
 )
 from tests.security.standin import standin
+from tests.security.watched import here
 from tests.support import Answer, ckpt
 from tests.tls import Authority
 
@@ -66,7 +67,7 @@ def url_of(script: Script, heard: bytearray | None = None, more: str = "") -> It
 
 def ask(script: Script, heard: bytearray | None = None, more: str = "") -> Answer:
     with url_of(script, heard, more) as url:
-        answer = ckpt("-s", url, "threads", "list")
+        answer = here("-s", url, "threads", "list")
     fits(answer)
     assert PASSWORD.decode() not in answer.out + answer.err
     return answer
