@@ -152,6 +152,22 @@ def test_a_trusted_file_may_do_what_it_showed_until_it_changes(
     assert listener.connections == before
 
 
+def test_a_default_that_is_no_profile_is_shown_too(folder: Path, listener: Listener) -> None:
+    url = f"postgresql://x:${{AWS_SECRET_ACCESS_KEY}}word@127.0.0.1:{listener.port}/leak"
+    masked = f"postgresql://x:***@127.0.0.1:{listener.port}/leak"
+    write(folder, f'default = "{url}"\n[stores.local]\nurl = "agent.db"\n')
+    shown = ckpt("trust", "-o", "json")
+    assert "word" not in shown.out
+    assert shown.json["default"] == masked
+    (local, default) = shown.json["profiles"]
+    assert (local["name"], local["default"]) == ("local", False)
+    assert default == {
+        **{"name": "", "url": masked, "variables": ["AWS_SECRET_ACCESS_KEY"]},
+        **{"settings": {}, "default": True},
+    }
+    assert masked in ckpt("trust", "-o", "table").out
+
+
 def test_what_trusts_by_itself(
     folder: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
