@@ -37,6 +37,12 @@ _OWN = frozenset({"url", "reducers", "retention", "threads", "memory"})
 """Keys of a profile. Any other key is a parameter of its URL, which the backend accepts or
 rejects.
 """
+_DEEP = re.compile(
+    rb"""(?:^|[\[{,])[ \t]*+"""
+    rb"""(?:(?:[\w-]++|"(?:[^"\\\n]++|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""",
+    re.ASCII | re.MULTILINE,
+)
+"""A key with more than 32 parts. `tomllib` needs time and memory quadratic in their number."""
 _EXAMPLES = {
     "retention": 'retention = "90d"',
     "threads": 'threads = "agent.db"',
@@ -121,6 +127,8 @@ def table_of(contents: trust.Contents) -> object:
     """
     import tomllib
 
+    if _DEEP.search(contents.data):
+        raise UsageError(f"cannot read '{contents.path}': a key has more than 32 parts")
     try:
         table = tomllib.loads(contents.data.decode())
     except (ValueError, RecursionError) as error:

@@ -179,10 +179,11 @@ def parse_url(text: str) -> StoreUrl:
             "not a store URL",
             hint="write postgresql://USER@HOST:PORT/DATABASE, or ./NAME for a file",
         )
-    if _SCHEME.match(text) is None:
-        return StoreUrl(_scheme_of(text), text, raw=text)
-    if "\0" in unquote(text):
+    is_path = _SCHEME.match(text) is None
+    if "\0" in (text if is_path else unquote(text)):
         raise UsageError("the store name contains a NUL character")
+    if is_path:
+        return StoreUrl(_scheme_of(text), text, raw=text)
     parts = split_url(text)
     if not parts.is_clear:
         raise UsageError(

@@ -99,7 +99,7 @@ def _trust(session: Session, path: Path) -> None:
         "path": str(path),
         "sha256": contents.sha256,
         "status": "trusted",
-        "default": profiles.default,
+        "default": profiles.default and printable_written(profiles.default),
         "profiles": rows,
     }
     output = session.output
@@ -122,6 +122,15 @@ def _rows(profiles: Profiles) -> Iterator[dict[str, Any]]:
             "variables": list(dict.fromkeys(VARIABLE.findall(" ".join(texts)))),
             "settings": _settings(one),
             "default": one.name == profiles.default,
+        }
+    if profiles.default and profiles.default not in profiles.stores:
+        # A file or URL without a profile.
+        yield {
+            "name": "",
+            "url": printable_written(profiles.default),
+            "variables": list(dict.fromkeys(VARIABLE.findall(profiles.default))),
+            "settings": {},
+            "default": True,
         }
 
 

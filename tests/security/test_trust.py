@@ -152,6 +152,22 @@ def test_a_trusted_file_may_do_what_it_showed_until_it_changes(
     assert listener.connections == before
 
 
+def test_a_default_that_is_no_profile_is_shown_too(folder: Path, listener: Listener) -> None:
+    url = f"postgresql://x:${{AWS_SECRET_ACCESS_KEY}}word@127.0.0.1:{listener.port}/leak"
+    masked = f"postgresql://x:***@127.0.0.1:{listener.port}/leak"
+    write(folder, f'default = "{url}"\n[stores.local]\nurl = "agent.db"\n')
+    shown = ckpt("trust", "-o", "json")
+    assert "word" not in shown.out
+    assert shown.json["default"] == masked
+    (local, default) = shown.json["profiles"]
+    assert (local["name"], local["default"]) == ("local", False)
+    assert default == {
+        **{"name": "", "url": masked, "variables": ["AWS_SECRET_ACCESS_KEY"]},
+        **{"settings": {}, "default": True},
+    }
+    assert masked in ckpt("trust", "-o", "table").out
+
+
 def test_what_trusts_by_itself(
     folder: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -366,10 +382,13 @@ def test_a_file_of_another_user_is_refused(
         ("x = " + "[" * 100_000, "recursion"),
         ("x = " + "9" * 10_000, "digits"),
         ("#" * 1_000_001, "larger than"),
+        ("a" + ".a" * 100 + " = 1\n", "more than 32 parts"),
+        ("x = 1\n[" + "'a' . " * 100 + "'a']\n", "more than 32 parts"),
+        ("x = {y = 1, " + '"\\"".' * 100 + "a = 1}\n", "more than 32 parts"),
         ("[stores.'a/b']\nurl = 'x'\n", "contains '/'"),
         ("[stores.'']\nurl = 'x'\n", "is empty"),
     ],
-    ids=["nested", "number", "large", "slash", "empty"],
+    ids=["nested", "number", "large", "dotted", "quoted", "escaped", "slash", "empty"],
 )
 def test_a_malformed_file_is_an_error_of_one_line(folder: Path, text: str, says: str) -> None:
     write(folder, text)
@@ -378,6 +397,13 @@ def test_a_malformed_file_is_an_error_of_one_line(folder: Path, text: str, says:
         assert answer.code == 2
         assert says in answer.err
     assert ckpt("-s", "agent.db", "threads", "list").code == 0
+
+
+def test_a_name_with_nul_is_an_error_of_one_line(folder: Path) -> None:
+    write(folder, 'default = "x"\n[stores.x]\nurl = "a\\u0000"\n')
+    answer = ckpt("threads", "list")
+    assert (answer.code, "NUL character" in answer.err) == (2, True)
+    assert "NUL character" in ckpt("stores").out
 
 
 def test_a_fifo_and_a_dangling_link_are_not_passed_over(folder: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_password_is_never_printed(password: str) -> None:
         assert "s3cr3t" not in shown
 
 
-@pytest.mark.parametrize("text", ["", "sqlite:///a%00b", "sqlite://[::1", "sqlite:///a\0b"])
+@pytest.mark.parametrize("text", ["", "a\0b", "sqlite:///a%00b", "sqlite://[::1", "sqlite:///a\0b"])
 def test_what_is_no_name_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_url(text)
