@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import subprocess
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -20,6 +18,7 @@ from hypothesis import strategies as st
 from ckpt_backends.bundle import Header, check_bundle, write_bundle
 from ckpt_backends.errors import CkptError, Unreadable
 from ckpt_backends.rows import Row
+from tests.security.watched import in_child
 from tests.support import ckpt
 
 HEADER = Header("trip", "sqlite", "a saver", "agent.db", "2026-11-01T00:00:00Z")
@@ -219,18 +218,10 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 def test_a_bomb_is_refused_with_bounded_memory(sample: Path, tmp_path: Path, name: str) -> None:
     bundle = tmp_path / "bomb.ckpt.gz"
     bundle.write_bytes(BOMBS[name]())
-    words = ["-s", str(sample), "import", str(bundle), "--yes"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ckpt_cli", *words], stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    said = process.stderr.read()
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    process.stderr.close()
-    assert process.returncode == 4, said
-    assert "cannot read the archive" in said
-    assert used.ru_maxrss * 1024 < MOST_MEMORY
+    refused, used = in_child("-s", sample, "import", bundle, "--yes")
+    assert refused.code == 4, refused.err
+    assert "cannot read the archive" in refused.err
+    assert used < MOST_MEMORY
 
 
 def test_what_compresses_well_can_be_read_again(tmp_path: Path) -> None:

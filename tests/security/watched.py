@@ -3,18 +3,18 @@ here with an alarm; and what must hold for everything that it prints."""
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from tests.bench import launch
 from tests.support import ROOT, Answer, ckpt
 
 SECONDS = 60
@@ -28,22 +28,21 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 def in_child(*words: str | Path, seconds: int = SECONDS) -> tuple[Answer, int]:
     """Run `ckpt` in a child. Returns its answer, and the most memory that it used, in bytes."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "ckpt_cli", *map(str, words)],
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "out")
+        done = subprocess.run(
+            [
+                *(sys.executable, launch.__file__, out, str(seconds)),
+                *(sys.executable, "-m", "ckpt_cli", *map(str, words)),
+            ],
             stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
+            capture_output=True,
+            check=True,
             cwd=ROOT,
         )
-        hang = threading.Timer(seconds, child.kill)
-        hang.start()
-        _, status, used = os.wait4(child.pid, 0)
-        hang.cancel()
-        child.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        err.seek(0)
-        return Answer(child.returncode, out.read(), err.read().decode()), used.ru_maxrss << 10
+        found = json.loads(done.stdout)
+        answer = Answer(found["code"], out.read_bytes(), done.stderr.decode("utf-8", "replace"))
+        return answer, found["kib"] << 10
 
 
 def here(*words: str | Path) -> Answer:
