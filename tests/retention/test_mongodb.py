@@ -121,7 +121,10 @@ def test_what_an_agent_adds_meanwhile_stays_with_all_before_it(
     place.fill("trip", "other")
     before_deletes(monkeypatch, Calls(call, lambda: place.fill("trip")))
     words = ["threads", "delete", "trip", "other", "--yes", "-o", "json"]
-    found = ckpt("-s", place.url, *words).json
+    answer = ckpt("-s", place.url, *words)
+    assert answer.code == 7, answer.err
+    assert "not deleted: trip changed meanwhile" in answer.err
+    found = json.loads(answer.out)
     assert [one["thread_id"] for one in found["threads"]] == ["other"]
     assert [one["thread_id"] for one in found["skipped"]] == ["trip"]
     assert "changed since" in found["skipped"][0]["reason"]

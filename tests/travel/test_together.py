@@ -124,7 +124,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(engine, pair, 5, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("filled", "pair", "times"), cases(), indirect=["filled"])
+@pytest.mark.parametrize(("filled", "pair", "times"), list(cases()), indirect=["filled"])
 def test_two_at_once_are_one_after_the_other(
     filled: Filled, tmp_path: Path, pair: str, times: int
 ) -> None:
