@@ -264,9 +264,11 @@ def test_sessions_are_found_on_every_server(cluster_url: str) -> None:
         assert {one.session_id for one in found.sessions()} == {f"s{n}" for n in range(10)}
 
 
-def test_a_cluster_of_which_a_part_is_down_says_so() -> None:
+def test_an_empty_cluster_and_one_of_which_a_part_is_down_say_so() -> None:
     broken = servers.start_redis_cluster()
     try:
+        empty = ckpt("-s", broken.url, "threads", "list")
+        assert (empty.code, "the database is empty" in empty.err) == (4, True), empty.err
         broken.servers[0].stop()
         answer = ckpt("-s", broken.url, "threads", "list")
         assert answer.code == 4

@@ -35,6 +35,10 @@ from ckpt_backends.understood import unexpected
 from ckpt_backends.url import StoreUrl
 
 ONE_SLOT = "a Redis Cluster has no transaction over keys of several slots"
+_OF_ALL = frozenset({"INFO", "PING", "EXISTS"})
+"""Commands that all servers answer together."""
+_ONE_KEY = 3
+"""Words of JSON.MGET with one key."""
 _SUMMED = {"memory": "used_memory_dataset"}
 """By section of INFO, the number to add up over all servers."""
 _SLOTS, _PORTS = 1 << 14, 1 << 16
@@ -79,7 +83,20 @@ class ClusterConnection(Connection):
 
     def find(self, *command: bytes | str | int) -> Any:
         # Without a coordinator, an index of RediSearch contains only the keys of one server.
-        return None if str(command[0]).startswith("FT.") else self.ask(*command)
+        if str(command[0]).startswith("FT."):
+            return None
+        if command[0] in _OF_ALL or (command[0] == "JSON.MGET" and len(command) > _ONE_KEY):
+            return self.ask(*command)
+        check(command)
+        with self._explained():
+            try:
+                return self.checked(
+                    command, self._server(keys_of(command)).execute_command(*command)
+                )
+            except (exceptions.AskError, exceptions.ClusterDownError, exceptions.TryAgainError):
+                raise
+            except exceptions.ResponseError:
+                return None
 
     def _info(self, *section: bytes | str | int) -> dict[str, Any]:
         answers = self._each(lambda server: server.info(*section))
