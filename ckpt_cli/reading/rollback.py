@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ckpt_backends.change import Change
-from ckpt_backends.errors import Unsupported
+from ckpt_backends.errors import StoreChanged, Unsupported
 from ckpt_backends.model import Capability, CheckpointKey, Status
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.abilities import NO_HISTORY, ONE_STATE
@@ -144,10 +144,18 @@ def configurable(key: CheckpointKey) -> dict[str, str]:
 
 
 def heads_of(reader: ThreadReader) -> dict[str, str]:
-    """Return the newest checkpoint of each namespace."""
+    """Return the newest checkpoint of each namespace.
+
+    Raises `StoreChanged` if a head is another one than before: not every engine has snapshots.
+    """
     heads: dict[str, str] = {}
     for one in reader.store.checkpoints(reader.thread_id):
         heads.setdefault(one.key.checkpoint_ns, one.key.checkpoint_id)
+    if any(heads.get(ns) != head for ns, head in reader.seen_heads.items()):
+        raise StoreChanged(
+            f"thread '{reader.thread_id}' changed while it was read",
+            hint="nothing was written; run the command again",
+        )
     return heads
 
 

@@ -164,6 +164,11 @@ class ThreadReader:
         index = self.index(checkpoint_ns)
         return index[0].key.checkpoint_id if index else None
 
+    @property
+    def seen_heads(self) -> dict[str, str]:
+        """The heads of the namespaces that were read so far."""
+        return {ns: index[0].key.checkpoint_id for ns, index in self._indexes.items() if index}
+
     def ancestry(self, checkpoint_ns: str, checkpoint_id: str) -> list[str]:
         """Return a checkpoint and its stored ancestors, nearest first; stops at a loop."""
         parents = {

@@ -12,7 +12,11 @@ from typing import Any
 
 import pytest
 
+from ckpt_backends.errors import StoreChanged
+from ckpt_backends.registry import open_store
 from ckpt_cli.reading.plan_file import PlanFile, write_plan
+from ckpt_cli.reading.rollback import heads_of
+from ckpt_cli.reading.thread import ThreadReader
 from tests.conftest import redis_of_its_own
 from tests.servers import mongodb_database, mysql_database, postgres_database
 from tests.support import ckpt
@@ -221,3 +225,13 @@ def test_a_delete_that_keeps_a_thread_says_so(
     assert answer.code == code, answer.err
     assert "not deleted: trip-to-kyoto changed meanwhile" in answer.err
     assert ckpt("-s", sample, "threads", "show", "trip-to-kyoto").code == 0
+
+
+def test_a_plan_notices_that_the_thread_changed_while_it_was_read(sample: Path) -> None:
+    with open_store(str(sample)) as store:
+        reader = ThreadReader(store, "trip-to-kyoto")
+        assert reader.head("") == heads_of(reader)[""]
+        run(str(sample), ["rollback", "trip-to-kyoto", "--steps", "1", "--yes"])
+        store.refresh()  # some engines have no snapshot to begin with
+        with pytest.raises(StoreChanged):
+            heads_of(reader)
