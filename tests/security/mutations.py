@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
 import sqlite3
 import sys
@@ -21,12 +20,9 @@ from typing import Any
 
 from ormsgpack import OPT_NON_STR_KEYS, OPT_PASSTHROUGH_BIG_INT, Ext, packb, unpackb
 
+from tests.security.watched import CODES, FORBIDDEN
 from tests.support import SAMPLE, ckpt
 
-DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 7}
-FORBIDDEN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
 MEMORY = 3 << 30
 """Bytes that one process may use, for all stores together."""
 _LONG = "x" * 100_000
@@ -309,7 +305,7 @@ def _on(thread: str, words: list[str]) -> list[str]:
 def fault_of(store: Path, words: list[str]) -> str | None:
     """Run a command line; return what is wrong with its end, its exit code or its output."""
     answer = ckpt("-s", store, *words)
-    if answer.code not in DOCUMENTED:
+    if answer.code not in CODES:
         return f"exit code {answer.code}: {answer.err}"
     if "no such option" in answer.err or "argument" in answer.err or "Usage" in answer.err:
         return f"is no command line: {answer.err}"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.security.corpus import build_store, hostile_rows
-from tests.security.test_commands_on_hostile_data import FORBIDDEN, HEAVY, LATE, foreign_modules
+from tests.security.test_commands_on_hostile_data import HEAVY, LATE, foreign_modules
+from tests.security.watched import FORBIDDEN
 from tests.support import Answer, ckpt
 
 STEP = 40

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.security.corpus import build_odd_store, build_store, hostile_rows
+from tests.security.watched import FORBIDDEN
 from tests.support import ckpt
-
-FORBIDDEN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
-"""What a terminal may obey, or a reader may be fooled by. Tab and newline are ours, and an emoji
-may keep its joiner (U+200D)."""
 
 EVERY_ROW = [
     ["show", "--writes", "--metadata"],

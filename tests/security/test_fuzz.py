@@ -24,7 +24,7 @@ from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.url import _SCHEME, masked, parse_url, printable
 from ckpt_cli.profiles import load_profiles
-from tests.security.mutations import DOCUMENTED, FORBIDDEN
+from tests.security.watched import CODES, FORBIDDEN
 from tests.support import ROOT, ckpt
 
 Check: TypeAlias = Callable[[Any], None]
@@ -209,7 +209,7 @@ def test_hostile_arguments(
 
 def run_cleanly(words: list[str | Path]) -> None:
     answer = ckpt(*words)
-    assert answer.code in DOCUMENTED, answer.err
+    assert answer.code in CODES, answer.err
     assert "Traceback" not in answer.err
     for text in (answer.out, answer.err):
         found = FORBIDDEN.search(text)

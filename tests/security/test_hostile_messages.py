@@ -10,7 +10,7 @@ import pytest
 from ormsgpack import packb
 
 from tests.security.corpus import DDL, ORDINARY_ID
-from tests.security.test_commands_on_hostile_data import FORBIDDEN
+from tests.security.watched import FORBIDDEN
 from tests.support import ckpt
 
 TEXTS = [

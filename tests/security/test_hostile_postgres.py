@@ -6,15 +6,14 @@ import random
 import re
 import struct
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from ckpt_backends import transport
 from ckpt_backends.postgres import guarded
-from tests.security.bounded import fits, run
 from tests.security.postgres_standin import (
     BEGUN,
     BYTES,
@@ -39,13 +38,10 @@ from tests.security.postgres_standin import (
     setting,
     table,
 )
-from tests.security.standin import standin
-from tests.security.watched import here
+from tests.security.sql_servers import PASSWORD, threads_at, url_at
+from tests.security.watched import check, confined, here
 from tests.support import Answer, ckpt
 from tests.tls import Authority
-
-PASSWORD = b"C4nary-Passw0rd"
-QUICK = "connect_timeout=2&read_timeout=2"
 
 
 @pytest.fixture(autouse=True)
@@ -59,18 +55,14 @@ def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarded, "is_local", lambda _: False)
 
 
-@contextmanager
-def url_of(script: Script, heard: bytearray | None = None, more: str = "") -> Iterator[str]:
-    with standin(answering(script, heard)) as port:
-        yield f"postgresql://u:{PASSWORD.decode()}@localhost:{port}/db?{QUICK}{more}"
+def url_of(
+    script: Script, heard: bytearray | None = None, more: str = ""
+) -> AbstractContextManager[str]:
+    return url_at("postgresql", answering(script, heard), more)
 
 
 def ask(script: Script, heard: bytearray | None = None, more: str = "") -> Answer:
-    with url_of(script, heard, more) as url:
-        answer = here("-s", url, "threads", "list")
-    fits(answer)
-    assert PASSWORD.decode() not in answer.out + answer.err
-    return answer
+    return threads_at(url_of(script, heard, more))
 
 
 def clear_text(wire: Wire) -> None:
@@ -356,14 +348,14 @@ def torn(seed: int) -> Script:
 def test_odd_answers_are_errors(seed: int) -> None:
     with url_of(odd_tables(seed)) as url:
         for words in COMMANDS:
-            fits(ckpt("-s", url, *words))
+            check(here("-s", url, *words))
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_torn_answers_are_errors(seed: int) -> None:
     with url_of(torn(seed)) as url:
         for words in COMMANDS[:6]:
-            fits(ckpt("-s", url, *words))
+            check(here("-s", url, *words))
 
 
 @pytest.mark.slow
@@ -372,6 +364,6 @@ def test_torn_answers_are_errors(seed: int) -> None:
 def test_odd_and_torn_answers_in_bulk(kind: Callable[[int], Script], seed: int) -> None:
     with url_of(kind(seed)) as url:
         for words in COMMANDS:
-            fits(ckpt("-s", url, *words))
+            check(here("-s", url, *words))
         # In a process, a hang or memory without limit fails.
-        run("-s", url, *random.Random(seed).choice(COMMANDS))
+        confined("-s", url, *random.Random(seed).choice(COMMANDS))
