@@ -18,7 +18,7 @@ from ckpt_backends.errors import PartlyDone, StoreUnavailable
 from ckpt_cli import ReaderGone
 from ckpt_cli.render.cells import cell_len
 from ckpt_cli.render.folding import folded
-from ckpt_cli.render.lines import Line, Style, line
+from ckpt_cli.render.lines import Style, StyledLine, line
 from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
 from ckpt_cli.render.text import safe_json, safe_text
 
@@ -123,7 +123,7 @@ class Output:
         self,
         rows: Iterable[Record],
         columns: Sequence[Column],
-        text: Callable[[Record], Line],
+        text: Callable[[Record], StyledLine],
     ) -> None:
         """Print each record as soon as it arrives: as NDJSON, as TSV, or as a line of text."""
         if self._chosen in {"json", "ndjson"}:
@@ -151,7 +151,7 @@ class Output:
     def document(
         self,
         record: Callable[[], Any],
-        text: Callable[[], Iterable[Line]],
+        text: Callable[[], Iterable[StyledLine]],
         *,
         rows: Callable[[], Iterable[Record]],
         columns: Sequence[Column],
@@ -200,7 +200,7 @@ class Output:
         self._stream.flush()
         self._stream.buffer.write(data)
 
-    def _paint(self, lines: Iterable[Line]) -> Iterator[str]:
+    def _paint(self, lines: Iterable[StyledLine]) -> Iterator[str]:
         return map(_painted if self._color else _unpainted, lines)
 
     def _print(self, lines: Iterable[str]) -> None:
@@ -219,7 +219,7 @@ class Output:
                     reason = (error.strerror or str(error)).lower()
                     raise PartlyDone(f"cannot write the answer: {reason}") from error
 
-    def _page(self, lines: Iterable[Line]) -> None:
+    def _page(self, lines: Iterable[StyledLine]) -> None:
         """Print lines, through the pager if they do not fit on the screen."""
         command = _pager_command() if self._pager else None
         if command is None:
@@ -235,10 +235,10 @@ class Output:
             _feed(command, painted)
 
 
-def _screenful(lines: Iterator[Line]) -> tuple[list[Line], bool]:
+def _screenful(lines: Iterator[StyledLine]) -> tuple[list[StyledLine], bool]:
     """Return the first lines, and whether these are all lines and fit on the screen."""
     columns, rows = shutil.get_terminal_size()
-    found: list[Line] = []
+    found: list[StyledLine] = []
     for one in lines:
         found.append(one)
         rows -= max(1, -(-cell_len(one.text) // columns))
@@ -302,17 +302,17 @@ def _json_array(rows: Iterable[Record]) -> Iterator[str]:
         yield "]"
 
 
-def _below(rest: Callable[[], str] | None) -> Iterator[Line]:
+def _below(rest: Callable[[], str] | None) -> Iterator[StyledLine]:
     if rest is not None and (text := rest()):
         yield line(safe_text(text))
 
 
-def _painted(line: Line) -> str:
+def _painted(line: StyledLine) -> str:
     return "".join(
         f"\x1b[{_ANSI[style]}m{text}\x1b[0m" if style in _ANSI else text
         for text, style in line.spans
     )
 
 
-def _unpainted(line: Line) -> str:
+def _unpainted(line: StyledLine) -> str:
     return "".join(text for text, _ in line.spans)

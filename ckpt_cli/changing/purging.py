@@ -12,7 +12,7 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.signing import SigningKey
-from ckpt_cli.core.purge import Doomed, Report
+from ckpt_cli.core.purge import PlannedRemoval, PurgeReport
 
 _ROWS_AT_ONCE = 5000
 """A batch ends early after this number of rows."""
@@ -60,17 +60,17 @@ class Archive:
 
 def run_purge(
     writable: WritableStore,
-    threads: Iterable[Doomed],
+    threads: Iterable[PlannedRemoval],
     pace: Pace,
     archive: Archive | None,
     why_stop: Callable[[], str],
-) -> Report:
+) -> PurgeReport:
     """Remove the planned rows of each thread; after a stop, only count the remaining threads.
 
     `why_stop` is called before each batch and returns `''` to continue. If the first batch fails,
     its error is raised; if a later batch fails, the purge stops there.
     """
-    report = Report()
+    report = PurgeReport()
     for number, batch in enumerate(_batches(threads, pace.batch)):
         if not report.stopped:
             report.stopped = why_stop() or pace.why_stop()
@@ -91,9 +91,9 @@ def run_purge(
 
 def _run_batch(
     writable: WritableStore,
-    batch: Sequence[Doomed],
+    batch: Sequence[PlannedRemoval],
     archive: Archive | None,
-    report: Report,
+    report: PurgeReport,
 ) -> None:
     if archive is not None:
         archive.keep(one.thread_id for one in batch)
@@ -106,8 +106,8 @@ def _run_batch(
         report.rows.update(what.rows)
 
 
-def _batches(threads: Iterable[Doomed], most: int) -> Iterator[list[Doomed]]:
-    batch: list[Doomed] = []
+def _batches(threads: Iterable[PlannedRemoval], most: int) -> Iterator[list[PlannedRemoval]]:
+    batch: list[PlannedRemoval] = []
     rows = 0
     for one in threads:
         batch.append(one)

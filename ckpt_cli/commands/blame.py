@@ -8,7 +8,7 @@ import typer
 
 from ckpt_cli.options import At, Namespace, Thread
 from ckpt_cli.reading.blame import blame as find_origin
-from ckpt_cli.reading.target import Words, find_checkpoint
+from ckpt_cli.reading.target import TargetArguments, find_checkpoint
 from ckpt_cli.render.blame import blame_columns, blame_lines, blame_record
 from ckpt_cli.session import Session
 
@@ -34,7 +34,7 @@ def blame(
       ckpt -s agent.db blame user-42 'files["main.py"]' -o json | jq .node
     """
     session: Session = ctx.obj
-    words = Words(thread, at, ns)
+    words = TargetArguments(thread, at, ns)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
     found = find_origin(target, path)
     session.output.document(

@@ -8,7 +8,7 @@ from ckpt_backends.registry import open_writable
 from ckpt_backends.removal import finish_removal
 from ckpt_backends.url import printable
 from ckpt_cli import diagnostics
-from ckpt_cli.core.plan import Plan
+from ckpt_cli.core.plan import CheckpointPlan
 from ckpt_cli.reading import redacted
 from ckpt_cli.render.plan import (
     done_lines,
@@ -21,7 +21,9 @@ from ckpt_cli.render.plan import (
 from ckpt_cli.session import Session
 
 
-def carry_out(session: Session, plan: Plan, question: str, *, dry_run: bool, yes: bool) -> None:
+def carry_out(
+    session: Session, plan: CheckpointPlan, question: str, *, dry_run: bool, yes: bool
+) -> None:
     """Show a plan and, unless it is a dry run, carry it out.
 
     With `yes` it is carried out first, so that a closed pipe cannot stop it halfway.

@@ -13,7 +13,7 @@ from ckpt_cli.core.told import named_reducers, told_reducers
 from ckpt_cli.options import Channels, ExitCode, Namespace, OptionalThread
 from ckpt_cli.reading.compare import compare
 from ckpt_cli.reading.replay_all import check_channels
-from ckpt_cli.reading.target import Words, find_checkpoint, find_two
+from ckpt_cli.reading.target import TargetArguments, find_checkpoint, find_two
 from ckpt_cli.reading.written import written
 from ckpt_cli.render.compared import compared_lines
 from ckpt_cli.render.diff import diff_text
@@ -82,12 +82,20 @@ def diff(
                 f"--writes cannot be combined with {'--stat' if stat else 'two checkpoints'}",
                 hint="use `ckpt diff --writes THREAD@REF`",
             )
-        _writes(session, Words(thread, ns=ns), channel, reducer or [], exit_code=exit_code)
+        _writes(
+            session, TargetArguments(thread, ns=ns), channel, reducer or [], exit_code=exit_code
+        )
         return
     if reducer:
         raise UsageError("--reducer needs --writes", hint="add --writes")
     one, other = find_two(
-        session.store, Words(thread, ns=ns), first, second, session.now, session.zone, session.note
+        session.store,
+        TargetArguments(thread, ns=ns),
+        first,
+        second,
+        session.now,
+        session.zone,
+        session.note,
     )
     found = compare(one, other, channel)
     if channel and not found.changes:
@@ -111,7 +119,7 @@ def diff(
 
 def _writes(
     session: Session,
-    words: Words,
+    words: TargetArguments,
     channels: list[str] | None,
     reducers: list[str],
     *,

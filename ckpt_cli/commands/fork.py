@@ -12,7 +12,7 @@ from ckpt_cli.core.editing import parse_edit
 from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes
 from ckpt_cli.reading.back import FORK_OPTIONS, Back, find_target
 from ckpt_cli.reading.clone import plan_clone
-from ckpt_cli.reading.rollback import Wishes, plan_rollback
+from ckpt_cli.reading.rollback import RollbackOptions, plan_rollback
 from ckpt_cli.session import Session
 
 
@@ -86,7 +86,9 @@ def fork(
     edits = [parse_edit("set", text) for text in set_ or ()]
     edits += [parse_edit("append", text) for text in append or ()]
     edits += [parse_edit("replace", text) for text in replace or ()]
-    wishes = Wishes(reason=reason, fork=True, edits=tuple(edits), as_node=as_node, force=force)
+    wishes = RollbackOptions(
+        reason=reason, fork=True, edits=tuple(edits), as_node=as_node, force=force
+    )
     back = Back(ref, at, as_of, options=FORK_OPTIONS, head_by_default=to is not None)
     target = find_target(session.store, thread, back, session.now, session.zone, session.note)
     if to is not None:

@@ -13,7 +13,7 @@ from ckpt_cli.core.patterns import FASTER, compile_pattern, gave_up, stopped_tex
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Channels, Jobs, Match, Where
 from ckpt_cli.reading.choosing import chosen_threads
-from ckpt_cli.reading.grep import Hit, Wanted, grep_threads
+from ckpt_cli.reading.grep import GrepHit, GrepQuery, grep_threads
 from ckpt_cli.reading.replay_all import check_channels
 from ckpt_cli.render.grep import hit_columns, hit_record, table_record
 from ckpt_cli.session import Session
@@ -64,14 +64,14 @@ def grep(
       ckpt -s agent.db grep 'Traceback' user-42 --head-only
     """
     session: Session = ctx.obj
-    wanted = Wanted(pattern, fixed, ignore_case, tuple(channel or ()), ns, head_only)
+    wanted = GrepQuery(pattern, fixed, ignore_case, tuple(channel or ()), ns, head_only)
     compile_pattern(pattern, fixed=fixed, ignore_case=ignore_case)
     store = session.store
     chosen = chosen_threads(store, threads or (), match, where or ())
     watched = progress(chosen, total=None, label="searching threads")
     counted = unread = stopped = 0
 
-    def hits() -> Iterator[Hit]:
+    def hits() -> Iterator[GrepHit]:
         nonlocal unread, stopped
         for searched in grep_threads(store, session.opening, watched, wanted, jobs):
             unread += searched.unread

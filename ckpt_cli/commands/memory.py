@@ -14,7 +14,7 @@ from ckpt_backends.errors import PartlyDone, UsageError
 from ckpt_backends.memory import Item, MemoryStore, Namespace
 from ckpt_backends.registry import open_memory
 from ckpt_cli.commands.remembering import Faults, faults, origin
-from ckpt_cli.core.memory import Wanted, parse_namespace
+from ckpt_cli.core.memory import ItemFilter, parse_namespace
 from ckpt_cli.core.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
@@ -141,7 +141,7 @@ def list_(
       ckpt -s memory.db memory list --expired --all -o json | jq -r '.[].key'
     """
     session: Session = ctx.obj
-    wanted = Wanted(
+    wanted = ItemFilter(
         match=match,
         since=None if since is None else parse_time(since, session.now, session.zone),
         until=None if until is None else parse_time(until, session.now, session.zone),
@@ -174,7 +174,7 @@ def list_(
             rows = ({**record(one, now), **marks.get(one.key, {})} for one in items())
             output.records(rows, item_columns(now, marked=bool(looked_for)))
     if not counted:
-        is_some = namespace or looked_for or wanted != Wanted()
+        is_some = namespace or looked_for or wanted != ItemFilter()
         session.note("no item matches" if is_some else "no items")
     elif more:
         session.note(f"showing the first {limit} items; -n N or --all for more")
@@ -237,7 +237,7 @@ def show(
 def _show_all(session: Session, memory: MemoryStore, prefix: Namespace) -> None:
     """All items under a namespace: as text, or as records like those of `export`."""
     now, output = session.now, session.output
-    found = read_items(memory, prefix, Wanted(), now, redacted=_is_redacted(session))
+    found = read_items(memory, prefix, ItemFilter(), now, redacted=_is_redacted(session))
     if output.text:
         output.document(dict, lambda: whole_lines(found, output.width), rows=tuple, columns=())
     else:
@@ -335,7 +335,7 @@ def export(
         found = read_items(
             memory,
             parse_namespace(namespace),
-            Wanted(match=match),
+            ItemFilter(match=match),
             session.now,
             redacted=_is_redacted(session),
         )

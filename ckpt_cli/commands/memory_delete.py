@@ -17,7 +17,7 @@ from ckpt_cli.changing.memory import Done, archive_items, remove_items
 from ckpt_cli.commands.carrying_out import confirm
 from ckpt_cli.commands.memory import Match, Under, opened_memory
 from ckpt_cli.commands.signatures import SignKey, signing_key
-from ckpt_cli.core.memory import Wanted, parse_namespace
+from ckpt_cli.core.memory import ItemFilter, parse_namespace
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.options import DryRun, Yes
 from ckpt_cli.reading.memory import list_items, named_items, without_values
@@ -77,7 +77,7 @@ def delete(
       ckpt -s memory.db memory delete --namespace users/anna --all --archive backups
     """
     session: Session = ctx.obj
-    wanted = Wanted(
+    wanted = ItemFilter(
         match=match,
         until=None if older_than is None else parse_time(older_than, session.now, session.zone),
         expired=expired or None,
@@ -125,9 +125,9 @@ def delete(
         )
 
 
-def _check_words(keys: list[str], namespace: str, wanted: Wanted, *, everything: bool) -> None:
+def _check_words(keys: list[str], namespace: str, wanted: ItemFilter, *, everything: bool) -> None:
     """Raise `UsageError` if nothing is selected, or by keys and rules at once."""
-    by_rule = wanted != Wanted() or everything
+    by_rule = wanted != ItemFilter() or everything
     if keys and by_rule:
         raise UsageError(
             "cannot combine keys and rules",
@@ -148,7 +148,7 @@ def _plan(
     memory: MemoryStore,
     keys: list[str],
     namespace: str,
-    wanted: Wanted,
+    wanted: ItemFilter,
     session: Session,
     most: int,
 ) -> list[Item]:

@@ -16,7 +16,7 @@ from ckpt_cli.core.memory_edit import changes, parse_fields, refuse_duplicate
 from ckpt_cli.core.redact import redact
 from ckpt_cli.reading.memory import find_key, stored_item
 from ckpt_cli.render.block import block
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.thread import field
 from ckpt_cli.session import Session
@@ -88,7 +88,7 @@ def _record(item: Item, found: Mapping[str, tuple[Any, Any]], *, written: bool) 
     }
 
 
-def _lines(item: Item, found: Mapping[str, tuple[Any, Any]], width: int) -> Iterator[Line]:
+def _lines(item: Item, found: Mapping[str, tuple[Any, Any]], width: int) -> Iterator[StyledLine]:
     yield from field("key", item.key.key, width, "head")
     for name, (before, after) in found.items():
         yield line("")

@@ -9,7 +9,7 @@ import typer
 from ckpt_cli.core.transcript import statistics
 from ckpt_cli.options import At, Namespace, OptionalThread
 from ckpt_cli.reading.messages import conversation
-from ckpt_cli.reading.target import Words, find_checkpoint
+from ckpt_cli.reading.target import TargetArguments, find_checkpoint
 from ckpt_cli.render.messages import (
     STAT_COLUMNS,
     message_columns,
@@ -60,7 +60,7 @@ def messages(
     """
     session: Session = ctx.obj
     output = session.output
-    words = Words(thread, at, ns)
+    words = TargetArguments(thread, at, ns)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
     found = conversation(target, channel)
     if found.others and channel is None:

@@ -21,10 +21,10 @@ from ckpt_backends.signing import SigningKey
 from ckpt_cli.changing.purging import Archive, Pace, run_purge
 from ckpt_cli.commands.carrying_out import confirm, refuse_copy
 from ckpt_cli.commands.remembering import remembered
-from ckpt_cli.core.purge import Report
+from ckpt_cli.core.purge import PurgeReport
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.reading.plan_file import PlanFile
-from ckpt_cli.render.lines import Line
+from ckpt_cli.render.lines import StyledLine
 from ckpt_cli.render.purge import (
     done,
     plan_lines,
@@ -67,7 +67,7 @@ def check_terms(session: Session, terms: Terms) -> None:
 
 def carry_out_plan(
     session: Session, plan: PlanFile, terms: Terms, *, receipt: bool = False
-) -> Report:
+) -> PurgeReport:
     """Show a plan, ask, remove and report. Raises `PartlyDone` after a stop or a failed vacuum.
 
     With `receipt`, the JSON also has the sizes of the threads before and after.
@@ -77,7 +77,7 @@ def carry_out_plan(
     if terms.dry_run:
         output.document(
             lambda: {
-                **purge_record(plan, Report(), terms.archive, dry_run=True),
+                **purge_record(plan, PurgeReport(), terms.archive, dry_run=True),
                 **({} if memories is None else {"memories": memories}),
             },
             lambda: chain(plan_lines(plan, output.width), _going_lines(memories, output.width)),
@@ -85,8 +85,8 @@ def carry_out_plan(
             columns=purge_columns(),
         )
         session.note("dry run: nothing was removed")
-        return Report()
-    report = Report()
+        return PurgeReport()
+    report = PurgeReport()
     if plan.going:
         if not terms.yes:
             _show_and_ask(session, plan, memories)
@@ -145,7 +145,7 @@ def _memories(session: Session, plan: PlanFile, terms: Terms) -> list[dict[str, 
     return [row for row in found if row["thread_id"] in going]
 
 
-def _going_lines(memories: list[dict[str, Any]] | None, width: int) -> Iterator[Line]:
+def _going_lines(memories: list[dict[str, Any]] | None, width: int) -> Iterator[StyledLine]:
     if memories:
         from ckpt_cli.render.provenance import going_lines
 
@@ -161,7 +161,7 @@ def _show_and_ask(session: Session, plan: PlanFile, memories: list[dict[str, Any
     confirm(question(plan.sums))
 
 
-def _remove(session: Session, plan: PlanFile, terms: Terms) -> Report:
+def _remove(session: Session, plan: PlanFile, terms: Terms) -> PurgeReport:
     kept = None
     if terms.archive is not None:
         kept = Archive(

@@ -11,7 +11,7 @@ from ckpt_cli.reading.beside import memory_place
 
 if TYPE_CHECKING:
     from ckpt_backends.memory import Item, ItemKey, MemoryStore, Namespace
-    from ckpt_cli.reading.provenance import Origin
+    from ckpt_cli.reading.provenance import ItemOrigin
     from ckpt_cli.session import Session
 
 
@@ -46,24 +46,24 @@ def remembered(
     return None if found is None else memory_rows(found, redacted=redacted)
 
 
-def origin(session: Session, item: Item, chosen: str | None) -> Origin | None:
+def origin(session: Session, item: Item, chosen: str | None) -> ItemOrigin | None:
     """The origin of an item that was read with its value; None if it names no thread."""
     from ckpt_cli.core.facts import source_of, text_of
-    from ckpt_cli.reading.provenance import Origin, threads_place, trace
+    from ckpt_cli.reading.provenance import ItemOrigin, threads_place, trace
 
     source = source_of(item)
     if source is None or source.thread_id is None:
         return None
     place = threads_place(session.store_url, session.other_store("threads", chosen))
     if place.url is None:
-        return Origin(source.thread_id, "", remark=f"cannot find its store: {place.why}")
+        return ItemOrigin(source.thread_id, "", remark=f"cannot find its store: {place.why}")
     try:
         with session.open_other(place.url) as threads:
             return trace(threads, source.thread_id, item.created_at, text_of(item))
     except CkptError as error:
         if chosen is not None:
             raise
-        return Origin(source.thread_id, str(place.url), remark=f"{error.message} ({place.why})")
+        return ItemOrigin(source.thread_id, str(place.url), remark=f"{error.message} ({place.why})")
 
 
 def faults(

@@ -11,7 +11,7 @@ from ckpt_backends import shell
 from ckpt_backends.errors import PartlyDone, Refused, UsageError
 from ckpt_cli.commands.carrying_out import refuse_copy, write
 from ckpt_cli.core.elimination import Verdict
-from ckpt_cli.core.replay import Report, judge_all, report
+from ckpt_cli.core.replay import ReplayReport, judge_all, report
 from ckpt_cli.core.shortrefs import short_refs
 from ckpt_cli.core.told import named_reducers, told_reducers
 from ckpt_cli.diagnostics import progress
@@ -20,7 +20,7 @@ from ckpt_cli.reading.choosing import chosen_threads
 from ckpt_cli.reading.repair import plan_repair
 from ckpt_cli.reading.replay import replay_thread
 from ckpt_cli.reading.replay_all import check_channels, replay_threads
-from ckpt_cli.reading.target import Words, find_checkpoint, find_thread
+from ckpt_cli.reading.target import TargetArguments, find_checkpoint, find_thread
 from ckpt_cli.render.repair import REPAIR_COLUMNS, repair_lines, repair_record, repair_rows
 from ckpt_cli.render.replay import (
     REPORT_COLUMNS,
@@ -115,7 +115,7 @@ def replay(
     if repair:
         _repair(session, thread, told, named, dry_run=dry_run, yes=yes)
         return
-    words = Words(thread, at, ns)
+    words = TargetArguments(thread, at, ns)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
     reader = target.reader
     check_channels(session.store, [reader.thread_id], named, f"thread '{reader.thread_id}'")
@@ -192,7 +192,7 @@ def _all(
 ) -> None:
     watched = progress(iter(ids), total=len(ids), label="replaying threads")
     found = replay_threads(session.store, session.opening, watched, jobs)
-    reports: list[Report] = []
+    reports: list[ReplayReport] = []
 
     def rows() -> Iterator[dict[str, Any]]:
         for one, judgements in judge_all(found, told):
@@ -206,7 +206,7 @@ def _all(
         _conclude(session, reports, strict=strict)
 
 
-def _conclude(session: Session, reports: list[Report], *, strict: bool) -> None:
+def _conclude(session: Session, reports: list[ReplayReport], *, strict: bool) -> None:
     """Exit with 1 on a finding that counts, and say how to look at it."""
     findings = [(about, one) for about in reports for one in about.findings]
     wrong = [pair for pair in findings if pair[1].verdict is Verdict.MISMATCH]

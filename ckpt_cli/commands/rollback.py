@@ -9,7 +9,7 @@ import typer
 from ckpt_cli.commands.carrying_out import carry_out
 from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes
 from ckpt_cli.reading.back import Back, find_target
-from ckpt_cli.reading.rollback import Wishes, check_store, plan_rollback
+from ckpt_cli.reading.rollback import RollbackOptions, check_store, plan_rollback
 from ckpt_cli.session import Session
 
 
@@ -72,7 +72,7 @@ def rollback(
         session.rows,
         target.checkpoint_id,
         session.now,
-        Wishes(sibling, root_only, reason, force=force),
+        RollbackOptions(sibling, root_only, reason, force=force),
     )
     question = f"Roll back thread '{plan.main.key.thread_id}'?"
     carry_out(session, plan, question, dry_run=dry_run, yes=yes)

@@ -11,15 +11,15 @@ from ckpt_backends.errors import UsageError
 from ckpt_cli.options import AsOf, At, Channels, Namespace, OptionalThread
 from ckpt_cli.reading.target import (
     Target,
-    Words,
+    TargetArguments,
     find_checkpoint,
     find_thread,
     has_ref,
     with_ref,
 )
-from ckpt_cli.reading.view import View, picked, raw_bytes, view
+from ckpt_cli.reading.view import CheckpointView, picked, raw_bytes, view
 from ckpt_cli.render.history import channel_columns, history_columns, write_columns
-from ckpt_cli.render.lines import Line
+from ckpt_cli.render.lines import StyledLine
 from ckpt_cli.render.records import channel_rows, entry_record, picked_rows, show_record
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
@@ -87,7 +87,7 @@ def show(
       ckpt -s agent.db show user-42 --as-of yesterday --channel messages -o json
     """
     session: Session = ctx.obj
-    words = with_ref(session.store, Words(thread, at, ns, as_of), ref)
+    words = with_ref(session.store, TargetArguments(thread, at, ns, as_of), ref)
     if tree or mermaid:
         if channel or path or writes or metadata or raw or where:
             raise UsageError(
@@ -116,7 +116,12 @@ def show(
 
 
 def _show_tree(
-    session: Session, words: Words, unfold: bool, all_ns: bool, mermaid: bool, ascii_only: bool
+    session: Session,
+    words: TargetArguments,
+    unfold: bool,
+    all_ns: bool,
+    mermaid: bool,
+    ascii_only: bool,
 ) -> None:
     # Here, since a plain `show` needs none of it.
     from ckpt_cli.reading.history import history_entries
@@ -134,7 +139,7 @@ def _show_tree(
     def record() -> list[dict[str, Any]]:
         return list(map(entry_record, history_entries(reader, tree_of, all_ns=all_ns, limit=None)))
 
-    def text() -> Iterator[Line]:
+    def text() -> Iterator[StyledLine]:
         from ckpt_cli.render.mermaid import mermaid_lines
 
         found = read_tree(
@@ -170,7 +175,7 @@ def _show_sources(session: Session, target: Target) -> None:
     found = reader.store.sources(key)
     session.output.document(
         lambda: {"store": str(session.store_url), "queries": found},
-        lambda: (Line(((safe_text(query), "plain"),), whole=True) for query in found),
+        lambda: (StyledLine(((safe_text(query), "plain"),), whole=True) for query in found),
         rows=lambda: ({"query": query} for query in found),
         columns=[Column("QUERY", "query")],
     )
@@ -180,7 +185,7 @@ def _show_path(session: Session, target: Target, path: str) -> None:
     found = picked(target, path)
     rows, many = picked_rows(found), "[]" in path
 
-    def text() -> Iterator[Line]:
+    def text() -> Iterator[StyledLine]:
         from ckpt_cli.render.state import picked_lines
 
         yield from picked_lines(found, session.output.width)
@@ -193,10 +198,10 @@ def _show_path(session: Session, target: Target, path: str) -> None:
     )
 
 
-def _show_state(session: Session, found: View, writes: bool, metadata: bool) -> None:
+def _show_state(session: Session, found: CheckpointView, writes: bool, metadata: bool) -> None:
     record = show_record(found)
 
-    def text() -> Iterator[Line]:
+    def text() -> Iterator[StyledLine]:
         from ckpt_cli.render.state import show_lines
 
         yield from show_lines(

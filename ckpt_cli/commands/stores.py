@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from ckpt_backends.errors import CkptError
-from ckpt_cli.reading.stores import Found, broken, in_folder, inspect
+from ckpt_cli.reading.stores import FoundStore, broken, in_folder, inspect
 from ckpt_cli.render.records import store_record
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.units import size
@@ -49,7 +49,7 @@ def stores(ctx: typer.Context) -> None:
     session.note(f"listed {_profiles(session)}the stores in this folder; use -s for another store")
 
 
-def _all(session: Session) -> Iterator[Found]:
+def _all(session: Session) -> Iterator[FoundStore]:
     try:
         profiles = session.profiles
     except NotOurs as error:

@@ -28,7 +28,7 @@ from ckpt_cli.reading.threads import (
     parse_where,
     summarize,
 )
-from ckpt_cli.render.lines import Line
+from ckpt_cli.render.lines import StyledLine
 from ckpt_cli.render.records import summary_record, thread_record
 from ckpt_cli.render.thread import namespace_columns, summary_lines, thread_columns
 from ckpt_cli.session import Session
@@ -200,7 +200,7 @@ def show(
     )
 
 
-def _memory_lines(memories: list[dict[str, Any]], width: int) -> Iterator[Line]:
+def _memory_lines(memories: list[dict[str, Any]], width: int) -> Iterator[StyledLine]:
     """A table of the memories of the thread; its module is loaded only if there are some."""
     from ckpt_cli.render.provenance import memory_lines
 

@@ -63,7 +63,7 @@ def tui(
             "cannot start the screen: package 'textual' is not installed",
             hint="pip install 'langgraph-ckpt[tui]'",
         ) from None
-    from ckpt_cli.tui.desk import Desk
+    from ckpt_cli.tui.desk import ScreenContext
 
     # Errors of the store are reported before the screen starts.
     opening, words, memory, start = _found(session)
@@ -72,7 +72,7 @@ def tui(
             "--write changes threads, and this store holds memory only",
             hint="name the store of its threads with -s",
         )
-    application(Desk(opening, words, session.zone, pause, memory=memory), start).run()
+    application(ScreenContext(opening, words, session.zone, pause, memory=memory), start).run()
 
 
 def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start]:

@@ -44,7 +44,7 @@ class ChannelEdit:
 
 
 @dataclass(slots=True)
-class Edited:
+class EditedState:
     """What the edits change in a copy, apart from its id."""
 
     body: dict[str, Edit]
@@ -108,7 +108,7 @@ def edit_copy(
     delta: Collection[str],
     known: Collection[str],
     version: Version,
-) -> Edited:
+) -> EditedState:
     """Return what the edits change in a copy stored under `key`.
 
     `kept` are the caller's writes that are copied, `delta` the DeltaChannels, `known` all channels
@@ -117,7 +117,7 @@ def edit_copy(
     Raises `NotFound` for an unknown channel, `UsageError` for a channel edited twice, `Refused` for
     an edit that LangGraph would not accept, and `Unsupported` for one that cannot be stored.
     """
-    found = Edited({}, [], [], set())
+    found = EditedState({}, [], [], set())
     channels = sorted(name for name in known if is_state(name, body))
     seen: set[str] = set()
     for edit in edits:
@@ -156,7 +156,7 @@ def edit_copy(
 
 
 def go_on_after(
-    found: Edited,
+    found: EditedState,
     original: Checkpoint,
     body: Body,
     ns: str,
@@ -201,7 +201,7 @@ def next_version(body: Body, above: int = 0) -> Version:
     return f"{number:032}.{random.random():016}"  # noqa: S311
 
 
-def lift(found: Edited, original: Checkpoint, body: Body, ns: str, new: Version) -> None:
+def lift(found: EditedState, original: Checkpoint, body: Body, ns: str, new: Version) -> None:
     """Raise one version above all others of the thread, so that later versions are unused.
 
     LangGraph.js numbers versions per branch and keeps the first value stored under a number, so two
@@ -272,7 +272,12 @@ def with_message_ids(value: Any) -> Any:
 
 
 def _edit_value(
-    found: Edited, original: Checkpoint, body: Body, ns: str, edit: ChannelEdit, version: Version
+    found: EditedState,
+    original: Checkpoint,
+    body: Body,
+    ns: str,
+    edit: ChannelEdit,
+    version: Version,
 ) -> None:
     """Replace a stored value under a new version."""
     name = edit.channel
@@ -373,7 +378,7 @@ def _holds_values(original: Checkpoint) -> bool:
     return original.body is not None and b'"channel_values"' in original.body.data
 
 
-def _part(found: Edited, name: str) -> dict[str, Edit]:
+def _part(found: EditedState, name: str) -> dict[str, Edit]:
     part = found.body.setdefault(name, {})
     if not isinstance(part, dict):
         raise TypeError(f"'{name}' is replaced as a whole")

@@ -106,7 +106,7 @@ class Check:
 
 
 @dataclass(slots=True)
-class Tally:
+class ReducerTally:
     """The results for one channel in one thread."""
 
     checks: list[Check] = field(default_factory=list)

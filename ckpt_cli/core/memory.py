@@ -13,7 +13,7 @@ _ESCAPE, _SEPARATOR, _EMPTY = "\\", "/", "\\e"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ItemFilter:
     """A filter for items. All conditions that are given must hold."""
 
     match: str | None = None

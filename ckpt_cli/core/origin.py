@@ -21,7 +21,7 @@ _UPDATE = "~__interrupt__"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TracedPath:
     """A place in the state that can be found again in earlier states."""
 
     path: Path
@@ -39,18 +39,18 @@ class Place:
         return self.path[2:] if self.message_id is not None else self.path[1:]
 
 
-def place_of(values: Mapping[str, Value], path: Path) -> Place:
+def place_of(values: Mapping[str, Value], path: Path) -> TracedPath:
     """Return the place of a path that contains no `[]` and no negative indexes."""
     held = inside(values.get(str(path[0])))
     index = path[1] if len(path) > 1 else None
     if isinstance(held, list) and isinstance(index, int):
         message = as_message(held[index])
         if message is not None and message.id is not None:
-            return Place(path, message.id)
-    return Place(path)
+            return TracedPath(path, message.id)
+    return TracedPath(path)
 
 
-def find_again(values: Mapping[str, Value], place: Place) -> tuple[bool, Value]:
+def find_again(values: Mapping[str, Value], place: TracedPath) -> tuple[bool, Value]:
     """Return whether an earlier state has the place, and the value there."""
     if place.channel not in values:
         return False, None
@@ -63,7 +63,7 @@ def find_again(values: Mapping[str, Value], place: Place) -> tuple[bool, Value]:
     return _at(value, place.rest)
 
 
-def writers(writes: Sequence[Placed], place: Place, value: Value) -> list[Placed]:
+def writers(writes: Sequence[Placed], place: TracedPath, value: Value) -> list[Placed]:
     """Return the write that put the value there; several if that is ambiguous.
 
     If there is only one write to the channel, it is returned. Of several, the last one that
@@ -93,7 +93,7 @@ def is_caller(placed: Placed) -> bool:
     return placed.write.task_id == NULL_TASK_ID
 
 
-def holds(placed: Placed, place: Place, value: Value) -> bool:
+def holds(placed: Placed, place: TracedPath, value: Value) -> bool:
     """Return whether a write contains the message of the place, or the value itself."""
     if placed.write.value is None:
         return False

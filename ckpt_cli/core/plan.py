@@ -19,7 +19,7 @@ or in another thread under the same id. `removal`: it is removed.
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ShownCheckpoint:
     """How a checkpoint is shown to the user."""
 
     ref: str
@@ -39,7 +39,7 @@ class Touched:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CheckpointPlan:
     """A change of one thread, and its consequences for the user.
 
     It can be applied once: afterwards the thread differs from what `change` expects.
@@ -71,7 +71,7 @@ class Plan:
     """Limits and warnings."""
     is_undoable: bool = True
     """Whether `ckpt undo` can undo it."""
-    names: Mapping[str, Named] = field(default_factory=dict)
+    names: Mapping[str, ShownCheckpoint] = field(default_factory=dict)
     """The checkpoints of the root namespace that the plan mentions, by id."""
     now: Step | None = None
     """The tasks of the old head: failures and open questions."""

@@ -20,7 +20,7 @@ NOT_FOUND = "not found"
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
+class PlannedRemoval:
     """One thread of a plan, with the counts of what will be removed."""
 
     action: Action
@@ -49,7 +49,7 @@ class Sum:
     blobs: int = 0
     bytes: int = 0
 
-    def add(self, one: Doomed) -> None:
+    def add(self, one: PlannedRemoval) -> None:
         self.threads += 1
         self.checkpoints += one.checkpoints
         self.writes += one.writes
@@ -64,7 +64,7 @@ class Sums:
     removed: Sum = field(default_factory=Sum)
     pruned: Sum = field(default_factory=Sum)
 
-    def add(self, one: Doomed) -> None:
+    def add(self, one: PlannedRemoval) -> None:
         (self.removed if one.action == "remove" else self.pruned).add(one)
 
     @property
@@ -73,7 +73,7 @@ class Sums:
 
 
 @dataclass(slots=True)
-class Report:
+class PurgeReport:
     """What a purge has done."""
 
     done: int = 0
@@ -92,7 +92,7 @@ class Report:
     """Why the disk space was not reclaimed, if that was requested."""
 
 
-def doomed_record(one: Doomed) -> dict[str, Any]:
+def doomed_record(one: PlannedRemoval) -> dict[str, Any]:
     """Return one thread of a plan as JSON, without the fields that are only needed to apply it."""
     return {
         "thread_id": one.thread_id,
@@ -105,7 +105,7 @@ def doomed_record(one: Doomed) -> dict[str, Any]:
     }
 
 
-def to_plan(one: Doomed) -> dict[str, Any]:
+def to_plan(one: PlannedRemoval) -> dict[str, Any]:
     """Return one line of a plan file."""
     removal = one.removal
     record = doomed_record(one)
@@ -128,7 +128,7 @@ def to_plan(one: Doomed) -> dict[str, Any]:
     return record
 
 
-def from_plan(record: Any) -> Doomed:
+def from_plan(record: Any) -> PlannedRemoval:
     """Parse one line of a plan file. Raises `ValueError`, `KeyError` or `TypeError` if it is
     invalid.
     """
@@ -144,7 +144,7 @@ def from_plan(record: Any) -> Doomed:
     if (record["action"] == "prune") != (inside is not None):
         raise ValueError("only a thread that is pruned lists what is removed")
     at = expects["last_at"]
-    return Doomed(
+    return PlannedRemoval(
         action=record["action"],
         reason=str(record["reason"]),
         checkpoints=int(record["checkpoints"]),

@@ -19,7 +19,7 @@ _SHOWN_CANDIDATES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class NamespaceRefs:
     """The checkpoints of one namespace, in which refs are resolved."""
 
     thread_id: str
@@ -66,7 +66,7 @@ def is_ref(text: str) -> bool:
     return text == "head" or text.startswith(("~", "head~", "step:", "tip:"))
 
 
-def resolve(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
+def resolve(ref: str, line: NamespaceRefs, now: datetime, zone: tzinfo) -> str:
     """Return the id of the checkpoint that a ref names.
 
     Raises `NotFound`, `Ambiguous` if several match, or `UsageError` if the ref is malformed.
@@ -82,7 +82,7 @@ def resolve(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
     return _up(start, sum(ups), ref, line)
 
 
-def _base(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
+def _base(ref: str, line: NamespaceRefs, now: datetime, zone: tzinfo) -> str:
     if ref == "head":
         if line.head is None:
             raise NotFound(f"thread '{line.thread_id}' has no checkpoint in this namespace")
@@ -103,7 +103,7 @@ def _base(ref: str, line: Line, now: datetime, zone: tzinfo) -> str:
     return _only(list(dict.fromkeys(found)), ref, line)
 
 
-def as_of(moment: datetime, line: Line, zone: tzinfo) -> str:
+def as_of(moment: datetime, line: NamespaceRefs, zone: tzinfo) -> str:
     """Return the newest checkpoint at a time.
 
     Raises `NotFound`, with times in `zone`, if there was none yet.
@@ -135,7 +135,7 @@ def tips(checkpoints: Sequence[Checkpoint]) -> list[str]:
     return [one for one in ids if one not in parents]
 
 
-def _of_step(ref: str, line: Line) -> list[str]:
+def _of_step(ref: str, line: NamespaceRefs) -> list[str]:
     number = ref.removeprefix("step:")
     if re.fullmatch(r"-?\d{1,9}", number, re.ASCII) is None:
         raise UsageError(f"'{ref}' is not a step", hint="use step:3 or step:-1")
@@ -144,7 +144,7 @@ def _of_step(ref: str, line: Line) -> list[str]:
     return [one for one in ids if steps.get(one) == int(number)]
 
 
-def _tip(ref: str, line: Line) -> str:
+def _tip(ref: str, line: NamespaceRefs) -> str:
     found = tips(line.checkpoints)
     number = ref.removeprefix("tip:")
     if re.fullmatch(r"\d{1,9}", number, re.ASCII) is None:
@@ -156,7 +156,7 @@ def _tip(ref: str, line: Line) -> str:
     return found[int(number)]
 
 
-def _up(start: str, count: int, ref: str, line: Line) -> str:
+def _up(start: str, count: int, ref: str, line: NamespaceRefs) -> str:
     parents = {found.key.checkpoint_id: found.parent_checkpoint_id for found in line.checkpoints}
     here = start
     for done in range(count):
@@ -171,7 +171,7 @@ def _up(start: str, count: int, ref: str, line: Line) -> str:
     return here
 
 
-def _only(found: list[str], ref: str, line: Line) -> str:
+def _only(found: list[str], ref: str, line: NamespaceRefs) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
@@ -185,7 +185,7 @@ def _only(found: list[str], ref: str, line: Line) -> str:
     )
 
 
-def _nearest(line: Line) -> str:
+def _nearest(line: NamespaceRefs) -> str:
     ids = [found.key.checkpoint_id for found in line.checkpoints]
     if not ids:
         return "this namespace has no checkpoints"

@@ -9,7 +9,7 @@ from ckpt_backends.codec.values import Value
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DamagedValue:
     """The value of a channel at one version, and the first checkpoint that refers to it."""
 
     checkpoint_ns: str
@@ -23,7 +23,7 @@ class Place:
 class Rebuilt:
     """A value that the repair restores."""
 
-    place: Place
+    place: DamagedValue
     reducers: tuple[str, ...]
     """All reducers that explain the channel; they produce the same value."""
     evidence: int
@@ -37,7 +37,7 @@ class Rebuilt:
 class Refusal:
     """A value that is missing or unreadable and cannot be restored."""
 
-    place: Place
+    place: DamagedValue
     reason: str
 
 

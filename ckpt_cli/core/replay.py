@@ -12,7 +12,7 @@ from ckpt_cli.core.elimination import (
     Check,
     Judgement,
     Pool,
-    Tally,
+    ReducerTally,
     Verdict,
     is_contradictory,
     judge_thread,
@@ -48,7 +48,7 @@ class Replayed:
 
     thread_id: str
     transitions: list[Transition] = field(default_factory=list)
-    tallies: dict[Place, Tally] = field(default_factory=dict)
+    tallies: dict[Place, ReducerTally] = field(default_factory=dict)
 
     @property
     def is_contradictory(self) -> bool:
@@ -82,7 +82,7 @@ class ChannelReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReplayReport:
     """The result of replaying a thread."""
 
     thread_id: str
@@ -145,7 +145,7 @@ def judge_all(
         yield found, judged(found, pool, told)
 
 
-def report(found: Replayed, judgements: Mapping[Place, Judgement]) -> Report:
+def report(found: Replayed, judgements: Mapping[Place, Judgement]) -> ReplayReport:
     """Count the verdicts of a thread and collect its findings."""
     totals: Counter[Verdict] = Counter()
     counts: dict[Place, Counter[Verdict]] = {place: Counter() for place in found.tallies}
@@ -169,4 +169,4 @@ def report(found: Replayed, judgements: Mapping[Place, Judgement]) -> Report:
     channels = {
         place: ChannelReport(judgements[place], dict(counts[place])) for place in judgements
     }
-    return Report(found.thread_id, dict(totals), channels, tuple(findings), assumed)
+    return ReplayReport(found.thread_id, dict(totals), channels, tuple(findings), assumed)

@@ -52,7 +52,7 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class RetentionCandidate:
     """What must be known about a checkpoint to decide whether it is kept."""
 
     checkpoint_ns: str
@@ -77,7 +77,7 @@ Key = tuple[str, str]
 """Namespace and checkpoint id."""
 
 
-def choose(items: Sequence[Item], keep: Keep, now: datetime) -> dict[Key, list[str]]:
+def choose(items: Sequence[RetentionCandidate], keep: Keep, now: datetime) -> dict[Key, list[str]]:
     """Return the checkpoints that are kept, each with the reasons.
 
     `items` are all checkpoints of a thread, newest first within each namespace.
@@ -93,13 +93,13 @@ def choose(items: Sequence[Item], keep: Keep, now: datetime) -> dict[Key, list[s
 
 @dataclass(slots=True)
 class _Chosen:
-    items: Mapping[Key, Item]
+    items: Mapping[Key, RetentionCandidate]
     reasons: dict[Key, list[str]] = field(default_factory=dict)
 
-    def __contains__(self, one: Item) -> bool:
+    def __contains__(self, one: RetentionCandidate) -> bool:
         return (one.checkpoint_ns, one.checkpoint_id) in self.reasons
 
-    def add(self, one: Item, reason: str) -> None:
+    def add(self, one: RetentionCandidate, reason: str) -> None:
         """Keep a checkpoint and everything that is needed to read it."""
         waiting = [(one, reason)]
         while waiting:
@@ -109,7 +109,7 @@ class _Chosen:
                 known.append(why)
                 waiting += self._needed(here)
 
-    def _needed(self, one: Item) -> Iterator[tuple[Item, str]]:
+    def _needed(self, one: RetentionCandidate) -> Iterator[tuple[RetentionCandidate, str]]:
         parent = self._parent(one)
         if one.needs_sends and parent is not None:
             yield parent, "holds the Sends of a kept checkpoint"
@@ -123,11 +123,13 @@ class _Chosen:
             missing -= parent.stored
             parent = self._parent(parent)
 
-    def _parent(self, one: Item) -> Item | None:
+    def _parent(self, one: RetentionCandidate) -> RetentionCandidate | None:
         return self.items.get((one.checkpoint_ns, one.parent)) if one.parent else None
 
 
-def _by_policy(root: Sequence[Item], keep: Keep, now: datetime) -> Iterator[tuple[Item, str]]:
+def _by_policy(
+    root: Sequence[RetentionCandidate], keep: Keep, now: datetime
+) -> Iterator[tuple[RetentionCandidate, str]]:
     parents = {one.parent for one in root}
     for place, one in enumerate(root):
         if keep.last is not None and place < keep.last:
@@ -145,15 +147,15 @@ def _by_policy(root: Sequence[Item], keep: Keep, now: datetime) -> Iterator[tupl
 
 
 def _by_root(
-    items: Iterable[Item], root: Collection[Item], kept: Collection[str]
-) -> Iterator[Item]:
+    items: Iterable[RetentionCandidate], root: Collection[RetentionCandidate], kept: Collection[str]
+) -> Iterator[RetentionCandidate]:
     """Yield subgraph checkpoints with a caller that is kept, or that does not exist (yet).
 
     A stateful subgraph continues, after a return to a checkpoint, from its newest checkpoint older
     than that one; this one is kept too.
     """
     there = {one.checkpoint_id for one in root}
-    older: dict[str, list[Item]] = {}
+    older: dict[str, list[RetentionCandidate]] = {}
     for one in items:
         if not one.checkpoint_ns:
             continue

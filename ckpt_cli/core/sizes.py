@@ -11,7 +11,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Amount(Generic[_Key]):
+class ByteSum(Generic[_Key]):
     """Rows and bytes of one name."""
 
     key: _Key
@@ -23,7 +23,7 @@ class Amount(Generic[_Key]):
 class Ranking(Generic[_Key]):
     """The largest amounts, largest first, and the sum of all others."""
 
-    top: tuple[Amount[_Key], ...]
+    top: tuple[ByteSum[_Key], ...]
     more: int
     """Number of the others."""
     more_bytes: int
@@ -31,7 +31,7 @@ class Ranking(Generic[_Key]):
     """Bytes of all names."""
 
 
-class Tally(Generic[_Key]):
+class SizeTally(Generic[_Key]):
     """Adds up rows and bytes by name."""
 
     def __init__(self) -> None:
@@ -42,16 +42,16 @@ class Tally(Generic[_Key]):
         old_rows, old_size = self._sums.get(key, (0, 0))
         self._sums[key] = (old_rows + rows, old_size + size)
 
-    def amounts(self) -> Iterable[Amount[_Key]]:
+    def amounts(self) -> Iterable[ByteSum[_Key]]:
         """Return the amounts of all names."""
-        return (Amount(key, rows, size) for key, (rows, size) in self._sums.items())
+        return (ByteSum(key, rows, size) for key, (rows, size) in self._sums.items())
 
 
-def rank(amounts: Iterable[Amount[_Key]], most: int) -> Ranking[_Key]:
+def rank(amounts: Iterable[ByteSum[_Key]], most: int) -> Ranking[_Key]:
     """Return the largest amounts of a stream; equal ones are sorted by name. Holds `most` in
     memory.
     """
-    heap: list[tuple[int, _Reversed, int, Amount[_Key]]] = []
+    heap: list[tuple[int, _Reversed, int, ByteSum[_Key]]] = []
     number = total = 0
     for amount in amounts:
         number += 1

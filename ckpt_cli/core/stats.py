@@ -15,7 +15,7 @@ UNKNOWN = "(unknown)"
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class WrittenAmount:
     """Number of writes, and their stored bytes."""
 
     writes: int
@@ -31,7 +31,7 @@ class Amount:
 class Merged:
     """The stored values of a channel, next to what was written to it."""
 
-    written: Amount
+    written: WrittenAmount
     values: int
     """Number of stored values."""
     bytes: int
@@ -44,7 +44,7 @@ class Stats:
 
     threads: int = 0
     checkpoints: int = 0
-    pairs: dict[tuple[str, str], Amount] = field(default_factory=dict)
+    pairs: dict[tuple[str, str], WrittenAmount] = field(default_factory=dict)
     """Writes by (node, channel)."""
     values: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Number and bytes of stored values, by channel."""
@@ -69,38 +69,38 @@ class Stats:
             self.values[channel] = here[0] + count, here[1] + total
 
     @property
-    def total(self) -> Amount:
+    def total(self) -> WrittenAmount:
         """The sum of all writes."""
         amounts = self.pairs.values()
-        return Amount(sum(one.writes for one in amounts), sum(one.bytes for one in amounts))
+        return WrittenAmount(sum(one.writes for one in amounts), sum(one.bytes for one in amounts))
 
-    def largest(self) -> Iterator[tuple[str, str, Amount]]:
+    def largest(self) -> Iterator[tuple[str, str, WrittenAmount]]:
         """Yield (node, channel, amount), most bytes first."""
         for (node, channel), amount in sorted(
             self.pairs.items(), key=lambda item: (-item[1].bytes, item[0])
         ):
             yield node, channel, amount
 
-    def nodes(self) -> Iterator[tuple[str, Amount]]:
+    def nodes(self) -> Iterator[tuple[str, WrittenAmount]]:
         """Yield the writes of each node, most writes first."""
-        found: dict[str, Amount] = {}
+        found: dict[str, WrittenAmount] = {}
         for (node, _), amount in self.pairs.items():
             _add(found, node, amount.writes, amount.bytes)
         yield from sorted(found.items(), key=lambda item: (-item[1].writes, item[0]))
 
     def channels(self) -> Mapping[str, Merged]:
         """Return each channel that was written or stored, most stored bytes first."""
-        written: dict[str, Amount] = {}
+        written: dict[str, WrittenAmount] = {}
         for (_, channel), amount in self.pairs.items():
             _add(written, channel, amount.writes, amount.bytes)
         names = {*written, *self.values}
         found = {
-            name: Merged(written.get(name, Amount(0, 0)), *self.values.get(name, (0, 0)))
+            name: Merged(written.get(name, WrittenAmount(0, 0)), *self.values.get(name, (0, 0)))
             for name in names
         }
         return dict(sorted(found.items(), key=lambda item: (-item[1].bytes, item[0])))
 
 
-def _add(sums: dict[_Key, Amount], key: _Key, writes: int, size: int) -> None:
-    here = sums.get(key, Amount(0, 0))
-    sums[key] = Amount(here.writes + writes, here.bytes + size)
+def _add(sums: dict[_Key, WrittenAmount], key: _Key, writes: int, size: int) -> None:
+    here = sums.get(key, WrittenAmount(0, 0))
+    sums[key] = WrittenAmount(here.writes + writes, here.bytes + size)

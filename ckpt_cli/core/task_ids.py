@@ -29,7 +29,7 @@ _INT64 = 2**63
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class TaskIdBase:
     """What all task ids of one checkpoint are hashed from."""
 
     checkpoint_id: UUID
@@ -53,7 +53,7 @@ class Caller:
 
 def origin_of(
     checkpoint_id: str, checkpoint_ns: str, step: int, v: int, *, is_numeric: bool
-) -> Origin | None:
+) -> TaskIdBase | None:
     """Return the origin; None if no task id can be hashed from such a checkpoint."""
     try:
         identity = UUID(checkpoint_id)
@@ -61,11 +61,11 @@ def origin_of(
         return None
     if not -_INT64 <= step < _INT64:
         return None
-    return Origin(identity, checkpoint_ns, step, v, is_numeric)
+    return TaskIdBase(identity, checkpoint_ns, step, v, is_numeric)
 
 
 def pull_ids(
-    origin: Origin, node: str, triggers: Iterable[Collection[str]], position: int = 0
+    origin: TaskIdBase, node: str, triggers: Iterable[Collection[str]], position: int = 0
 ) -> Iterator[str]:
     """Yield the ids that a node's task may have, for each of the sets of trigger channels.
 
@@ -80,7 +80,7 @@ def pull_ids(
             yield _javascript(origin, node, PULL, names)
 
 
-def send_ids(origin: Origin, node: str, index: int) -> Iterator[str]:
+def send_ids(origin: TaskIdBase, node: str, index: int) -> Iterator[str]:
     """Yield the ids that the task of the `index`-th pending Send may have."""
     yield from _hashes(origin, node, PUSH, str(index))
     if origin.v <= 1:
@@ -89,7 +89,7 @@ def send_ids(origin: Origin, node: str, index: int) -> Iterator[str]:
         yield _javascript(origin, node, PUSH, str(index))
 
 
-def call_ids(origin: Origin, name: str, caller: Caller, index: int) -> Iterator[str]:
+def call_ids(origin: TaskIdBase, name: str, caller: Caller, index: int) -> Iterator[str]:
     """Yield the ids that the task of a `@task` function may have; `index` counts the caller's
     calls.
     """
@@ -99,12 +99,14 @@ def call_ids(origin: Origin, name: str, caller: Caller, index: int) -> Iterator[
         yield _javascript(inside, name, PUSH, _path_parts(caller.path), index)
 
 
-def caller_of(origin: Origin, name: str, task_id: str, path: str) -> Caller:
+def caller_of(origin: TaskIdBase, name: str, task_id: str, path: str) -> Caller:
     """Return a task as a caller of `@task` functions."""
     return Caller(path, f"{_namespace(origin, name)}:{task_id}")
 
 
-def handler_ids(origin: Origin, handler: str, failed_node: str, failed_id: str) -> Iterator[str]:
+def handler_ids(
+    origin: TaskIdBase, handler: str, failed_node: str, failed_id: str
+) -> Iterator[str]:
     """Yield the ids that an error handler's task may have; it runs in the failed task's
     namespace.
     """
@@ -114,7 +116,7 @@ def handler_ids(origin: Origin, handler: str, failed_node: str, failed_id: str) 
         yield _javascript(inside, handler, PUSH, _HANDLER, failed_id)
 
 
-def update_ids(origin: Origin, count: int) -> dict[str, str]:
+def update_ids(origin: TaskIdBase, count: int) -> dict[str, str]:
     """Return id to path for writes that `update_state` stores if no task of the step fits the
     update.
 
@@ -145,7 +147,7 @@ def trigger_sets(known: Collection[str], fired: Collection[str]) -> Iterator[fro
                 yield sure.union(some)
 
 
-def _hashes(origin: Origin, node: str, *parts: str) -> Iterator[str]:
+def _hashes(origin: TaskIdBase, node: str, *parts: str) -> Iterator[str]:
     """Yield XXH3 for format 4; for formats 2 and 3 XXH3 and SHA-1; for format 1 SHA-1."""
     text = "".join((_namespace(origin, node), str(origin.step), node, *parts))
     data = origin.checkpoint_id.bytes + _utf8(text)
@@ -155,7 +157,7 @@ def _hashes(origin: Origin, node: str, *parts: str) -> Iterator[str]:
         yield _as_uuid(_sha1(data).hex())
 
 
-def _oldest(origin: Origin, node: str, triggers: list[str], position: int) -> str:
+def _oldest(origin: TaskIdBase, node: str, triggers: list[str], position: int) -> str:
     """Hash the id as LangGraph 0.2.14 does."""
     task = {
         "langgraph_step": origin.step,
@@ -166,7 +168,7 @@ def _oldest(origin: Origin, node: str, triggers: list[str], position: int) -> st
     return str(uuid5(origin.checkpoint_id, json.dumps((_namespace(origin, node), task))))
 
 
-def _javascript(origin: Origin, node: str, *parts: str | int | Sequence[object]) -> str:
+def _javascript(origin: TaskIdBase, node: str, *parts: str | int | Sequence[object]) -> str:
     hashed = [_namespace(origin, node), str(origin.step), node, *parts]
     text = json.dumps(hashed, separators=(",", ":"), ensure_ascii=False)
     data = _sha1(origin.checkpoint_id.bytes + _utf8(text))
@@ -181,7 +183,7 @@ def _path_parts(path: str) -> list[object]:
     return [PULL, pulled_node(path)] if index is None else [PUSH, index]
 
 
-def _namespace(origin: Origin, node: str) -> str:
+def _namespace(origin: TaskIdBase, node: str) -> str:
     return f"{origin.checkpoint_ns}|{node}" if origin.checkpoint_ns else node
 
 

@@ -20,7 +20,7 @@ _MODELS = ("model_name", "model", "model_id", "modelId")
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class TokenUsage:
     """Tokens used by a message."""
 
     input: int
@@ -49,7 +49,7 @@ class Turn:
     calls: tuple[Call, ...]
     answers: int | None
     """Index of the message with the tool call that this message answers."""
-    usage: Usage | None
+    usage: TokenUsage | None
     model: str | None
 
 
@@ -59,7 +59,7 @@ class ModelTokens:
 
     model: str | None
     messages: int
-    usage: Usage
+    usage: TokenUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def transcript(items: Sequence[Value]) -> list[Turn]:
 def statistics(turns: Sequence[Turn]) -> Statistics:
     """Return messages by role, tokens by model, and calls by tool."""
     roles = Counter(turn.message.role for turn in turns)
-    spent: dict[str | None, list[Usage]] = {}
+    spent: dict[str | None, list[TokenUsage]] = {}
     for turn in turns:
         if turn.usage is not None:
             spent.setdefault(turn.model, []).append(turn.usage)
@@ -160,7 +160,7 @@ def is_error(message: Message) -> bool:
     return message.fields.get("status") == "error"
 
 
-def usage_of(message: Message) -> Usage | None:
+def usage_of(message: Message) -> TokenUsage | None:
     """Return the tokens of a message, from `usage_metadata` or from its provider's metadata."""
     said = _dict(message.fields.get("response_metadata"))
     for found in (
@@ -172,7 +172,7 @@ def usage_of(message: Message) -> Usage | None:
         for input_key, output_key, total_key in _FORMS:
             if input_key in fields or output_key in fields:
                 prompt, answer = _number(fields.get(input_key)), _number(fields.get(output_key))
-                return Usage(prompt, answer, _number(fields.get(total_key)) or prompt + answer)
+                return TokenUsage(prompt, answer, _number(fields.get(total_key)) or prompt + answer)
     return None
 
 
@@ -194,9 +194,9 @@ def _failed(turns: Sequence[Turn], call: Call) -> bool:
     return call.result is not None and is_error(turns[call.result].message)
 
 
-def _sum(used: Iterable[Usage]) -> Usage:
+def _sum(used: Iterable[TokenUsage]) -> TokenUsage:
     found = list(used)
-    return Usage(
+    return TokenUsage(
         sum(one.input for one in found),
         sum(one.output for one in found),
         sum(one.total for one in found),

@@ -156,7 +156,7 @@ Row = StepRow | FoldRow | CallRow | SectionRow
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TreeLayout:
     """Everything that is drawn, in order."""
 
     rows: tuple[Row, ...]
@@ -204,7 +204,7 @@ def plan_tree(
     heads: Mapping[str, str] | None = None,
     unfold: bool = False,
     nest: bool = False,
-) -> Plan:
+) -> TreeLayout:
     """Arrange the checkpoints of one thread in rows.
 
     `heads` gives the head of a namespace if it is not its greatest id. `nest` also draws the trees
@@ -333,7 +333,7 @@ class _Planner:
         self.folded = 0
         self.run: list[_Place] = []
 
-    def plan(self) -> Plan:
+    def plan(self) -> TreeLayout:
         top = "" if "" in self.forests or len(self.sections) != 1 else self.sections[0]
         if top in self.forests:
             self._draw(top, "", 0)
@@ -341,7 +341,7 @@ class _Planner:
             if ns != top:
                 self.rows.append(SectionRow(ns, len(self.forests[ns].items), is_call(ns)))
                 self._draw(ns, "", 0)
-        return Plan(
+        return TreeLayout(
             rows=tuple(self.rows),
             shown=tuple(self.shown),
             checkpoints=sum(len(forest.items) for forest in self.forests.values()),

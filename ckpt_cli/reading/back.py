@@ -12,7 +12,7 @@ from ckpt_backends.model import Status
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.forking import BY, FROM, NAME
 from ckpt_cli.core.state import read_metadata
-from ckpt_cli.reading.target import Target, Words, find_checkpoint
+from ckpt_cli.reading.target import Target, TargetArguments, find_checkpoint
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
 ROLLBACK_OPTIONS = "a REF, --steps N, --to-last STATUS, --last-good or --as-of TIME"
@@ -65,7 +65,7 @@ def find_target(
     at = back.at if back.ref is None else back.ref
     if at == "":
         raise UsageError("the REF is empty", hint="`head` is the newest checkpoint")
-    found = find_checkpoint(store, Words(thread, at, as_of=back.as_of), now, zone, note)
+    found = find_checkpoint(store, TargetArguments(thread, at, as_of=back.as_of), now, zone, note)
     if found.chosen and said and said[0].startswith("--") and at is None and back.as_of is None:
         raise UsageError(
             f"'{thread}' names a checkpoint already, so {said[0]} cannot choose one",

@@ -20,12 +20,12 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.changes import diff_channels
 from ckpt_cli.core.editing import edit_copy
 from ckpt_cli.core.naming import next_name
-from ckpt_cli.core.plan import Plan, Touched
+from ckpt_cli.core.plan import CheckpointPlan, Touched
 from ckpt_cli.reading.copies import whole
 from ckpt_cli.reading.copy import check_free
 from ckpt_cli.reading.edits import known_channels, previewed
 from ckpt_cli.reading.rollback import (
-    Wishes,
+    RollbackOptions,
     configurable,
     heads_of,
     is_stateful,
@@ -42,8 +42,8 @@ _NEXT = "this layout does not store what runs next: the application decides it"
 
 
 def plan_bare_rollback(
-    reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, wishes: Wishes
-) -> Plan:
+    reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, wishes: RollbackOptions
+) -> CheckpointPlan:
     """Plan to roll back to a checkpoint of the root namespace.
 
     Raises `Unsupported` if the layout does not allow it, and `Refused` if it is not safe.
@@ -66,7 +66,7 @@ def plan_bare_rollback(
     preview, edit_notes = previewed(reader.state(target).values, wishes.edits)
     no_reason = "this layout cannot store the reason" if wishes.reason is not None else ""
     left = left_behind(reader, head, target)
-    return Plan(
+    return CheckpointPlan(
         action="fork" if wishes.fork else "rollback",
         main=Touched(key, checkpoint_id, "child", checkpoint_id),
         before=head.key,
@@ -97,8 +97,8 @@ def plan_bare_rollback(
 
 
 def plan_bare_clone(
-    reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, wishes: Wishes
-) -> Plan:
+    reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, wishes: RollbackOptions
+) -> CheckpointPlan:
     """Plan to copy a checkpoint of the root namespace and its ancestors to a new thread.
 
     Raises `Refused` if the thread exists, and `Unsupported` for edits and other options that the
@@ -117,7 +117,7 @@ def plan_bare_clone(
     writes = sum(one.key.checkpoint_id in line for one in reader.store.writes(reader.thread_id))
     key = CheckpointKey(thread_id, "", checkpoint_id)
     copies = [CopyOfCheckpoint(CheckpointKey(reader.thread_id, "", one)) for one in line]
-    return Plan(
+    return CheckpointPlan(
         action="fork",
         main=Touched(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
         before=head.key,
@@ -137,7 +137,7 @@ def plan_bare_clone(
     )
 
 
-def _check_wishes(wishes: Wishes) -> None:
+def _check_wishes(wishes: RollbackOptions) -> None:
     if wishes.sibling:
         raise Unsupported(
             "cannot add a sibling in this layout: its writes would not match its values",

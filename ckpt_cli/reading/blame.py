@@ -13,7 +13,7 @@ from ckpt_cli.core import origin
 from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.equality import same
 from ckpt_cli.core.forking import BY, FROM, NAME, REASON
-from ckpt_cli.core.origin import Place
+from ckpt_cli.core.origin import TracedPath
 from ckpt_cli.core.paths import All, Path, parse_path, select
 from ckpt_cli.core.redact import redact, redact_text
 from ckpt_cli.core.state import read_body
@@ -22,7 +22,7 @@ from ckpt_cli.core.write_view import Placed, place
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import Moment
-from ckpt_cli.reading.timeline import Timeline
+from ckpt_cli.reading.timeline import StateTimeline
 
 By: TypeAlias = Literal["task", "input", "caller", "update", "fork", "unknown"]
 
@@ -41,7 +41,7 @@ class Edit:
 class Blame:
     """The origin of a value."""
 
-    place: Place
+    place: TracedPath
     value: Value
     moment: Moment
     """The first checkpoint that has the value."""
@@ -129,7 +129,7 @@ def _blame(target: Target, channel: str, steps: Path) -> Blame:
 
 def _given(
     target: Target,
-    where: Place,
+    where: TracedPath,
     value: Value,
     moment: Moment,
     own: Sequence[Placed],
@@ -148,7 +148,7 @@ def _given(
     return found or Blame(where, value, moment, "caller", own)
 
 
-def _edited(where: Place, value: Value, fork: Moment, writes: Sequence[Placed] = ()) -> Blame:
+def _edited(where: TracedPath, value: Value, fork: Moment, writes: Sequence[Placed] = ()) -> Blame:
     def text(key: str) -> str | None:
         found = fork.metadata.get(key)
         return found if isinstance(found, str) else None
@@ -169,7 +169,7 @@ def _original(target: Target, fork: Moment, channel: str | None = None) -> Momen
         return None
 
 
-def _is_copied(target: Target, where: Place, value: Value, fork: Moment) -> bool:
+def _is_copied(target: Target, where: TracedPath, value: Value, fork: Moment) -> bool:
     """Return whether a fork has the value from the copied checkpoint, not from an edit."""
     original = _original(target, fork, where.channel)
     if original is None:
@@ -179,7 +179,7 @@ def _is_copied(target: Target, where: Place, value: Value, fork: Moment) -> bool
     return found and same(stored, value)
 
 
-def _by_caller(moment: Moment, where: Place, value: Value) -> list[Placed]:
+def _by_caller(moment: Moment, where: TracedPath, value: Value) -> list[Placed]:
     """Return the caller's writes on this checkpoint that make the value; empty if they do not."""
     own = [
         one
@@ -194,7 +194,7 @@ def _by_caller(moment: Moment, where: Place, value: Value) -> list[Placed]:
     return [one for one in own if origin.holds(one, where, value)][-1:]
 
 
-def _first(target: Target, where: Place, value: Value) -> tuple[str, bool]:
+def _first(target: Target, where: TracedPath, value: Value) -> tuple[str, bool]:
     """Return the oldest checkpoint since which the place has always had the value.
 
     The second result is False if an older checkpoint may have had it but is not stored.
@@ -217,13 +217,13 @@ def _first(target: Target, where: Place, value: Value) -> tuple[str, bool]:
 
 
 def _first_rebuilt(
-    target: Target, chain: Sequence[str], where: Place, value: Value
+    target: Target, chain: Sequence[str], where: TracedPath, value: Value
 ) -> tuple[str, bool]:
     """Like `_first`, for a channel that is not stored at every checkpoint; builds each state
     once.
     """
     first: str | None = None
-    for point in Timeline(target.reader, target.checkpoint_ns, set(chain), [where.channel]):
+    for point in StateTimeline(target.reader, target.checkpoint_ns, set(chain), [where.channel]):
         if first is not None and where.channel not in point.changed:
             continue
         found, there = origin.find_again(point.values, where)
@@ -246,14 +246,14 @@ def _bodies(target: Target, chain: Sequence[str], channel: str) -> Iterator[Chec
         )
 
 
-def _without_parent(where: Place, value: Value, setter: Moment, remark: str | None) -> Blame:
+def _without_parent(where: TracedPath, value: Value, setter: Moment, remark: str | None) -> Blame:
     by: By = "unknown"
     if remark is None:
         by = "update" if setter.source == "update" else "input"
     return Blame(where, value, setter, by, remark=remark)
 
 
-def _written(where: Place, value: Value, setter: Moment, parent: Moment) -> Blame:
+def _written(where: TracedPath, value: Value, setter: Moment, parent: Moment) -> Blame:
     """Find the write of the parent that set the value, or else use the setter's metadata.
 
     In layouts that store writes with the checkpoint they produced, `parent` is that checkpoint.

@@ -10,16 +10,16 @@ from ckpt_backends.codec.splice import splice
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.changes import diff_channels
-from ckpt_cli.core.editing import Edited
+from ckpt_cli.core.editing import EditedState
 from ckpt_cli.core.forking import NEWEST_FORMAT, check_body, mark_clone
-from ckpt_cli.core.plan import Plan, Touched
+from ckpt_cli.core.plan import CheckpointPlan, Touched
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.reading.bare import plan_bare_clone
 from ckpt_cli.reading.copies import edit_copy_of, null_writes, whole
 from ckpt_cli.reading.copy import check_free
 from ckpt_cli.reading.edits import edges_of, known_channels, nodes_behind, previewed
 from ckpt_cli.reading.rollback import (
-    Wishes,
+    RollbackOptions,
     asking_nodes,
     check_store,
     configurable,
@@ -31,8 +31,8 @@ from ckpt_cli.reading.thread import Moment, ThreadReader
 
 
 def plan_clone(
-    reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, wishes: Wishes
-) -> Plan:
+    reader: ThreadReader, rows: Store, checkpoint_id: str, thread_id: str, wishes: RollbackOptions
+) -> CheckpointPlan:
     """Plan to copy a checkpoint of the root namespace and its ancestors to a new thread.
 
     Checkpoint ids stay the same, and so do task ids, because they hash the checkpoint id and not
@@ -70,7 +70,7 @@ def plan_clone(
     if is_head:
         # Without an id, LangGraph continues from the head instead of travelling in time.
         del at["checkpoint_id"]
-    return Plan(
+    return CheckpointPlan(
         action="fork",
         main=Touched(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
         before=head.key,
@@ -118,7 +118,7 @@ def _next(target: Moment, edges: Sequence[str] | None, is_head: bool) -> tuple[s
 
 
 def _head_of(
-    reader: ThreadReader, target: Moment, is_head: bool, edited: Edited
+    reader: ThreadReader, target: Moment, is_head: bool, edited: EditedState
 ) -> CopyOfCheckpoint:
     """Return the copy of the target, without the caller's writes to channels that are replaced."""
     found = _copy_of(reader, target.key, is_head)

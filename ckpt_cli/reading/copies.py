@@ -14,7 +14,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import delta_channels, is_delta, is_state
 from ckpt_cli.core.editing import (
     ChannelEdit,
-    Edited,
+    EditedState,
     check_editable,
     edit_copy,
     go_on_after,
@@ -41,7 +41,7 @@ RESUME = "__resume__"
 
 
 @dataclass(slots=True)
-class Rows:
+class NewRows:
     """The rows that a plan adds, collected step by step."""
 
     store: Store
@@ -92,7 +92,7 @@ def new_key(stored: Moment, tick: int) -> CheckpointKey:
     return replace(stored.key, checkpoint_id=make_id(tick, step, secrets.randbits(48)))
 
 
-def add_empty(made: Rows, target: Moment, ns: str, tick: int, marks: Mapping[str, str]) -> None:
+def add_empty(made: NewRows, target: Moment, ns: str, tick: int, marks: Mapping[str, str]) -> None:
     """Add an empty checkpoint to a namespace that had none at the time of the target."""
     new_id = make_id(tick, EMPTY_STEP, secrets.randbits(48))
     key = CheckpointKey(target.key.thread_id, ns, new_id)
@@ -104,7 +104,7 @@ def add_empty(made: Rows, target: Moment, ns: str, tick: int, marks: Mapping[str
 
 def add_copy(
     reader: ThreadReader,
-    made: Rows,
+    made: NewRows,
     stored: Moment,
     key: CheckpointKey,
     marks: Mapping[str, str],
@@ -143,7 +143,7 @@ def edit_copy_of(
     edits: Sequence[ChannelEdit],
     edges: Sequence[str] | None,
     known: Collection[str],
-) -> Edited:
+) -> EditedState:
     """Return what changes in a copy under this key, besides its id.
 
     In the same thread, this includes the version that LangGraph.js needs to keep the branches

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import Capability, StoreInfo, TypedBytes, Usage
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.sizes import Amount, Ranking, Tally, namespace_kind, rank
+from ckpt_cli.core.sizes import ByteSum, Ranking, SizeTally, namespace_kind, rank
 
 By: TypeAlias = Literal["thread", "channel", "ns", "type", "table"]
 BYS: tuple[By, ...] = ("thread", "channel", "ns", "type", "table")
@@ -23,7 +23,7 @@ Watch: TypeAlias = Callable[[Iterable[str]], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Channel:
+class ChannelSize:
     """A channel, or a part of a checkpoint that belongs to no channel."""
 
     name: str | None
@@ -54,7 +54,7 @@ class Survey:
     threads: Ranking[str]
     namespaces: Ranking[str]
     types: Ranking[str]
-    channels: Ranking[Channel] | None
+    channels: Ranking[ChannelSize] | None
     """None if bodies were not scanned."""
     scanned: Scanned | None
 
@@ -73,13 +73,13 @@ def survey(
             f"no thread '{thread_id}' in this store",
             hint="`ckpt threads list --all` lists all; `--match 'PART*'` searches",
         )
-    tables, namespaces, types = Tally[tuple[str, str]](), Tally[str](), Tally[str]()
-    channels = Tally[Channel]()
-    bodies = Tally[None]()
+    tables, namespaces, types = SizeTally[tuple[str, str]](), SizeTally[str](), SizeTally[str]()
+    channels = SizeTally[ChannelSize]()
+    bodies = SizeTally[None]()
     info = store.describe()
     has_inline = Capability.INLINE_VALUES in info.capabilities
 
-    def threads() -> Iterator[Amount[str]]:
+    def threads() -> Iterator[ByteSum[str]]:
         for thread, used in groupby(store.usage(thread_id), lambda one: one.thread_id):
             rows = size = 0
             for one in used:
@@ -88,18 +88,18 @@ def survey(
                 namespaces.add(namespace_kind(one.checkpoint_ns), count, one.bytes)
                 types.add(one.type, count, one.bytes)
                 if _is_body(one) and not has_inline:
-                    channels.add(Channel(None, "bookkeeping"), one.rows, one.bytes)
+                    channels.add(ChannelSize(None, "bookkeeping"), one.rows, one.bytes)
                 elif _is_body(one):
                     bodies.add(None, one.rows, one.bytes)
                 else:
                     channels.add(_channel(one), one.rows, one.bytes)
                 rows, size = rows + count, size + one.bytes
-            yield Amount(thread, rows, size)
+            yield ByteSum(thread, rows, size)
 
     largest = rank(threads(), top)
     scanned = None
     if scan and has_inline:
-        of = next(iter(bodies.amounts()), Amount(None, 0, 0))
+        of = next(iter(bodies.amounts()), ByteSum(None, 0, 0))
         chosen: Iterable[str] = ()
         if thread_id is not None:
             chosen = [thread_id]
@@ -123,8 +123,8 @@ def survey(
 def _scan(
     store: Store,
     threads: Iterable[str],
-    channels: Tally[Channel],
-    of: Amount[None],
+    channels: SizeTally[ChannelSize],
+    of: ByteSum[None],
     limit: int | None,
 ) -> Scanned:
     """Add the sizes of channels inside bodies; stop after `limit` bytes."""
@@ -137,13 +137,13 @@ def _scan(
         number, size = number + 1, size + len(body.data)
         sizes = channel_sizes(body)
         if sizes is None:
-            channels.add(Channel(None, "unread"), 1, len(body.data))
+            channels.add(ChannelSize(None, "unread"), 1, len(body.data))
             continue
         for name, length in sizes.items():
-            channels.add(Channel(name), 1, length)
-        channels.add(Channel(None, "bookkeeping"), 1, len(body.data) - sum(sizes.values()))
+            channels.add(ChannelSize(name), 1, length)
+        channels.add(ChannelSize(None, "bookkeeping"), 1, len(body.data) - sum(sizes.values()))
     if size < of.bytes:
-        channels.add(Channel(None, "not scanned"), of.rows - number, of.bytes - size)
+        channels.add(ChannelSize(None, "not scanned"), of.rows - number, of.bytes - size)
     return Scanned(number, size, of.rows, of.bytes)
 
 
@@ -158,5 +158,5 @@ def _is_body(usage: Usage) -> bool:
     return usage.channel is None and usage.column != METADATA
 
 
-def _channel(usage: Usage) -> Channel:
-    return Channel(None, "metadata") if usage.channel is None else Channel(usage.channel)
+def _channel(usage: Usage) -> ChannelSize:
+    return ChannelSize(None, "metadata") if usage.channel is None else ChannelSize(usage.channel)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.reading.view import View, view
+from ckpt_cli.reading.view import CheckpointView, view
 
 
-def views(reader: ThreadReader) -> Iterator[View]:
+def views(reader: ThreadReader) -> Iterator[CheckpointView]:
     """Yield all checkpoints of a thread with state and writes: by namespace, oldest first."""
     for ns in reader.namespaces:
         for one in reversed(reader.index(ns)):

@@ -12,7 +12,7 @@ from ckpt_backends.ids import time_of
 from ckpt_backends.model import BlobKey, Capability, Thread
 from ckpt_backends.protocol import Store
 from ckpt_backends.removal import Inside, Removal
-from ckpt_cli.core.purge import Doomed
+from ckpt_cli.core.purge import PlannedRemoval
 from ckpt_cli.core.state import read_body
 from ckpt_cli.reading.purge import named_blobs, root_of, sizes_of_blobs, sum_of
 from ckpt_cli.reading.thread import unreadable
@@ -21,7 +21,7 @@ Scope = Literal["blobs", "writes", "calls"]
 SCOPES: tuple[Scope, ...] = ("blobs", "writes", "calls")
 
 
-def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator[Doomed]:
+def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator[PlannedRemoval]:
     """Yield the orphaned rows of each thread, including threads that have no other rows.
 
     Rows stored after `before` are kept, because savers may commit a row before the row that refers
@@ -36,14 +36,14 @@ def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator
             found = _orphans(store, thread, wanted, before, is_bare=is_bare)
         except CkptError as error:
             removal = Removal(thread_id, thread.last_at, thread.checkpoints, 0)
-            found = Doomed("keep", error.message, 0, 0, removal)
+            found = PlannedRemoval("keep", error.message, 0, 0, removal)
         if found is not None:
             yield found
 
 
 def _orphans(
     store: Store, thread: Thread, wanted: set[Scope], before: datetime, *, is_bare: bool
-) -> Doomed | None:
+) -> PlannedRemoval | None:
     name = thread.thread_id
     there = {(one.key.checkpoint_ns, one.key.checkpoint_id) for one in store.checkpoints(name)}
     lost: dict[tuple[str, str], datetime | None] = {}
@@ -76,7 +76,7 @@ def _orphans(
         "writes": sum_of(store, name, orphaned).writes if orphaned else 0,
         "calls": len(calls),
     }
-    return Doomed(
+    return PlannedRemoval(
         action="prune",
         reason="orphans: " + ", ".join(f"{n} {what}" for what, n in parts.items() if n),
         checkpoints=size.checkpoints,

@@ -33,7 +33,7 @@ from ckpt_cli.core.triggers import SENDS
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.parallel import of_threads
 from ckpt_cli.reading.thread import ThreadReader, moment_time
-from ckpt_cli.reading.timeline import Point, Timeline
+from ckpt_cli.reading.timeline import Point, StateTimeline
 
 if TYPE_CHECKING:
     from ckpt_cli.reading.opening import Opening
@@ -47,7 +47,7 @@ _UNMERGED = frozenset({"__resume__", "__return__", SENDS})
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class GrepQuery:
     """What to search for, and where."""
 
     pattern: str
@@ -61,7 +61,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class GrepHit:
     """A matching line, at the oldest checkpoint of its branch that contains it."""
 
     key: CheckpointKey
@@ -83,7 +83,7 @@ class Hit:
 class Searched:
     """The hits in one thread."""
 
-    hits: tuple[Hit, ...]
+    hits: tuple[GrepHit, ...]
     unread: int
     """Number of values that could not be read, or only in part."""
     stopped: int = 0
@@ -91,7 +91,7 @@ class Searched:
 
 
 def grep_threads(
-    store: Store, opening: Opening, threads: Iterable[Thread], wanted: Wanted, jobs: int
+    store: Store, opening: Opening, threads: Iterable[Thread], wanted: GrepQuery, jobs: int
 ) -> Iterator[Searched]:
     """Yield the hits of each thread, in the order of the threads; several jobs use processes.
 
@@ -110,13 +110,13 @@ def grep_threads(
 class _Grep:
     """Searches the threads of a store."""
 
-    wanted: Wanted
+    wanted: GrepQuery
 
     def __call__(self, store: Store) -> Callable[[str], Searched]:
         return partial(grep_thread, store, wanted=self.wanted)
 
 
-def grep_thread(store: Store, thread_id: str, wanted: Wanted) -> Searched:
+def grep_thread(store: Store, thread_id: str, wanted: GrepQuery) -> Searched:
     """Return the hits of one thread, oldest first within each namespace."""
     find = compile_pattern(wanted.pattern, fixed=wanted.fixed, ignore_case=wanted.ignore_case)
     try:
@@ -126,11 +126,11 @@ def grep_thread(store: Store, thread_id: str, wanted: Wanted) -> Searched:
     namespaces = reader.namespaces
     if wanted.checkpoint_ns is not None:
         namespaces = [ns for ns in namespaces if ns == wanted.checkpoint_ns]
-    hits: list[Hit] = []
+    hits: list[GrepHit] = []
     unread = 0
     for ns in namespaces:
         places = {one.key.checkpoint_id: -n for n, one in enumerate(reader.index(ns))}
-        found: list[Hit] = []
+        found: list[GrepHit] = []
         for some, number in _namespace(reader, ns, wanted, find):
             found += some
             unread += number
@@ -147,8 +147,8 @@ def grep_thread(store: Store, thread_id: str, wanted: Wanted) -> Searched:
 
 
 def _namespace(
-    reader: ThreadReader, ns: str, wanted: Wanted, find: Finder
-) -> Iterator[tuple[list[Hit], int]]:
+    reader: ThreadReader, ns: str, wanted: GrepQuery, find: Finder
+) -> Iterator[tuple[list[GrepHit], int]]:
     """Yield the new hits and the number of unread values of each checkpoint."""
     head = reader.head(ns)
     if wanted.head_only and head is not None:
@@ -159,7 +159,7 @@ def _namespace(
     writes, unread = _search_writes(reader, ns, wanted, find)
     yield [], unread
     known_at: dict[str, Known] = {}
-    for point in Timeline(reader, ns, channels=wanted.channels or None):
+    for point in StateTimeline(reader, ns, channels=wanted.channels or None):
         chosen = {name: point.values[name] for name in _chosen(point.changed, wanted)}
         key, parent = point.checkpoint.key, point.parent or ""
         children[parent] -= 1
@@ -181,8 +181,8 @@ def _namespace(
 
 
 def _head(
-    reader: ThreadReader, ns: str, head: str, wanted: Wanted, find: Finder
-) -> Iterator[tuple[list[Hit], int]]:
+    reader: ThreadReader, ns: str, head: str, wanted: GrepQuery, find: Finder
+) -> Iterator[tuple[list[GrepHit], int]]:
     try:
         stored = reader.stored(ns, head, state=wanted.channels or True)
     except NotFound:  # the id is not text, so it can only be listed
@@ -205,18 +205,18 @@ class _Writes:
 
     found: dict[str, list[tuple[Write, Match]]] = field(default_factory=dict)
     """Matching lines by checkpoint id."""
-    waiting: dict[str, list[Hit]] = field(default_factory=dict)
+    waiting: dict[str, list[GrepHit]] = field(default_factory=dict)
     """By checkpoint id: hits that none of the children seen so far contains."""
     told: set[tuple[Kind, str]] = field(default_factory=set)
 
     def stored_on(
         self, key: CheckpointKey, at: datetime | None, body: Body, known: Known, *, is_final: bool
-    ) -> list[Hit]:
+    ) -> list[GrepHit]:
         """Return the new hits on a checkpoint; unless `is_final`, its writes wait for its
         children.
         """
         hits = [
-            Hit(key, key.checkpoint_id, at, write.channel, match, kind, write.task_id)
+            GrepHit(key, key.checkpoint_id, at, write.channel, match, kind, write.task_id)
             for write, match in self.found.pop(key.checkpoint_id, ())
             if (kind := _KINDS.get(write.channel, "write")) != "write"
             or write.channel in _UNMERGED
@@ -228,7 +228,7 @@ class _Writes:
             open_writes = []
         return self._fresh([hit for hit in hits if hit.kind != "write"] + open_writes)
 
-    def merged_into(self, parent: str, known: Known, *, is_last: bool) -> list[Hit]:
+    def merged_into(self, parent: str, known: Known, *, is_last: bool) -> list[GrepHit]:
         """Return the hits on a checkpoint with a text that no child contains, after its last
         child.
         """
@@ -238,11 +238,11 @@ class _Writes:
             return []
         return self._fresh(hits)
 
-    def left(self) -> list[Hit]:
+    def left(self) -> list[GrepHit]:
         """Return the hits on checkpoints with a child that came before them."""
         return self._fresh([hit for hits in self.waiting.values() for hit in hits])
 
-    def _fresh(self, hits: Iterable[Hit]) -> list[Hit]:
+    def _fresh(self, hits: Iterable[GrepHit]) -> list[GrepHit]:
         fresh = []
         for hit in hits:
             if (text := (hit.kind, hit.match.line)) not in self.told:
@@ -251,14 +251,14 @@ class _Writes:
         return fresh
 
 
-def _is_known(hit: Hit, known: Known) -> bool:
+def _is_known(hit: GrepHit, known: Known) -> bool:
     return known.has(None if hit.channel in _UNMERGED else hit.channel, hit.match.line)
 
 
 def _search_writes(
     reader: ThreadReader,
     ns: str,
-    wanted: Wanted,
+    wanted: GrepQuery,
     find: Finder,
     checkpoint_ids: Collection[str] | None = None,
 ) -> tuple[_Writes, int]:
@@ -300,9 +300,9 @@ def _hits(
     find: Finder,
     known: Known,
     before: Mapping[str, Value],
-) -> tuple[list[Hit], int]:
+) -> tuple[list[GrepHit], int]:
     """Return the new matches, and the number of unreadable parts. Updates `known`."""
-    hits: list[Hit] = []
+    hits: list[GrepHit] = []
     unread = 0
     for channel, value in values.items():
         if value == LOST_DELTA:  # Not stored: there is nothing to search.
@@ -312,11 +312,11 @@ def _hits(
         matches = [match for match in found if match is not None]
         unread += len(found) - len(matches)
         fresh = unseen(channel, matches, known, added=first > 0)
-        hits += [Hit(key, key.checkpoint_id, at, channel, match) for match in fresh]
+        hits += [GrepHit(key, key.checkpoint_id, at, channel, match) for match in fresh]
     return hits, unread
 
 
-def _chosen(names: Iterable[str], wanted: Wanted) -> Collection[str]:
+def _chosen(names: Iterable[str], wanted: GrepQuery) -> Collection[str]:
     return [name for name in names if not wanted.channels or name in wanted.channels]
 
 
@@ -324,7 +324,7 @@ def _time(point: Point) -> datetime | None:
     return moment_time(point.checkpoint.key.checkpoint_id, point.body)
 
 
-def _named(reader: ThreadReader, hit: Hit, refs: Mapping[str, str]) -> Hit:
+def _named(reader: ThreadReader, hit: GrepHit, refs: Mapping[str, str]) -> GrepHit:
     """Return the hit with its checkpoint's short id and, for a write, its node."""
     key = hit.key
     found = replace(hit, ref=refs.get(key.checkpoint_id, key.checkpoint_id))
@@ -342,7 +342,7 @@ def _named(reader: ThreadReader, hit: Hit, refs: Mapping[str, str]) -> Hit:
     return found
 
 
-def _innermost(hits: Iterable[Hit]) -> list[Hit]:
+def _innermost(hits: Iterable[GrepHit]) -> list[GrepHit]:
     """The hits, with a question or an error only in the innermost subgraph that stores it."""
     found = list(hits)
     deepest: dict[tuple[Kind, NodePath, str], int] = {}
@@ -356,7 +356,7 @@ def _innermost(hits: Iterable[Hit]) -> list[Hit]:
     ]
 
 
-def _depth(hit: Hit) -> int:
+def _depth(hit: GrepHit) -> int:
     """The levels of subgraphs above a hit."""
     ns = hit.key.checkpoint_ns
     return ns.count("|") + 1 if ns else 0

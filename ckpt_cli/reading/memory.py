@@ -16,7 +16,7 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import Ambiguous, NotFound
 from ckpt_backends.memory import Item, ItemKey, MemoryStore, Namespace
-from ckpt_cli.core.memory import Wanted, addresses, format_key
+from ckpt_cli.core.memory import ItemFilter, addresses, format_key
 from ckpt_cli.core.patterns import Finder, gave_up
 from ckpt_cli.core.redact import redact, redact_match
 from ckpt_cli.core.search import Match, search
@@ -35,7 +35,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class MemoryHit:
     """A matching line of an item."""
 
     item: Item
@@ -46,7 +46,7 @@ class Hit:
 
 
 def list_items(
-    memory: MemoryStore, prefix: Namespace, wanted: Wanted, now: datetime, *, redacted: bool
+    memory: MemoryStore, prefix: Namespace, wanted: ItemFilter, now: datetime, *, redacted: bool
 ) -> Iterator[Item]:
     """Yield the matching items under a namespace, in order.
 
@@ -60,7 +60,7 @@ def list_items(
 
 
 def read_items(
-    memory: MemoryStore, prefix: Namespace, wanted: Wanted, now: datetime, *, redacted: bool
+    memory: MemoryStore, prefix: Namespace, wanted: ItemFilter, now: datetime, *, redacted: bool
 ) -> Iterator[Read]:
     """Yield the same items with their values, one at a time."""
     for one in memory.items(prefix=prefix, values=True):
@@ -115,7 +115,7 @@ def search_items(
     watch: Callable[[Iterable[Item]], Iterable[Item]],
     *,
     redacted: bool,
-) -> Iterator[Hit | None]:
+) -> Iterator[MemoryHit | None]:
     """Yield matching lines of namespaces, keys and values, in order; None for unreadable values.
 
     Ends early if the pattern takes too long on too many lines.
@@ -137,9 +137,9 @@ def search_items(
 
 def _hits(
     item: Item, place: Place, label: int | None, value: Value, find: Finder
-) -> Iterator[Hit | None]:
+) -> Iterator[MemoryHit | None]:
     for match in search(value, find):
-        yield None if match is None else Hit(item, place, label, match)
+        yield None if match is None else MemoryHit(item, place, label, match)
 
 
 def _read(item: Item, *, redacted: bool) -> Read:

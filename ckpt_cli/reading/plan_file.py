@@ -20,7 +20,7 @@ from ckpt_backends.model import StoreInfo
 from ckpt_backends.regular import open_regular
 from ckpt_backends.unfinished import writing
 from ckpt_backends.url import StoreUrl, fingerprint
-from ckpt_cli.core.purge import Doomed, Sums, from_plan, to_plan
+from ckpt_cli.core.purge import PlannedRemoval, Sums, from_plan, to_plan
 
 FORMAT = 1
 _LONGEST_LINE = 256 << 20
@@ -49,7 +49,7 @@ class PlanFile:
         """Number of threads that will be removed or pruned."""
         return self.sums.threads
 
-    def threads(self) -> Iterator[Doomed]:
+    def threads(self) -> Iterator[PlannedRemoval]:
         """Yield the threads that will be removed or pruned. Raises `UsageError` at a damaged
         line.
         """
@@ -75,7 +75,7 @@ def write_plan(
     path: Path,
     info: StoreInfo,
     now: datetime,
-    threads: Iterable[Doomed],
+    threads: Iterable[PlannedRemoval],
     url: StoreUrl | None = None,
 ) -> PlanFile:
     """Write a plan file, which appears only when it is complete.
@@ -141,7 +141,7 @@ class _Count:
         self.sums = Sums()
         self.kept: list[tuple[str, str]] = []
 
-    def see(self, one: Doomed) -> Doomed:
+    def see(self, one: PlannedRemoval) -> PlannedRemoval:
         if one.action == "keep":
             self.kept.append((one.thread_id, one.reason))
         else:
@@ -149,7 +149,7 @@ class _Count:
         return one
 
 
-def _threads(path: Path, copy: Path) -> Iterator[Doomed]:
+def _threads(path: Path, copy: Path) -> Iterator[PlannedRemoval]:
     for number, record in enumerate(_records(path, copy), 1):
         if number == 1:
             continue
@@ -159,7 +159,7 @@ def _threads(path: Path, copy: Path) -> Iterator[Doomed]:
             raise _damaged(path, f"line {number} is damaged") from error
 
 
-def _all(head: dict[str, Any], threads: Iterable[Doomed]) -> Iterator[dict[str, Any]]:
+def _all(head: dict[str, Any], threads: Iterable[PlannedRemoval]) -> Iterator[dict[str, Any]]:
     yield head
     yield from map(to_plan, threads)
 

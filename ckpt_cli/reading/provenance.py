@@ -28,7 +28,7 @@ _PEOPLE = frozenset({"human", "user"})
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ItemOrigin:
     """The origin of an item, as far as it is known."""
 
     thread_id: str
@@ -62,7 +62,7 @@ def threads_place(memory: StoreUrl, chosen: StoreUrl | None) -> Checkpointer:
     return Checkpointer(memory, "the same store")
 
 
-def trace(threads: Store, thread_id: str, made_at: datetime | None, text: str) -> Origin:
+def trace(threads: Store, thread_id: str, made_at: datetime | None, text: str) -> ItemOrigin:
     """Find the thread, checkpoint and message of an item with this creation time and text.
 
     Never raises because of the store's contents; the remark explains what is missing.
@@ -72,23 +72,23 @@ def trace(threads: Store, thread_id: str, made_at: datetime | None, text: str) -
         reader = ThreadReader(threads, thread_id)
         found = _checkpoint(reader, made_at)
     except NotFound as error:
-        return Origin(thread_id, store, remark=error.message)
+        return ItemOrigin(thread_id, store, remark=error.message)
     at = reader.times("")[found]
     remark = "" if made_at else "the item has no creation time; this is the head of the thread"
     try:
         step = reader.stored("", found).number
         turns = conversation(Target(reader, "", found, True), None).turns
     except CkptError as error:
-        return Origin(thread_id, store, found, None, at, remark=error.message)
+        return ItemOrigin(thread_id, store, found, None, at, remark=error.message)
     said = [turn for turn in turns if turn.message.role in _PEOPLE]
-    origin = Origin(thread_id, store, found, step, at, people=len(said), remark=remark)
+    origin = ItemOrigin(thread_id, store, found, step, at, people=len(said), remark=remark)
     if is_redacted(threads):
         return origin
     like = likeliest(text, [content_text(turn.message.content) for turn in said])
     if like is None:
         why = "no human message shares a word with it; it may have been summarized since"
-        return Origin(thread_id, store, found, step, at, people=len(said), remark=remark or why)
-    return Origin(thread_id, store, found, step, at, said[like.index], like, len(said), remark)
+        return ItemOrigin(thread_id, store, found, step, at, people=len(said), remark=remark or why)
+    return ItemOrigin(thread_id, store, found, step, at, said[like.index], like, len(said), remark)
 
 
 def named_by(memory: MemoryStore, is_wanted: Callable[[str], bool]) -> dict[str, list[Item]]:

@@ -16,8 +16,8 @@ from ckpt_backends.errors import CkptError
 from ckpt_backends.model import BlobKey, Checkpoint, Status, Thread, ThreadSize
 from ckpt_backends.protocol import Store
 from ckpt_backends.removal import Inside, Removal
-from ckpt_cli.core.purge import NOT_FOUND, Doomed
-from ckpt_cli.core.retention import PROTECTED, Item, Keep, choose, why_kept
+from ckpt_cli.core.purge import NOT_FOUND, PlannedRemoval
+from ckpt_cli.core.retention import PROTECTED, Keep, RetentionCandidate, choose, why_kept
 from ckpt_cli.core.state import Body, read_body, read_metadata
 from ckpt_cli.core.triggers import SENDS
 from ckpt_cli.reading.heads import head_keys, read_heads, some_at_once
@@ -70,7 +70,7 @@ def plan_purge(
     policy: Policy,
     now: datetime,
     watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
-) -> Iterator[Doomed]:
+) -> Iterator[PlannedRemoval]:
     """Yield the plan for each thread that the policy selects, newest first.
 
     A thread from which nothing is removed is left out, unless a rule keeps it.
@@ -126,7 +126,7 @@ def _plan_thread(
     now: datetime,
     lessons: Lessons,
     held: Mapping[str, _Held],
-) -> Doomed | None:
+) -> PlannedRemoval | None:
     if any(fnmatchcase(thread.thread_id, pattern) for pattern in policy.protect):
         return _kept(thread, "matches --protect")
     if policy.older_than is not None and thread.last_at is None:
@@ -154,7 +154,7 @@ def _reason(thread: Thread, policy: Policy, now: datetime) -> str:
     return f"matches {' and '.join(name for name, value in options.items() if value)}"
 
 
-def plan_named(store: Store, names: Mapping[str, str]) -> Iterator[Doomed]:
+def plan_named(store: Store, names: Mapping[str, str]) -> Iterator[PlannedRemoval]:
     """Plan to remove these threads, given with the reason; a missing one is `NOT_FOUND`.
 
     A thread without checkpoints is removed if other rows of it are left.
@@ -164,22 +164,22 @@ def plan_named(store: Store, names: Mapping[str, str]) -> Iterator[Doomed]:
         yield from _sized(store, [_named(store, name, names[name]) for name in some])
 
 
-def _named(store: Store, name: str, reason: str) -> Doomed:
+def _named(store: Store, name: str, reason: str) -> PlannedRemoval:
     thread = store.thread(name)
     if thread is not None:
         return _whole(thread, reason)
     if store.size(name) == ThreadSize(0, 0, 0):
-        return Doomed("keep", NOT_FOUND, 0, 0, Removal(name, None, 0, 0))
+        return PlannedRemoval("keep", NOT_FOUND, 0, 0, Removal(name, None, 0, 0))
     return _whole(Thread(name, None, None, None, 0, 0), f"{reason}; rows without checkpoints")
 
 
-def _whole(thread: Thread, reason: str) -> Doomed:
+def _whole(thread: Thread, reason: str) -> PlannedRemoval:
     """Return the plan to remove a whole thread; its writes are not counted yet."""
     removal = Removal(thread.thread_id, thread.last_at, thread.checkpoints, 0)
-    return Doomed("remove", reason, thread.checkpoints, 0, removal)
+    return PlannedRemoval("remove", reason, thread.checkpoints, 0, removal)
 
 
-def _sized(store: Store, threads: Sequence[Doomed]) -> Iterator[Doomed]:
+def _sized(store: Store, threads: Sequence[PlannedRemoval]) -> Iterator[PlannedRemoval]:
     """Add the sizes to threads that are removed whole."""
     whole = [one.thread_id for one in threads if one.action == "remove"]
     sizes = dict(zip(whole, store.sizes(whole), strict=True))
@@ -194,7 +194,7 @@ def _sized(store: Store, threads: Sequence[Doomed]) -> Iterator[Doomed]:
             )
 
 
-def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> Doomed | None:
+def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> PlannedRemoval | None:
     """Plan to remove the checkpoints that a policy does not keep; None if it keeps all of them."""
     facts = _Facts(reader)
     stays = choose(facts.items, keep, now)
@@ -210,7 +210,7 @@ def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> Doomed | Non
     stored = sizes_of_blobs(reader.store, thread.thread_id, left) if left else {}
     size = sum_of(reader.store, thread.thread_id, goes)
     why = Counter(reasons[0] for reasons in stays.values())
-    return Doomed(
+    return PlannedRemoval(
         action="prune",
         reason=f"keeps {len(stays)} of {len(facts.items)}: {_listed(why)}",
         checkpoints=size.checkpoints,
@@ -265,16 +265,16 @@ def sizes_of_blobs(
     return found
 
 
-def _kept(thread: Thread, why: str) -> Doomed:
+def _kept(thread: Thread, why: str) -> PlannedRemoval:
     removal = Removal(thread.thread_id, thread.last_at, thread.checkpoints, 0)
-    return Doomed("keep", why, 0, 0, removal)
+    return PlannedRemoval("keep", why, 0, 0, removal)
 
 
 class _Facts:
     """The facts about a thread that decide what is kept; reads no channel values."""
 
     def __init__(self, reader: ThreadReader) -> None:
-        self.items: list[Item] = []
+        self.items: list[RetentionCandidate] = []
         self.writes = 0
         """Number of writes of the thread."""
         self.blobs: dict[tuple[str, str], set[BlobKey]] = {}
@@ -300,7 +300,7 @@ class _Facts:
                         raise unreadable(f"checkpoint '{one.key.checkpoint_id}'", part)
                 self.blobs[key] = named_blobs(ns, one, body)
                 self.items.append(
-                    Item(
+                    RetentionCandidate(
                         *key,
                         parent=one.parent_checkpoint_id,
                         at=one.at or moment_time(one.key.checkpoint_id, body),

@@ -27,7 +27,7 @@ from ckpt_cli.core.redact import (
 
 if TYPE_CHECKING:
     from ckpt_cli.core.paths import Path, Selected
-    from ckpt_cli.core.plan import Plan
+    from ckpt_cli.core.plan import CheckpointPlan
     from ckpt_cli.core.write_view import Placed
     from ckpt_cli.reading.thread import Moment, State
 
@@ -93,7 +93,7 @@ def selected(found: Selected, asked: Path) -> Selected:
     return replace(found, path=path, value=redact(found.value))
 
 
-def plan(found: Plan) -> Plan:
+def plan(found: CheckpointPlan) -> CheckpointPlan:
     """Return a plan for display, with types and sizes in place of values, questions and errors."""
     changes = {name: redact_change(change) for name, change in found.changes.items()}
     return replace(

@@ -17,7 +17,7 @@ from ckpt_cli.core.merge_messages import Pending
 from ckpt_cli.core.merge_messages import fits as message_fits
 from ckpt_cli.core.merging import ABSENT, REDUCERS, Absent, Held, is_complete
 from ckpt_cli.core.redact import redact
-from ckpt_cli.core.repairing import Place, Rebuilt, Refusal, Repair
+from ckpt_cli.core.repairing import DamagedValue, Rebuilt, Refusal, Repair
 from ckpt_cli.core.replay import judge_all
 from ckpt_cli.core.sizes import namespace_kind
 from ckpt_cli.reading import redacted
@@ -211,7 +211,9 @@ def _tag(one: Lost) -> str:
     return "json" if "json" in tags else "msgpack"
 
 
-def _place(one: Lost) -> Place:
+def _place(one: Lost) -> DamagedValue:
     key = one.child.key
     version = str(one.child.body.versions.get(one.check.channel))
-    return Place(key.checkpoint_ns, key.checkpoint_id, one.child.number, one.check.channel, version)
+    return DamagedValue(
+        key.checkpoint_ns, key.checkpoint_id, one.child.number, one.check.channel, version
+    )

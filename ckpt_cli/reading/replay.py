@@ -14,7 +14,14 @@ from ckpt_backends.model import TypedBytes
 from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.contribution import NOT_STORED
 from ckpt_cli.core.differences import Differences, differences, without_values
-from ckpt_cli.core.elimination import Check, Explained, Tally, bits_at, explain, is_unreadable
+from ckpt_cli.core.elimination import (
+    Check,
+    Explained,
+    ReducerTally,
+    bits_at,
+    explain,
+    is_unreadable,
+)
 from ckpt_cli.core.equality import same
 from ckpt_cli.core.merging import ABSENT, Held, is_empty
 from ckpt_cli.core.replay import Replayed, Transition
@@ -158,7 +165,7 @@ class _Namespace:
         self,
         reader: ThreadReader,
         checkpoint_ns: str,
-        tallies: dict[tuple[str, str], Tally],
+        tallies: dict[tuple[str, str], ReducerTally],
         ids: Collection[str] | None,
         look: str | None = None,
         lost: list[Lost] | None = None,
@@ -468,8 +475,8 @@ class _Namespace:
     def _is_delta(self, name: str, moment: Moment) -> bool:
         return name in moment.body.versions and name in self._reader.delta_channels(self._ns)
 
-    def _tally(self, channel: str) -> Tally:
-        return self._tallies.setdefault((self._graph, channel), Tally())
+    def _tally(self, channel: str) -> ReducerTally:
+        return self._tallies.setdefault((self._graph, channel), ReducerTally())
 
     def _let_go(self, moment: Moment, here: _Kept) -> None:
         """Drop a checkpoint when all of its children were seen."""

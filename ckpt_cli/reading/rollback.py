@@ -14,10 +14,10 @@ from ckpt_cli.core.abilities import NO_HISTORY, ONE_STATE
 from ckpt_cli.core.changes import diff_channels
 from ckpt_cli.core.editing import ChannelEdit, is_numbered
 from ckpt_cli.core.forking import REASON, WITH, first_tick
-from ckpt_cli.core.plan import Named, Plan, Touched
+from ckpt_cli.core.plan import CheckpointPlan, ShownCheckpoint, Touched
 from ckpt_cli.core.shortrefs import short_refs
 from ckpt_cli.core.step_nodes import NodePath, asked_by
-from ckpt_cli.reading.copies import Root, Rows, add_copy, add_empty, new_key
+from ckpt_cli.reading.copies import NewRows, Root, add_copy, add_empty, new_key
 from ckpt_cli.reading.edits import edges_of, known_channels, nodes_behind, previewed
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
@@ -28,7 +28,7 @@ _LOOKED_AT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RollbackOptions:
     """The options of a rollback or fork."""
 
     sibling: bool = False
@@ -45,8 +45,8 @@ class Wishes:
 
 
 def plan_rollback(
-    reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, wishes: Wishes
-) -> Plan:
+    reader: ThreadReader, rows: Store, checkpoint_id: str, now: datetime, wishes: RollbackOptions
+) -> CheckpointPlan:
     """Plan to roll back to a checkpoint of the root namespace.
 
     Raises `Unsupported` if the layout or the checkpoint does not allow it, and `Refused` if it is
@@ -62,7 +62,7 @@ def plan_rollback(
     head = target if head_id == checkpoint_id else reader.moment("", head_id, state=True)
     heads = heads_of(reader)
     tick = first_tick(now, heads.values(), force=wishes.force)
-    made = Rows(rows)
+    made = NewRows(rows)
     marks: dict[str, str] = {} if wishes.reason is None else {REASON: wishes.reason}
     stateful, kept = _memories(reader, target, wishes)
     # The root gets the greatest id: a resume looks for the state of subgraphs before it.
@@ -80,7 +80,7 @@ def plan_rollback(
     preview, edit_notes = previewed(reader.state(target).values, wishes.edits)
     left = left_behind(reader, head, target)
     also, main = tuple(made.added[:-1]), made.added[-1]
-    return Plan(
+    return CheckpointPlan(
         action="fork" if wishes.fork else "rollback",
         main=main,
         before=head.key,
@@ -176,11 +176,11 @@ def asking_nodes(moment: Moment) -> tuple[NodePath, ...]:
 
 def named(
     reader: ThreadReader, head: Moment, target: Moment, added: Mapping[str, int | None]
-) -> dict[str, Named]:
+) -> dict[str, ShownCheckpoint]:
     """Return how to show the head, the target and added checkpoints (id to step) of the root."""
     steps = {**{one.key.checkpoint_id: one.number for one in (head, target)}, **added}
     refs = short_refs(list({one.key.checkpoint_id for one in reader.index("")} | steps.keys()))
-    return {one: Named(refs[one], step) for one, step in steps.items()}
+    return {one: ShownCheckpoint(refs[one], step) for one, step in steps.items()}
 
 
 def left_behind(reader: ThreadReader, head: Moment, target: Moment) -> list[str]:
@@ -217,7 +217,7 @@ def _moved_on(reader: ThreadReader, checkpoint_id: str) -> Iterator[tuple[str, s
 
 
 def _memories(
-    reader: ThreadReader, target: Moment, wishes: Wishes
+    reader: ThreadReader, target: Moment, wishes: RollbackOptions
 ) -> tuple[list[tuple[str, str | None]], list[str]]:
     """Return the stateful namespaces to roll back, each with its checkpoint, and those to leave.
 

@@ -25,7 +25,7 @@ _SUFFIXES = {".db", ".sqlite", ".sqlite3"}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundStore:
     """One store, or the reason why it could not be opened."""
 
     name: str
@@ -37,7 +37,7 @@ class Found:
     """Set if the place contains long-term memory and no threads."""
 
 
-def inspect(name: str, url: StoreUrl) -> list[Found]:
+def inspect(name: str, url: StoreUrl) -> list[FoundStore]:
     """Open a store and describe it, once for each of its layouts. The name may be a URL."""
     name = printable(name)
     try:
@@ -49,25 +49,25 @@ def inspect(name: str, url: StoreUrl) -> list[Found]:
     except (UnknownLayout, Unsupported) as error:
         return [_of_memory(name, url, error)]
     except CkptError as error:
-        return [Found(name, str(url), None, error)]
+        return [FoundStore(name, str(url), None, error)]
     names = tuple(without_values(one, url) for one in info.tables)
     notes = tuple(without_values(one, url) for one in info.notes)
-    return [Found(name, str(url), replace(info, tables=names, notes=notes), None)]
+    return [FoundStore(name, str(url), replace(info, tables=names, notes=notes), None)]
 
 
-def _of_memory(name: str, url: StoreUrl, error: CkptError) -> Found:
+def _of_memory(name: str, url: StoreUrl, error: CkptError) -> FoundStore:
     """Describe the long-term memory of a place without threads, if it has any."""
     with suppress(CkptError), open_memory(url) as memory:
-        return Found(name, str(url), None, None, memory.describe())
-    return Found(name, str(url), None, error)
+        return FoundStore(name, str(url), None, None, memory.describe())
+    return FoundStore(name, str(url), None, error)
 
 
-def broken(name: str, url: str, error: CkptError) -> Found:
+def broken(name: str, url: str, error: CkptError) -> FoundStore:
     """Return an entry for a store without a valid URL, such as a profile with an unset variable."""
-    return Found(name, printable_written(url), None, error)
+    return FoundStore(name, printable_written(url), None, error)
 
 
-def in_folder(folder: Path) -> Iterator[Found]:
+def in_folder(folder: Path) -> Iterator[FoundStore]:
     """Yield the stores in a folder; databases without checkpoints or memory are left out."""
     kinds: dict[str, str] = {}
     with suppress(OSError):

@@ -31,7 +31,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class TargetArguments:
     """The words of the command line that name a checkpoint."""
 
     thread: str | None
@@ -57,7 +57,7 @@ def find_thread(store: Store, thread_id: str | None, note: Callable[[str], None]
 
 
 def find_checkpoint(
-    store: Store, words: Words, now: datetime, zone: tzinfo, note: Callable[[str], None]
+    store: Store, words: TargetArguments, now: datetime, zone: tzinfo, note: Callable[[str], None]
 ) -> Target:
     """Return the checkpoint that the words name; a thread alone names its head.
 
@@ -78,14 +78,14 @@ def find_checkpoint(
     return Target(reader, ns, found, ref is not None or words.as_of is not None)
 
 
-def has_ref(store: Store, words: Words) -> bool:
+def has_ref(store: Store, words: TargetArguments) -> bool:
     """Return whether the words name a checkpoint, not only a thread."""
     if words.at is not None or words.as_of is not None:
         return True
     return words.thread is not None and _split(store, words.thread)[1] is not None
 
 
-def with_ref(store: Store, words: Words, ref: str | None) -> Words:
+def with_ref(store: Store, words: TargetArguments, ref: str | None) -> TargetArguments:
     """Add the REF of `THREAD REF` to the words.
 
     Raises `UsageError` if they already name a checkpoint.
@@ -103,7 +103,7 @@ def with_ref(store: Store, words: Words, ref: str | None) -> Words:
 
 def find_two(
     store: Store,
-    words: Words,
+    words: TargetArguments,
     first: str | None,
     second: str | None,
     now: datetime,
@@ -126,9 +126,11 @@ def find_two(
             whole, part = _split(store, text)
             if part is not None or store.thread(whole) is not None:
                 thread_id, ref = whole, part or "head"
-                found = find_checkpoint(store, Words(thread_id, ref, words.ns), now, zone, note)
+                found = find_checkpoint(
+                    store, TargetArguments(thread_id, ref, words.ns), now, zone, note
+                )
                 return found, True
-        found = find_checkpoint(store, Words(thread_id, ref, words.ns), now, zone, note)
+        found = find_checkpoint(store, TargetArguments(thread_id, ref, words.ns), now, zone, note)
         return found, False
 
     other, is_thread = find(first)

@@ -53,7 +53,7 @@ _AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class DecodedCheckpoint:
     """A decoded checkpoint."""
 
     checkpoint: Checkpoint
@@ -85,7 +85,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment(Stored):
+class Moment(DecodedCheckpoint):
     """A checkpoint with the tasks of its next step."""
 
     step: Step
@@ -220,9 +220,9 @@ class ThreadReader:
             hint=f"its namespaces: {known}" if known else "it has the root namespace only",
         )
 
-    def line(self, checkpoint_ns: str) -> refs.Line:
+    def line(self, checkpoint_ns: str) -> refs.NamespaceRefs:
         """Return the checkpoints of a namespace, for resolving a ref."""
-        return refs.Line(
+        return refs.NamespaceRefs(
             self.thread_id,
             self.index(checkpoint_ns),
             self.head(checkpoint_ns),
@@ -266,7 +266,7 @@ class ThreadReader:
 
     def stored(
         self, checkpoint_ns: str, checkpoint_id: str, *, state: bool | Collection[str] = False
-    ) -> Stored:
+    ) -> DecodedCheckpoint:
         """Return one checkpoint without its tasks; its writes have no values.
 
         `state` is as in `moments`. Raises `NotFound`.
@@ -280,7 +280,9 @@ class ThreadReader:
             values=state,
         ):
             writes = self._writes_of(checkpoint_ns, [checkpoint_id], False)[checkpoint_id]
-            return Stored(checkpoint, read_body(checkpoint), read_metadata(checkpoint), writes)
+            return DecodedCheckpoint(
+                checkpoint, read_body(checkpoint), read_metadata(checkpoint), writes
+            )
         raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
 
     def moments(
@@ -376,7 +378,7 @@ class ThreadReader:
         """The nodes that each channel triggers, from all bodies of this thread."""
         return learn(map(read_body, self.store.checkpoints(self.thread_id, body=True)))
 
-    def state(self, moment: Stored, channels: Collection[str] | None = None) -> State:
+    def state(self, moment: DecodedCheckpoint, channels: Collection[str] | None = None) -> State:
         """Return the values at a checkpoint: DeltaChannels rebuilt, the caller's writes applied.
 
         With `channels`, only those are rebuilt. The checkpoint must have been read with its state,
@@ -406,7 +408,7 @@ class ThreadReader:
                 rebuilt[name] = f"{earlier}with the caller's writes (assumed {reducer})"
         return State(dict(sorted(values.items())), rebuilt)
 
-    def _null_writes(self, moment: Stored) -> dict[str, list[Value]]:
+    def _null_writes(self, moment: DecodedCheckpoint) -> dict[str, list[Value]]:
         """Return the caller's writes to state channels with `Command(update=...)`, by channel."""
         names = {
             write.channel
@@ -428,7 +430,7 @@ class ThreadReader:
                 grouped.setdefault(write.channel, []).append(decode(write.value))
         return grouped
 
-    def _unstored(self, moment: Stored) -> set[str]:
+    def _unstored(self, moment: DecodedCheckpoint) -> set[str]:
         """Return the DeltaChannels that may have no stored value at this checkpoint."""
         unset = {
             name

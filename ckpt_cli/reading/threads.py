@@ -63,7 +63,7 @@ class Details:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ListedThread:
     """One thread of a list; `details` is None if its head was not read."""
 
     thread: Thread
@@ -128,7 +128,7 @@ def list_threads(
     skip: int = 0,
     limit: int | None = None,
     watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
-) -> Iterator[Row]:
+) -> Iterator[ListedThread]:
     """Yield the selected threads in the requested order; streams them if the store has this order.
 
     The first `skip` are left out. With `limit`, at most one more than that is returned, to show
@@ -139,13 +139,13 @@ def list_threads(
     most = skip + limit + 1 if as_stored and limit is not None else None
     threads = matching(store.threads(limit=most), wanted)
     lessons = Lessons(store)
-    rows: Iterator[Row]
+    rows: Iterator[ListedThread]
     heads_decide = wanted.needs_heads or sort in {"step", "bytes"}
     if heads_decide:
         rows = _detailed(store, watch(threads), lessons, sizes=sizes)
         rows = (row for row in rows if row.details and _fits(row.details, wanted))
     else:
-        rows = (Row(thread) for thread in threads)
+        rows = (ListedThread(thread) for thread in threads)
     if sort != "last":
         rows = iter(sorted(rows, key=lambda row: _order(row, sort)))
     rows = islice(rows, skip, None if limit is None else skip + limit + 1)
@@ -173,7 +173,7 @@ def first_message(store: Store, thread: Thread) -> str | None:
     return next((_as_text(one.content) for one in said if one.role == "human"), None)
 
 
-def _shown(store: Store, row: Row) -> Row:
+def _shown(store: Store, row: ListedThread) -> ListedThread:
     if not redacted.is_redacted(store) or row.details is None or row.details.head is None:
         return row
     head = replace(row.details.head, metadata=redact_metadata(row.details.head.metadata))
@@ -181,7 +181,7 @@ def _shown(store: Store, row: Row) -> Row:
     return replace(row, details=replace(row.details, head=head, error=error))
 
 
-def first(rows: Iterator[Row], limit: int) -> tuple[list[Row], bool]:
+def first(rows: Iterator[ListedThread], limit: int) -> tuple[list[ListedThread], bool]:
     """Return the first rows up to a limit, and whether there are more."""
     found = list(islice(rows, limit + 1))
     return found[:limit], len(found) > limit
@@ -207,7 +207,7 @@ def matching(threads: Iterable[Thread], wanted: Selection) -> Iterator[Thread]:
 
 def _detailed(
     store: Store, threads: Iterable[Thread], lessons: Lessons, *, sizes: bool
-) -> Iterator[Row]:
+) -> Iterator[ListedThread]:
     """Yield the same threads with the details from their heads."""
     for some in some_at_once(threads):
         found = {
@@ -223,7 +223,7 @@ def _detailed(
             # An id that is not text can only be listed.
             without = Status.EMPTY if one.head is None else Status.UNKNOWN
             details = found.get(one.thread_id, Details((without,), None, None))
-            yield Row(one, replace(details, bytes=bytes_of.get(one.thread_id)))
+            yield ListedThread(one, replace(details, bytes=bytes_of.get(one.thread_id)))
 
 
 def _details(store: Store, head: Moment) -> Details:
@@ -269,7 +269,7 @@ def _as_text(value: Value) -> str | None:
     return json.dumps(to_json(value), ensure_ascii=False)
 
 
-def _order(row: Row, sort: Sort) -> tuple[Any, ...]:
+def _order(row: ListedThread, sort: Sort) -> tuple[Any, ...]:
     """Return a sort key: newest or largest first, ids alphabetically."""
     thread, details = row.thread, row.details
     keys: dict[Sort, Any] = {
@@ -287,7 +287,7 @@ def _order(row: Row, sort: Sort) -> tuple[Any, ...]:
 class Summary:
     """One thread as a whole."""
 
-    row: Row
+    row: ListedThread
     head: Moment | None
     size: ThreadSize
     in_namespaces: tuple[NamespaceSummary, ...]

@@ -36,7 +36,7 @@ class Point:
     """The parent's values; empty if the parent is not stored or comes later."""
 
 
-class Timeline:
+class StateTimeline:
     """The states of one namespace, or of some of its checkpoints."""
 
     def __init__(

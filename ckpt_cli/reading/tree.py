@@ -21,7 +21,7 @@ from ckpt_cli.core.step_nodes import (
 )
 from ckpt_cli.core.task_ids import pulled_node
 from ckpt_cli.core.tasks import ERROR, INTERRUPT, Step
-from ckpt_cli.core.tree import Key, Node, Plan, Skeleton, plan_tree, undecided
+from ckpt_cli.core.tree import Key, Node, Skeleton, TreeLayout, plan_tree, undecided
 from ckpt_cli.reading import redacted
 from ckpt_cli.reading.thread import Moment, ThreadReader
 
@@ -37,7 +37,7 @@ _UPDATE = "~__interrupt__"
 class Tree:
     """Everything that is needed to draw a thread."""
 
-    plan: Plan
+    plan: TreeLayout
     details: Mapping[Key, Node]
     refs: Mapping[str, str]
     """Maps a checkpoint id to its short ref."""

@@ -15,13 +15,13 @@ from ckpt_backends.model import Checkpoint, CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.changes import diff_channels
 from ckpt_cli.core.forking import BY, CHECKPOINTS, FROM, NAME, THREAD, WITH, WRITES
-from ckpt_cli.core.plan import Plan, Touched
+from ckpt_cli.core.plan import CheckpointPlan, Touched
 from ckpt_cli.core.state import read_body, read_metadata
-from ckpt_cli.reading.rollback import Wishes, check_store, heads_of, named, plan_rollback
+from ckpt_cli.reading.rollback import RollbackOptions, check_store, heads_of, named, plan_rollback
 from ckpt_cli.reading.thread import ThreadReader
 
 
-def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) -> Plan:
+def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) -> CheckpointPlan:
     """Plan to undo the newest rollback or fork on the head's branch.
 
     If nothing followed it, its rows are removed, and the thread is as before. Otherwise later
@@ -35,13 +35,13 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
     before = _head_before(reader, added)
     parts = _parts(reader, added)
     if why := _built_on(reader, parts):
-        wishes = Wishes(reason=f"undo of {added.key.checkpoint_id}", force=force)
+        wishes = RollbackOptions(reason=f"undo of {added.key.checkpoint_id}", force=force)
         back = plan_rollback(reader, rows, before, now, wishes)
         return _as_undo(back, added, why)
     head = reader.moment("", added.key.checkpoint_id, state=True)
     earlier = reader.moment("", before, state=True)
     touched = [_touched(one) for one in parts]
-    return Plan(
+    return CheckpointPlan(
         action="undo",
         main=touched[0],
         before=head.key,
@@ -64,7 +64,7 @@ def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) 
     )
 
 
-def _plan_removal(reader: ThreadReader, added: Checkpoint) -> Plan:
+def _plan_removal(reader: ThreadReader, added: Checkpoint) -> CheckpointPlan:
     """Plan to remove a thread that is a copy. Raises `Refused` if it was used since it was made."""
     metadata = read_metadata(added)
     every: Counter[CheckpointKey] = Counter()
@@ -79,7 +79,7 @@ def _plan_removal(reader: ThreadReader, added: Checkpoint) -> Plan:
             hint=_delete(reader),
         )
     head = reader.moment("", added.key.checkpoint_id)
-    return Plan(
+    return CheckpointPlan(
         action="undo",
         main=_touched(added),
         before=head.key,
@@ -203,7 +203,7 @@ def _touched(one: Checkpoint) -> Touched:
     )
 
 
-def _as_undo(back: Plan, added: Checkpoint, why: str) -> Plan:
+def _as_undo(back: CheckpointPlan, added: Checkpoint, why: str) -> CheckpointPlan:
     notes = [f"checkpoint {added.key.checkpoint_id} is kept: {why}"]
     if back.again:
         notes.append("answers and task results from before the rollback are not restored")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class CheckpointView:
     """A checkpoint, its state and its writes."""
 
     moment: Moment
@@ -41,7 +41,7 @@ class View:
     """
 
 
-def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> View:
+def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> CheckpointView:
     """Return a checkpoint; `channels` limits the values; `writes` reads the values of writes.
 
     Raises `NotFound`; with `channels` also `Unreadable`.
@@ -57,7 +57,7 @@ def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> V
     if channels is not None:
         moment.check_readable()
         state = State(_chosen(moment, state, channels), state.rebuilt)
-    found = View(
+    found = CheckpointView(
         moment,
         state,
         place(moment.writes, moment.step),
@@ -79,7 +79,7 @@ def _unstored(moment: Moment, state: State) -> list[str]:
     return sorted(written - state.values.keys())
 
 
-def _redacted(found: View) -> View:
+def _redacted(found: CheckpointView) -> CheckpointView:
     return replace(
         found,
         moment=redacted.moment(found.moment),

@@ -42,7 +42,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredSizes:
     """Numbers and stored bytes of a checkpoint's writes and values."""
 
     writes: int
@@ -54,7 +54,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class StepChannel:
     """One channel that was written to, or that changed."""
 
     judgement: Judgement
@@ -79,10 +79,10 @@ class Written:
 
     child: Moment
     parent: Moment | None
-    channels: Mapping[str, Channel]
+    channels: Mapping[str, StepChannel]
     others: tuple[Contribution, ...]
     """Writes that changed no channel: internal, dropped and ignored ones."""
-    stored: Stored | None = None
+    stored: StoredSizes | None = None
     """None if values are stored in the body."""
 
 
@@ -109,7 +109,7 @@ def written(
     return _redacted(answer) if redacted.is_redacted(target.reader.store) else answer
 
 
-def _stored(look: Look) -> Stored | None:
+def _stored(look: Look) -> StoredSizes | None:
     blobs = look.child.checkpoint.blobs
     if blobs is None or look.writes is None or look.child.body.problem is not None:
         return None
@@ -121,10 +121,10 @@ def _stored(look: Look) -> Stored | None:
         and look.child.body.versions.get(name) != before.get(name)
     ]
     sizes = [one.write.size for one in _all(look.writes)]
-    return Stored(len(sizes), sum(sizes), len(own), sum(own))
+    return StoredSizes(len(sizes), sum(sizes), len(own), sum(own))
 
 
-def _channel(one: Looked, look: Look, judgement: Judgement) -> Channel:
+def _channel(one: Looked, look: Look, judgement: Judgement) -> StepChannel:
     verdict, reason = verdict_of(one.check, judgement)
     name = judgement.reducer or (judgement.survivors[0] if judgement.survivors else None)
     way = _fitting(one, look, judgement)
@@ -136,7 +136,7 @@ def _channel(one: Looked, look: Look, judgement: Judgement) -> Channel:
         sum(json_size(write.value) for write in writes),
         0 if _is_nothing(one.stored) else json_size(stored),
     )
-    return Channel(
+    return StepChannel(
         judgement,
         verdict,
         reason,

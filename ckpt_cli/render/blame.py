@@ -11,7 +11,7 @@ from ckpt_cli.core.forking import NAME
 from ckpt_cli.core.paths import format_path
 from ckpt_cli.core.write_view import Placed
 from ckpt_cli.reading.blame import Blame, By
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import field
@@ -65,7 +65,7 @@ def blame_columns() -> Sequence[Column]:
     ]
 
 
-def blame_lines(found: Blame, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
+def blame_lines(found: Blame, now: datetime, zone: tzinfo, width: int) -> Iterator[StyledLine]:
     """Yield the value, where it was set, and by whom."""
     moment = found.moment
     path = safe_text(format_path(found.place.path))

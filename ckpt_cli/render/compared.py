@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from ckpt_cli.reading.compare import Comparison
 from ckpt_cli.reading.thread import Moment
-from ckpt_cli.render.lines import Line, Span, line
+from ckpt_cli.render.lines import Span, StyledLine, line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.units import step_number
 
 
-def compared_lines(found: Comparison) -> Iterator[Line]:
+def compared_lines(found: Comparison) -> Iterator[StyledLine]:
     """Yield the old and the new checkpoint of a diff, in the way git names two files."""
     is_first = found.after.checkpoint.parent_checkpoint_id is None
     before: tuple[Span, ...] = (("nothing" if is_first else "the parent is not stored", "dim"),)

@@ -13,7 +13,7 @@ from ckpt_cli.core.inside import inside
 from ckpt_cli.core.messages import as_message
 from ckpt_cli.core.paths import format_path
 from ckpt_cli.render.cells import cell_len, fit, pad
-from ckpt_cli.render.lines import Line, Span, Style, line
+from ckpt_cli.render.lines import Span, Style, StyledLine, line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.units import size
 from ckpt_cli.render.value import counted, noun_for, summary
@@ -32,7 +32,7 @@ _MARKS: dict[str, tuple[str, Style]] = {
 
 def diff_text(
     changes: Mapping[str, ChannelChange], *, stat: bool = False, width: int = 100
-) -> Iterator[Line]:
+) -> Iterator[StyledLine]:
     """Yield one block per channel; with `stat`, one line per channel and a total."""
     if stat:
         yield from _stat(changes)
@@ -46,7 +46,7 @@ def diff_text(
             yield from _whole(change, width)
 
 
-def _heading(name: str, change: ChannelChange) -> Line:
+def _heading(name: str, change: ChannelChange) -> StyledLine:
     counts = count(change)
     title: Span = (safe_text(name), "head")
     if change.change != "changed":
@@ -76,7 +76,7 @@ def _held(change: ChannelChange) -> str:
     return f"  ({numbers[0]} → {counted(numbers[1], noun)})"
 
 
-def _whole(change: ChannelChange, width: int) -> Iterator[Line]:
+def _whole(change: ChannelChange, width: int) -> Iterator[StyledLine]:
     """Yield the lines of an added or removed channel: one per item of a list, otherwise one."""
     mark, style = _MARKS["add" if change.change == "added" else "remove"]
     value = change.after if change.change == "added" else change.before
@@ -84,7 +84,7 @@ def _whole(change: ChannelChange, width: int) -> Iterator[Line]:
         yield _value_line(f"  {mark} ", item, style, width)
 
 
-def _op(op: Op, after: Value, width: int) -> Iterator[Line]:
+def _op(op: Op, after: Value, width: int) -> Iterator[StyledLine]:
     mark, style = _MARKS[op.op]
     if op.op == "replace":
         yield from _replace(op, width)
@@ -99,7 +99,7 @@ def _op(op: Op, after: Value, width: int) -> Iterator[Line]:
         yield _value_line(f"  {mark} {name}{': ' if name else ''}", value, style, width)
 
 
-def _replace(op: Op, width: int) -> Iterator[Line]:
+def _replace(op: Op, width: int) -> Iterator[StyledLine]:
     name = _name(op.path)
     if isinstance(op.before, str) and isinstance(op.after, str) and "\n" in op.before + op.after:
         lines = op.before.splitlines(), op.after.splitlines()
@@ -122,7 +122,7 @@ def _replace(op: Op, width: int) -> Iterator[Line]:
     yield _value_line(f"{indent}+ ", after, "add", width)
 
 
-def _line_diff(before: list[str], after: list[str], width: int) -> Iterator[Line]:
+def _line_diff(before: list[str], after: list[str], width: int) -> Iterator[StyledLine]:
     for text in list(unified_diff(before, after, n=2, lineterm=""))[2:]:
         mark, rest = text[0], safe_text(text[1:])
         if mark == "@":
@@ -145,7 +145,7 @@ def _apart(before: Value, after: Value, width: int) -> tuple[Value, Value]:
     return f"…{before[skipped:]}", f"…{after[skipped:]}"
 
 
-def _stat(changes: Mapping[str, ChannelChange]) -> Iterator[Line]:
+def _stat(changes: Mapping[str, ChannelChange]) -> Iterator[StyledLine]:
     if not changes:
         return
     names = [safe_text(name) for name in changes]
@@ -175,7 +175,7 @@ def _sums(rows: list[Counts]) -> Iterator[str]:
             yield f"{counted(n, 'item')} {word}"
 
 
-def _bar(counts: Counts, most: int) -> Line:
+def _bar(counts: Counts, most: int) -> StyledLine:
     scale = min(1.0, MAX_BAR / most) if most else 1.0
     return line(*((mark * max(round(n * scale), 1), style) for mark, n, style in _marks(counts)))
 
@@ -193,7 +193,7 @@ def _signed(n: int) -> str:
     return f"{'-' if n < 0 else '+'}{size(abs(n))}"
 
 
-def _value_line(start: str, value: Value, style: Style, width: int) -> Line:
+def _value_line(start: str, value: Value, style: Style, width: int) -> StyledLine:
     return line((start + summary(value, max(width - cell_len(start), 1)), style))
 
 

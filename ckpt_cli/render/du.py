@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ckpt_cli.core.sizes import Ranking
-from ckpt_cli.reading.du import By, Channel, Survey
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.reading.du import By, ChannelSize, Survey
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import field
@@ -120,7 +120,7 @@ SURVEY_COLUMNS = [Column(name.upper(), name) for name in ("by", "name", "rows", 
 
 def survey_lines(
     found: Survey, thread_id: str | None, width: int, *, unicode: bool
-) -> Iterator[Line]:
+) -> Iterator[StyledLine]:
     """Yield the totals, and a table for each grouping with more than one entry."""
     yield from _totals(found, thread_id, width)
     for by in ("table", "thread", "ns", "channel", "type"):
@@ -152,7 +152,7 @@ def share_text(*, unicode: bool) -> Callable[[float], str]:
     return show
 
 
-def _totals(found: Survey, thread_id: str | None, width: int) -> Iterator[Line]:
+def _totals(found: Survey, thread_id: str | None, width: int) -> Iterator[StyledLine]:
     info = found.info
     if thread_id is not None:
         yield line(("thread ", "dim"), (safe_text(thread_id), "head"), f"  {size(found.bytes)}")
@@ -172,7 +172,7 @@ def _key(by: By, key: Any) -> dict[str, Any]:
     if by == "table":
         return {"table": key[0], "column": key[1]}
     if by == "channel":
-        assert isinstance(key, Channel)  # noqa: S101
+        assert isinstance(key, ChannelSize)  # noqa: S101
         return {"channel": key.name, "part": key.part, "name": str(key)}
     return {{"thread": "thread_id", "ns": "checkpoint_ns"}.get(by, by): key}
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ckpt_cli.render.cells import cell_len, wrap
-from ckpt_cli.render.lines import Line, Span
+from ckpt_cli.render.lines import Span, StyledLine
 
 _HANG = 2
 """Columns by which the rest of a folded line is indented further than its beginning."""
 
 
-def folded(lines: Iterable[Line], width: int) -> Iterator[Line]:
+def folded(lines: Iterable[StyledLine], width: int) -> Iterator[StyledLine]:
     """The lines, in pieces where one is wider than `width`, unless it is printed whole."""
     for one in lines:
         text = one.text
@@ -21,14 +21,14 @@ def folded(lines: Iterable[Line], width: int) -> Iterator[Line]:
             yield from _pieces(one, text, width)
 
 
-def _pieces(one: Line, text: str, width: int) -> Iterator[Line]:
+def _pieces(one: StyledLine, text: str, width: int) -> Iterator[StyledLine]:
     indent = " " * min(len(text) - len(text.lstrip(" ")) + _HANG, width // 2)
     start = 0
     for number, piece in enumerate(_parts(text, width, len(indent))):
         at = text.index(piece, start)
         start = at + len(piece)
         spans = tuple(_cut(one.spans, at, at + len(piece.rstrip(" "))))
-        yield Line(spans if number == 0 else ((indent, "plain"), *spans))
+        yield StyledLine(spans if number == 0 else ((indent, "plain"), *spans))
 
 
 def _parts(text: str, width: int, indent: int) -> Iterator[str]:

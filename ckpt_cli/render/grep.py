@@ -7,7 +7,7 @@ from typing import Any
 
 from ckpt_cli.core.paths import format_path
 from ckpt_cli.core.step_nodes import path_text
-from ckpt_cli.reading.grep import Hit
+from ckpt_cli.reading.grep import GrepHit
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.units import iso
 
@@ -15,7 +15,7 @@ _BEFORE, _AFTER = 24, 200
 """Characters around a match that are kept for a table; the table cuts them to its width."""
 
 
-def hit_record(hit: Hit) -> dict[str, Any]:
+def hit_record(hit: GrepHit) -> dict[str, Any]:
     """Return one matching line of `grep` as JSON."""
     match = hit.match
     return {
@@ -37,7 +37,7 @@ def hit_record(hit: Hit) -> dict[str, Any]:
     }
 
 
-def table_record(hit: Hit) -> dict[str, Any]:
+def table_record(hit: GrepHit) -> dict[str, Any]:
     """Return the same with the line cut to the part around the match, for a table."""
     record = hit_record(hit)
     line = excerpt(hit.match.line, hit.match.start, hit.match.end)

@@ -9,7 +9,7 @@ from typing import Any
 from ckpt_backends.codec import from_json
 from ckpt_backends.model import Status
 from ckpt_cli.core.step_nodes import path_text
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text, short_ns
 from ckpt_cli.render.thread import ago, counted_names, marks_style, names, next_names
@@ -49,7 +49,7 @@ def history_columns(
     ]
 
 
-def history_line(record: Mapping[str, Any], zone: tzinfo, *, all_ns: bool) -> Line:
+def history_line(record: Mapping[str, Any], zone: tzinfo, *, all_ns: bool) -> StyledLine:
     """Return one checkpoint as a line of `tail`, which cannot be aligned with later lines."""
     ts, ns = record["ts"], record["checkpoint_ns"]
     at = "" if ts is None else f"{datetime.fromisoformat(ts).astimezone(zone):%H:%M:%S}"

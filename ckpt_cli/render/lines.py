@@ -26,7 +26,7 @@ Span: TypeAlias = tuple[str, Style]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StyledLine:
     """One line in styled pieces; safe to print."""
 
     spans: tuple[Span, ...]
@@ -38,7 +38,7 @@ class Line:
         return "".join(text for text, _ in self.spans)
 
 
-def line(*spans: Span | str) -> Line:
+def line(*spans: Span | str) -> StyledLine:
     """Make a line from pieces; bare strings get the style plain, empty pieces are left out."""
     styled: list[Span] = [(span, "plain") if isinstance(span, str) else span for span in spans]
-    return Line(tuple(span for span in styled if span[0]))
+    return StyledLine(tuple(span for span in styled if span[0]))

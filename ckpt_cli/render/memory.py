@@ -15,11 +15,11 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.memory import Item, ItemKey, Namespace
 from ckpt_cli.core.memory import format_namespace, is_expired
 from ckpt_cli.core.paths import format_path
-from ckpt_cli.reading.memory import Hit, Read
+from ckpt_cli.reading.memory import MemoryHit, Read
 from ckpt_cli.render.block import block
 from ckpt_cli.render.cells import cell_len, pad
 from ckpt_cli.render.grep import excerpt
-from ckpt_cli.render.lines import Line, Span, line
+from ckpt_cli.render.lines import Span, StyledLine, line
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import ago, field, left
@@ -104,7 +104,7 @@ def tree_lines(
     items: Iterable[Item],
     now: datetime,
     faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
-) -> Iterator[Line]:
+) -> Iterator[StyledLine]:
     """Yield items below their namespaces, with their problems."""
     return (found for _, found in tree_rows(items, now, faults))
 
@@ -113,7 +113,7 @@ def tree_rows(
     items: Iterable[Item],
     now: datetime,
     faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
-) -> Iterator[tuple[Item | Namespace, Line]]:
+) -> Iterator[tuple[Item | Namespace, StyledLine]]:
     """Yield the same lines, each with its item or namespace."""
     before: Namespace = ()
     for namespace, some in groupby(items, key=lambda one: one.key.namespace):
@@ -124,7 +124,7 @@ def tree_rows(
             yield from zip(batch, lines, strict=True)
 
 
-def _labels(namespace: Namespace, before: Namespace) -> Iterator[tuple[Namespace, Line]]:
+def _labels(namespace: Namespace, before: Namespace) -> Iterator[tuple[Namespace, StyledLine]]:
     """Yield the labels of a namespace that differ from the previous one."""
     same = 0
     while same < min(len(namespace), len(before)) and namespace[same] == before[same]:
@@ -140,7 +140,7 @@ def _items(
     indent: str,
     now: datetime,
     faults: Mapping[ItemKey, Mapping[str, Any]],
-) -> Iterator[Line]:
+) -> Iterator[StyledLine]:
     keys = [safe_text(one.key.key) for one in items]
     width = min(max(map(cell_len, keys)), _WIDEST)
     for item, key in zip(items, keys, strict=True):
@@ -185,7 +185,7 @@ def _expiry(at: datetime, now: datetime) -> Span:
     return f"  expires {age(at, now)}", "time"
 
 
-def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
+def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[StyledLine]:
     """Yield one item as text, with its whole value."""
     item = read.item
     yield from field("ns", format_namespace(item.key.namespace), width, "node")
@@ -225,7 +225,7 @@ def _untold(read: Read) -> Value:
     return said | {name: part for name, part in value.items() if name not in _TOLD}
 
 
-def hit_record(hit: Hit) -> dict[str, Any]:
+def hit_record(hit: MemoryHit) -> dict[str, Any]:
     """Return one line of `memory search` as JSON."""
     match = hit.match
     return {
@@ -241,7 +241,7 @@ def hit_record(hit: Hit) -> dict[str, Any]:
     }
 
 
-def hit_row(hit: Hit, *, table: bool) -> dict[str, Any]:
+def hit_row(hit: MemoryHit, *, table: bool) -> dict[str, Any]:
     """Return the same as a row; a table shows the text around the match."""
     record = {**hit_record(hit), "namespace": format_namespace(hit.item.key.namespace)}
     if table:
@@ -281,7 +281,7 @@ def removal_lines(
     more: bool,
     done: bool = False,
     bundle: Path | None = None,
-) -> Iterator[Line]:
+) -> Iterator[StyledLine]:
     """Yield the items of a removal, planned or done, and their archive; nothing without items."""
     if not items:
         return
@@ -292,7 +292,7 @@ def removal_lines(
     if bundle is not None:
         restore = shell.command("ckpt", "memory", "import", ids=[str(bundle)])
         text = safe_text(f"archive  {shell.word(str(bundle))}; `{restore}` restores it")
-        yield Line(((text, "plain"),), whole=True)
+        yield StyledLine(((text, "plain"),), whole=True)
 
 
 def amount(items: Iterable[Item]) -> str:

@@ -9,7 +9,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_cli.core.memory import format_namespace
 from ckpt_cli.reading.memory import Read
 from ckpt_cli.render.cells import MIN_WIDTH, cell_len, pad, wrap
-from ckpt_cli.render.lines import Line, Span, Style, line
+from ckpt_cli.render.lines import Span, Style, StyledLine, line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.value import summary
 
@@ -23,7 +23,7 @@ _SHORT = 1000
 _STYLES: Sequence[Style] = ("head", "plain", "plain", "id")
 
 
-def whole_lines(items: Iterable[Read], width: int) -> Iterator[Line]:
+def whole_lines(items: Iterable[Read], width: int) -> Iterator[StyledLine]:
     """Yield items by namespace in columns, with wrapped text.
 
     Leaves out empty items, such as sections of DeerFlow that are not filled yet.
@@ -41,7 +41,7 @@ def whole_lines(items: Iterable[Read], width: int) -> Iterator[Line]:
             yield from _rows(rows, width)
 
 
-def _rows(rows: Sequence[tuple[Sequence[str], str]], width: int) -> Iterator[Line]:
+def _rows(rows: Sequence[tuple[Sequence[str], str]], width: int) -> Iterator[StyledLine]:
     widths = [
         max(map(cell_len, column)) for column in zip(*(cells for cells, _ in rows), strict=True)
     ]

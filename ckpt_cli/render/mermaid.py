@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ckpt_cli.core.tree import CallRow, FoldRow, Key, Node, Plan, SectionRow, StepRow
-from ckpt_cli.render.lines import Line
-from ckpt_cli.render.tree_words import UNICODE, Words, count, cut
+from ckpt_cli.core.tree import CallRow, FoldRow, Key, Node, SectionRow, StepRow, TreeLayout
+from ckpt_cli.render.lines import StyledLine
+from ckpt_cli.render.tree_words import UNICODE, TreeWording, count, cut
 
 _HARMLESS = frozenset(" -.,?×→·…✓✗●○")
 _LONGEST = 60
@@ -23,10 +23,10 @@ _CLASSES = {
 
 
 def mermaid_lines(
-    plan: Plan, details: Mapping[Key, Node], refs: Mapping[str, str]
-) -> Iterator[Line]:
+    plan: TreeLayout, details: Mapping[Key, Node], refs: Mapping[str, str]
+) -> Iterator[StyledLine]:
     """Yield the rows of a plan as `flowchart TD`, with a box for each line of `tree_lines`."""
-    chart = _Chart(Words(plan, details, refs, UNICODE))
+    chart = _Chart(TreeWording(plan, details, refs, UNICODE))
     for row in plan.rows:
         if isinstance(row, StepRow):
             chart.add_step(row)
@@ -36,13 +36,13 @@ def mermaid_lines(
             chart.add_call(row)
         else:
             chart.add_section(row)
-    return (Line(((text, "plain"),), whole=True) for text in chart.text())
+    return (StyledLine(((text, "plain"),), whole=True) for text in chart.text())
 
 
 class _Chart:
     """The boxes, in one block per namespace, and the arrows between them."""
 
-    def __init__(self, words: Words) -> None:
+    def __init__(self, words: TreeWording) -> None:
         self.words = words
         self.blocks: dict[str, list[str]] = {"": []}
         self.titles: dict[str, str] = {}

@@ -11,7 +11,7 @@ from ckpt_cli.core.messages import content_text
 from ckpt_cli.core.transcript import Call, Statistics, Turn, is_error
 from ckpt_cli.render.block import block
 from ckpt_cli.render.cells import wrap
-from ckpt_cli.render.lines import Line, Style, line
+from ckpt_cli.render.lines import Style, StyledLine, line
 from ckpt_cli.render.table import Column, Record, table_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.value import call_text, counted, message_label
@@ -36,7 +36,7 @@ STAT_COLUMNS = [
 
 def transcript_lines(
     turns: Sequence[Turn], first: int, width: int, *, full: bool, cut: bool
-) -> Iterator[Line]:
+) -> Iterator[StyledLine]:
     """Yield the conversation from one message on, with tool results below their calls.
 
     `full` shows every message in its place with all its fields; `cut` shortens long texts.
@@ -56,7 +56,7 @@ def transcript_lines(
             yield from turn_lines(turn, turns, width, cut=cut)
 
 
-def turn_lines(turn: Turn, turns: Sequence[Turn], width: int, *, cut: bool) -> Iterator[Line]:
+def turn_lines(turn: Turn, turns: Sequence[Turn], width: int, *, cut: bool) -> Iterator[StyledLine]:
     """Yield one message, with the results of its tool calls below it."""
     yield _header(turn)
     yield from _text(turn.message.content, 2, width, _MESSAGE_LINES if cut else None)
@@ -127,7 +127,7 @@ def statistics_rows(record: dict[str, Any]) -> Iterator[Record]:
         yield {**one, "kind": "tool", "count": one["calls"]}
 
 
-def statistics_lines(record: dict[str, Any], width: int) -> Iterator[Line]:
+def statistics_lines(record: dict[str, Any], width: int) -> Iterator[StyledLine]:
     """Yield the same as tables."""
     roles = [{"role": role, "n": number} for role, number in record["messages"].items()]
     tables = [
@@ -164,7 +164,7 @@ def _style(turn: Turn) -> Style:
     return _STYLES.get(turn.message.role, "head")
 
 
-def _header(turn: Turn) -> Line:
+def _header(turn: Turn) -> StyledLine:
     message = turn.message
     facts = [] if turn.model is None else [turn.model]
     facts += [] if turn.usage is None else [f"{turn.usage.total} tokens"]
@@ -176,7 +176,7 @@ def _header(turn: Turn) -> Line:
     )
 
 
-def _text(content: Value, indent: int, width: int, most: int | None) -> Iterator[Line]:
+def _text(content: Value, indent: int, width: int, most: int | None) -> Iterator[StyledLine]:
     """Yield a content in lines; if there are more than `most`, with the number left out."""
     text = content_text(content) if isinstance(content, str | list) else ""
     if text:
@@ -195,7 +195,7 @@ def _text(content: Value, indent: int, width: int, most: int | None) -> Iterator
         yield line((f"{' ' * indent}… {more}; --full shows all", "dim"))
 
 
-def _call(call: Call, turns: Sequence[Turn], width: int, *, cut: bool) -> Iterator[Line]:
+def _call(call: Call, turns: Sequence[Turn], width: int, *, cut: bool) -> Iterator[StyledLine]:
     text = call_text(call.call, width - 4 if cut else 1 << 20)
     lines = list(wrap(text, width - 4))
     yield line("  ", ("> ", "dim"), (lines[0], "bold"))

@@ -15,12 +15,12 @@ from ckpt_backends.model import CheckpointKey, Status
 from ckpt_cli.core.changes import ChannelChange, json_size
 from ckpt_cli.core.changes import change_record as channel_record
 from ckpt_cli.core.inside import inside
-from ckpt_cli.core.plan import Named, Plan, Touched
+from ckpt_cli.core.plan import CheckpointPlan, ShownCheckpoint, Touched
 from ckpt_cli.core.step_nodes import asked_by, failed_at, path_text
 from ckpt_cli.core.tasks import Task, conditions_of
 from ckpt_cli.render.cells import cell_len
 from ckpt_cli.render.diff import diff_text
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import command_field, field
@@ -42,7 +42,7 @@ _QUESTION = 1000
 """Maximum columns of a question."""
 
 
-def plan_record(plan: Plan, undo: str, *, dry_run: bool, rows: bool) -> dict[str, Any]:
+def plan_record(plan: CheckpointPlan, undo: str, *, dry_run: bool, rows: bool) -> dict[str, Any]:
     """Return the answer of `rollback`, `fork` and `undo` as JSON; `rows` adds the rows that
     change.
     """
@@ -72,7 +72,7 @@ def plan_record(plan: Plan, undo: str, *, dry_run: bool, rows: bool) -> dict[str
     return record
 
 
-def plan_rows(plan: Plan) -> list[dict[str, Any]]:
+def plan_rows(plan: CheckpointPlan) -> list[dict[str, Any]]:
     """Return the checkpoints that are added or removed, one row each."""
     return [_touched_record(one) for one in (plan.main, *plan.also)]
 
@@ -84,8 +84,13 @@ def plan_columns() -> Sequence[Column]:
 
 
 def plan_lines(
-    plan: Plan, width: int, *, undo: str = "", is_done: bool = False, is_whole: bool = False
-) -> Iterator[Line]:
+    plan: CheckpointPlan,
+    width: int,
+    *,
+    undo: str = "",
+    is_done: bool = False,
+    is_whole: bool = False,
+) -> Iterator[StyledLine]:
     """Yield what a plan would change, or what it has changed; with `is_whole`, every line."""
     main = plan.main
     is_clone = main.form == "clone"
@@ -126,7 +131,7 @@ def plan_lines(
         yield command_field("undo", undo)
 
 
-def done_lines(plan: Plan, undo: str) -> Iterator[Line]:
+def done_lines(plan: CheckpointPlan, undo: str) -> Iterator[StyledLine]:
     """Yield what was changed, and how to resume or undo."""
     thread = plan.main.key.thread_id
     verb = {"rollback": "rolled back", "fork": "forked", "undo": "undid the last change of"}
@@ -138,12 +143,12 @@ def done_lines(plan: Plan, undo: str) -> Iterator[Line]:
         text = f"{verb[plan.action]} {thread}: head is now {_name(plan, plan.head)}"
     yield line(safe_text(text))
     if how := resume_line(plan):
-        yield Line((("resume   ", "dim"), (safe_text(how), "plain")), whole=True)
+        yield StyledLine((("resume   ", "dim"), (safe_text(how), "plain")), whole=True)
     if undo:
         yield command_field("undo", undo)
 
 
-def resume_line(plan: Plan) -> str:
+def resume_line(plan: CheckpointPlan) -> str:
     """Return the call that resumes the thread after the change; `''` if an undo restored the
     thread.
     """
@@ -165,7 +170,7 @@ def resume_line(plan: Plan) -> str:
     return f"graph.invoke({given}, {config})" + (f"  # {remark}" if remark else "")
 
 
-def _change(plan: Plan, width: int, *, is_done: bool) -> Iterator[Line]:
+def _change(plan: CheckpointPlan, width: int, *, is_done: bool) -> Iterator[StyledLine]:
     """Yield how the head changes."""
     main, tense = plan.main, int(is_done)
     if main.form == "removal":
@@ -185,7 +190,7 @@ def _change(plan: Plan, width: int, *, is_done: bool) -> Iterator[Line]:
             yield from field("because", plan.why, width, "dim")
 
 
-def _origin(plan: Plan, one: Touched) -> str:
+def _origin(plan: CheckpointPlan, one: Touched) -> str:
     """What an added checkpoint is a copy of."""
     if one.form == "empty":
         return ", without state: the subgraph had not run then"
@@ -196,7 +201,7 @@ def _origin(plan: Plan, one: Touched) -> str:
     return f", a copy of {known.ref if known else one.forked_from}{under}"
 
 
-def _trouble(plan: Plan, width: int) -> Iterator[Line]:
+def _trouble(plan: CheckpointPlan, width: int) -> Iterator[StyledLine]:
     """Yield the errors and open questions of the head before the change."""
     if plan.now is None:
         return
@@ -210,7 +215,9 @@ def _trouble(plan: Plan, width: int) -> Iterator[Line]:
                 yield from field("question", text, width, "question")
 
 
-def _changes(plan: Plan, width: int, *, is_done: bool, is_whole: bool) -> Iterator[Line]:
+def _changes(
+    plan: CheckpointPlan, width: int, *, is_done: bool, is_whole: bool
+) -> Iterator[StyledLine]:
     """Yield the values that change, one or a few lines for each channel unless all are wanted."""
     if not plan.changes:
         if plan.head is not None:
@@ -230,7 +237,7 @@ def _changes(plan: Plan, width: int, *, is_done: bool, is_whole: bool) -> Iterat
         yield line((f"  … {counted(more, 'more channel')}", "dim"))
 
 
-def _channel(name: str, change: ChannelChange, width: int) -> Iterator[Line]:
+def _channel(name: str, change: ChannelChange, width: int) -> Iterator[StyledLine]:
     held = inside(change.before), inside(change.after)
     if change.change == "changed" and None not in held:
         found = list(islice(diff_text({name: change}, width=width), _OPS + 2))
@@ -250,7 +257,7 @@ def _value(value: Value, room: int) -> str:
     return f"{text} ({size(bytes_of)})" if bytes_of > _VALUE else text
 
 
-def _state(plan: Plan) -> str:
+def _state(plan: CheckpointPlan) -> str:
     """The conditions of the head, each with its nodes: `error at pay, interrupted at ask`."""
     conditions = conditions_of(plan.now)
     if plan.now is None:
@@ -279,7 +286,7 @@ def _asks(task: Task) -> bool:
     return any(not question.answered for question in task.questions)
 
 
-def _left_with(plan: Plan) -> str:
+def _left_with(plan: CheckpointPlan) -> str:
     """The errors and open questions of the head, which stay on the abandoned branch."""
     if plan.now is None:
         return ""
@@ -289,13 +296,13 @@ def _left_with(plan: Plan) -> str:
     return f" with {found}" if found else ""
 
 
-def _name(plan: Plan, key: CheckpointKey) -> str:
+def _name(plan: CheckpointPlan, key: CheckpointKey) -> str:
     """Return a checkpoint's short id and step."""
     known = plan.names.get(key.checkpoint_id)
     return key.checkpoint_id if known is None else _named(known)
 
 
-def _named(one: Named) -> str:
+def _named(one: ShownCheckpoint) -> str:
     return one.ref if one.step is None else f"{one.ref}, step {one.step}"
 
 
@@ -314,7 +321,7 @@ def undo_command(store: Sequence[str], thread_id: str) -> str:
     return shell.command("ckpt", *store, "undo", ids=[thread_id])
 
 
-def _step(plan: Plan) -> int | None:
+def _step(plan: CheckpointPlan) -> int | None:
     """Return the step of the head after the change."""
     known = None if plan.head is None else plan.names.get(plan.head.checkpoint_id)
     return None if known is None else known.step

@@ -14,7 +14,7 @@ from ckpt_cli.core.facts import text_of
 from ckpt_cli.core.memory import format_key
 from ckpt_cli.core.messages import content_text
 from ckpt_cli.render.cells import wrap
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.memory import fact_words
 from ckpt_cli.render.memory_whole import said_by
 from ckpt_cli.render.table import Column, table_lines
@@ -23,10 +23,10 @@ from ckpt_cli.render.thread import command_field, field
 from ckpt_cli.render.units import age, iso, step_number, when
 
 if TYPE_CHECKING:
-    from ckpt_cli.reading.provenance import Origin
+    from ckpt_cli.reading.provenance import ItemOrigin
 
 
-def origin_record(found: Origin) -> dict[str, Any]:
+def origin_record(found: ItemOrigin) -> dict[str, Any]:
     """Return the origin of an item as JSON; `message` is a guess."""
     record: dict[str, Any] = {"thread_id": found.thread_id, "store": found.store}
     record["checkpoint_id"] = found.checkpoint_id
@@ -48,7 +48,9 @@ def origin_record(found: Origin) -> dict[str, Any]:
     return record
 
 
-def origin_lines(found: Origin, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
+def origin_lines(
+    found: ItemOrigin, now: datetime, zone: tzinfo, width: int
+) -> Iterator[StyledLine]:
     """Yield the origin of an item, as text."""
     yield line("")
     place = f" in {found.store}" if found.store else ""
@@ -92,7 +94,7 @@ def memory_rows(
     return rows
 
 
-def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line]:
+def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[StyledLine]:
     """Yield a table of the items that came from a thread."""
     shown = [{**row, "item": _name(row)} for row in rows]
     yield line("")
@@ -110,7 +112,7 @@ def memory_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line
 
 def from_thread_lines(
     item: Item, now: datetime, zone: tzinfo, width: int, *, redacted: bool
-) -> Iterator[Line]:
+) -> Iterator[StyledLine]:
     """Yield one item that came from a thread: key, facts, time and text.
 
     A redacted item is shown without its text and category.
@@ -127,7 +129,7 @@ def from_thread_lines(
             yield from map(line, wrap(part, width))
 
 
-def going_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Line]:
+def going_lines(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[StyledLine]:
     """Yield notes on the memory items of removed threads; the items are kept."""
     for row in rows:
         text = f"{_name(row)} came from {row['thread_id']}; it is kept, but its source will be gone"

@@ -9,10 +9,10 @@ from typing import Any
 
 from ckpt_backends import shell
 from ckpt_backends.model import ThreadSize
-from ckpt_cli.core.purge import NOT_FOUND, Doomed, Report, Sum, Sums, doomed_record
+from ckpt_cli.core.purge import NOT_FOUND, PlannedRemoval, PurgeReport, Sum, Sums, doomed_record
 from ckpt_cli.reading.plan_file import PlanFile
 from ckpt_cli.render.cells import wrap
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import command_field, field
@@ -36,12 +36,12 @@ def purge_columns() -> Sequence[Column]:
     ]
 
 
-def plan_rows(threads: Iterable[Doomed]) -> Iterator[dict[str, Any]]:
+def plan_rows(threads: Iterable[PlannedRemoval]) -> Iterator[dict[str, Any]]:
     """Yield one row per thread that is removed or pruned."""
     return map(doomed_record, threads)
 
 
-def plan_lines(plan: PlanFile, width: int) -> Iterator[Line]:
+def plan_lines(plan: PlanFile, width: int) -> Iterator[StyledLine]:
     """Yield what would be removed: a table, the totals, and the threads that a rule keeps."""
     if plan.going:
         columns = [one for one in purge_columns() if one.key != "blobs" or _has_blobs(plan.sums)]
@@ -54,8 +54,8 @@ def plan_lines(plan: PlanFile, width: int) -> Iterator[Line]:
 
 
 def report_lines(
-    plan: PlanFile, report: Report, width: int, archive: Path | None = None
-) -> Iterator[Line]:
+    plan: PlanFile, report: PurgeReport, width: int, archive: Path | None = None
+) -> Iterator[StyledLine]:
     """Yield what was removed, where it is archived, and what was kept."""
     sums = report.sums
     if sums.threads:
@@ -83,7 +83,7 @@ def _has_blobs(sums: Sums) -> bool:
     return sums.removed.blobs + sums.pruned.blobs > 0
 
 
-def _total_lines(sums: Sums, width: int, removed: str, pruned: str) -> Iterator[Line]:
+def _total_lines(sums: Sums, width: int, removed: str, pruned: str) -> Iterator[StyledLine]:
     for verb, one in ((removed, sums.removed), (pruned, sums.pruned)):
         if one.threads:
             text = f"{verb} {counted(one.threads, 'thread')}: {_amount(one)}"
@@ -97,7 +97,7 @@ def _amount(one: Sum, *, brief: bool = False) -> str:
     return ", ".join([*(found[:1] if brief else found), size(one.bytes)])
 
 
-def _kept_lines(kept: Iterable[tuple[str, str]], width: int, verb: str) -> Iterator[Line]:
+def _kept_lines(kept: Iterable[tuple[str, str]], width: int, verb: str) -> Iterator[StyledLine]:
     by_reason: dict[str, list[str]] = {}
     for thread_id, why in kept:
         if why != NOT_FOUND:  # the error at the end of the command names these
@@ -109,7 +109,7 @@ def _kept_lines(kept: Iterable[tuple[str, str]], width: int, verb: str) -> Itera
         yield from (line((part, "question")) for part in wrap(text, width))
 
 
-def done(plan: PlanFile, report: Report) -> Iterator[Doomed]:
+def done(plan: PlanFile, report: PurgeReport) -> Iterator[PlannedRemoval]:
     """Yield the threads that were removed or pruned."""
     for one in islice(plan.threads(), report.done):
         if one.thread_id not in report.skipped:
@@ -117,7 +117,7 @@ def done(plan: PlanFile, report: Report) -> Iterator[Doomed]:
 
 
 def purge_record(
-    plan: PlanFile, report: Report, archive: Path | None, *, dry_run: bool
+    plan: PlanFile, report: PurgeReport, archive: Path | None, *, dry_run: bool
 ) -> dict[str, Any]:
     """Return the answer of `purge` as JSON."""
     kept = [*plan.kept, *report.skipped.items()]
@@ -132,7 +132,7 @@ def purge_record(
     }
 
 
-def removed_record(report: Report) -> dict[str, Any]:
+def removed_record(report: PurgeReport) -> dict[str, Any]:
     """Return what was removed: threads, pruned threads, bytes, and rows by table."""
     sums = report.sums
     return {
@@ -143,7 +143,7 @@ def removed_record(report: Report) -> dict[str, Any]:
     }
 
 
-def removed_sizes(plan: PlanFile, report: Report) -> Iterator[ThreadSize]:
+def removed_sizes(plan: PlanFile, report: PurgeReport) -> Iterator[ThreadSize]:
     """Yield what was removed from each thread."""
     for one in done(plan, report):
         yield ThreadSize(one.checkpoints, one.writes, one.bytes, one.blobs)

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from ckpt_cli.reading.expiry import Lifetime
     from ckpt_cli.reading.history import Entry
     from ckpt_cli.reading.interrupts import Waiting
-    from ckpt_cli.reading.stores import Found
+    from ckpt_cli.reading.stores import FoundStore
     from ckpt_cli.reading.thread import Moment
-    from ckpt_cli.reading.threads import Row, Summary
-    from ckpt_cli.reading.view import View
+    from ckpt_cli.reading.threads import ListedThread, Summary
+    from ckpt_cli.reading.view import CheckpointView
 
 
 _STEPS_IN_ID = 8000
 """A checkpoint id contains a step of 14 bits with its sign, up to 8191."""
 
 
-def store_record(found: Found) -> dict[str, Any]:
+def store_record(found: FoundStore) -> dict[str, Any]:
     """Return one store of `stores`."""
     record: dict[str, Any] = {"name": found.name, "url": found.url}
     if found.error is not None:
@@ -63,7 +63,7 @@ def store_record(found: Found) -> dict[str, Any]:
     return record
 
 
-def thread_record(row: Row) -> dict[str, Any]:
+def thread_record(row: ListedThread) -> dict[str, Any]:
     """Return one thread of `threads list`."""
     thread = row.thread
     record = _from_index(thread)
@@ -156,7 +156,7 @@ def entry_record(entry: Entry) -> dict[str, Any]:
     return record | _plaintext(entry.plaintext)
 
 
-def show_record(found: View) -> dict[str, Any]:
+def show_record(found: CheckpointView) -> dict[str, Any]:
     """Return a whole checkpoint, as in `show`."""
     record = moment_record(found.moment, found.children)
     del record["write_count"]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ckpt_backends.codec import to_json
-from ckpt_cli.core.repairing import Place, Repair
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.core.repairing import DamagedValue, Repair
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.units import size, step_number
@@ -53,7 +53,7 @@ REPAIR_COLUMNS = [
 ]
 
 
-def repair_lines(found: Repair, width: int) -> Iterator[Line]:
+def repair_lines(found: Repair, width: int) -> Iterator[StyledLine]:
     """Yield what a repair would do."""
     yield line(("thread   ", "dim"), (safe_text(found.thread_id), "head"))
     for one in found.rebuilt:
@@ -68,7 +68,7 @@ def repair_lines(found: Repair, width: int) -> Iterator[Line]:
         yield line(f"         {safe_text(refusal.reason)}")
 
 
-def _named(place: Place) -> tuple[tuple[str, Any], ...]:
+def _named(place: DamagedValue) -> tuple[tuple[str, Any], ...]:
     ns = f" in {safe_text(place.checkpoint_ns)}" if place.checkpoint_ns else ""
     return (
         (safe_text(place.channel), "head"),
@@ -77,7 +77,7 @@ def _named(place: Place) -> tuple[tuple[str, Any], ...]:
     )
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _place(place: DamagedValue) -> dict[str, Any]:
     return {
         "checkpoint_ns": place.checkpoint_ns,
         "checkpoint_id": place.checkpoint_id,

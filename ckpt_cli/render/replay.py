@@ -13,14 +13,14 @@ from ckpt_cli.core.replay import (
     Finding,
     Place,
     Replayed,
-    Report,
+    ReplayReport,
     Transition,
     label,
     verdicts,
 )
 from ckpt_cli.core.sizes import namespace_kind
 from ckpt_cli.render.differences import difference_records, difference_texts
-from ckpt_cli.render.lines import Line, Span, Style, line
+from ckpt_cli.render.lines import Span, Style, StyledLine, line
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.units import step_number
@@ -84,7 +84,7 @@ def transition_columns(refs: Mapping[str, str]) -> Sequence[Column]:
     ]
 
 
-def report_record(found: Report) -> dict[str, Any]:
+def report_record(found: ReplayReport) -> dict[str, Any]:
     """Return the answer of `replay --verify` as JSON."""
     return {
         "thread_id": found.thread_id,
@@ -96,7 +96,7 @@ def report_record(found: Report) -> dict[str, Any]:
     }
 
 
-def report_rows(found: Report) -> Iterator[dict[str, Any]]:
+def report_rows(found: ReplayReport) -> Iterator[dict[str, Any]]:
     """Yield the findings of `replay --verify`, one row each."""
     for one in found.findings:
         yield {"thread_id": found.thread_id, **_finding(one)}
@@ -111,7 +111,7 @@ REPORT_COLUMNS = [
 ]
 
 
-def thread_rows(found: Report) -> dict[str, Any]:
+def thread_rows(found: ReplayReport) -> dict[str, Any]:
     """Return one thread of `replay --all`: the answer of `--verify`, and its first finding."""
     record = report_record(found)
     first = [one for one in found.findings if one.verdict is Verdict.MISMATCH] or found.findings
@@ -130,7 +130,7 @@ THREAD_COLUMNS = [
 ]
 
 
-def report_lines(found: Report, refs: Mapping[str, str], width: int) -> Iterator[Line]:
+def report_lines(found: ReplayReport, refs: Mapping[str, str], width: int) -> Iterator[StyledLine]:
     """Yield the verdicts of one thread, its channels and its findings."""
     yield line(
         (safe_text(found.thread_id), "head"),
@@ -162,7 +162,7 @@ _CHANNEL_COLUMNS = [
 ]
 
 
-def _finding_lines(found: Report, refs: Mapping[str, str]) -> Iterator[Line]:
+def _finding_lines(found: ReplayReport, refs: Mapping[str, str]) -> Iterator[StyledLine]:
     for verdict in (Verdict.MISMATCH, Verdict.UNVERIFIABLE):
         mine = [one for one in found.findings if one.verdict is verdict]
         of_reason = Counter(one.reason for one in mine)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckpt_cli.reading.sessions import FACTS
 from ckpt_cli.render.block import block
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.records import values_record
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
@@ -57,7 +57,7 @@ def session_columns(now: datetime) -> Sequence[Column]:
     ]
 
 
-def session_lines(found: Joined, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
+def session_lines(found: Joined, now: datetime, zone: tzinfo, width: int) -> Iterator[StyledLine]:
     """Yield one session as text."""
     one = found.session
     yield from field("session", one.session_id, width, "head")

@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from itertools import groupby, zip_longest
 
 from ckpt_cli.render.cells import fit, pad
-from ckpt_cli.render.lines import Line, Style, line
+from ckpt_cli.render.lines import Style, StyledLine, line
 
 MOST = 3000
 """Longer texts than this number of lines are not aligned, but printed line by line."""
@@ -21,7 +21,7 @@ Pair = tuple[str | None, str | None, bool]
 """(left line, right line, whether they are equal); a line is None for a gap."""
 
 
-def side_by_side(before: Sequence[str], after: Sequence[str], width: int) -> Iterator[Line]:
+def side_by_side(before: Sequence[str], after: Sequence[str], width: int) -> Iterator[StyledLine]:
     """Yield two texts in two columns; different lines are marked, long equal parts left out."""
     room = max((width - len(_BETWEEN)) // 2, 1)
     for is_same, group in groupby(aligned(before, after), key=lambda pair: pair[2]):
@@ -46,7 +46,7 @@ def aligned(before: Sequence[str], after: Sequence[str]) -> Iterator[Pair]:
             yield left, right, tag == "equal"
 
 
-def _line(pair: Pair, room: int) -> Line:
+def _line(pair: Pair, room: int) -> StyledLine:
     left, right, is_same = pair
     styles: tuple[Style, Style] = ("plain", "plain") if is_same else ("remove", "add")
     signs = ("  ", "  ") if is_same else ("- " if left is not None else "", "+ ")

@@ -12,10 +12,10 @@ from ckpt_cli.core.channels import MEANINGS
 from ckpt_cli.core.paths import Selected, format_path
 from ckpt_cli.core.write_view import Placed
 from ckpt_cli.reading.thread import NOT_STORED
-from ckpt_cli.reading.view import View
+from ckpt_cli.reading.view import CheckpointView
 from ckpt_cli.render.block import block
 from ckpt_cli.render.cells import cell_len, pad
-from ckpt_cli.render.lines import Line, Span, Style, line
+from ckpt_cli.render.lines import Span, Style, StyledLine, line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import PLAINTEXT, field, lifetime_lines, status_lines, step_lines
 from ckpt_cli.render.units import age, size, step_words, when
@@ -33,8 +33,8 @@ _WIDEST = 30
 
 
 def show_lines(
-    found: View, now: datetime, zone: tzinfo, width: int, *, writes: bool, metadata: bool
-) -> Iterator[Line]:
+    found: CheckpointView, now: datetime, zone: tzinfo, width: int, *, writes: bool, metadata: bool
+) -> Iterator[StyledLine]:
     """Yield a checkpoint with its values in full, and optionally its writes and metadata."""
     yield from standing_lines(found, now, zone, width)
     if found.moment.body.problem is not None:
@@ -59,7 +59,7 @@ def show_lines(
         yield from value_lines("metadata", cast("Value", dict(found.moment.metadata)), width, None)
 
 
-def picked_lines(found: Sequence[Selected], width: int) -> Iterator[Line]:
+def picked_lines(found: Sequence[Selected], width: int) -> Iterator[StyledLine]:
     """Yield parts of a state in full, below their paths if there are several."""
     for one in found:
         if len(found) > 1:
@@ -70,7 +70,9 @@ def picked_lines(found: Sequence[Selected], width: int) -> Iterator[Line]:
             yield from map(line, block(one.value, 0, width))
 
 
-def standing_lines(found: View, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
+def standing_lines(
+    found: CheckpointView, now: datetime, zone: tzinfo, width: int
+) -> Iterator[StyledLine]:
     """Yield the ids of a checkpoint, its place in the thread, and what comes after it."""
     moment = found.moment
     key = moment.key
@@ -93,7 +95,7 @@ def standing_lines(found: View, now: datetime, zone: tzinfo, width: int) -> Iter
     yield from step_lines(moment, width, live=found.is_head)
 
 
-def value_lines(name: str, value: Value, width: int, remark: str | None) -> Iterator[Line]:
+def value_lines(name: str, value: Value, width: int, remark: str | None) -> Iterator[StyledLine]:
     """Yield a named value in full, with a remark."""
     title = safe_text(name)
     note: Span = (f"  {remark}" if remark else "", "dim")
@@ -114,7 +116,7 @@ def _long(value: Value) -> bool:
     return isinstance(value, list | dict) and bool(value)
 
 
-def placed_lines(writes: Sequence[Placed], zone: tzinfo, width: int) -> Iterator[Line]:
+def placed_lines(writes: Sequence[Placed], zone: tzinfo, width: int) -> Iterator[StyledLine]:
     """Yield the writes of a checkpoint's tasks, one per line, with times if known."""
     yield line((f"writes  {len(writes)}", "head"))
     whose = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from ckpt_cli.core.stats import Stats
 from ckpt_cli.render.du import share_text
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.units import size
 from ckpt_cli.render.value import counted
@@ -68,7 +68,7 @@ STATS_COLUMNS = [
 ]
 
 
-def stats_lines(found: Stats, top: int, width: int, *, unicode: bool) -> Iterator[Line]:
+def stats_lines(found: Stats, top: int, width: int, *, unicode: bool) -> Iterator[StyledLine]:
     """Yield the totals, the largest pairs with bars, and the writes and values of each channel."""
     total = found.total
     yield line(

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import Any
 
 from ckpt_cli.render.cells import cell_len, fit, wrap
-from ckpt_cli.render.lines import Line, Span, Style, line
+from ckpt_cli.render.lines import Span, Style, StyledLine, line
 from ckpt_cli.render.text import safe_text
 
 Record = Mapping[str, Any]
@@ -65,7 +65,9 @@ def _tsv_cell(value: Any) -> str:
     return safe_text(str(value).replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n"))
 
 
-def table_lines(rows: Iterable[Record], columns: Sequence[Column], width: int) -> Iterator[Line]:
+def table_lines(
+    rows: Iterable[Record], columns: Sequence[Column], width: int
+) -> Iterator[StyledLine]:
     """Yield a header and one line per row, with aligned columns, at most `width` columns wide.
 
     Less important columns are dropped if the terminal is too narrow. If the rest is still too wide,
@@ -143,7 +145,7 @@ def _total(widths: Iterable[int]) -> int:
     return sum(width + _GAP for width in widths) - _GAP
 
 
-def _line(cells: Sequence[Span], columns: Sequence[Column], widths: list[int]) -> Line:
+def _line(cells: Sequence[Span], columns: Sequence[Column], widths: list[int]) -> StyledLine:
     spans: list[Span] = []
     for (cell, style), column, width in zip(cells, columns, widths, strict=True):
         text = fit(cell, width) if column.cut else cell
@@ -153,10 +155,12 @@ def _line(cells: Sequence[Span], columns: Sequence[Column], widths: list[int]) -
         spans.append(("" if column.right else fill, "plain"))
     while spans and not spans[-1][0].strip():
         spans.pop()
-    return Line(tuple(span for span in spans if span[0]))
+    return StyledLine(tuple(span for span in spans if span[0]))
 
 
-def _block(row: Record, columns: Sequence[Column], width: int, *, apart: bool) -> Iterator[Line]:
+def _block(
+    row: Record, columns: Sequence[Column], width: int, *, apart: bool
+) -> Iterator[StyledLine]:
     """Yield a row as lines of `header: value`; a longer value goes below its header."""
     if apart:
         yield line("")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ckpt_backends.model import Status
 from ckpt_cli.core.step_nodes import HANDLED, RETRIED, asked_by, failed_at, next_paths, path_text
 from ckpt_cli.render.cells import longest_part, wrap
-from ckpt_cli.render.lines import Line, Style, line
+from ckpt_cli.render.lines import Style, StyledLine, line
 from ckpt_cli.render.table import Column, table_lines
 from ckpt_cli.render.text import safe_text, short_ns
 from ckpt_cli.render.units import age, size, step_number, when
@@ -114,7 +114,7 @@ def namespace_columns() -> Sequence[Column]:
     ]
 
 
-def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> Iterator[Line]:
+def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> Iterator[StyledLine]:
     """Yield one thread as text."""
     thread, details = found.row.thread, found.row.details
     yield from field("thread", thread.thread_id, width, "head")
@@ -148,7 +148,7 @@ def summary_lines(found: Summary, now: datetime, zone: tzinfo, width: int) -> It
     yield from table_lines(rows, namespace_columns(), width)
 
 
-def status_lines(conditions: Sequence[Status], width: int) -> Iterator[Line]:
+def status_lines(conditions: Sequence[Status], width: int) -> Iterator[StyledLine]:
     """Yield all conditions of a thread, the worst first."""
     text = ", ".join(conditions) + _MEANINGS.get(conditions[0], "")
     yield from field("status", text, width, STATUS_STYLES[conditions[0]])
@@ -156,7 +156,7 @@ def status_lines(conditions: Sequence[Status], width: int) -> Iterator[Line]:
 
 def lifetime_lines(
     found: Lifetime | None, now: datetime, zone: tzinfo, width: int
-) -> Iterator[Line]:
+) -> Iterator[StyledLine]:
     """Yield when a checkpoint expires, and what expires before it."""
     if found is None:
         return
@@ -168,14 +168,14 @@ def lifetime_lines(
         yield from field("note", remark, width, "dim")
 
 
-def head_lines(head: Moment, width: int) -> Iterator[Line]:
+def head_lines(head: Moment, width: int) -> Iterator[StyledLine]:
     """Yield what follows a head: next nodes, errors and questions, and how to resume."""
     text = f"{head.key.checkpoint_id}  step {step_number(head.number)}"
     yield from field("head", text, width, "id")
     yield from step_lines(head, width, live=True)
 
 
-def step_lines(moment: Moment, width: int, *, live: bool) -> Iterator[Line]:
+def step_lines(moment: Moment, width: int, *, live: bool) -> Iterator[StyledLine]:
     """Yield what is next after a checkpoint, with the errors and questions of its tasks.
 
     `live`: it is the head, so tasks may still be waiting.
@@ -210,7 +210,7 @@ def _next_words(moment: Moment) -> str:
     return f"{text}  (assumed: {_NOT_STORED})" if step.assumed else text
 
 
-def resume_lines(head: Moment, width: int) -> Iterator[Line]:
+def resume_lines(head: Moment, width: int) -> Iterator[StyledLine]:
     """Yield the call that resumes a thread from its head, and what it does."""
     step = head.step
     is_javascript = head.body.is_javascript
@@ -286,12 +286,12 @@ def marks_style(marks: Sequence[str]) -> Style:
     return "warn" if marks else "plain"
 
 
-def command_field(name: str, command: str) -> Line:
+def command_field(name: str, command: str) -> StyledLine:
     """Return a label and a command, which is never wrapped."""
-    return Line(((f"{name:<{_LABEL}}", "dim"), (safe_text(command), "plain")), whole=True)
+    return StyledLine(((f"{name:<{_LABEL}}", "dim"), (safe_text(command), "plain")), whole=True)
 
 
-def field(name: str, text: str, width: int, style: Style = "plain") -> Iterator[Line]:
+def field(name: str, text: str, width: int, style: Style = "plain") -> Iterator[StyledLine]:
     """Yield a label and its text, wrapped; below the label if an id would be broken next to it."""
     text, label = safe_text(text), f"{name:<{_LABEL}}"
     if name and width - _LABEL < longest_part(text) <= width - _BELOW:

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, datetime, tzinfo
 
 from ckpt_backends.ids import time_of
-from ckpt_cli.core.tree import CallRow, FoldRow, Key, Node, Plan, Row, SectionRow, StepRow
+from ckpt_cli.core.tree import CallRow, FoldRow, Key, Node, Row, SectionRow, StepRow, TreeLayout
 from ckpt_cli.render.cells import cell_len, wrap
-from ckpt_cli.render.lines import Line, Span, line
+from ckpt_cli.render.lines import Span, StyledLine, line
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.tree_words import UNICODE, Glyphs, Words, count, cut, status_style
+from ckpt_cli.render.tree_words import UNICODE, Glyphs, TreeWording, count, cut, status_style
 
 NARROWEST = 40
 _ROOMY = 60
@@ -50,7 +50,7 @@ class _Draft:
 
 
 def tree_lines(
-    plan: Plan,
+    plan: TreeLayout,
     details: Mapping[Key, Node],
     refs: Mapping[str, str],
     *,
@@ -60,25 +60,25 @@ def tree_lines(
     status: str | None = None,
     width: int = 80,
     glyphs: Glyphs = UNICODE,
-) -> Iterator[Line]:
+) -> Iterator[StyledLine]:
     """Yield the tree in `width` columns, at least `NARROWEST`, and no wider than needed.
 
     `refs` has the short ref of each checkpoint id. A date is printed when it changes, starting from
     today. A line is longer than `width` only if a ref itself is too long.
     """
     width = max(width, NARROWEST)
-    yield from tree_header(plan, Words(plan, details, refs, glyphs), thread_id, status, width)
-    yield Line(())
+    yield from tree_header(plan, TreeWording(plan, details, refs, glyphs), thread_id, status, width)
+    yield StyledLine(())
     for _, drawn in drawn_rows(plan, details, refs, zone=zone, now=now, width=width, glyphs=glyphs):
         yield drawn
     if plan.folded:
-        yield Line(())
+        yield StyledLine(())
         hint = f"{glyphs.fold}{count(plan.folded, 'plain step')} folded; --unfold shows all"
         yield line((hint, "dim"))
 
 
 def drawn_rows(
-    plan: Plan,
+    plan: TreeLayout,
     details: Mapping[Key, Node],
     refs: Mapping[str, str],
     *,
@@ -86,19 +86,19 @@ def drawn_rows(
     now: datetime,
     width: int,
     glyphs: Glyphs = UNICODE,
-) -> Iterator[tuple[Row | None, Line]]:
+) -> Iterator[tuple[Row | None, StyledLine]]:
     """Yield the lines of the tree without its header, each with its row.
 
     Uses `width` columns, however few. The row is None for remarks, dates and gaps between trees.
     """
-    drafts = list(_Drafter(plan, Words(plan, details, refs, glyphs), zone).drafts(now))
+    drafts = list(_Drafter(plan, TreeWording(plan, details, refs, glyphs), zone).drafts(now))
     rows = (draft.row for draft in drafts)
     return zip(rows, _in_columns(drafts, width, glyphs.dots), strict=True)
 
 
 def tree_header(
-    plan: Plan, words: Words, thread_id: str, status: str | None, width: int
-) -> Iterator[Line]:
+    plan: TreeLayout, words: TreeWording, thread_id: str, status: str | None, width: int
+) -> Iterator[StyledLine]:
     """Yield the thread id, the number of checkpoints and branches, and the status."""
     dot = words.glyphs.dot
     counts = [count(plan.checkpoints, "checkpoint")]
@@ -123,7 +123,7 @@ def tree_header(
 class _Drafter:
     """Combines the words of each row with its part of the graph."""
 
-    def __init__(self, plan: Plan, words: Words, zone: tzinfo) -> None:
+    def __init__(self, plan: TreeLayout, words: TreeWording, zone: tzinfo) -> None:
         self.plan = plan
         self.words = words
         self.zone = zone
@@ -272,7 +272,7 @@ def _has_zones(at: datetime) -> bool:
     return MINYEAR < at.year < MAXYEAR
 
 
-def _in_columns(drafts: Sequence[_Draft], width: int, dots: str) -> Iterator[Line]:
+def _in_columns(drafts: Sequence[_Draft], width: int, dots: str) -> Iterator[StyledLine]:
     """Yield the lines with times aligned to the end of the longest, so short trees stay narrow."""
     time_width = max((len(draft.time) for draft in drafts if draft.writes), default=0)
     rights = [_right(draft, time_width) for draft in drafts]
@@ -294,7 +294,7 @@ def _right(draft: _Draft, time_width: int) -> str:
     return f"{draft.writes}  {draft.time.rjust(time_width)}" if draft.writes else draft.time
 
 
-def _set(draft: _Draft, size: int, right: str, width: int, dots: str) -> Line:
+def _set(draft: _Draft, size: int, right: str, width: int, dots: str) -> StyledLine:
     room = width - (2 + len(right) if right else 0)
     text = draft.text
     if size > room and width < _ROOMY:
@@ -327,11 +327,11 @@ def _cells(spans: Iterable[Span]) -> int:
     return cell_len("".join(text for text, _ in spans))
 
 
-def _trimmed(spans: Sequence[Span]) -> Line:
+def _trimmed(spans: Sequence[Span]) -> StyledLine:
     kept = list(spans)
     while kept and not kept[-1][0].strip():
         kept.pop()
     if not kept:
-        return Line(())
+        return StyledLine(())
     text, style = kept[-1]
     return line(*kept[:-1], (text.rstrip(), style))

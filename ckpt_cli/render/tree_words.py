@@ -11,8 +11,8 @@ from ckpt_cli.core.tree import (
     FoldRow,
     Key,
     Node,
-    Plan,
     StepRow,
+    TreeLayout,
     is_call,
     node_of,
     parts_of,
@@ -73,11 +73,11 @@ ASCII = Glyphs(
 )
 
 
-class Words:
+class TreeWording:
     """The text of each row. Only this class escapes data for printing."""
 
     def __init__(
-        self, plan: Plan, details: Mapping[Key, Node], refs: Mapping[str, str], glyphs: Glyphs
+        self, plan: TreeLayout, details: Mapping[Key, Node], refs: Mapping[str, str], glyphs: Glyphs
     ) -> None:
         self.glyphs = glyphs
         self._ns = plan.ns

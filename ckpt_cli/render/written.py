@@ -11,10 +11,10 @@ from ckpt_cli.core.contribution import NOT_STORED, Contribution, Effect, is_not_
 from ckpt_cli.core.elimination import Judgement, Verdict
 from ckpt_cli.reading.replay import NO_DELTA
 from ckpt_cli.reading.thread import Moment
-from ckpt_cli.reading.written import Channel, Stored, Written
+from ckpt_cli.reading.written import StepChannel, StoredSizes, Written
 from ckpt_cli.render.cells import cell_len, fit
 from ckpt_cli.render.differences import difference_records, difference_texts
-from ckpt_cli.render.lines import Line, Span, Style, line
+from ckpt_cli.render.lines import Span, Style, StyledLine, line
 from ckpt_cli.render.records import write_record
 from ckpt_cli.render.table import Column
 from ckpt_cli.render.text import safe_text
@@ -53,7 +53,7 @@ def written_record(found: Written) -> dict[str, Any]:
     }
 
 
-def _stored(found: Stored) -> dict[str, Any]:
+def _stored(found: StoredSizes) -> dict[str, Any]:
     saved = 1 - found.kept / found.written if found.written else None
     return {
         "writes": found.writes,
@@ -87,7 +87,7 @@ WRITTEN_COLUMNS = [
 ]
 
 
-def written_lines(found: Written, width: int) -> Iterator[Line]:
+def written_lines(found: Written, width: int) -> Iterator[StyledLine]:
     """Yield a block for each channel: the value before, each write, and the value after."""
     child, parent = found.child, found.parent
     yield line((safe_text(child.key.thread_id), "head"), *_origin(child, parent))
@@ -119,7 +119,7 @@ def _origin(child: Moment, parent: Moment | None) -> Iterator[Span]:
         yield from (("  parent ", "dim"), ("not stored", "id"))
 
 
-def _stored_words(found: Stored, *, is_whole: bool) -> str:
+def _stored_words(found: StoredSizes, *, is_whole: bool) -> str:
     saved = 1 - found.kept / found.written
     # Values that are missing were not saved by merging.
     less = f": merging saved {saved:.1%}" if saved > 0 and is_whole else ""
@@ -129,7 +129,7 @@ def _stored_words(found: Stored, *, is_whole: bool) -> str:
     )
 
 
-def _block(name: str, one: Channel, width: int) -> Iterator[Line]:
+def _block(name: str, one: StepChannel, width: int) -> Iterator[StyledLine]:
     judgement = one.judgement
     yield line(
         (safe_text(name), "head"),
@@ -171,7 +171,7 @@ def _reducer(judgement: Judgement) -> str:
     return "one of " + ", ".join(fitting) + (f" and {more} more" if more else "")
 
 
-def _stored_value(one: Channel) -> Value:
+def _stored_value(one: StepChannel) -> Value:
     return NOT_STORED if one.reason == NO_DELTA else one.stored
 
 
@@ -179,13 +179,13 @@ def _size(value: Value, number: int) -> str:
     return "not stored" if is_not_stored(value) else size(number)
 
 
-def _side(word: str, value: Any, style: Style, width: int) -> Line:
+def _side(word: str, value: Any, style: Style, width: int) -> StyledLine:
     if is_not_stored(value):
         return line((f"  {word:7}", "dim"), ("not stored", "dim"))
     return line((f"  {word:7}", "dim"), (summary(value, max(width - 9, 20), quote=True), style))
 
 
-def _write_lines(one: Contribution, width: int, *, channel: bool = False) -> Iterator[Line]:
+def _write_lines(one: Contribution, width: int, *, channel: bool = False) -> Iterator[StyledLine]:
     write = one.placed.write
     node = safe_text(one.placed.node or "caller" if not one.placed.path else one.placed.node or "?")
     text, style = _EFFECTS[one.effect]
@@ -205,7 +205,7 @@ def _write_lines(one: Contribution, width: int, *, channel: bool = False) -> Ite
     yield line(*start, f"  {value}", (end, style))
 
 
-def _channel(one: Channel) -> dict[str, Any]:
+def _channel(one: StepChannel) -> dict[str, Any]:
     judgement = one.judgement
     return {
         "reducer": judgement.reducer,

@@ -10,7 +10,7 @@ from textual.app import App, SystemCommand
 from textual.command import CommandPalette
 from textual.screen import Screen
 
-from ckpt_cli.tui.desk import Desk
+from ckpt_cli.tui.desk import ScreenContext
 from ckpt_cli.tui.screens.main import MainScreen
 
 Start = Literal["threads", "memory", "memory alone"]
@@ -24,7 +24,7 @@ class CkptApp(App[None]):
     TITLE = "ckpt"
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = True
 
-    def __init__(self, desk: Desk, start: Start = "threads") -> None:
+    def __init__(self, desk: ScreenContext, start: Start = "threads") -> None:
         super().__init__()
         # No animation: the terminal may be slow, and motion distracts.
         self.animation_level = "none"

@@ -10,7 +10,7 @@ from ckpt_backends.memory import ItemKey
 from ckpt_backends.shell import command
 from ckpt_cli.core.memory import format_namespace
 from ckpt_cli.tui.listing import is_pattern
-from ckpt_cli.tui.reads import CheckpointTab, Place
+from ckpt_cli.tui.reads import CheckpointTab, SelectedCheckpoint
 
 _WORDS: dict[CheckpointTab, tuple[str, ...]] = {
     "state": ("show",),
@@ -22,7 +22,12 @@ _WORDS: dict[CheckpointTab, tuple[str, ...]] = {
 }
 
 
-def tab_command(store: Sequence[str], tab: CheckpointTab, place: Place, base: Place | None) -> str:
+def tab_command(
+    store: Sequence[str],
+    tab: CheckpointTab,
+    place: SelectedCheckpoint,
+    base: SelectedCheckpoint | None,
+) -> str:
     """Return the command that prints a tab of a checkpoint; a diff starts at `base`, if given."""
     inside = ["--ns", place.checkpoint_ns] if place.checkpoint_ns else []
     ids = [ref(base), ref(place)] if tab == "diff" and base is not None else [ref(place)]
@@ -52,12 +57,12 @@ def match_of(text: str) -> str:
     return text if is_pattern(text) else f"*{escape(text)}*"
 
 
-def ref(place: Place) -> str:
+def ref(place: SelectedCheckpoint) -> str:
     """Return a checkpoint as THREAD@REF."""
     return f"{place.thread_id}@{place.checkpoint_id}"
 
 
-def config(place: Place) -> str:
+def config(place: SelectedCheckpoint) -> str:
     """Return the config dict with which a graph reads or resumes a checkpoint."""
     configurable = {
         "thread_id": place.thread_id,

@@ -13,7 +13,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import StoreUrl
 from ckpt_cli.reading.opening import Opening
-from ckpt_cli.tui.lane import Lane
+from ckpt_cli.tui.lane import StoreWorker
 
 _PATIENCE = 1.0
 """Seconds to wait for connections on exit."""
@@ -33,7 +33,7 @@ class MemoryNamed:
         return self.words[-1] if self.words else str(self.url)
 
 
-class Desk:
+class ScreenContext:
     """One store with a separate connection for each kind of query, so that none waits for another.
 
     The connection to its long-term memory is opened when it is first needed.
@@ -57,10 +57,10 @@ class Desk:
         self.now = now
         self.memory_named = memory or MemoryNamed(opening.url, store_words)
         self.threads, self.heads, self.detail, self.searching = lanes = [
-            Lane[Store](lambda: opening.open(lambda _: None)) for _ in range(4)
+            StoreWorker[Store](lambda: opening.open(lambda _: None)) for _ in range(4)
         ]
-        self.memory = Lane[MemoryStore](lambda: open_memory(self.memory_named.url))
-        self.lanes: Sequence[Lane[Any]] = (*lanes, self.memory)
+        self.memory = StoreWorker[MemoryStore](lambda: open_memory(self.memory_named.url))
+        self.lanes: Sequence[StoreWorker[Any]] = (*lanes, self.memory)
 
     def close(self) -> None:
         """Close all connections, without waiting long for a running query."""

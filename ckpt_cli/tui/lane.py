@@ -32,7 +32,7 @@ class _Asked:
     loop: asyncio.AbstractEventLoop
 
 
-class Lane(Generic[_Store]):
+class StoreWorker(Generic[_Store]):
     """A store that is opened, queried and closed in one thread, one query after the other.
 
     The store is refreshed after each answer, so the next answer is current and no idle reader

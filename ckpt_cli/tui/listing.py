@@ -12,7 +12,7 @@ from typing import Literal
 from ckpt_backends.model import Status, Thread
 from ckpt_cli.reading.threads import parse_status
 from ckpt_cli.render.cells import cell_len, fit, pad
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import STATUS_STYLES
 from ckpt_cli.render.units import age
@@ -154,7 +154,7 @@ def unread(listing: Listing) -> list[Thread]:
     return [one for one in found if listing.status(one) is None]
 
 
-def thread_line(thread: Thread, status: Status | None, now: datetime, width: int) -> Line:
+def thread_line(thread: Thread, status: Status | None, now: datetime, width: int) -> StyledLine:
     """Return one thread as a line of `width` columns: sign, id, age and number of checkpoints."""
     sign = f"{SIGNS[status]} "
     old = age(thread.last_at, now) if thread.last_at is not None else ""

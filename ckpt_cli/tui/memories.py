@@ -12,14 +12,14 @@ from ckpt_backends.memory import Item, ItemKey, MemoryInfo, MemoryStore, Namespa
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.clip import LONGEST, clip
 from ckpt_cli.core.facts import source_of, text_of
-from ckpt_cli.core.memory import Wanted, format_key
+from ckpt_cli.core.memory import ItemFilter, format_key
 from ckpt_cli.reading.memory import list_items, read_item, stored_item
-from ckpt_cli.reading.provenance import Origin, naming, trace
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.reading.provenance import ItemOrigin, naming, trace
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.memory import item_lines, tree_rows
 from ckpt_cli.render.provenance import from_thread_lines, origin_lines
 from ckpt_cli.tui.listing import text_filter
-from ckpt_cli.tui.reads import Clock, Document, Place, cut
+from ckpt_cli.tui.reads import Clock, SelectedCheckpoint, TabContent, cut
 
 _MOST_ITEMS = 20_000
 """Maximum number of items in the list; a filter finds the others."""
@@ -34,7 +34,7 @@ class MemoryFilter:
 
     text: str = ""
     """Part of NAMESPACE/KEY, ignoring case, or a shell pattern for the key or for both."""
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: ItemFilter = field(default_factory=ItemFilter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Listed:
     """The items that match a filter."""
 
     info: MemoryInfo
-    rows: Sequence[tuple[Item | Namespace, Line]]
+    rows: Sequence[tuple[Item | Namespace, StyledLine]]
     items: int
     more: bool
     """Whether more items match than are listed."""
@@ -61,7 +61,7 @@ class Caused:
 class Remembered:
     """One item as lines."""
 
-    lines: Sequence[Line]
+    lines: Sequence[StyledLine]
     caused: Caused | None
     """None if the item names no thread."""
 
@@ -70,8 +70,8 @@ class Remembered:
 class Cause:
     """The origin of an item as lines."""
 
-    lines: Sequence[Line]
-    place: Place | None
+    lines: Sequence[StyledLine]
+    place: SelectedCheckpoint | None
     """The newest checkpoint when the item was created; None if there is none."""
     remark: str
     """Why nothing more is known."""
@@ -82,7 +82,7 @@ def parse_memory_filter(text: str) -> MemoryFilter:
 
     All other words are the text, with the blanks between them.
     """
-    wanted, words = Wanted(), []
+    wanted, words = ItemFilter(), []
     for word in text.split(" "):
         name, _, value = word.partition(":")
         if name == "category" and value:
@@ -134,22 +134,22 @@ def read_cause(store: Store, caused: Caused, clock: Clock, width: int) -> Cause:
     found = trace(store, caused.thread_id, caused.made_at, caused.text)
     place = None
     if found.checkpoint_id is not None:
-        place = Place(found.thread_id, "", found.checkpoint_id)
+        place = SelectedCheckpoint(found.thread_id, "", found.checkpoint_id)
     return Cause(_cause_lines(found, clock, width), place, found.remark)
 
 
 def no_cause(caused: Caused, error: CkptError, clock: Clock, width: int) -> Cause:
     """Return an origin with the error, for threads that cannot be read."""
     remark = error.message + (f"; {error.hint}" if error.hint else "")
-    found = Origin(caused.thread_id, "", remark=remark)
+    found = ItemOrigin(caused.thread_id, "", remark=remark)
     return Cause(_cause_lines(found, clock, width), None, remark)
 
 
 def read_thread_memory(
     memory: MemoryStore, thread_id: str, clock: Clock, width: int, *, redacted: bool
-) -> Document:
+) -> TabContent:
     """Return the items that came from a thread. Reads the value of every item."""
-    lines: list[Line] = []
+    lines: list[StyledLine] = []
     items: dict[int, ItemKey] = {}
     for _, item in naming(memory, lambda one: one == thread_id):
         if len(items) == _MOST_NAMING:
@@ -161,10 +161,10 @@ def read_thread_memory(
         lines += cut(chain(told, (line(""),)))
     if not items:
         lines.append(line(("no memory item came from this thread", "dim")))
-    return Document(lines, items=items)
+    return TabContent(lines, items=items)
 
 
-def _cause_lines(found: Origin, clock: Clock, width: int) -> Sequence[Line]:
+def _cause_lines(found: ItemOrigin, clock: Clock, width: int) -> Sequence[StyledLine]:
     return list(origin_lines(found, clock.now, clock.zone, width))
 
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ckpt_backends.memory import Item, ItemKey, Namespace
-from ckpt_cli.render.lines import Line
+from ckpt_cli.render.lines import StyledLine
 from ckpt_cli.tui.memories import MemoryFilter, parse_memory_filter
 from ckpt_cli.tui.panes import FilterPane
-from ckpt_cli.tui.rows import Rows
+from ckpt_cli.tui.rows import RowList
 
 
-class MemoryRows(Rows):
+class MemoryRows(RowList):
     """One line per namespace label and per item; the cursor stops only at items."""
 
     def __init__(self) -> None:
         super().__init__(id="memory-rows")
-        self.listed: Sequence[tuple[Item | Namespace, Line]] = ()
+        self.listed: Sequence[tuple[Item | Namespace, StyledLine]] = ()
 
     def count(self) -> int:
         return len(self.listed)
 
-    def line_at(self, index: int, width: int) -> Line:  # noqa: ARG002
+    def line_at(self, index: int, width: int) -> StyledLine:  # noqa: ARG002
         return self.listed[index][1]
 
     def is_stop(self, index: int) -> bool:
@@ -34,7 +34,7 @@ class MemoryRows(Rows):
         return found if isinstance(found, Item) else None
 
     def show_items(
-        self, listed: Sequence[tuple[Item | Namespace, Line]], key: ItemKey | None
+        self, listed: Sequence[tuple[Item | Namespace, StyledLine]], key: ItemKey | None
     ) -> None:
         """Show other items, with the cursor on the item `key`."""
         self.listed = listed

@@ -18,11 +18,11 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.memory import ItemKey
 from ckpt_backends.model import Thread
 from ckpt_cli.core.tree import Key
-from ckpt_cli.render.lines import Line
+from ckpt_cli.render.lines import StyledLine
 from ckpt_cli.tui.listing import SORTS, Listing, parse_filter, thread_line
-from ckpt_cli.tui.reads import TABS, Document, Picture
+from ckpt_cli.tui.reads import TABS, Picture, TabContent
 from ckpt_cli.tui.reads import Tab as TabName
-from ckpt_cli.tui.rows import Lines, Rows
+from ckpt_cli.tui.rows import Lines, RowList
 
 _SLOW = 0.3
 """Seconds after which a read is shown as loading."""
@@ -58,7 +58,7 @@ class FilterPane(Vertical):
     class Narrowed(Message):
         """The filter or the order was changed."""
 
-    def __init__(self, rows: Rows, hint: str, *, id: str) -> None:  # noqa: A002
+    def __init__(self, rows: RowList, hint: str, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")
         self.rows = rows
         self.search = Search(placeholder=hint, id="filter")
@@ -108,7 +108,7 @@ class FilterPane(Vertical):
         self.action_clear()
 
 
-class ThreadRows(Rows):
+class ThreadRows(RowList):
     """One line per thread."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("s", "sort", "Sort", show=False)]
@@ -121,7 +121,7 @@ class ThreadRows(Rows):
     def count(self) -> int:
         return len(self.listing.shown)
 
-    def line_at(self, index: int, width: int) -> Line:
+    def line_at(self, index: int, width: int) -> StyledLine:
         thread = self.listing.shown[index]
         return thread_line(thread, self.listing.status(thread), self._now(), width)
 
@@ -160,7 +160,7 @@ class ThreadsPane(FilterPane):
         self.post_message(self.Narrowed())
 
 
-class Found(Lines):
+class SearchableLines(Lines):
     """Lines that can be searched."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -202,7 +202,7 @@ class Found(Lines):
             self.scroll_to(y=max(at - self.size.height // 2, 0), animate=False)
 
 
-class Choices(Found):
+class Choices(SearchableLines):
     """Lines that each stand for a checkpoint."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Go to checkpoint")]
@@ -215,7 +215,7 @@ class SearchPane(Vertical):
         Binding("slash", "search", "Search", key_display="/"),
     ]
 
-    def __init__(self, rows: Found, *, id: str) -> None:  # noqa: A002
+    def __init__(self, rows: SearchableLines, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")
         self.rows = rows
         self.search = Search(placeholder="text; then n next, N previous", id=f"{id}-search")
@@ -248,7 +248,7 @@ class SearchPane(Vertical):
         self.rows.focus()
 
 
-class TreeRows(Found):
+class TreeRows(SearchableLines):
     """A drawn tree, with the cursor on its checkpoints."""
 
     def __init__(self) -> None:
@@ -260,11 +260,11 @@ class TreeRows(Found):
     def is_stop(self, index: int) -> bool:
         return self.picture is not None and self.picture.keys[index] is not None
 
-    def line_at(self, index: int, width: int) -> Line:
+    def line_at(self, index: int, width: int) -> StyledLine:
         found = super().line_at(index, width)
         if self.marked is None or self.picture is None or self.picture.keys[index] != self.marked:
             return found
-        return Line((("▌", "question"), *found.spans))
+        return StyledLine((("▌", "question"), *found.spans))
 
     @property
     def key(self) -> Key | None:
@@ -280,12 +280,12 @@ class TreeRows(Found):
         self.show_lines(picture.lines, len(picture.lines) - 1 if at is None else at)
 
 
-class DocumentRows(Found):
+class DocumentRows(SearchableLines):
     """The lines of a tab."""
 
     def __init__(self) -> None:
         super().__init__(id="document")
-        self.document = Document(())
+        self.document = TabContent(())
 
     @property
     def path(self) -> str | None:
@@ -299,7 +299,7 @@ class DocumentRows(Found):
         above = max((at for at in self.document.items if at <= self.cursor), default=None)
         return None if above is None else self.document.items[above]
 
-    def show_document(self, document: Document, *, keep: bool) -> None:
+    def show_document(self, document: TabContent, *, keep: bool) -> None:
         """Show a document from its start; with `keep` at the same line as before."""
         self.document = document
         below = round(self.scroll_y)

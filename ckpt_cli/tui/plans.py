@@ -17,24 +17,24 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.changes import ChannelChange, diff_channels
 from ckpt_cli.core.editing import ChannelEdit, parse_edit
 from ckpt_cli.core.objects import StoredObjects, objects_of
-from ckpt_cli.core.plan import Plan
-from ckpt_cli.core.purge import Doomed
+from ckpt_cli.core.plan import CheckpointPlan
+from ckpt_cli.core.purge import PlannedRemoval
 from ckpt_cli.core.retention import Keep
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.reading.clone import plan_clone
 from ckpt_cli.reading.plan_file import PlanFile, write_plan
 from ckpt_cli.reading.purge import Policy, plan_named, plan_purge
 from ckpt_cli.reading.repair import plan_repair
-from ckpt_cli.reading.rollback import Wishes, plan_rollback
+from ckpt_cli.reading.rollback import RollbackOptions, plan_rollback
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.reading.threads import Selection
 from ckpt_cli.reading.undo import plan_undo
-from ckpt_cli.render.lines import Line
+from ckpt_cli.render.lines import StyledLine
 from ckpt_cli.render.plan import done_lines, plan_lines
 from ckpt_cli.render.purge import plan_lines as purge_lines
 from ckpt_cli.render.repair import repair_lines
 from ckpt_cli.render.value import counted
-from ckpt_cli.tui.reads import Place
+from ckpt_cli.tui.reads import SelectedCheckpoint
 
 Kind: TypeAlias = Literal["replace", "set", "append"]
 KINDS: tuple[Kind, ...] = ("replace", "set", "append")
@@ -46,21 +46,21 @@ _REASONS = 3
 class Proposal:
     """A planned change, and its text."""
 
-    lines: Callable[[int], list[Line]]
+    lines: Callable[[int], list[StyledLine]]
     """Returns the text for a width in columns."""
     change: Change
-    head: Place | None
+    head: SelectedCheckpoint | None
     """The new head; None if the head does not change, or the thread is removed."""
     done: str
     """What is said once it is carried out."""
 
 
 @dataclass(frozen=True, slots=True)
-class Removing:
+class ReviewedRemoval:
     """A planned removal, in a plan file like that of `ckpt purge`."""
 
     plan: PlanFile
-    lines: Callable[[int], list[Line]]
+    lines: Callable[[int], list[StyledLine]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Fork:
 
     to: str = ""
     """The new thread; empty for a new branch of the same thread."""
-    edit: Edited | None = None
+    edit: EditedValue | None = None
     as_node: str | None = None
 
 
@@ -106,14 +106,16 @@ class Planner:
     def __init__(self, open_rows: Callable[[], Store], now: Callable[[], datetime]) -> None:
         self._open_rows, self._now = open_rows, now
 
-    def rollback(self, store: Store, place: Place) -> Proposal:
+    def rollback(self, store: Store, place: SelectedCheckpoint) -> Proposal:
         """Plan to roll the thread back to a checkpoint."""
-        return self._forked(store, place, Fork(), Wishes())
+        return self._forked(store, place, Fork(), RollbackOptions())
 
-    def fork(self, store: Store, place: Place, how: Fork) -> Proposal:
+    def fork(self, store: Store, place: SelectedCheckpoint, how: Fork) -> Proposal:
         """Plan to fork a checkpoint: to a new branch, or to a new thread."""
         edits = () if how.edit is None else (how.edit.edit,)
-        return self._forked(store, place, how, Wishes(fork=True, edits=edits, as_node=how.as_node))
+        return self._forked(
+            store, place, how, RollbackOptions(fork=True, edits=edits, as_node=how.as_node)
+        )
 
     def undo(self, store: Store, thread_id: str) -> Proposal:
         """Plan to undo the last rollback or fork of a thread."""
@@ -130,22 +132,26 @@ class Planner:
         done = f"restored {counted(len(found.rebuilt), 'value')} of {thread_id}"
         return Proposal(lambda width: list(repair_lines(found, width)), found.change, None, done)
 
-    def delete(self, store: Store, thread_id: str, path: Path) -> Removing:
+    def delete(self, store: Store, thread_id: str, path: Path) -> ReviewedRemoval:
         """Plan to delete a thread, whatever its status."""
         return self._removing(store, path, plan_named(store, {thread_id: "selected"}))
 
-    def purge(self, store: Store, policy: Policy, path: Path) -> Removing:
+    def purge(self, store: Store, policy: Policy, path: Path) -> ReviewedRemoval:
         """Plan to remove threads, or to prune their old checkpoints."""
         return self._removing(store, path, plan_purge(store, policy, self._now()))
 
-    def _removing(self, store: Store, path: Path, threads: Iterable[Doomed]) -> Removing:
+    def _removing(
+        self, store: Store, path: Path, threads: Iterable[PlannedRemoval]
+    ) -> ReviewedRemoval:
         plan = write_plan(path, store.describe(), self._now(), threads)
         if not plan.going:
             why = "; ".join(f"{name}: {reason}" for name, reason in plan.kept[:_REASONS])
             raise Refused("nothing to do" + (f": {why}" if why else ""))
-        return Removing(plan, lambda width: list(purge_lines(plan, width)))
+        return ReviewedRemoval(plan, lambda width: list(purge_lines(plan, width)))
 
-    def _forked(self, store: Store, place: Place, how: Fork, wishes: Wishes) -> Proposal:
+    def _forked(
+        self, store: Store, place: SelectedCheckpoint, how: Fork, wishes: RollbackOptions
+    ) -> Proposal:
         if place.checkpoint_ns:
             raise UsageError(
                 "this checkpoint belongs to a subgraph",
@@ -163,7 +169,7 @@ class Planner:
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class EditedValue:
     """A value that was changed in the editor."""
 
     edit: ChannelEdit
@@ -181,7 +187,7 @@ class Editable:
     objects: StoredObjects | None = None
     """Writes objects in their stored form; None if only plain JSON is accepted."""
 
-    def read(self, text: str) -> Edited:
+    def read(self, text: str) -> EditedValue:
         """Parse an edited text. Raises `UsageError` if it is invalid."""
         try:
             value = from_json(json.loads(text))
@@ -190,11 +196,11 @@ class Editable:
             raise UsageError(f"this is not JSON: {error}") from None
         if self.objects is None:
             edit = parse_edit(self.kind, f"{self.channel}={text}")
-            return Edited(edit, edit.value)
-        return Edited(ChannelEdit(self.kind, self.channel, form), value)
+            return EditedValue(edit, edit.value)
+        return EditedValue(ChannelEdit(self.kind, self.channel, form), value)
 
 
-def editable(store: Store, place: Place, channel: str, kind: Kind) -> Editable:
+def editable(store: Store, place: SelectedCheckpoint, channel: str, kind: Kind) -> Editable:
     """Return the text to edit: the channel's value if it is to be replaced, otherwise null.
 
     Raises `NotFound` if there is no such channel, and `Unsupported` if the unchanged value would
@@ -220,7 +226,7 @@ def editable(store: Store, place: Place, channel: str, kind: Kind) -> Editable:
     return found
 
 
-def channels_of(store: Store, place: Place) -> list[str]:
+def channels_of(store: Store, place: SelectedCheckpoint) -> list[str]:
     """Return the channels that have a value at a checkpoint."""
     reader = ThreadReader(store, place.thread_id)
     moment = reader.moment(place.checkpoint_ns, place.checkpoint_id, state=True)
@@ -228,7 +234,7 @@ def channels_of(store: Store, place: Place) -> list[str]:
 
 
 def _with_edited(
-    changes: Mapping[str, ChannelChange], edited: Edited
+    changes: Mapping[str, ChannelChange], edited: EditedValue
 ) -> Mapping[str, ChannelChange]:
     """Return the changes of a plan, with a replaced value in the form shown to people."""
     channel = edited.edit.channel
@@ -240,12 +246,16 @@ def _with_edited(
     return rest | diff_channels(before, {channel: edited.value})
 
 
-def _proposal(plan: Plan, *, values: bool = False) -> Proposal:
+def _proposal(plan: CheckpointPlan, *, values: bool = False) -> Proposal:
     """Return a plan with its text; with `values`, the changes are shown in full."""
 
-    def lines(width: int) -> list[Line]:
+    def lines(width: int) -> list[StyledLine]:
         return list(plan_lines(plan, width, is_whole=values))
 
     key = plan.head
-    head = None if key is None else Place(key.thread_id, key.checkpoint_ns, key.checkpoint_id)
+    head = (
+        None
+        if key is None
+        else SelectedCheckpoint(key.thread_id, key.checkpoint_ns, key.checkpoint_id)
+    )
     return Proposal(lines, plan.change, head, next(done_lines(plan, "")).text)

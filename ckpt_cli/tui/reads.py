@@ -26,11 +26,11 @@ from ckpt_cli.reading.messages import conversation
 from ckpt_cli.reading.target import Target
 from ckpt_cli.reading.thread import ThreadReader
 from ckpt_cli.reading.tree import Tree, read_tree
-from ckpt_cli.reading.view import View, raw_bytes, view
+from ckpt_cli.reading.view import CheckpointView, raw_bytes, view
 from ckpt_cli.reading.written import written
 from ckpt_cli.render.compared import compared_lines
 from ckpt_cli.render.diff import diff_text
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.messages import turn_lines
 from ckpt_cli.render.state import placed_lines, standing_lines, value_lines
 from ckpt_cli.render.text import safe_text
@@ -53,7 +53,7 @@ _RAW_ROW = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SelectedCheckpoint:
     """A checkpoint of the store, as passed between panes."""
 
     thread_id: str
@@ -78,7 +78,7 @@ class Picture:
     """The tree of a thread or of one namespace, as lines."""
 
     tree: Tree
-    lines: Sequence[Line]
+    lines: Sequence[StyledLine]
     keys: Sequence[Key | None]
     """The checkpoint of each line; None if the cursor does not stop there."""
     inner: Mapping[int, str]
@@ -94,10 +94,10 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class TabContent:
     """The content of a tab."""
 
-    lines: Sequence[Line]
+    lines: Sequence[StyledLine]
     marks: Mapping[int, str] = field(default_factory=dict)
     """By line: the path of the value that starts there; the cursor stops there."""
     items: Mapping[int, ItemKey] = field(default_factory=dict)
@@ -166,8 +166,13 @@ def _key(row: TreeRow | None) -> Key | None:
 
 
 def read_document(
-    store: Store, tab: CheckpointTab, place: Place, base: Place | None, clock: Clock, width: int
-) -> Document:
+    store: Store,
+    tab: CheckpointTab,
+    place: SelectedCheckpoint,
+    base: SelectedCheckpoint | None,
+    clock: Clock,
+    width: int,
+) -> TabContent:
     """Return a tab of a checkpoint; its diff is against `base`, or else against its parent.
 
     Raises `NotFound`, `Unreadable`, and other errors of the same command.
@@ -183,28 +188,30 @@ def read_document(
         "metadata": lambda: _metadata(target, clock, width),
         "raw": lambda: _raw(target, width),
     }[tab]()
-    return Document(cut(lines))
+    return TabContent(cut(lines))
 
 
-def target_of(store: Store, place: Place) -> Target:
+def target_of(store: Store, place: SelectedCheckpoint) -> Target:
     """Return the checkpoint for the functions of `reading`. Raises `NotFound`."""
     reader = ThreadReader(store, place.thread_id)
     return Target(reader, place.checkpoint_ns, place.checkpoint_id, chosen=True)
 
 
-def read_origin(store: Store, place: Place, path: str) -> tuple[Place, str]:
+def read_origin(
+    store: Store, place: SelectedCheckpoint, path: str
+) -> tuple[SelectedCheckpoint, str]:
     """Return the first checkpoint that had a value, and the writer of the value."""
     found = blame(target_of(store, place), path)
     key = found.moment.key
     who = found.node or found.by
     if found.writes:
         who += f", task {found.writes[-1].write.task_id}"
-    return Place(key.thread_id, key.checkpoint_ns, key.checkpoint_id), who
+    return SelectedCheckpoint(key.thread_id, key.checkpoint_ns, key.checkpoint_id), who
 
 
-def _state(target: Target, clock: Clock, width: int) -> Document:
+def _state(target: Target, clock: Clock, width: int) -> TabContent:
     found = view(target, None, writes=False)
-    lines: list[Line] = []
+    lines: list[StyledLine] = []
     marks: dict[int, str] = {}
     for one in cut(_heading(found, clock, width)):
         lines.append(one)
@@ -212,10 +219,10 @@ def _state(target: Target, clock: Clock, width: int) -> Document:
         marks[len(lines)] = format_path((name,))
         remark = found.state.rebuilt.get(name)
         lines += cut(value_lines(name, clip(value), width, remark))
-    return Document(lines, marks)
+    return TabContent(lines, marks)
 
 
-def _heading(found: View, clock: Clock, width: int) -> Iterator[Line]:
+def _heading(found: CheckpointView, clock: Clock, width: int) -> Iterator[StyledLine]:
     """Yield next nodes, questions and problems."""
     yield from step_lines(found.moment, width, live=found.is_head)
     if found.moment.body.problem is not None:
@@ -229,7 +236,7 @@ def _heading(found: View, clock: Clock, width: int) -> Iterator[Line]:
         yield line(("no values", "dim"))
 
 
-def _diff(target: Target, base: Target | None, width: int) -> Iterator[Line]:
+def _diff(target: Target, base: Target | None, width: int) -> Iterator[StyledLine]:
     found = compare(target, None, None) if base is None else compare(base, target, None)
     yield from compared_lines(found)
     yield from diff_text(found.changes, width=width)
@@ -237,7 +244,7 @@ def _diff(target: Target, base: Target | None, width: int) -> Iterator[Line]:
         yield line(("no differences", "dim"))
 
 
-def _writes(target: Target, clock: Clock, width: int) -> Iterator[Line]:
+def _writes(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
     found = _seen(target, writes=True)
     if found.writes:
         yield line(("writes stored at this checkpoint", "bold"))
@@ -250,9 +257,9 @@ def _writes(target: Target, clock: Clock, width: int) -> Iterator[Line]:
         yield line((safe_text(error.message), "dim"))
 
 
-def _messages(target: Target, width: int) -> Document:
+def _messages(target: Target, width: int) -> TabContent:
     found = conversation(target, None)
-    lines: list[Line] = []
+    lines: list[StyledLine] = []
     marks: dict[int, str] = {}
     if found.others:
         names = safe_text(", ".join(found.others))
@@ -272,10 +279,10 @@ def _messages(target: Target, width: int) -> Document:
         lines += turn_lines(turn, turns, width, cut=False)
     if not turns:
         lines.append(line(("no messages yet", "dim")))
-    return Document(lines, marks)
+    return TabContent(lines, marks)
 
 
-def _metadata(target: Target, clock: Clock, width: int) -> Iterator[Line]:
+def _metadata(target: Target, clock: Clock, width: int) -> Iterator[StyledLine]:
     found = _seen(target, writes=False)
     yield from standing_lines(found, clock.now, clock.zone, width)
     yield from lifetime_lines(found.lifetime, clock.now, clock.zone, width)
@@ -287,7 +294,7 @@ def _metadata(target: Target, clock: Clock, width: int) -> Iterator[Line]:
     yield from value_lines("channel_versions", versions, width, None)
 
 
-def _raw(target: Target, width: int) -> Iterator[Line]:
+def _raw(target: Target, width: int) -> Iterator[StyledLine]:
     """Yield where the checkpoint is stored, and the first bytes of its body."""
     body = raw_bytes(target)
     key = target.reader.moment(target.checkpoint_ns, target.checkpoint_id).key
@@ -305,7 +312,7 @@ def _raw(target: Target, width: int) -> Iterator[Line]:
         yield line((f"… {size(len(body) - _RAW_BYTES)} more; `ckpt show --raw` prints all", "dim"))
 
 
-def cut(lines: Iterator[Line]) -> list[Line]:
+def cut(lines: Iterator[StyledLine]) -> list[StyledLine]:
     found = list(islice(lines, _MOST_LINES + 1))
     if len(found) > _MOST_LINES:
         found[-1] = line(("… more; `ckpt show` prints all", "dim"))
@@ -316,7 +323,7 @@ def _clipped(message: Message) -> Message:
     return replace(message, content=clip(message.content))
 
 
-def _seen(target: Target, *, writes: bool) -> View:
+def _seen(target: Target, *, writes: bool) -> CheckpointView:
     """Return a checkpoint without its values, or with them if its body is not readable."""
     try:
         return view(target, (), writes=writes)

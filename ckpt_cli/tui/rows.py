@@ -16,7 +16,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ckpt_cli.render.lines import Line, Style
+from ckpt_cli.render.lines import Style, StyledLine
 
 STYLES: dict[Style, RichStyle] = {
     "plain": RichStyle(),
@@ -35,17 +35,17 @@ STYLES: dict[Style, RichStyle] = {
 }
 
 
-def as_text(line: Line) -> Text:
+def as_text(line: StyledLine) -> Text:
     """Return a line as a renderable; markup is not parsed."""
     return Text.assemble(*((text, STYLES[style]) for text, style in line.spans), no_wrap=True)
 
 
-def as_strip(line: Line, base: RichStyle) -> Strip:
+def as_strip(line: StyledLine, base: RichStyle) -> Strip:
     """Return a line for a widget that draws its own lines."""
     return Strip([Segment(text, base + STYLES[style]) for text, style in line.spans])
 
 
-class Rows(ScrollView, can_focus=True):
+class RowList(ScrollView, can_focus=True):
     """Lines with a cursor.
 
     Subclasses define the number of lines (and call `resize` when it changes) and their text.
@@ -75,12 +75,12 @@ class Rows(ScrollView, can_focus=True):
     class Moved(Message):
         """The cursor moved, or the line under it changed."""
 
-        def __init__(self, rows: Rows) -> None:
+        def __init__(self, rows: RowList) -> None:
             super().__init__()
             self.rows = rows
 
         @property
-        def control(self) -> Rows:
+        def control(self) -> RowList:
             return self.rows
 
     class Chosen(Moved):
@@ -93,7 +93,7 @@ class Rows(ScrollView, can_focus=True):
         """Return the number of lines."""
         raise NotImplementedError
 
-    def line_at(self, index: int, width: int) -> Line:
+    def line_at(self, index: int, width: int) -> StyledLine:
         """Return a line of at most `width` columns."""
         raise NotImplementedError
 
@@ -120,7 +120,7 @@ class Rows(ScrollView, can_focus=True):
         """Show other lines; the cursor keeps its position on the screen."""
         below = self.cursor - round(self.scroll_y)
         self.virtual_size = Size(self.size.width, self.count())
-        self.set_reactive(Rows.cursor, self._near(cursor))
+        self.set_reactive(RowList.cursor, self._near(cursor))
         self.scroll_to(y=max(self.cursor - below, 0), animate=False)
         self._show_cursor()
         self.refresh()
@@ -214,14 +214,14 @@ class Rows(ScrollView, can_focus=True):
         self.scroll_to_region(region, animate=False, force=True)
 
 
-class Lines(Rows):
+class Lines(RowList):
     """Lines that are held in memory."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self.lines: Sequence[Line] = ()
+        self.lines: Sequence[StyledLine] = ()
 
-    def show_lines(self, lines: Sequence[Line], cursor: int = 0) -> None:
+    def show_lines(self, lines: Sequence[StyledLine], cursor: int = 0) -> None:
         """Show other lines."""
         self.lines = lines
         self.resize(cursor)
@@ -229,5 +229,5 @@ class Lines(Rows):
     def count(self) -> int:
         return len(self.lines)
 
-    def line_at(self, index: int, width: int) -> Line:  # noqa: ARG002
+    def line_at(self, index: int, width: int) -> StyledLine:  # noqa: ARG002
         return self.lines[index]

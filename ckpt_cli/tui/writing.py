@@ -24,7 +24,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store, open_writable
 from ckpt_backends.temporary import TemporaryFolder
 from ckpt_cli.changing.purging import Pace, run_purge
-from ckpt_cli.core.purge import Report
+from ckpt_cli.core.purge import PurgeReport
 from ckpt_cli.reading.plan_file import PlanFile
 from ckpt_cli.render.lines import Span
 from ckpt_cli.render.purge import question as question_of
@@ -36,12 +36,12 @@ from ckpt_cli.tui.editor import edit, editor_of
 from ckpt_cli.tui.keys import LOOKING, Key, bindings
 from ckpt_cli.tui.plans import (
     Editable,
-    Edited,
+    EditedValue,
     Fork,
     Kind,
     Planner,
     Proposal,
-    Removing,
+    ReviewedRemoval,
     channels_of,
     editable,
 )
@@ -86,7 +86,7 @@ class WritingApp(CkptApp):
         with open_writable(self.desk.opening.url) as writable:
             writable.apply(change)
 
-    def remove(self, plan: PlanFile) -> Report:
+    def remove(self, plan: PlanFile) -> PurgeReport:
         """Apply a purge, batch by batch. Raises what `WritableStore.remove` raises."""
         with open_writable(self.desk.opening.url) as writable:
             return run_purge(writable, plan.threads(), Pace(), None, lambda: "")
@@ -150,7 +150,7 @@ class WritingScreen(MainScreen):
         question = partial(self._planner.fork, place=place, how=Fork(to, edit, node))
         await self._propose(question, "Fork this checkpoint?", _UNDO)
 
-    def _edit(self, before: Editable) -> Edited | None:
+    def _edit(self, before: Editable) -> EditedValue | None:
         """Return the edited value; None if it was not changed.
 
         If the text is invalid, the editor opens again with the reason.
@@ -204,7 +204,7 @@ class WritingScreen(MainScreen):
             planned = partial(self._planner.purge, policy=policy)
             await self._propose_removal(planned)
 
-    async def _propose_removal(self, planned: Callable[..., Removing]) -> None:
+    async def _propose_removal(self, planned: Callable[..., ReviewedRemoval]) -> None:
         """Show what would be removed, and remove it if the user agrees."""
         with TemporaryFolder() as folder:
             question = partial(planned, path=folder / "plan.ndjson")

@@ -20,7 +20,7 @@ from langgraph.graph import StateGraph
 from pymongo.monitoring import CommandListener
 
 from ckpt_backends.errors import SeveralLayouts, StoreChanged, UnknownLayout
-from ckpt_backends.mongodb.connect import Connection, connect
+from ckpt_backends.mongodb.connect import MongoConnection, connect
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.tail import Tail
@@ -264,14 +264,14 @@ def test_a_listing_is_one_aggregation_over_the_fields_of_the_savers_index(
 ) -> None:
     place.fill("trip")
     asked: list[Any] = []
-    aggregate = Connection.aggregate
+    aggregate = MongoConnection.aggregate
 
     def recorded(self: Any, collection: str, pipeline: Any, **options: Any) -> Any:
         asked.append((collection, pipeline, options.get("hint")))
         return aggregate(self, collection, pipeline, **options)
 
     with open_store(place.url) as store:
-        monkeypatch.setattr(Connection, "aggregate", recorded)
+        monkeypatch.setattr(MongoConnection, "aggregate", recorded)
         assert [one.thread_id for one in store.threads(limit=5)] == ["trip"]
     ((collection, stages, hint),) = asked
     assert collection == "checkpoints"

@@ -16,7 +16,7 @@ from langgraph.checkpoint.redis import RedisSaver
 
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.redis import locking, removing, restoring
-from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.connect import RedisConnection
 from ckpt_backends.redis.locking import LOCK
 from ckpt_backends.redis.owned import Owning
 from ckpt_backends.registry import open_store, open_writable
@@ -502,9 +502,9 @@ def test_a_server_before_redis_7_tells_them_too(
 ) -> None:
     """It has no PEXPIRETIME."""
     fill_plain(redis_url, "trip", seconds=3600)
-    asked = Connection.ask_all
+    asked = RedisConnection.ask_all
 
-    def older(connection: Connection, commands: Any, *rest: Any) -> Iterator[Any]:
+    def older(connection: RedisConnection, commands: Any, *rest: Any) -> Iterator[Any]:
         listed = list(commands)
         answers = asked(connection, listed, *rest)
         return (
@@ -512,7 +512,7 @@ def test_a_server_before_redis_7_tells_them_too(
             for command, answer in zip(listed, answers, strict=True)
         )
 
-    monkeypatch.setattr(Connection, "ask_all", older)
+    monkeypatch.setattr(RedisConnection, "ask_all", older)
     with open_store(redis_url) as store:
         told = {
             str(row.cells["key"]).encode(): row.cells["expires_at"] for row in store.rows("trip")

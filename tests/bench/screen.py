@@ -57,10 +57,10 @@ async def on_store(store: str, began: float) -> dict[str, Any]:
     from ckpt_backends.url import parse_url
     from ckpt_cli.reading.opening import Opening
     from ckpt_cli.tui.app import CkptApp
-    from ckpt_cli.tui.desk import Desk
+    from ckpt_cli.tui.desk import ScreenContext
 
     found: dict[str, Any] = {}
-    desk = Desk(Opening(parse_url(store)), ["-s", store], UTC, 0)
+    desk = ScreenContext(Opening(parse_url(store)), ["-s", store], UTC, 0)
     app = CkptApp(desk)
     pulse = Pulse()
     async with app.run_test(size=_SIZE) as pilot:

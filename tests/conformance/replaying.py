@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.replay import Report, judge_all, report
+from ckpt_cli.core.replay import ReplayReport, judge_all, report
 from ckpt_cli.reading.lessons import Lessons
 from ckpt_cli.reading.replay import replay_thread
 from ckpt_cli.reading.thread import ThreadReader
@@ -30,14 +30,14 @@ CUSTOM = {"longest", "table"}
 """Channels with a reducer that only the application knows."""
 
 
-def replay_store(store: Store) -> dict[str, Report]:
+def replay_store(store: Store) -> dict[str, ReplayReport]:
     """Replay all threads of a store; each is judged by the results of all of them."""
     lessons = Lessons(store)
     found = (replay_thread(ThreadReader(store, one.thread_id, lessons)) for one in store.threads())
     return {one.thread_id: report(one, judgements) for one, judgements in judge_all(found, {})}
 
 
-def wrong_reducers(reports: Mapping[str, Report]) -> list[str]:
+def wrong_reducers(reports: Mapping[str, ReplayReport]) -> list[str]:
     """Return the channels for which a reducer was found that the graph does not use."""
     wrong = []
     for thread_id, one in reports.items():

@@ -17,7 +17,7 @@ from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.state import read_body
 from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.reading.timeline import Timeline
+from ckpt_cli.reading.timeline import StateTimeline
 from tests.conformance.conftest import Filled
 
 
@@ -373,7 +373,9 @@ def test_a_timeline_has_the_states_of_every_checkpoint(store: Store, filled: Fil
     for thread_id, truth in filled.threads.items():
         reader = ThreadReader(store, thread_id)
         for ns in truth["history"]:
-            points = {one.checkpoint.key.checkpoint_id: one.values for one in Timeline(reader, ns)}
+            points = {
+                one.checkpoint.key.checkpoint_id: one.values for one in StateTimeline(reader, ns)
+            }
             assert list(points) == [one.key.checkpoint_id for one in reversed(reader.index(ns))]
             for moment in reader.moments(ns, state=True):
                 state = reader.state(moment)

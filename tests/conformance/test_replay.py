@@ -11,7 +11,7 @@ from ckpt_backends.encrypted import DecryptingStore
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.channels import PREVIOUS
 from ckpt_cli.core.elimination import Verdict
-from ckpt_cli.core.replay import Report
+from ckpt_cli.core.replay import ReplayReport
 from tests.conformance.conftest import Filled
 from tests.conformance.replaying import replay_store, wrong_reducers
 from tests.restore import restore, restore_keys, restore_rows
@@ -57,7 +57,7 @@ value is not stored, and its own library reads that of the other branch, as `tru
 
 
 def check(
-    reports: dict[str, Report],
+    reports: dict[str, ReplayReport],
     era: str,
     damaged: Set[tuple[str, int | None, str]] | None = None,
     refused: Collection[str] = (),

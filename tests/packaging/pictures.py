@@ -21,7 +21,7 @@ from typing import Any
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.opening import Opening
 from ckpt_cli.tui.app import CkptApp
-from ckpt_cli.tui.desk import Desk, MemoryNamed
+from ckpt_cli.tui.desk import MemoryNamed, ScreenContext
 from tests.support import ROOT, SAMPLE
 from tests.tui.seat import Seat
 
@@ -86,7 +86,7 @@ def take(picture: Picture) -> str:
     async def run() -> str:
         opening = Opening(parse_url("sample.db"))
         memory = MemoryNamed(parse_url(_HOME), ["-s", _HOME]) if picture.remembers else None
-        app = CkptApp(Desk(opening, ["-s", "sample.db"], UTC, 0, lambda: _NOW, memory))
+        app = CkptApp(ScreenContext(opening, ["-s", "sample.db"], UTC, 0, lambda: _NOW, memory))
         async with app.run_test(size=picture.size) as pilot:
             seat = Seat(app, pilot)
             await seat.rest()

@@ -23,13 +23,13 @@ from ckpt_backends.memory import ItemKey
 from ckpt_backends.shell import command, name
 from ckpt_backends.sqlite.errors import unavailable
 from ckpt_cli.core.editing import ChannelEdit, _check_item
-from ckpt_cli.reading.provenance import Origin
+from ckpt_cli.reading.provenance import ItemOrigin
 from ckpt_cli.render.folding import folded
 from ckpt_cli.render.provenance import origin_lines
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.thread import command_field
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.reads import Place
+from ckpt_cli.tui.reads import SelectedCheckpoint
 from tests.deerflow.project import memory, save
 from tests.security.shells import HOSTILE, SHELLS, as_bytes, paste
 from tests.support import Answer, ckpt
@@ -172,7 +172,7 @@ def values(bench: Bench, text: str) -> Iterator[Pasted]:
 
 
 def screens(bench: Bench, text: str) -> Iterator[Pasted]:
-    place, store = Place(text, text, bench.head), ["-s", text]
+    place, store = SelectedCheckpoint(text, text, bench.head), ["-s", text]
     whole = f"{text}@{bench.head}"
     yield (
         command_line.tab_command(store, "diff", place, place),
@@ -222,7 +222,7 @@ def engines(bench: Bench, text: str) -> Iterator[Pasted]:
 
 
 def origins(bench: Bench, text: str) -> Iterator[Pasted]:
-    found = Origin(text, text, text)
+    found = ItemOrigin(text, text, text)
     (line,) = (
         one.text for one in origin_lines(found, NOW, UTC, 80) if one.text.startswith("read ")
     )

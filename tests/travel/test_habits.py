@@ -20,7 +20,7 @@ from langgraph.types import Command, interrupt
 from ckpt_backends.registry import open_store, open_writable
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.clone import plan_clone
-from ckpt_cli.reading.rollback import Wishes
+from ckpt_cli.reading.rollback import RollbackOptions
 from ckpt_cli.reading.thread import ThreadReader
 from tests.support import ckpt
 
@@ -100,7 +100,7 @@ def test_the_metadata_of_the_application_stays(store: Path) -> None:
 def test_a_copy_is_as_it_was_planned_while_the_agent_goes_on(store: Path) -> None:
     with open_store(str(store)) as opened:
         reader = ThreadReader(opened, "t")
-        made = plan_clone(reader, opened, reader.head("") or "", "u", Wishes(fork=True))
+        made = plan_clone(reader, opened, reader.head("") or "", "u", RollbackOptions(fork=True))
     with agent(store) as graph:
         graph.invoke(Command(resume="late"), config("t"))
     with open_writable(parse_url(str(store))) as writable:

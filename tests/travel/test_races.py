@@ -21,8 +21,8 @@ from ckpt_backends.errors import StoreChanged
 from ckpt_backends.postgres.changing import lock_number
 from ckpt_backends.registry import open_store, open_writable
 from ckpt_backends.url import parse_url
-from ckpt_cli.core.plan import Plan
-from ckpt_cli.reading.rollback import Wishes, plan_rollback
+from ckpt_cli.core.plan import CheckpointPlan
+from ckpt_cli.reading.rollback import RollbackOptions, plan_rollback
 from ckpt_cli.reading.thread import ThreadReader
 from tests.support import ckpt
 from tests.travel.conftest import Filled
@@ -41,11 +41,11 @@ def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
     found.place.forget("ours")
 
 
-def plan(filled: Filled) -> Plan:
+def plan(filled: Filled) -> CheckpointPlan:
     first = stored_ids(filled.saver, "ours")[-1]
     with open_store(filled.place.url) as store:
         reader = ThreadReader(store, "ours")
-        return plan_rollback(reader, store, first, datetime.now(UTC), Wishes())
+        return plan_rollback(reader, store, first, datetime.now(UTC), RollbackOptions())
 
 
 def another_turn(filled: Filled) -> None:

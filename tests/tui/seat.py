@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from ckpt_backends.url import parse_url
 from ckpt_cli.reading.opening import Opening
 from ckpt_cli.tui.app import CkptApp, Start
-from ckpt_cli.tui.desk import Desk, MemoryNamed
+from ckpt_cli.tui.desk import MemoryNamed, ScreenContext
 from ckpt_cli.tui.screens.asking import Asking
 from ckpt_cli.tui.screens.main import MainScreen
 from ckpt_cli.tui.screens.plan import PlanScreen
@@ -125,7 +125,7 @@ def sit(
         words = ["-s", str(store)]
         clock = (lambda: datetime.now(UTC)) if now is None else (lambda: now)
         opened = opening or Opening(parse_url(str(store)))
-        desk = Desk(opened, words, UTC, pause, clock, memory)
+        desk = ScreenContext(opened, words, UTC, pause, clock, memory)
         app = kind(desk, start)
         # What is said stays until it was looked for, however busy the machine is.
         with patch.object(App, "NOTIFICATION_TIMEOUT", 2 * _PATIENCE):

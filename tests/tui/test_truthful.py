@@ -18,7 +18,7 @@ from textual.color import Color
 
 from ckpt_backends.model import Status
 from ckpt_cli.tui.app import CkptApp
-from ckpt_cli.tui.reads import Document, read_document
+from ckpt_cli.tui.reads import TabContent, read_document
 from ckpt_cli.tui.screens import following
 from ckpt_cli.tui.screens.plan import PlanScreen
 from ckpt_cli.tui.writing import WritingApp
@@ -57,12 +57,12 @@ def test_n_closes_a_plan(sample: Path) -> None:
 class Slow:
     """A read that waits, from when it is told to until it is let go."""
 
-    def __init__(self, read: Callable[..., Document]) -> None:
+    def __init__(self, read: Callable[..., TabContent]) -> None:
         self._read = read
         self.go = Event()
         self.go.set()
 
-    def __call__(self, *asked: Any, **told: Any) -> Document:
+    def __call__(self, *asked: Any, **told: Any) -> TabContent:
         assert self.go.wait(60)
         return self._read(*asked, **told)
 

@@ -27,7 +27,7 @@ _CONTINUATION = bytes(range(0x80, 0xC0))
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePosition:
     """The position in the file of a long text or long bytes."""
 
     offset: int
@@ -130,12 +130,12 @@ def _steps(file: BinaryIO) -> Iterator[tuple[Step, Any]]:
                 if begin + at + length > end:
                     raise ValueError("cut off")
                 if length > _LONGEST and not opcode.is_text:
-                    argument = Place(begin + at, length, length, opcode.is_text)
+                    argument = FilePosition(begin + at, length, length, opcode.is_text)
                 elif length > _LONGEST:
                     inside = window[at : at + length]
                     size = len(inside.translate(None, _CONTINUATION))
                     size += _characters(file, begin + len(window), length - len(inside))
-                    argument = Place(begin + at, length, size, opcode.is_text)
+                    argument = FilePosition(begin + at, length, size, opcode.is_text)
                 else:
                     short = window[at : at + length]
                     argument = short.decode("utf-8", "surrogatepass") if opcode.is_text else short

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ckpt_backends.deerflow.places import FACTS, Place
+from ckpt_backends.deerflow.places import FACTS, MemoryFile
 from ckpt_backends.memory import Item, ItemKey, Source
 from ckpt_backends.model import TypedBytes
 
@@ -28,10 +28,10 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class MemoryDocument:
     """A memory.json, parsed."""
 
-    place: Place
+    place: MemoryFile
     data: dict[str, Any]
 
     @property
@@ -89,7 +89,7 @@ class Document:
                 self.data[kind] = dict(held)
 
 
-def parse(place: Place, raw: bytes) -> Document:
+def parse(place: MemoryFile, raw: bytes) -> MemoryDocument:
     """Parse a memory.json. Raises `ValueError`."""
     try:
         data = json.loads(raw.decode(), object_pairs_hook=_unique)
@@ -101,7 +101,7 @@ def parse(place: Place, raw: bytes) -> Document:
         raise ValueError(what) from None
     if not isinstance(data, dict) or not {"facts", *SECTIONS} & data.keys():
         raise ValueError("neither facts nor sections found")
-    return Document(place, data)
+    return MemoryDocument(place, data)
 
 
 def to_text(data: Mapping[str, Any]) -> bytes:

@@ -18,13 +18,13 @@ from __future__ import annotations
 from typing import Any
 
 from ckpt_backends.deerflow.document import fact_item
-from ckpt_backends.deerflow.places import FACTS, Place
+from ckpt_backends.deerflow.places import FACTS, MemoryFile
 from ckpt_backends.deerflow.plainyaml import front_matter
 from ckpt_backends.memory import Item, ItemKey
 from ckpt_backends.model import TypedBytes
 
 
-def fact_of(place: Place, raw: bytes) -> Item:
+def fact_of(place: MemoryFile, raw: bytes) -> Item:
     """The fact in a file. If it cannot be parsed, its value is the bytes with a `problem`."""
     key = ItemKey((*place.owner, FACTS), place.path.stem)
     try:

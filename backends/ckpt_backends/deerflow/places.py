@@ -29,7 +29,7 @@ USERS, AGENTS, FACTS = "users", "agents", "facts"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MemoryFile:
     """A memory file and its owner."""
 
     path: Path
@@ -42,7 +42,7 @@ class Place:
         return self.path.suffix == ".md"
 
 
-def places(url: StoreUrl) -> list[Place]:
+def places(url: StoreUrl) -> list[MemoryFile]:
     """All memory files of a URL. Does not open them.
 
     For a file: the file and the Markdown facts in its folder. For a folder: all files in it.
@@ -66,7 +66,7 @@ def places(url: StoreUrl) -> list[Place]:
         ) from None
     if not S_ISDIR(kind):
         owner = _owner(path)
-        return [Place(path, owner), *_markdown(path.parent, owner)]
+        return [MemoryFile(path, owner), *_markdown(path.parent, owner)]
     folder = path / FOLDER if os.path.isdir(path / FOLDER) else path
     owner = _owner(folder / FILE)
     found = list(_all(folder, owner))
@@ -105,7 +105,7 @@ def _owner(path: Path) -> Namespace:
     return found
 
 
-def _all(folder: Path, owner: Namespace) -> Iterator[Place]:
+def _all(folder: Path, owner: Namespace) -> Iterator[MemoryFile]:
     """The files of one user, or of all users."""
     yield from _one(folder, owner)
     if AGENTS not in owner:
@@ -117,12 +117,12 @@ def _all(folder: Path, owner: Namespace) -> Iterator[Place]:
             yield from _all(folder / USERS / user, (USERS, user))
 
 
-def _one(folder: Path, owner: Namespace) -> Iterator[Place]:
+def _one(folder: Path, owner: Namespace) -> Iterator[MemoryFile]:
     if os.path.isfile(folder / FILE):
-        yield Place(folder / FILE, owner)
+        yield MemoryFile(folder / FILE, owner)
 
 
-def _markdown(folder: Path, owner: Namespace) -> Iterator[Place]:
+def _markdown(folder: Path, owner: Namespace) -> Iterator[MemoryFile]:
     """The facts of all agents of a user, or of one agent, sorted."""
     agents = [(folder, owner)]
     if AGENTS not in owner:
@@ -134,7 +134,7 @@ def _markdown(folder: Path, owner: Namespace) -> Iterator[Place]:
         for shard in _folders(place / FACTS):
             for name in _names(place / FACTS / shard):
                 if name.endswith(".md"):
-                    yield Place(place / FACTS / shard / name, whose)
+                    yield MemoryFile(place / FACTS / shard / name, whose)
 
 
 def _folders(folder: Path) -> list[str]:

@@ -8,9 +8,9 @@ from itertools import groupby
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.deerflow import files
-from ckpt_backends.deerflow.document import SECTIONS, Document, parse
+from ckpt_backends.deerflow.document import SECTIONS, MemoryDocument, parse
 from ckpt_backends.deerflow.markdown import fact_of
-from ckpt_backends.deerflow.places import FACTS, Place, base_of, places
+from ckpt_backends.deerflow.places import FACTS, MemoryFile, base_of, places
 from ckpt_backends.errors import Refused, Unreadable
 from ckpt_backends.memory import Item, ItemKey, MemoryInfo, Namespace, NamespaceSize, begins
 from ckpt_backends.rows import Row, no_table
@@ -108,12 +108,12 @@ class DeerFlowMemory(Closing):
         return self._kept
 
 
-def document(place: Place) -> Document:
+def document(place: MemoryFile) -> MemoryDocument:
     """Read and parse a memory.json. Raises `StoreUnavailable` and `Unreadable`."""
     return parsed(place, files.read(place.path))
 
 
-def parsed(place: Place, snapshot: files.Snapshot) -> Document:
+def parsed(place: MemoryFile, snapshot: files.Snapshot) -> MemoryDocument:
     """Parse a memory.json that was read. Raises `Unreadable`."""
     try:
         return parse(place, snapshot.raw)

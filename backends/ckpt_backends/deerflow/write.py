@@ -10,8 +10,8 @@ from typing import Any
 
 from ckpt_backends.closing import Closing
 from ckpt_backends.deerflow import files
-from ckpt_backends.deerflow.document import SECTIONS, Document, to_text
-from ckpt_backends.deerflow.places import Place, places
+from ckpt_backends.deerflow.document import SECTIONS, MemoryDocument, to_text
+from ckpt_backends.deerflow.places import MemoryFile, places
 from ckpt_backends.deerflow.read import NEWER, key_of, parsed
 from ckpt_backends.errors import CkptError, StoreChanged, Unsupported, UsageError
 from ckpt_backends.folder_lock import locked
@@ -94,9 +94,9 @@ class WritableDeerFlowMemory(Closing):
 class _File:
     """A memory.json that is being changed."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: MemoryFile) -> None:
         self.before = files.read(place.path)
-        self.document: Document = parsed(place, self.before)
+        self.document: MemoryDocument = parsed(place, self.before)
 
     def text(self) -> bytes:
         """The new text, with the same white space at the end as the old text."""

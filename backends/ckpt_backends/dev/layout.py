@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from ckpt_backends.codec.picklefile import Place
+from ckpt_backends.codec.picklefile import FilePosition
 from ckpt_backends.codec.picklestack import OLD_MODULES, Dict, Global, Node, Object
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.oversize import MOST_BYTES, unread
@@ -32,21 +32,21 @@ BlobKey = tuple[str, str, str, Version]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredValue:
     """A typed value: its bytes, or their place in the file."""
 
     type: str
-    data: bytes | Place
+    data: bytes | FilePosition
     problem: str = ""
     """Why it cannot be read."""
 
     @property
     def size(self) -> int:
-        return self.data.size if isinstance(self.data, Place) else len(self.data)
+        return self.data.size if isinstance(self.data, FilePosition) else len(self.data)
 
     def bytes(self, file: BinaryIO) -> bytes:
         """The bytes of the value. Raises OSError and ValueError."""
-        if not isinstance(self.data, Place):
+        if not isinstance(self.data, FilePosition):
             return self.data
         found = self.data.read(file)
         return found.decode("utf-8").encode("latin-1") if self.data.is_text else found
@@ -65,33 +65,33 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class StoredCheckpoint:
-    body: Stored
-    metadata: Stored
+    body: StoredValue
+    metadata: StoredValue
     parent: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredWrite:
     channel: str
-    value: Stored
+    value: StoredValue
     task_path: str | None
     """None if the saver's release did not store task paths."""
 
 
 Checkpoints = dict[str, dict[str, dict[str, StoredCheckpoint]]]
 Writes = dict[WriteKey, dict[tuple[str, int], StoredWrite]]
-Blobs = dict[BlobKey, Stored]
+Blobs = dict[BlobKey, StoredValue]
 
 
 @dataclass(slots=True)
-class Found:
+class UnknownEntries:
     """Entries of a file that no saver writes."""
 
     odd: list[str] = field(default_factory=list)
     """A description of each entry. The entries are ignored, and such a file is never written."""
 
 
-def read_checkpoints(root: Node, file: BinaryIO, found: Found) -> Checkpoints:
+def read_checkpoints(root: Node, file: BinaryIO, found: UnknownEntries) -> Checkpoints:
     """Read file 1. Raises ValueError if it is not a dict."""
     threads: Checkpoints = {}
     for thread_id, in_thread in _items(root):
@@ -107,7 +107,7 @@ def read_checkpoints(root: Node, file: BinaryIO, found: Found) -> Checkpoints:
     return threads
 
 
-def read_writes(root: Node, file: BinaryIO, found: Found) -> Writes:
+def read_writes(root: Node, file: BinaryIO, found: UnknownEntries) -> Writes:
     """Read file 2. Raises ValueError if it is not a dict."""
     writes: Writes = {}
     for key, rows in _items(root):
@@ -121,7 +121,7 @@ def read_writes(root: Node, file: BinaryIO, found: Found) -> Writes:
     return writes
 
 
-def read_blobs(root: Node, file: BinaryIO, found: Found) -> Blobs:
+def read_blobs(root: Node, file: BinaryIO, found: UnknownEntries) -> Blobs:
     """Read file 3. Raises ValueError if it is not a dict."""
     blobs: Blobs = {}
     for key, value in _items(root):
@@ -136,7 +136,7 @@ def read_blobs(root: Node, file: BinaryIO, found: Found) -> Blobs:
 class _Tolerant:
     """Context manager that turns a ValueError into an entry of `found.odd` and continues."""
 
-    def __init__(self, found: Found, what: str) -> None:
+    def __init__(self, found: UnknownEntries, what: str) -> None:
         self._found = found
         self._what = what
 
@@ -181,17 +181,17 @@ def _write(task: Node, row: Node, file: BinaryIO) -> tuple[tuple[str, int], Stor
     return (task_id, idx), StoredWrite(_text(row[1], file), _stored(row[2], file), path)
 
 
-def _stored(node: Node, file: BinaryIO) -> Stored:
+def _stored(node: Node, file: BinaryIO) -> StoredValue:
     """A typed value. If something else is stored in place of its bytes, `problem` is set."""
     if not isinstance(node, tuple) or len(node) != 2:
         raise ValueError(f"{_kind(node)} instead of a type and bytes")
     tag, data = _text(node[0], file), _bytes(node[1])
     if data is None:
-        return Stored(tag, b"", f"{_kind(node[1])} instead of bytes; no code of it was run")
-    return Stored(tag, data)
+        return StoredValue(tag, b"", f"{_kind(node[1])} instead of bytes; no code of it was run")
+    return StoredValue(tag, data)
 
 
-def _bytes(node: Node) -> bytes | Place | None:
+def _bytes(node: Node) -> bytes | FilePosition | None:
     """The bytes of pickled `bytes` or a `bytearray`; None for any other object."""
     if isinstance(node, Object):
         is_array = _is(node.callee, "builtins", "bytearray")
@@ -203,12 +203,12 @@ def _bytes(node: Node) -> bytes | Place | None:
             text, encoding = node.args
             if encoding in _LATIN_1 and isinstance(text, str):
                 return _latin(text)
-            if encoding in _LATIN_1 and isinstance(text, Place) and text.is_text:
+            if encoding in _LATIN_1 and isinstance(text, FilePosition) and text.is_text:
                 return text
         return None
-    if isinstance(node, Place) and node.is_text:
+    if isinstance(node, FilePosition) and node.is_text:
         return None
-    return node if isinstance(node, bytes | Place) else None
+    return node if isinstance(node, bytes | FilePosition) else None
 
 
 _LATIN_1 = ("latin1", "latin-1")
@@ -228,7 +228,7 @@ def _texts(node: Node, length: int, file: BinaryIO) -> list[str]:
 
 
 def _text(node: Node, file: BinaryIO) -> str:
-    if isinstance(node, Place) and node.is_text:
+    if isinstance(node, FilePosition) and node.is_text:
         return node.read(file).decode("utf-8", "surrogatepass")
     if not isinstance(node, str):
         raise ValueError(f"{_kind(node)} instead of text")
@@ -266,6 +266,6 @@ def _kind(node: Any) -> str:
             return f"a tuple of {len(node)}"
         case None:
             return "nothing"
-        case Place():
+        case FilePosition():
             return "a long text" if node.is_text else "long bytes"
     return f"a {type(node).__name__.lower()}"

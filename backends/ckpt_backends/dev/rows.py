@@ -11,8 +11,8 @@ from ckpt_backends.apart import WRITES as WRITE_TABLE
 from ckpt_backends.dev.files import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.dev.layout import (
     BlobKey,
-    Stored,
     StoredCheckpoint,
+    StoredValue,
     StoredWrite,
     WriteKey,
 )
@@ -170,8 +170,8 @@ def _optional(row: Row, name: str) -> str | None:
     return None if row.cells[name] is None else _text(row, name)
 
 
-def _stored(row: Row, tag: str, data: str) -> Stored:
+def _stored(row: Row, tag: str, data: str) -> StoredValue:
     found: Cell = row.cells[data]
     if not isinstance(found, bytes):
         raise Unsupported(f"column '{data}' of a row of '{row.table}' holds no bytes")
-    return Stored(_text(row, tag), found)
+    return StoredValue(_text(row, tag), found)

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from ckpt_backends.codec.overlay import plain
 from ckpt_backends.dev.files import BLOBS, CHECKPOINTS, WRITES
-from ckpt_backends.dev.layout import Stored
+from ckpt_backends.dev.layout import StoredValue
 from ckpt_backends.dev.tables import Tables
 
 _PROTOCOL, _STOP = b"\x80\x04", b"."
@@ -34,7 +34,7 @@ def write_table(name: str, tables: Tables, out: BinaryIO) -> None:
 class _Pickle:
     """Writes one pickle, and remembers which texts it already contains."""
 
-    def __init__(self, out: BinaryIO, read: Callable[[Stored], bytes]) -> None:
+    def __init__(self, out: BinaryIO, read: Callable[[StoredValue], bytes]) -> None:
         self._out = out
         self._read = read
         self._known: dict[str, int] = {}
@@ -51,7 +51,7 @@ class _Pickle:
             else:
                 self.put(_GET + struct.pack("<I", place))
 
-    def value(self, stored: Stored) -> None:
+    def value(self, stored: StoredValue) -> None:
         self.texts(stored.type)
         data = self._read(stored)
         size = len(data)

@@ -16,8 +16,8 @@ from ckpt_backends.dev.layout import (
     BlobKey,
     Blobs,
     Checkpoints,
-    Found,
-    Stored,
+    StoredValue,
+    UnknownEntries,
     WriteKey,
     Writes,
     read_blobs,
@@ -31,7 +31,7 @@ _Table = TypeVar("_Table")
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedValues:
     """The channel values that a checkpoint body names."""
 
     is_old: bool
@@ -40,13 +40,13 @@ class Named:
     """By channel, the key of its value."""
 
 
-def named(key: CheckpointKey, body: TypedBytes) -> Named | None:
+def named(key: CheckpointKey, body: TypedBytes) -> NamedValues | None:
     """The values that a body names; None if the body cannot be read."""
     fields = decode(body)
     if not isinstance(fields, dict):
         return None
     versions = fields.get("channel_versions")
-    return Named(
+    return NamedValues(
         fields.get("v") in {1, 2, 3},
         {
             channel: (key.thread_id, key.checkpoint_ns, channel, version)
@@ -78,7 +78,7 @@ class Tables(Closing):
 
     def __init__(self, folder: Path) -> None:
         self.files: Files = open_files(folder)
-        self.found = Found()
+        self.found = UnknownEntries()
 
     def close(self) -> None:
         self.files.close()
@@ -111,14 +111,14 @@ class Tables(Closing):
             found.setdefault(key[0], []).append(key)
         return found
 
-    def value(self, name: str, stored: Stored) -> TypedBytes:
+    def value(self, name: str, stored: StoredValue) -> TypedBytes:
         """A value of the file `name`. Raises `StoreUnavailable` if the file cannot be read."""
         try:
             return stored.typed(self._file(name))
         except OSError as error:
             raise self._broken(name, error) from error
 
-    def bytes(self, name: str, stored: Stored) -> bytes:
+    def bytes(self, name: str, stored: StoredValue) -> bytes:
         """The bytes of a value of the file `name`, of any length. Raises `StoreUnavailable`."""
         try:
             return stored.bytes(self._file(name))
@@ -126,7 +126,7 @@ class Tables(Closing):
             raise self._broken(name, error) from error
 
     def _read(
-        self, name: str, reader: Callable[[object, BinaryIO, Found], _Table], empty: _Table
+        self, name: str, reader: Callable[[object, BinaryIO, UnknownEntries], _Table], empty: _Table
     ) -> _Table:
         if name not in self.files.opened:
             return empty
@@ -137,8 +137,10 @@ class Tables(Closing):
         table: _Table = known.table
         return table
 
-    def _parsed(self, name: str, reader: Callable[[object, BinaryIO, Found], object]) -> _Parsed:
-        file, found = self._file(name), Found()
+    def _parsed(
+        self, name: str, reader: Callable[[object, BinaryIO, UnknownEntries], object]
+    ) -> _Parsed:
+        file, found = self._file(name), UnknownEntries()
         try:
             table = reader(read_pickle_file(file), file, found)
         except OSError as error:

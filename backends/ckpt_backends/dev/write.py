@@ -26,7 +26,7 @@ from ckpt_backends.apart import WRITES as WRITE_TABLE
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
 from ckpt_backends.dev.files import BLOBS, CHECKPOINTS, NAMES, WRITES, folder_of, stamps
-from ckpt_backends.dev.layout import BlobKey, Stored, StoredCheckpoint, StoredWrite, WriteKey
+from ckpt_backends.dev.layout import BlobKey, StoredCheckpoint, StoredValue, StoredWrite, WriteKey
 from ckpt_backends.dev.rows import FILES, put
 from ckpt_backends.dev.save import write_table
 from ckpt_backends.dev.server import QUIET_SECONDS, SERVERS_OWN, running
@@ -266,7 +266,7 @@ class _Draft:
         rows[key.checkpoint_id] = row
         self.touched.add(CHECKPOINTS)
 
-    def _add_blob(self, place: BlobKey, value: Stored) -> None:
+    def _add_blob(self, place: BlobKey, value: StoredValue) -> None:
         self._blobs[place] = value
         self.touched.add(BLOBS)
 
@@ -306,9 +306,9 @@ class _Draft:
         return len(places)
 
 
-def _stored(value: TypedBytes | None) -> Stored:
+def _stored(value: TypedBytes | None) -> StoredValue:
     assert value is not None  # noqa: S101
-    return Stored(value.type, value.data)
+    return StoredValue(value.type, value.data)
 
 
 def _place(key: CheckpointKey) -> WriteKey:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout
-from ckpt_backends.mongodb.connect import Connection
+from ckpt_backends.mongodb.connect import MongoConnection
 from ckpt_backends.mongodb.layout import (
     FIELDS,
     JAVASCRIPT,
@@ -25,7 +25,7 @@ _WRITES = (("checkpoints", "checkpoint_writes"), ("checkpoint", "checkpoint_writ
 """Parts of the usual names of a checkpoints collection and its writes collection."""
 
 
-def find_layout(connection: Connection, url: StoreUrl) -> MongoLayout:
+def find_layout(connection: MongoConnection, url: StoreUrl) -> MongoLayout:
     """The layout of a database. Raises `UnknownLayout` or `SeveralLayouts`."""
     database = connection.database.name
     params = url.params
@@ -43,7 +43,7 @@ def find_layout(connection: Connection, url: StoreUrl) -> MongoLayout:
     return choose(found, _pairs(connection, found, params), database, url)
 
 
-def look(connection: Connection, name: str) -> Collection:
+def look(connection: MongoConnection, name: str) -> Collection:
     """Describe a collection by its first document that has the form of a known saver."""
     indexes = {one["name"]: tuple(one["key"]) for one in connection.indexes(name)}
     found = []
@@ -54,7 +54,7 @@ def look(connection: Connection, name: str) -> Collection:
 
 
 def _pairs(
-    connection: Connection, found: Sequence[Collection], params: Mapping[str, str]
+    connection: MongoConnection, found: Sequence[Collection], params: Mapping[str, str]
 ) -> dict[str, list[str]]:
     """By checkpoints collection, its writes collection; several if that is ambiguous.
 
@@ -82,7 +82,7 @@ def _pairs(
     return pairs
 
 
-def _holds(connection: Connection, checkpoints: Collection, writes: Collection) -> bool:
+def _holds(connection: MongoConnection, checkpoints: Collection, writes: Collection) -> bool:
     """Whether the checkpoint of one sampled write is in the checkpoints collection."""
     if len(writes.key) < 3 or not all(isinstance(one, str) for one in writes.key.values()):
         return False

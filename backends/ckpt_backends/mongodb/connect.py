@@ -73,7 +73,7 @@ Document = Mapping[str, Any]
 Pipeline = Sequence[Mapping[str, Any]]
 
 
-class Connection:
+class MongoConnection:
     """A connection to a database. Its methods raise `StoreUnavailable`, except `transaction`."""
 
     def __init__(self, client: MongoClient[Any], database: str, url: StoreUrl) -> None:
@@ -194,7 +194,7 @@ class Connection:
             self._client.close()
 
 
-def connect(url: StoreUrl) -> Connection:
+def connect(url: StoreUrl) -> MongoConnection:
     """Connect to the database of the URL. Raises `StoreUnavailable` or `UsageError`."""
     uri, database = _settings(url)
     _check_secrets(url)
@@ -212,7 +212,7 @@ def connect(url: StoreUrl) -> Connection:
             raise UsageError(f"cannot read the URL '{url}': {_words(error, url)}") from None
     try:
         with understood(url):
-            return Connection(client, database, url)
+            return MongoConnection(client, database, url)
     except BaseException:
         with suppress(StoreUnavailable), explained(url):
             client.close()

@@ -43,7 +43,7 @@ from ckpt_backends.memory import (
 )
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.mongodb.catalog import MOST_LOOKED_AT, look
-from ckpt_backends.mongodb.connect import Connection
+from ckpt_backends.mongodb.connect import MongoConnection
 from ckpt_backends.mongodb.layout import MEMORY
 from ckpt_backends.mongodb.pipelines import Stage, length
 from ckpt_backends.mongodb.read import storable
@@ -124,7 +124,7 @@ class _Place:
 class _Documents:
     """The documents of one store."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:
         self._connection = connection
         self.name = find_collection(connection, url)
         self._lifetime = next(
@@ -210,9 +210,9 @@ class _Documents:
 class MongoMemory(Closing):
     """A MongoDBStore's collection, opened for reading."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:
         self._url = url
-        self._open: Connection | None = connection
+        self._open: MongoConnection | None = connection
         self._documents = open_documents(connection, url)
 
     def describe(self) -> MemoryInfo:
@@ -280,7 +280,7 @@ class MongoMemory(Closing):
             self._open = None
 
     @property
-    def _connection(self) -> Connection:
+    def _connection(self) -> MongoConnection:
         if self._open is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._open
@@ -289,7 +289,7 @@ class MongoMemory(Closing):
 class WritableMongoMemory(Closing):
     """A MongoDBStore's collection, opened for changing."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: MongoConnection, url: StoreUrl) -> None:
         self._connection = connection
         self._url = url
         self._documents = open_documents(connection, url)
@@ -340,7 +340,7 @@ class WritableMongoMemory(Closing):
         self._connection.close()
 
 
-def open_documents(connection: Connection, url: StoreUrl) -> _Documents:
+def open_documents(connection: MongoConnection, url: StoreUrl) -> _Documents:
     """The documents of a store. Closes the connection if there is no store."""
     try:
         return _Documents(connection, url)
@@ -349,7 +349,7 @@ def open_documents(connection: Connection, url: StoreUrl) -> _Documents:
         raise
 
 
-def find_collection(connection: Connection, url: StoreUrl) -> str:
+def find_collection(connection: MongoConnection, url: StoreUrl) -> str:
     """The collection that the URL names, or the only one. Raises `UnknownLayout`."""
     names, wanted = connection.collections(), url.params.get("store_collection")
     if wanted is not None:

@@ -33,7 +33,7 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.mongodb import pipelines
-from ckpt_backends.mongodb.connect import Connection
+from ckpt_backends.mongodb.connect import MongoConnection
 from ckpt_backends.mongodb.layout import JAVASCRIPT, MongoLayout
 from ckpt_backends.mongodb.restoring import document_of, key_of
 from ckpt_backends.rows import Row, not_of
@@ -52,10 +52,10 @@ class MongoBase(Closing):
     _values: ClassVar[tuple[str, ...]]
     """The fields of a checkpoint that count as its size."""
 
-    def __init__(self, connection: Connection, url: StoreUrl, layout: MongoLayout) -> None:
+    def __init__(self, connection: MongoConnection, url: StoreUrl, layout: MongoLayout) -> None:
         self._url = url
         self._layout = layout
-        self._open: Connection | None = connection
+        self._open: MongoConnection | None = connection
         self._addresses: dict[str, object] = {}
 
     def notes(self) -> Sequence[str]:
@@ -180,7 +180,7 @@ class MongoBase(Closing):
             self._open = None
 
     @property
-    def _connection(self) -> Connection:
+    def _connection(self) -> MongoConnection:
         if self._open is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._open

@@ -28,7 +28,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.mongodb import kaflow, pipelines
-from ckpt_backends.mongodb.connect import BY_BYTES, Connection
+from ckpt_backends.mongodb.connect import BY_BYTES, MongoConnection
 from ckpt_backends.mongodb.layout import CHECKPOINTS, KAFLOW, WRITES, MongoLayout
 from ckpt_backends.mongodb.read import form_of, storable_of, stored_forms, thread_of
 from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
@@ -59,7 +59,7 @@ class _State:
 
 
 def remove_threads(
-    connection: Connection, layout: MongoLayout, removals: Sequence[Removal]
+    connection: MongoConnection, layout: MongoLayout, removals: Sequence[Removal]
 ) -> list[Removed]:
     """Remove the planned documents of each thread that has not changed.
 
@@ -86,7 +86,7 @@ def _portions(removals: Sequence[Removal]) -> Iterator[list[Removal]]:
 
 
 class _Remover:
-    def __init__(self, connection: Connection, layout: MongoLayout) -> None:
+    def __init__(self, connection: MongoConnection, layout: MongoLayout) -> None:
         self._connection = connection
         self._is_kaflow = layout.name == KAFLOW
         self._collections = {

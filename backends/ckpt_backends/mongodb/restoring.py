@@ -19,7 +19,7 @@ from pymongo.client_session import ClientSession
 
 from ckpt_backends.errors import Refused, Unreadable, Unsupported
 from ckpt_backends.memory import ItemKey
-from ckpt_backends.mongodb.connect import BY_BYTES, RAW, Connection
+from ckpt_backends.mongodb.connect import BY_BYTES, RAW, MongoConnection
 from ckpt_backends.mongodb.layout import CHECKPOINTS, KAFLOW, MEMORY, WRITES, MongoLayout
 from ckpt_backends.rows import Restored, Row, conflict, no_table
 
@@ -109,7 +109,7 @@ _UNIQUE = CodecOptions[Any](
 
 
 def restore_rows(
-    connection: Connection,
+    connection: MongoConnection,
     collections: Mapping[str, str],
     keys: Mapping[str, Sequence[str]],
     rows: Iterable[Row],
@@ -133,7 +133,7 @@ def restore_rows(
 class _Restorer:
     def __init__(
         self,
-        connection: Connection,
+        connection: MongoConnection,
         collections: Mapping[str, str],
         keys: Mapping[str, Sequence[str]],
     ) -> None:

@@ -28,7 +28,7 @@ from ckpt_backends.codec import bson, decode
 from ckpt_backends.codec.splice import Put, splice
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_backends.mongodb.connect import Connection, unavailable
+from ckpt_backends.mongodb.connect import MongoConnection, unavailable
 from ckpt_backends.mongodb.kaflow import NEWEST_FIRST
 from ckpt_backends.mongodb.layout import KAFLOW, MongoLayout
 from ckpt_backends.mongodb.read import number_of, storable
@@ -84,10 +84,10 @@ def _refused(url: StoreUrl, error: PyMongoError) -> StoreChanged | StoreUnavaila
 class WritableMongoStore(Closing):
     """A MongoDB database, opened for changing."""
 
-    def __init__(self, connection: Connection, url: StoreUrl, layout: MongoLayout) -> None:
+    def __init__(self, connection: MongoConnection, url: StoreUrl, layout: MongoLayout) -> None:
         self._url = url
         self._layout = layout
-        self._open: Connection | None = connection
+        self._open: MongoConnection | None = connection
         self._is_kaflow = layout.name == KAFLOW
         if layout.unknown:
             raise UnknownLayout(
@@ -358,7 +358,7 @@ class WritableMongoStore(Closing):
             self._open = None
 
     @property
-    def _connection(self) -> Connection:
+    def _connection(self) -> MongoConnection:
         if self._open is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._open

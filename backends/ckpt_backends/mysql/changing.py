@@ -16,7 +16,7 @@ from ckpt_backends.mysql.connect import (
     DUPLICATE,
     LOCKED,
     READ_ONLY,
-    Connection,
+    MySQLConnection,
     code_of,
     unavailable,
 )
@@ -26,7 +26,7 @@ _LOCK_SECONDS = 5
 
 
 @contextmanager
-def lock(connection: Connection, url: StoreUrl, thread_id: str) -> Iterator[None]:
+def lock(connection: MySQLConnection, url: StoreUrl, thread_id: str) -> Iterator[None]:
     """Hold the named lock of a thread. The server also releases it if the connection ends.
 
     Raises `StoreUnavailable` if it cannot be acquired in `_LOCK_SECONDS`.
@@ -47,7 +47,7 @@ def lock(connection: Connection, url: StoreUrl, thread_id: str) -> Iterator[None
 
 
 @contextmanager
-def transaction(connection: Connection, url: StoreUrl) -> Iterator[Connection]:
+def transaction(connection: MySQLConnection, url: StoreUrl) -> Iterator[MySQLConnection]:
     try:
         yield connection
         connection.commit()

@@ -24,7 +24,7 @@ from ckpt_backends.mysql.guarded import (
     TOO_LONG,
     TOO_SLOW,
     WANTS_FILE,
-    GuardedDriver,
+    GuardedPyMySQL,
     parsed,
 )
 from ckpt_backends.mysql.settings import settings_of
@@ -61,13 +61,13 @@ OF_DRIVER: Mapping[int, tuple[str, str]] = {
 """What the driver detects: by error code, the reason to print and a hint."""
 
 
-class Connection:
+class MySQLConnection:
     """A connection with one transaction at a time.
 
     Its methods raise `StoreUnavailable`, except `change`, `alone` and `commit`.
     """
 
-    def __init__(self, driver: GuardedDriver, url: StoreUrl, *, writable: bool) -> None:
+    def __init__(self, driver: GuardedPyMySQL, url: StoreUrl, *, writable: bool) -> None:
         self._driver = driver
         self._url = url
         self._begin = _WRITING if writable else _READING
@@ -160,7 +160,7 @@ class Connection:
 class _Answer:
     """A result with rows that arrive one by one."""
 
-    def __init__(self, cursor: Any, driver: GuardedDriver) -> None:
+    def __init__(self, cursor: Any, driver: GuardedPyMySQL) -> None:
         self._cursor = cursor
         self._driver = driver
         self._kept: deque[Row] = deque()
@@ -190,7 +190,7 @@ class _Answer:
         self._cursor.close()
 
 
-def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
+def connect(url: StoreUrl, *, writable: bool = False) -> MySQLConnection:
     """Connect with the settings of the URL, `MYSQL_PWD` and `~/.my.cnf`.
 
     For reading, all queries of a transaction see one snapshot (REPEATABLE READ). For changing, they
@@ -200,7 +200,7 @@ def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
     settings = settings_of(url)
     level = "READ COMMITTED" if writable else "REPEATABLE READ"
     try:
-        driver = GuardedDriver(**settings)
+        driver = GuardedPyMySQL(**settings)
         driver.connect()
         with parsed(), driver.cursor() as cursor:
             cursor.execute(_SESSION, {"seconds": _LOCK_SECONDS})
@@ -217,7 +217,7 @@ def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
         ) from None
     except (pymysql.Error, OSError, UnicodeError, ValueError) as error:
         raise _refused(url, error) from None
-    return Connection(driver, url, writable=writable)
+    return MySQLConnection(driver, url, writable=writable)
 
 
 @contextmanager

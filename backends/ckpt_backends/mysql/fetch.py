@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from ckpt_backends.mysql.connect import Connection
-from ckpt_backends.mysql.layout import Column, MySQLLayout, bound
+from ckpt_backends.mysql.connect import MySQLConnection
+from ckpt_backends.mysql.layout import CatalogColumn, MySQLLayout, bound
 
 AT_ONCE = 200
 """Keys in one query."""
 _BYTES_AT_ONCE = 16 << 20
 """Approximate maximum of bytes per query. At least one row is read."""
-_IDX = Column("int")
+_IDX = CatalogColumn("int")
 T = TypeVar("T")
 Place = tuple[Any, ...]
 """The values of a row's key columns."""
@@ -33,7 +33,7 @@ def in_chunks(items: Iterable[T], number: int) -> Iterator[list[T]]:
 class Fetcher:
     """Reads rows by their keys. A key must be unique in the collation of its columns."""
 
-    def __init__(self, connection: Connection, layout: MySQLLayout) -> None:
+    def __init__(self, connection: MySQLConnection, layout: MySQLLayout) -> None:
         self._connection = connection
         self._columns = {
             name: column for table in layout.tables for name, column in table.columns.items()

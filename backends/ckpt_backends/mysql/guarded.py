@@ -36,7 +36,7 @@ _ADVICE = "add ?ssl_mode=verify_identity to the URL"
 class _Refusal:
     """Replaces an authentication method."""
 
-    def __init__(self, connection: GuardedDriver) -> None:
+    def __init__(self, connection: GuardedPyMySQL) -> None:
         self._connection = connection
 
     def authenticate(self, _: MysqlPacket) -> None:
@@ -46,7 +46,7 @@ class _Refusal:
 _Driver: Any = Connection
 
 
-class GuardedDriver(_Driver):  # type: ignore[misc]
+class GuardedPyMySQL(_Driver):  # type: ignore[misc]
     """A connection to a server that is not trusted. All its errors are `pymysql.Error`.
 
     The password is sent in clear text only to a server with a verified certificate and host name,

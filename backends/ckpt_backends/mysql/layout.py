@@ -52,7 +52,7 @@ _PLAIN_NAME = re.compile(r"\w+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class CatalogColumn:
     """A column, as described by the catalog."""
 
     kind: str
@@ -65,11 +65,11 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class MySQLTable:
     """A table of the database with its columns."""
 
     name: str
-    columns: Mapping[str, Column]
+    columns: Mapping[str, CatalogColumn]
 
     @property
     def sql(self) -> str:
@@ -86,9 +86,9 @@ class Table:
 class MySQLLayout:
     """The layout as found in one database."""
 
-    checkpoints: Table
-    blobs: Table
-    writes: Table
+    checkpoints: MySQLTable
+    blobs: MySQLTable
+    writes: MySQLTable
     shallow: bool
     migration: int | None
     """The last migration of the database; None if it cannot be read."""
@@ -115,7 +115,7 @@ class MySQLLayout:
         return "task_path" in self.writes.columns
 
     @property
-    def tables(self) -> tuple[Table, Table, Table]:
+    def tables(self) -> tuple[MySQLTable, MySQLTable, MySQLTable]:
         return self.checkpoints, self.blobs, self.writes
 
     @property
@@ -150,7 +150,7 @@ class MySQLLayout:
 
 
 def detect(
-    tables: Mapping[str, Table], migration: int | None, wanted: str | None, where: str
+    tables: Mapping[str, MySQLTable], migration: int | None, wanted: str | None, where: str
 ) -> MySQLLayout:
     """The layout of a database with these tables.
 
@@ -202,7 +202,7 @@ def storable(text: str) -> bool:
     return True
 
 
-def bound(mark: str, column: Column) -> str:
+def bound(mark: str, column: CatalogColumn) -> str:
     """The placeholder `mark` for comparing a text parameter with a column.
 
     The server refuses to compare a text with a column if the column's character set cannot

@@ -30,7 +30,7 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.mysql import sql
-from ckpt_backends.mysql.connect import Connection
+from ckpt_backends.mysql.connect import MySQLConnection
 from ckpt_backends.mysql.fetch import AT_ONCE, Fetcher, in_chunks
 from ckpt_backends.mysql.layout import (
     MySQLLayout,
@@ -56,9 +56,9 @@ _SMALL = 1024
 class MySQLStore(Closing):
     """A MySQL or MariaDB database, opened for reading."""
 
-    def __init__(self, connection: Connection, url: StoreUrl, layout: MySQLLayout) -> None:
+    def __init__(self, connection: MySQLConnection, url: StoreUrl, layout: MySQLLayout) -> None:
         self._url = url
-        self._open: Connection | None = connection
+        self._open: MySQLConnection | None = connection
         self._merged: list[str] | None = None
         self._layout = layout
         rows = layout.checkpoints.sql
@@ -500,7 +500,7 @@ class MySQLStore(Closing):
         return Fetcher(self._connection, self._layout)
 
     @property
-    def _connection(self) -> Connection:
+    def _connection(self) -> MySQLConnection:
         if self._open is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._open

@@ -15,9 +15,9 @@ from typing import Any
 from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.ids import time_of
 from ckpt_backends.mysql import sql_write as sql
-from ckpt_backends.mysql.connect import Connection
+from ckpt_backends.mysql.connect import MySQLConnection
 from ckpt_backends.mysql.fetch import in_chunks
-from ckpt_backends.mysql.layout import MySQLLayout, Table, bound, storable
+from ckpt_backends.mysql.layout import MySQLLayout, MySQLTable, bound, storable
 from ckpt_backends.mysql.sql import SHALLOW_ID, exact
 from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
 
@@ -25,7 +25,7 @@ _IDS_AT_ONCE = 500
 
 
 def remove_threads(
-    connection: Connection, layout: MySQLLayout, removals: Sequence[Removal]
+    connection: MySQLConnection, layout: MySQLLayout, removals: Sequence[Removal]
 ) -> list[Removed]:
     """Remove the planned rows of each thread that has not changed."""
     asked = sorted({one.thread_id for one in removals if storable(one.thread_id)})
@@ -62,7 +62,7 @@ def remove_threads(
 
 
 def _state(
-    connection: Connection, table: Table, threads: Sequence[str], newest: str = "NULL"
+    connection: MySQLConnection, table: MySQLTable, threads: Sequence[str], newest: str = "NULL"
 ) -> dict[str, tuple[int, str | None]]:
     """By thread, its number of rows and newest checkpoint.
 
@@ -79,7 +79,7 @@ def _state(
 
 
 def _remove_inside(
-    connection: Connection, layout: MySQLLayout, removal: Removal
+    connection: MySQLConnection, layout: MySQLLayout, removal: Removal
 ) -> Mapping[str, int]:
     """Remove some checkpoints of a thread with their writes, and some values."""
     assert removal.inside is not None  # noqa: S101
@@ -117,7 +117,7 @@ def _versions(inside: Inside) -> Iterator[tuple[str, str, Sequence[str]]]:
             yield ns, channel, versions
 
 
-def _thread(table: Table, thread_id: str) -> tuple[str, dict[str, Any]]:
+def _thread(table: MySQLTable, thread_id: str) -> tuple[str, dict[str, Any]]:
     """The condition for rows of exactly this thread, and its parameters."""
     mark = bound("%(thread)s", table.columns["thread_id"])
     condition = f"c.thread_id = {mark} AND {exact('c.thread_id')} = %(exact)s"

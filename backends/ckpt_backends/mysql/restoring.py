@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.mysql import sql_write as sql
-from ckpt_backends.mysql.connect import Connection
-from ckpt_backends.mysql.layout import HASH, MySQLLayout, Table, quoted_name
+from ckpt_backends.mysql.connect import MySQLConnection
+from ckpt_backends.mysql.layout import HASH, MySQLLayout, MySQLTable, quoted_name
 from ckpt_backends.mysql.sql import exact
 from ckpt_backends.rows import Cell, Restored, Row, conflict
 
 
-def restore_rows(connection: Connection, layout: MySQLLayout, rows: Iterable[Row]) -> Restored:
+def restore_rows(connection: MySQLConnection, layout: MySQLLayout, rows: Iterable[Row]) -> Restored:
     """Add the rows that do not exist yet.
 
     Raises `StoreChanged` if a row exists with different contents, and `Unsupported` if a table
@@ -50,7 +50,9 @@ def restore_rows(connection: Connection, layout: MySQLLayout, rows: Iterable[Row
     return Restored(added, there)
 
 
-def _stored(cells: Mapping[str, Cell], table: Table, layout: MySQLLayout) -> Mapping[str, Cell]:
+def _stored(
+    cells: Mapping[str, Cell], table: MySQLTable, layout: MySQLLayout
+) -> Mapping[str, Cell]:
     """The cells of a row for inserting it into this table.
 
     Depending on the release, the server or the saver computes the hash of the namespace. So

@@ -9,8 +9,8 @@ from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
 from ckpt_backends.mysql import sql_write
 from ckpt_backends.mysql.changing import lock, transaction
-from ckpt_backends.mysql.connect import Connection, explained
-from ckpt_backends.mysql.layout import Table, bound, engine_of, literal, quoted_name, storable
+from ckpt_backends.mysql.connect import MySQLConnection, explained
+from ckpt_backends.mysql.layout import MySQLTable, bound, engine_of, literal, quoted_name, storable
 from ckpt_backends.mysql.sql import exact
 from ckpt_backends.rows import Cell
 from ckpt_backends.threetable.database import Row, Values
@@ -25,8 +25,10 @@ _SIZE = """
 class MySQLDatabase:
     """A database, opened for reading or for changing."""
 
-    def __init__(self, connection: Connection, url: StoreUrl, tables: Mapping[str, Table]) -> None:
-        self._open: Connection | None = connection
+    def __init__(
+        self, connection: MySQLConnection, url: StoreUrl, tables: Mapping[str, MySQLTable]
+    ) -> None:
+        self._open: MySQLConnection | None = connection
         self._url = url
         self._columns = tables["checkpoints"].columns
 
@@ -118,7 +120,7 @@ class MySQLDatabase:
                         raise StoreUnavailable(f"cannot vacuum '{self._url}': {text}")
 
     @property
-    def _connection(self) -> Connection:
+    def _connection(self) -> MySQLConnection:
         if self._open is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._open

@@ -20,7 +20,7 @@ from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.mysql import sql_write as sql
 from ckpt_backends.mysql.changing import lock, transaction
-from ckpt_backends.mysql.connect import Connection, explained
+from ckpt_backends.mysql.connect import MySQLConnection, explained
 from ckpt_backends.mysql.layout import HASH, MySQLLayout, bound
 from ckpt_backends.mysql.removing import remove_threads
 from ckpt_backends.mysql.restoring import restore_rows
@@ -34,9 +34,9 @@ from ckpt_backends.url import StoreUrl
 class WritableMySQLStore(Closing):
     """A MySQL or MariaDB database, opened for changing."""
 
-    def __init__(self, connection: Connection, url: StoreUrl, layout: MySQLLayout) -> None:
+    def __init__(self, connection: MySQLConnection, url: StoreUrl, layout: MySQLLayout) -> None:
         self._url = url
-        self._open: Connection | None = connection
+        self._open: MySQLConnection | None = connection
         self._layout = layout
         if layout.unknown:
             raise UnknownLayout(
@@ -222,7 +222,7 @@ class WritableMySQLStore(Closing):
             self._open = None
 
     @property
-    def _connection(self) -> Connection:
+    def _connection(self) -> MySQLConnection:
         if self._open is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._open
@@ -230,7 +230,7 @@ class WritableMySQLStore(Closing):
     def _lock(self, thread_id: str) -> AbstractContextManager[None]:
         return lock(self._connection, self._url, thread_id)
 
-    def _transaction(self) -> AbstractContextManager[Connection]:
+    def _transaction(self) -> AbstractContextManager[MySQLConnection]:
         return transaction(self._connection, self._url)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ckpt_backends.apart import CHECKPOINTS, NAMES
 from ckpt_backends.postgres import sql
-from ckpt_backends.postgres.connect import Connection
-from ckpt_backends.postgres.layout import Table
+from ckpt_backends.postgres.connect import PostgresConnection
+from ckpt_backends.postgres.layout import PostgresTable
 from ckpt_backends.threetable.layout import is_three_table
 from ckpt_backends.url import StoreUrl
 
@@ -15,13 +15,15 @@ _LOCK_TIMEOUT = "5s"
 """How long to wait for a locked table, if the server sets no limit."""
 
 
-def begin(connection: Connection) -> list[str]:
+def begin(connection: PostgresConnection) -> list[str]:
     """Begin a transaction with safe settings. Returns the schemas of the search path."""
     ((schemas, *_),) = connection.rows(sql.START, {"lock_timeout": _LOCK_TIMEOUT})
     return list(schemas)
 
 
-def find_tables(connection: Connection, url: StoreUrl) -> tuple[list[Table], list[str]]:
+def find_tables(
+    connection: PostgresConnection, url: StoreUrl
+) -> tuple[list[PostgresTable], list[str]]:
     """Begin a transaction. Returns the tables that were found, and the schemas to search."""
     schemas = begin(connection)
     if "schema" in url.params:
@@ -32,10 +34,12 @@ def find_tables(connection: Connection, url: StoreUrl) -> tuple[list[Table], lis
     if not any(schema in schemas for schema, _ in columns):
         for schema, table in connection.rows(sql.TABLES, {"schemas": schemas}):
             columns.setdefault((schema, table), {})
-    return [Table(schema, name, found) for (schema, name), found in columns.items()], schemas
+    return [
+        PostgresTable(schema, name, found) for (schema, name), found in columns.items()
+    ], schemas
 
 
-def three_tables(tables: Sequence[Table], schemas: Sequence[str]) -> list[Table]:
+def three_tables(tables: Sequence[PostgresTable], schemas: Sequence[str]) -> list[PostgresTable]:
     """The tables of the three-table layout, all in one schema; empty if it is another layout."""
     for schema in schemas:
         found = [one for one in tables if one.schema == schema]

@@ -11,12 +11,12 @@ from psycopg import errors
 
 from ckpt_backends.errors import StoreChanged, StoreUnavailable
 from ckpt_backends.postgres.catalog import begin
-from ckpt_backends.postgres.connect import Connection, unavailable
+from ckpt_backends.postgres.connect import PostgresConnection, unavailable
 from ckpt_backends.url import StoreUrl
 
 
 @contextmanager
-def transaction(connection: Connection, url: StoreUrl) -> Iterator[Connection]:
+def transaction(connection: PostgresConnection, url: StoreUrl) -> Iterator[PostgresConnection]:
     """One transaction. Raises `StoreChanged` or `StoreUnavailable`; nothing is written then."""
     try:
         begin(connection)

@@ -22,7 +22,7 @@ from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.postgres.cells import check_types
 from ckpt_backends.postgres.guarded import (
     MOST_BYTES,
-    GuardedDriver,
+    GuardedPsycopg,
     TooLong,
     TooSlow,
     open_driver,
@@ -43,13 +43,13 @@ Row = tuple[Any, ...]
 Values = Mapping[str, object]
 
 
-class Connection:
+class PostgresConnection:
     """A connection with one transaction at a time.
 
     Its methods raise `StoreUnavailable`, except `change`, `alone` and `commit`.
     """
 
-    def __init__(self, driver: GuardedDriver, url: StoreUrl) -> None:
+    def __init__(self, driver: GuardedPsycopg, url: StoreUrl) -> None:
         self._driver = driver
         self._url = url
         self._cursors = 0
@@ -154,7 +154,7 @@ def _length_of(value: object) -> int:
     return sum(map(_length_of, value)) if isinstance(value, list) else 0
 
 
-def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
+def connect(url: StoreUrl, *, writable: bool = False) -> PostgresConnection:
     """Connect with the settings of the URL, the `PG*` environment variables and `~/.pgpass`.
 
     For reading, all queries of a transaction see one snapshot (REPEATABLE READ). For changing, they
@@ -170,7 +170,7 @@ def connect(url: StoreUrl, *, writable: bool = False) -> Connection:
     committed, repeatable = IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ
     driver.isolation_level = committed if writable else repeatable
     driver.read_only = not writable
-    return Connection(driver, url)
+    return PostgresConnection(driver, url)
 
 
 def _settings(url: StoreUrl) -> dict[str, Any]:

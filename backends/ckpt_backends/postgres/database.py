@@ -10,8 +10,8 @@ from ckpt_backends.closing import Closing
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.changing import transaction
-from ckpt_backends.postgres.connect import Connection
-from ckpt_backends.postgres.layout import Table, quoted_name
+from ckpt_backends.postgres.connect import PostgresConnection
+from ckpt_backends.postgres.layout import PostgresTable, quoted_name
 from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
@@ -19,9 +19,9 @@ from ckpt_backends.url import StoreUrl
 class DatabaseReader(Closing):
     """A PostgreSQL database, opened for reading. The caller has begun the first transaction."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: PostgresConnection, url: StoreUrl) -> None:
         self._url = url
-        self._open: Connection | None = connection
+        self._open: PostgresConnection | None = connection
         self._begun = True
 
     def refresh(self) -> None:
@@ -34,7 +34,7 @@ class DatabaseReader(Closing):
             self._open = None
 
     @property
-    def _connection(self) -> Connection:
+    def _connection(self) -> PostgresConnection:
         if self._open is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         if not self._begun:
@@ -49,7 +49,7 @@ class DatabaseReader(Closing):
         return self._connection.stream(query, values, at_once)
 
     def _whole_rows(
-        self, name: str, table: Table, where: str, at_once: int, **values: object
+        self, name: str, table: PostgresTable, where: str, at_once: int, **values: object
     ) -> Iterator[Row]:
         """Rows with all columns of the table."""
         listed = ", ".join(_as_stored(column, kind) for column, kind in table.columns.items())
@@ -61,9 +61,9 @@ class DatabaseReader(Closing):
 class DatabaseWriter(Closing):
     """A PostgreSQL database, opened for changing."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: PostgresConnection, url: StoreUrl) -> None:
         self._url = url
-        self._open: Connection | None = connection
+        self._open: PostgresConnection | None = connection
 
     def close(self) -> None:
         if self._open is not None:
@@ -71,12 +71,12 @@ class DatabaseWriter(Closing):
             self._open = None
 
     @property
-    def _connection(self) -> Connection:
+    def _connection(self) -> PostgresConnection:
         if self._open is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         return self._open
 
-    def _transaction(self) -> AbstractContextManager[Connection]:
+    def _transaction(self) -> AbstractContextManager[PostgresConnection]:
         return transaction(self._connection, self._url)
 
 

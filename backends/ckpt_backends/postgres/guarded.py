@@ -36,7 +36,7 @@ class TooLong(psycopg.OperationalError):
     """An answer is longer than ckpt reads."""
 
 
-class GuardedDriver(psycopg.Connection):
+class GuardedPsycopg(psycopg.Connection):
     """A connection to a server that is not trusted. All its errors are `psycopg.Error`."""
 
     seconds: float | None = None
@@ -65,7 +65,7 @@ class GuardedDriver(psycopg.Connection):
         return error
 
 
-def open_driver(settings: Mapping[str, Any]) -> GuardedDriver:
+def open_driver(settings: Mapping[str, Any]) -> GuardedPsycopg:
     """Connect. Raises `psycopg.Error`.
 
     The password is sent in clear text only to a server with a verified certificate and host name,
@@ -77,7 +77,7 @@ def open_driver(settings: Mapping[str, Any]) -> GuardedDriver:
         asked["require_auth"] = "!password"
     with parsed():
         # Pass separate settings: an error of libpq about a URL would show the whole URL.
-        driver = GuardedDriver.connect(**asked, prepare_threshold=None)
+        driver = GuardedPsycopg.connect(**asked, prepare_threshold=None)
     is_encrypted = driver.pgconn.ssl_in_use or known.get("gssencmode") == "require"
     if driver.pgconn.used_password and not is_encrypted and not is_local(driver.info.host):
         warn_unencrypted(driver.info.host, _ADVICE)

@@ -38,7 +38,7 @@ _ALSO: Mapping[str, frozenset[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PostgresTable:
     """A table of the database with its columns."""
 
     schema: str
@@ -56,9 +56,9 @@ class Table:
 class PostgresLayout:
     """The layout as found in one database."""
 
-    checkpoints: Table
-    blobs: Table
-    writes: Table
+    checkpoints: PostgresTable
+    blobs: PostgresTable
+    writes: PostgresTable
     shallow: bool
     unknown: tuple[str, ...]
     """Columns that no known saver creates, as `table.column`. A newer saver may have done so."""
@@ -73,12 +73,12 @@ class PostgresLayout:
         return "task_path" in self.writes.columns
 
     @property
-    def tables(self) -> tuple[Table, Table, Table]:
+    def tables(self) -> tuple[PostgresTable, PostgresTable, PostgresTable]:
         return self.checkpoints, self.blobs, self.writes
 
 
 def detect(
-    tables: Iterable[Table], schemas: Sequence[str], wanted: str | None, where: str
+    tables: Iterable[PostgresTable], schemas: Sequence[str], wanted: str | None, where: str
 ) -> PostgresLayout:
     """The layout of a database with these tables, each from the first schema that contains it.
 
@@ -129,7 +129,9 @@ def detect(
     return layout
 
 
-def _no_tables(tables: Sequence[Table], schemas: Sequence[str], where: str) -> UnknownLayout:
+def _no_tables(
+    tables: Sequence[PostgresTable], schemas: Sequence[str], where: str
+) -> UnknownLayout:
     elsewhere = sorted(
         {table.schema for table in tables if table.name == CHECKPOINTS} - set(schemas)
     )

@@ -30,9 +30,9 @@ from ckpt_backends.model import TypedBytes
 from ckpt_backends.oversize import MOST_BYTES, unread
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.catalog import begin
-from ckpt_backends.postgres.connect import Connection
+from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import DatabaseReader, DatabaseWriter
-from ckpt_backends.postgres.layout import Table, storable
+from ckpt_backends.postgres.layout import PostgresTable, storable
 from ckpt_backends.postgres.restoring import restore_rows
 from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
@@ -71,7 +71,7 @@ _THESE = """
 class PostgresMemory(DatabaseReader):
     """A PostgresStore's database, opened for reading."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: PostgresConnection, url: StoreUrl) -> None:
         super().__init__(connection, url)
         try:
             self._tables = find_tables(connection, url)
@@ -150,7 +150,7 @@ class PostgresMemory(DatabaseReader):
 class WritablePostgresMemory(DatabaseWriter):
     """A PostgresStore's database, opened for changing."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: PostgresConnection, url: StoreUrl) -> None:
         super().__init__(connection, url)
         try:
             self._tables = find_tables(connection, url)
@@ -178,7 +178,7 @@ class WritablePostgresMemory(DatabaseWriter):
             return restore_rows(connection, self._tables, rows)
 
 
-def find_tables(connection: Connection, url: StoreUrl) -> dict[str, Table]:
+def find_tables(connection: PostgresConnection, url: StoreUrl) -> dict[str, PostgresTable]:
     """Begin a transaction and find the tables: `store` first, then `store_vectors` if it exists.
 
     Raises `UnknownLayout` if there is no table `store`.
@@ -192,7 +192,7 @@ def find_tables(connection: Connection, url: StoreUrl) -> dict[str, Table]:
     for schema in schemas:
         if columns.get((schema, STORE), {}).keys() >= dotted.COLUMNS:
             return {
-                name: Table(schema, name, columns[schema, name])
+                name: PostgresTable(schema, name, columns[schema, name])
                 for name in (STORE, VECTORS)
                 if (schema, name) in columns
             }
@@ -204,7 +204,7 @@ def find_tables(connection: Connection, url: StoreUrl) -> dict[str, Table]:
     raise UnknownLayout(f"no long-term memory in '{url}'", hint=hint)
 
 
-def select_items(tables: Mapping[str, Table], *, values: bool) -> str:
+def select_items(tables: Mapping[str, PostgresTable], *, values: bool) -> str:
     """The query for items. Old databases have no columns for times to live."""
     return _SELECT.format(
         store=_name(tables[STORE]),
@@ -237,7 +237,7 @@ def _time(value: datetime | None) -> datetime | None:
     return None if value is None else value.astimezone(UTC)
 
 
-def _name(table: Table) -> str:
+def _name(table: PostgresTable) -> str:
     """The table's name for a query with parameters, where `%` must be written as `%%`."""
     return table.sql.replace("%", "%%")
 

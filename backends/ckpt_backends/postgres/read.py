@@ -28,7 +28,7 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.oversize import MOST_BYTES
 from ckpt_backends.postgres import sql
-from ckpt_backends.postgres.connect import Connection
+from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import DatabaseReader
 from ckpt_backends.postgres.layout import PostgresLayout, storable
 from ckpt_backends.rows import Row, own_rows, sql_key
@@ -49,7 +49,9 @@ _parts = attrgetter("thread_id", "checkpoint_ns", "checkpoint_id")
 class PostgresStore(DatabaseReader):
     """A PostgreSQL database, opened for reading."""
 
-    def __init__(self, connection: Connection, url: StoreUrl, layout: PostgresLayout) -> None:
+    def __init__(
+        self, connection: PostgresConnection, url: StoreUrl, layout: PostgresLayout
+    ) -> None:
         super().__init__(connection, url)
         self._layout = layout
         rows = layout.checkpoints.sql

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.ids import time_of
 from ckpt_backends.postgres import sql_write as sql
-from ckpt_backends.postgres.connect import Connection
+from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.layout import storable
 from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
 
@@ -21,7 +21,7 @@ _TABLES = {"writes": WRITES, "blobs": BLOBS, "checkpoints": CHECKPOINTS}
 
 
 def remove_threads(
-    connection: Connection, names: Mapping[str, str], removals: Sequence[Removal]
+    connection: PostgresConnection, names: Mapping[str, str], removals: Sequence[Removal]
 ) -> list[Removed]:
     """Remove the planned rows of each thread that has not changed."""
     connection.change(sql.LOCK_TABLES.format(**names))
@@ -49,7 +49,7 @@ def remove_threads(
 
 
 def _changed(
-    connection: Connection, names: Mapping[str, str], removals: Sequence[Removal]
+    connection: PostgresConnection, names: Mapping[str, str], removals: Sequence[Removal]
 ) -> dict[str, str]:
     """By thread, the reason to skip it because it changed since the removal was planned."""
     ids = [one.thread_id for one in removals if storable(one.thread_id)]

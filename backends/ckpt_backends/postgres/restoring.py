@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.postgres import sql_write as sql
-from ckpt_backends.postgres.connect import Connection
-from ckpt_backends.postgres.layout import Table, quoted_name
+from ckpt_backends.postgres.connect import PostgresConnection
+from ckpt_backends.postgres.layout import PostgresTable, quoted_name
 from ckpt_backends.rows import Cell, Restored, Row, conflict
 
 
 def restore_rows(
-    connection: Connection, tables: Mapping[str, Table], rows: Iterable[Row]
+    connection: PostgresConnection, tables: Mapping[str, PostgresTable], rows: Iterable[Row]
 ) -> Restored:
     """Add the rows that do not exist yet.
 

@@ -10,8 +10,8 @@ from ckpt_backends.model import Space
 from ckpt_backends.postgres import sql_write
 from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.changing import lock_number, transaction
-from ckpt_backends.postgres.connect import Connection, explained
-from ckpt_backends.postgres.layout import Table, quoted_name, storable
+from ckpt_backends.postgres.connect import PostgresConnection, explained
+from ckpt_backends.postgres.layout import PostgresTable, quoted_name, storable
 from ckpt_backends.rows import Cell
 from ckpt_backends.shell import is_shown
 from ckpt_backends.threetable.database import Row, Values
@@ -28,8 +28,10 @@ _SIZE = """
 class PostgresDatabase:
     """A database, opened for reading or for changing."""
 
-    def __init__(self, connection: Connection, url: StoreUrl, tables: Sequence[Table]) -> None:
-        self._open: Connection | None = connection
+    def __init__(
+        self, connection: PostgresConnection, url: StoreUrl, tables: Sequence[PostgresTable]
+    ) -> None:
+        self._open: PostgresConnection | None = connection
         self._url = url
         self._tables = {table.name: table for table in tables}
         self._begun = True
@@ -124,7 +126,7 @@ class PostgresDatabase:
                 self._connection.alone(f"VACUUM (ANALYZE) {table.replace('%%', '%')}")
 
     @property
-    def _connection(self) -> Connection:
+    def _connection(self) -> PostgresConnection:
         if self._open is None:
             raise StoreUnavailable(f"'{self._url}' is closed")
         if not self._begun:

@@ -23,7 +23,7 @@ from ckpt_backends.model import CheckpointKey
 from ckpt_backends.postgres import sql as read
 from ckpt_backends.postgres import sql_write as sql
 from ckpt_backends.postgres.changing import lock_number
-from ckpt_backends.postgres.connect import Connection, explained
+from ckpt_backends.postgres.connect import PostgresConnection, explained
 from ckpt_backends.postgres.database import DatabaseWriter
 from ckpt_backends.postgres.layout import PostgresLayout
 from ckpt_backends.postgres.removing import remove_threads
@@ -37,7 +37,9 @@ from ckpt_backends.url import StoreUrl
 class WritablePostgresStore(DatabaseWriter):
     """A PostgreSQL database, opened for changing."""
 
-    def __init__(self, connection: Connection, url: StoreUrl, layout: PostgresLayout) -> None:
+    def __init__(
+        self, connection: PostgresConnection, url: StoreUrl, layout: PostgresLayout
+    ) -> None:
         super().__init__(connection, url)
         if layout.unknown:
             raise UnknownLayout(

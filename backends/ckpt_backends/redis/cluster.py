@@ -24,7 +24,7 @@ from ckpt_backends.redis.connect import (
     COUNTING,
     SCAN_COUNT,
     Command,
-    Connection,
+    RedisConnection,
     check,
     client,
     keys_of,
@@ -45,7 +45,7 @@ _SLOTS, _PORTS = 1 << 14, 1 << 16
 Address = tuple[str, int]
 
 
-class ClusterConnection(Connection):
+class ClusterConnection(RedisConnection):
     """A client of all primary servers of a cluster. Its methods raise `StoreUnavailable`."""
 
     is_cluster = True

@@ -52,7 +52,7 @@ Command = Sequence[bytes | str | int]
 _Item = TypeVar("_Item")
 
 
-class Connection:
+class RedisConnection:
     """A client of one database. Its methods raise `StoreUnavailable`."""
 
     is_cluster = False
@@ -196,13 +196,13 @@ def check(command: Command) -> None:
         raise ValueError(f"{command[0]!r} is not among the commands that only read")
 
 
-def connect(url: StoreUrl) -> Connection:
+def connect(url: StoreUrl) -> RedisConnection:
     """Connect to the server or cluster of the URL. Raises `StoreUnavailable` or `UsageError`.
 
     A password may also come from the variable `REDISCLI_AUTH`, as for redis-cli.
     """
     settings = _settings(url)
-    connection = Connection(client(settings), url)
+    connection = RedisConnection(client(settings), url)
     try:
         with understood(url):
             connection.ask("PING")

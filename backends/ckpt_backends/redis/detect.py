@@ -28,7 +28,7 @@ from ckpt_backends import shell
 from ckpt_backends.dotted import STORE
 from ckpt_backends.errors import SeveralLayouts, StoreUnavailable, UnknownLayout, UsageError
 from ckpt_backends.memory import HINT
-from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.connect import RedisConnection
 from ckpt_backends.redis.documents import JSON_TYPE, USUAL, Documents, Prefixes, stored_id
 from ckpt_backends.redis.hashes import COLON, DOLLAR, Hashes
 from ckpt_backends.redis.javascript import JavaScriptDocuments, ShallowJavaScriptDocuments
@@ -96,7 +96,7 @@ class _Store:
         return f"{self.layout} (prefix '{self.prefix}'{writes})"
 
 
-def open_layout(connection: Connection, url: StoreUrl) -> Layout:
+def open_layout(connection: RedisConnection, url: StoreUrl) -> Layout:
     """The store that the URL names, or the only one in the database.
 
     Raises `UnknownLayout`, or `SeveralStores` if the URL matches several.
@@ -158,7 +158,7 @@ def _named(layout: str, prefix: str | None, write_prefix: str | None) -> _Store:
     return _Store(layout, prefix)
 
 
-def _layout(connection: Connection, store: _Store) -> Layout:
+def _layout(connection: RedisConnection, store: _Store) -> Layout:
     prefixes = Prefixes(store.prefix or USUAL.checkpoint, store.write_prefix or USUAL.write)
     match store.layout:
         case "redis":
@@ -179,7 +179,7 @@ def _layout(connection: Connection, store: _Store) -> Layout:
 class _Found:
     """The stores of a database, as far as the prefixes in the URL allow."""
 
-    def __init__(self, connection: Connection, prefix: str | None, write: str | None) -> None:
+    def __init__(self, connection: RedisConnection, prefix: str | None, write: str | None) -> None:
         self._connection = connection
         self._prefix, self._write = prefix, write
         self._samples: dict[str, dict[str, list[bytes]]] = {}
@@ -252,7 +252,7 @@ class _Found:
         return self._samples[prefix]
 
 
-def _is_plain(connection: Connection, prefix: str, *, is_alone: bool) -> bool:
+def _is_plain(connection: RedisConnection, prefix: str, *, is_alone: bool) -> bool:
     """Whether langgraph-checkpoint-plainredis stores threads under this prefix.
 
     With `is_alone` (no other layout was found), a counter without threads is enough: the store is
@@ -267,7 +267,7 @@ def _is_plain(connection: Connection, prefix: str, *, is_alone: bool) -> bool:
     return is_alone and kinds == [b"none", b"string"]
 
 
-def _plain_prefixes(connection: Connection) -> list[str]:
+def _plain_prefixes(connection: RedisConnection) -> list[str]:
     """The prefixes of langgraph-checkpoint-plainredis in the whole database."""
     end = b":threads"
     found = {
@@ -278,7 +278,7 @@ def _plain_prefixes(connection: Connection) -> list[str]:
     return [one for one in sorted(found) if _is_plain(connection, one, is_alone=False)]
 
 
-def _sampled(connection: Connection, prefix: str, *, must: bool) -> dict[str, list[bytes]]:
+def _sampled(connection: RedisConnection, prefix: str, *, must: bool) -> dict[str, list[bytes]]:
     """By layout with this prefix, some of its keys. Includes layouts that ckpt cannot read.
 
     Unless `must` is set, keys that cannot be read are ignored.
@@ -298,7 +298,7 @@ def _sampled(connection: Connection, prefix: str, *, must: bool) -> dict[str, li
 
 
 def _kinds(
-    connection: Connection, prefix: str, names: Sequence[bytes]
+    connection: RedisConnection, prefix: str, names: Sequence[bytes]
 ) -> Iterator[tuple[bytes, str]]:
     kinds = list(connection.ask_all(("TYPE", name) for name in names))
     documents = [
@@ -336,7 +336,7 @@ def _document(name: bytes, about: dict[str, Any], kind: Any) -> str:
     return "redis-shallow"
 
 
-def _seen(connection: Connection, prefix: str | None) -> str:
+def _seen(connection: RedisConnection, prefix: str | None) -> str:
     """A hint with the keys that the database contains instead."""
     names = next(islice(connection.scan(b"*"), 1), [])
     if not names:

@@ -34,13 +34,13 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.redis.connect import Connection, in_chunks
-from ckpt_backends.redis.index import ThreadIndex, index_of
+from ckpt_backends.redis.connect import RedisConnection, in_chunks
+from ckpt_backends.redis.index import SearchIndex, index_of
 from ckpt_backends.redis.keyspace import (
-    Found,
-    Line,
-    Place,
-    WritePlace,
+    CheckpointEntry,
+    ListedNamespace,
+    ThreadKeys,
+    WriteEntry,
     beginning,
     literally,
     raw,
@@ -109,11 +109,11 @@ class Documents:
     value = "blob"
     """The field of a write that contains its value."""
 
-    def __init__(self, connection: Connection, prefixes: Prefixes) -> None:
+    def __init__(self, connection: RedisConnection, prefixes: Prefixes) -> None:
         self._connection = connection
         self.prefixes = prefixes
         self._kinds: tuple[str, ...] = (prefixes.checkpoint, prefixes.write)
-        self._indexes: list[ThreadIndex | None] | None = None
+        self._indexes: list[SearchIndex | None] | None = None
         self.tables: tuple[str, ...] = tuple(f"{one}:*" for one in self._kinds)
 
     def stored_thread(self, thread_id: str) -> str:
@@ -157,13 +157,13 @@ class Documents:
             for ns in dict.fromkeys(spaces)
         ]
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[ListedNamespace]:
         return lines_by_name(self._names, self.told, b":")
 
     def _names(self) -> Iterator[list[bytes]]:
         return self._connection.scan(raw(f"{self.prefixes.checkpoint}:*"), JSON_TYPE)
 
-    def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
+    def find(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
         names: dict[str, set[bytes]] = {}
         for thread_id in thread_ids:
             indexed = self._indexed(self.stored_thread(thread_id))
@@ -173,7 +173,7 @@ class Documents:
         names |= self._scanned(rest) if rest else {}
         return {thread_id: self._found(thread_id, names[thread_id]) for thread_id in thread_ids}
 
-    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WritePlace]:
+    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
         found: set[bytes] = set()
         rest = []
         index = self._known_indexes()[1]
@@ -200,7 +200,7 @@ class Documents:
     def is_indexed(self) -> bool:
         return None not in self._known_indexes()
 
-    def _known_indexes(self) -> list[ThreadIndex | None]:
+    def _known_indexes(self) -> list[SearchIndex | None]:
         if self._indexes is None:
             self._indexes = [index_of(self._connection, one) for one in self._kinds]
         return self._indexes
@@ -234,8 +234,8 @@ class Documents:
                         names[thread_id].add(name)
         return names
 
-    def _found(self, thread_id: str, names: Collection[bytes]) -> Found:
-        found = Found()
+    def _found(self, thread_id: str, names: Collection[bytes]) -> ThreadKeys:
+        found = ThreadKeys()
         # The search may return keys of other threads; a pattern for `a` also finds those of `a:b`.
         starts = [raw(f"{kind}:{self.stored_thread(thread_id)}:") for kind in self._kinds]
         checkpoints, writes, *apart = (
@@ -248,20 +248,20 @@ class Documents:
         found.blobs += (one for names in apart for one in names)
         return found
 
-    def pages(self) -> Iterator[Found]:
+    def pages(self) -> Iterator[ThreadKeys]:
         seen: set[bytes] = set()
         for kind in self._kinds:
             for names in self._connection.scan(raw(f"{kind}:*"), JSON_TYPE):
                 new = [one for one in dict.fromkeys(names) if one not in seen]
                 seen.update(new)
                 if kind == self.prefixes.checkpoint:
-                    yield Found(mixed=list(self.told(new)))
+                    yield ThreadKeys(mixed=list(self.told(new)))
                 elif kind == self.prefixes.write:
-                    yield Found(writes=list(map(_write_place, new)))
+                    yield ThreadKeys(writes=list(map(_write_place, new)))
                 else:
-                    yield Found(blobs=new)
+                    yield ThreadKeys(blobs=new)
 
-    def told(self, names: Sequence[bytes]) -> Iterator[Place]:
+    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
         """The checkpoints among these keys, according to their documents.
 
         Other documents are left out, for example `{"has_writes": true}`: `put_writes` stores that
@@ -277,11 +277,13 @@ class Documents:
                     case [str(thread), str(ns), str(own), str() | None as parent, *flags]:
                         key = CheckpointKey(self.meant_thread(thread), meant_ns(ns), own)
                         if self.checkpoint_name(key) == name and self.is_own(flags):
-                            yield Place(key, name, parent if meant_id(parent or "") else None)
+                            yield CheckpointEntry(
+                                key, name, parent if meant_id(parent or "") else None
+                            )
 
     def checkpoints(
         self,
-        places: Sequence[Place],
+        places: Sequence[CheckpointEntry],
         *,
         body: bool,
         metadata: bool,
@@ -297,12 +299,12 @@ class Documents:
                         place.key, place.parent, mine.get("$.checkpoint"), mine.get("$.metadata")
                     )
 
-    def _sizes(self, places: Sequence[Place] | Sequence[WritePlace]) -> Iterator[Any]:
+    def _sizes(self, places: Sequence[CheckpointEntry] | Sequence[WriteEntry]) -> Iterator[Any]:
         """The memory of each document in the server, which is about the size of its JSON."""
         return self._connection.ask_all(("MEMORY USAGE", one.name) for one in places)
 
     def _members(
-        self, some: Sequence[tuple[Place, int]], paths: Sequence[str]
+        self, some: Sequence[tuple[CheckpointEntry, int]], paths: Sequence[str]
     ) -> Iterator[TypedBytes | None]:
         """For each document, the value at each path; None if it does not exist."""
         wanted = [(place.name, path) for place, _ in some for path in paths]
@@ -325,7 +327,7 @@ class Documents:
                 yield None if answer is None else TypedBytes(self.dialect, _member(answer))
 
     def writes(
-        self, places: Sequence[WritePlace], values: bool | Collection[str]
+        self, places: Sequence[WriteEntry], values: bool | Collection[str]
     ) -> Iterator[Write]:
         for some in in_chunks(places, self._sizes):
             answers = self._connection.ask_all(
@@ -346,17 +348,19 @@ class Documents:
                         key = CheckpointKey(self.meant_thread(thread), meant_ns(ns), own)
                         yield name, key, True
 
-    def blobs(self, found: Found) -> Iterator[tuple[bytes, str, BlobKey, int]]:  # noqa: ARG002
+    def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:  # noqa: ARG002
         """Empty: all values are in the bodies."""
         yield from ()
 
-    def usage(self, found: Found) -> Iterator[tuple[str, Usage]]:
+    def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
         yield from self._usage_of_checkpoints(found.checkpoints)
         for start in range(0, len(found.writes), _DOCUMENTS_AT_ONCE):
             some = found.writes[start : start + _DOCUMENTS_AT_ONCE]
             yield from self._usage_of_writes([one.name for one in some])
 
-    def _usage_of_checkpoints(self, places: Sequence[Place]) -> Iterator[tuple[str, Usage]]:
+    def _usage_of_checkpoints(
+        self, places: Sequence[CheckpointEntry]
+    ) -> Iterator[tuple[str, Usage]]:
         columns = ("checkpoint", "metadata")
         sizes = self._connection.ask_all(
             ("JSON.DEBUG", "MEMORY", place.name, f"$.{column}")
@@ -406,9 +410,9 @@ def _ends(name: bytes) -> Iterator[int]:
         yield end
 
 
-def _write_place(name: bytes) -> WritePlace:
+def _write_place(name: bytes) -> WriteEntry:
     parts = name.rsplit(b":", _PARTS_OF_WRITE)
-    return WritePlace(name, text(parts[1]) if len(parts) > 1 else "")
+    return WriteEntry(name, text(parts[1]) if len(parts) > 1 else "")
 
 
 def fields_of(answer: Any) -> dict[str, Any]:

@@ -28,14 +28,14 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.redis.connect import Command, Connection, in_chunks
+from ckpt_backends.redis.connect import Command, RedisConnection, in_chunks
 from ckpt_backends.redis.documents import quoted
 from ckpt_backends.redis.keyspace import (
     CALL,
-    Found,
-    Line,
-    Place,
-    WritePlace,
+    CheckpointEntry,
+    ListedNamespace,
+    ThreadKeys,
+    WriteEntry,
     beginning,
     literally,
     raw,
@@ -58,7 +58,7 @@ class Hashes:
     capabilities = LAYOUTS["redis-hash"]
     is_by_arrival = False
 
-    def __init__(self, connection: Connection, separator: str) -> None:
+    def __init__(self, connection: RedisConnection, separator: str) -> None:
         self._connection = connection
         self.separator = separator
         self.name = "redis-hash" if separator == DOLLAR else "redis-hash-colon"
@@ -83,18 +83,18 @@ class Hashes:
         fields = self._connection.ask("HGETALL", source)
         yield ("HSET", target, *(part for pair in sorted(fields.items()) for part in pair))
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[ListedNamespace]:
         return lines_by_name(self._names, self.told, raw(self.separator))
 
     def _names(self) -> Iterator[list[bytes]]:
         return self._connection.scan(self._pattern(_CHECKPOINT), "hash")
 
-    def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
+    def find(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
         start = literally(self.separator)
         rest = start + b"*" if len(thread_ids) == 1 else b"*"
         pattern = b"*" + start + beginning(thread_ids) + rest
         checkpoints: dict[str, set[bytes]] = {one: set() for one in thread_ids}
-        writes: dict[str, dict[bytes, WritePlace]] = {one: {} for one in thread_ids}
+        writes: dict[str, dict[bytes, WriteEntry]] = {one: {} for one in thread_ids}
         for names in self._connection.scan(pattern, "hash"):
             for name in names:
                 key = self._key_of(name)
@@ -103,15 +103,15 @@ class Hashes:
                 if name.startswith(self._start(_CHECKPOINT)):
                     checkpoints[key.thread_id].add(name)
                 else:
-                    writes[key.thread_id][name] = WritePlace(name, key.checkpoint_id)
+                    writes[key.thread_id][name] = WriteEntry(name, key.checkpoint_id)
         return {one: self._found(checkpoints[one], writes[one]) for one in thread_ids}
 
-    def _found(self, names: Collection[bytes], writes: Mapping[bytes, WritePlace]) -> Found:
+    def _found(self, names: Collection[bytes], writes: Mapping[bytes, WriteEntry]) -> ThreadKeys:
         places = {
             (place.key.checkpoint_ns, place.key.checkpoint_id): place
             for place in self.told(sorted(names))
         }
-        return Found(places, [writes[name] for name in sorted(writes)])
+        return ThreadKeys(places, [writes[name] for name in sorted(writes)])
 
     def key_of(self, kind: str, name: bytes) -> CheckpointKey | None:
         """The checkpoint of a key of this kind; None for other keys."""
@@ -124,8 +124,8 @@ class Hashes:
         parsed = self._parse_write(name) if name.startswith(self._start(_WRITES)) else None
         return None if parsed is None else parsed[0]
 
-    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WritePlace]:
-        found: dict[bytes, WritePlace] = {}
+    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
+        found: dict[bytes, WriteEntry] = {}
         mark, wanted = raw(self.separator), {raw(key.checkpoint_id) for key in keys}
         asked = set(keys)
         start = self._pattern(_WRITES, {key.thread_id for key in keys})
@@ -135,22 +135,22 @@ class Hashes:
                     continue
                 key = self._key_of(name)
                 if key in asked:
-                    found[name] = WritePlace(name, key.checkpoint_id)
+                    found[name] = WriteEntry(name, key.checkpoint_id)
         return list(found.values())
 
     def is_indexed(self) -> bool:
         return False
 
-    def pages(self) -> Iterator[Found]:
+    def pages(self) -> Iterator[ThreadKeys]:
         seen: set[bytes] = set()
         for kind in (_CHECKPOINT, _WRITES):
             for names in self._connection.scan(self._pattern(kind), "hash"):
                 new = [one for one in dict.fromkeys(names) if one not in seen]
                 seen.update(new)
                 if kind == _CHECKPOINT:
-                    yield Found(mixed=list(self.told(new)))
+                    yield ThreadKeys(mixed=list(self.told(new)))
                 else:
-                    yield Found(writes=[WritePlace(one, "") for one in new])
+                    yield ThreadKeys(writes=[WriteEntry(one, "") for one in new])
 
     def _start(self, kind: str) -> bytes:
         return raw(kind + self.separator)
@@ -158,14 +158,14 @@ class Hashes:
     def _pattern(self, kind: str, thread_ids: Collection[str] = ()) -> bytes:
         return literally(kind + self.separator) + beginning(thread_ids) + b"*"
 
-    def told(self, names: Sequence[bytes]) -> Iterator[Place]:
+    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
         """The checkpoints among these keys. Hashes without a checkpoint are left out."""
         fields = ("parent_checkpoint_id", "type")
         answers = self._connection.ask_all((("HMGET", one, *fields) for one in names), _AT_ONCE)
         for name, answer in zip(names, answers, strict=True):
             key = self._parse(name)
             if key is not None and answer is not None and answer[1] is not None:
-                yield Place(key, name, text(answer[0] or b"") or None)
+                yield CheckpointEntry(key, name, text(answer[0] or b"") or None)
 
     def _parse(self, name: bytes) -> CheckpointKey | None:
         """Parse the key of a checkpoint. A thread id may contain the separator, an id never."""
@@ -190,7 +190,7 @@ class Hashes:
 
     def checkpoints(
         self,
-        places: Sequence[Place],
+        places: Sequence[CheckpointEntry],
         *,
         body: bool,
         metadata: bool,
@@ -213,11 +213,13 @@ class Hashes:
                 if stored.get("type") is not None:  # expired or deleted since
                     yield _checkpoint(place, stored, size, body, metadata)
 
-    def _lengths(self, field: str, places: Sequence[Place] | Sequence[WritePlace]) -> Iterator[Any]:
+    def _lengths(
+        self, field: str, places: Sequence[CheckpointEntry] | Sequence[WriteEntry]
+    ) -> Iterator[Any]:
         return self._connection.ask_all(("HSTRLEN", one.name, field) for one in places)
 
     def writes(
-        self, places: Sequence[WritePlace], values: bool | Collection[str]
+        self, places: Sequence[WriteEntry], values: bool | Collection[str]
     ) -> Iterator[Write]:
         for some in in_chunks(places, partial(self._lengths, "value")):
             told = self._connection.ask_all(
@@ -232,7 +234,7 @@ class Hashes:
             yield from self._load_writes(whole, values)
 
     def _load_writes(
-        self, items: Sequence[tuple[WritePlace, str, str, int]], values: bool | Collection[str]
+        self, items: Sequence[tuple[WriteEntry, str, str, int]], values: bool | Collection[str]
     ) -> Iterator[Write]:
         def is_wanted(channel: str) -> bool:
             return values if isinstance(values, bool) else channel in values
@@ -263,15 +265,17 @@ class Hashes:
                 # The saver sets fields one by one, so a write may be incomplete.
                 yield name, parsed[0], None not in about
 
-    def blobs(self, found: Found) -> Iterator[tuple[bytes, str, BlobKey, int]]:  # noqa: ARG002
+    def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:  # noqa: ARG002
         """Empty: all values are in the bodies."""
         yield from ()
 
-    def usage(self, found: Found) -> Iterator[tuple[str, Usage]]:
+    def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
         yield from self._usage_of_checkpoints(found.checkpoints)
         yield from self._usage_of_writes([one.name for one in found.writes])
 
-    def _usage_of_checkpoints(self, places: Sequence[Place]) -> Iterator[tuple[str, Usage]]:
+    def _usage_of_checkpoints(
+        self, places: Sequence[CheckpointEntry]
+    ) -> Iterator[tuple[str, Usage]]:
         columns = ("checkpoint", "metadata")
         types = self._connection.ask_all(
             ("HMGET", one.name, "type", "metadata_type") for one in places
@@ -307,7 +311,7 @@ class Hashes:
 
 
 def _checkpoint(
-    place: Place, stored: dict[str, bytes | None], length: int, body: bool, metadata: bool
+    place: CheckpointEntry, stored: dict[str, bytes | None], length: int, body: bool, metadata: bool
 ) -> Checkpoint:
     tag = text(stored["type"] or b"")
     value = None

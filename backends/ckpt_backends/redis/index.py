@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.connect import RedisConnection
 from ckpt_backends.redis.keyspace import raw, text
 
 _PLAIN = re.compile(r"[!-+\--~](?:[ -+\--~]*[!-+\--~])?")
@@ -19,10 +19,10 @@ _MARK = re.compile(r"([^A-Za-z0-9_])")
 _AT_ONCE = 1000
 
 
-class ThreadIndex:
+class SearchIndex:
     """An index of all documents with keys that begin with a prefix."""
 
-    def __init__(self, connection: Connection, name: bytes) -> None:
+    def __init__(self, connection: RedisConnection, name: bytes) -> None:
         self._connection = connection
         self._name = name
 
@@ -54,7 +54,7 @@ class ThreadIndex:
         return names if answer is not None and counted and counted[0] == len(names) else None
 
 
-def index_of(connection: Connection, prefix: str) -> ThreadIndex | None:
+def index_of(connection: RedisConnection, prefix: str) -> SearchIndex | None:
     """The index of all documents with this prefix; None if there is no complete index."""
     for name in connection.find("FT._LIST") or ():
         about = _pairs(connection.find("FT.INFO", name))
@@ -73,11 +73,11 @@ def index_of(connection: Connection, prefix: str) -> ThreadIndex | None:
             if one.get("type") == b"TAG" and one.get("identifier") == b"$." + one["attribute"]
         }
         if is_whole and tags >= {"thread_id", "checkpoint_id"}:
-            return ThreadIndex(connection, name)
+            return SearchIndex(connection, name)
     return None
 
 
-def prefixes_of(connection: Connection) -> list[tuple[str, set[str]]] | None:
+def prefixes_of(connection: RedisConnection) -> list[tuple[str, set[str]]] | None:
     """The prefixes of all indexes of JSON documents, with the fields of each index.
 
     None if the server has no search module, or the user may not list indexes.

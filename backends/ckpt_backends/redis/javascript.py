@@ -42,7 +42,7 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.redis.connect import Connection, in_chunks
+from ckpt_backends.redis.connect import RedisConnection, in_chunks
 from ckpt_backends.redis.documents import (
     JSON_TYPE,
     USUAL,
@@ -51,7 +51,14 @@ from ckpt_backends.redis.documents import (
     meant_ns,
     quoted,
 )
-from ckpt_backends.redis.keyspace import Found, Line, Place, WritePlace, literally, raw
+from ckpt_backends.redis.keyspace import (
+    CheckpointEntry,
+    ListedNamespace,
+    ThreadKeys,
+    WriteEntry,
+    literally,
+    raw,
+)
 from ckpt_backends.redis.lines import lines_of
 
 BLOB = "checkpoint_blob"
@@ -76,7 +83,7 @@ class JavaScriptDocuments(Documents):
     has_pointers = False
     value = "value"
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: RedisConnection) -> None:
         super().__init__(connection, USUAL)
         self._kinds = (*self._kinds, BLOB)
         self.tables = (*self.tables, BLOBS)
@@ -101,7 +108,7 @@ class JavaScriptDocuments(Documents):
 
     def checkpoints(
         self,
-        places: Sequence[Place],
+        places: Sequence[CheckpointEntry],
         *,
         body: bool,
         metadata: bool,
@@ -144,7 +151,7 @@ class JavaScriptDocuments(Documents):
             return unread(_JSON, size)
         return _only(self._connection.ask("JSON.GET", name, "$.value"))
 
-    def blobs(self, found: Found) -> Iterator[tuple[bytes, str, BlobKey, int]]:
+    def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:
         told = self._connection.ask_all(("JSON.GET", name, *_BLOB) for name in found.blobs)
         sizes = self._lengths(found.blobs)
         for name, answer, size in zip(found.blobs, list(told), sizes, strict=True):
@@ -153,7 +160,7 @@ class JavaScriptDocuments(Documents):
                     yield name, thread, BlobKey(meant_ns(ns), channel, version), size or 0
 
     def writes(
-        self, places: Sequence[WritePlace], values: bool | Collection[str]
+        self, places: Sequence[WriteEntry], values: bool | Collection[str]
     ) -> Iterator[Write]:
         numbers = self._connection.ask_all(("JSON.GET", one.name, "$.global_idx") for one in places)
         came = zip(map(_number, numbers), places, strict=True)
@@ -170,7 +177,7 @@ class JavaScriptDocuments(Documents):
                 if (one := _write(fields_of(answer), value, values)) is not None:
                     yield one
 
-    def usage(self, found: Found) -> Iterator[tuple[str, Usage]]:
+    def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
         yield from super().usage(found)
         for _, thread, key, size in self.blobs(found):
             where = (BLOBS, "value", thread, key.checkpoint_ns)
@@ -194,7 +201,7 @@ class ShallowJavaScriptDocuments(JavaScriptDocuments):
     saver = "LangGraph.js, @langchain/langgraph-checkpoint-redis 1.0, ShallowRedisSaver"
     capabilities = LAYOUTS["redis-js-shallow"]
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: RedisConnection) -> None:
         super().__init__(connection)
         self._kinds, self.tables = self._kinds[:-1], self.tables[:-1]
 
@@ -202,19 +209,19 @@ class ShallowJavaScriptDocuments(JavaScriptDocuments):
         parts = (self.prefixes.checkpoint, key.thread_id, key.checkpoint_ns, "shallow")
         return raw(":".join(parts))
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[ListedNamespace]:
         pattern = raw(f"{self.prefixes.checkpoint}:*:shallow")
         names = self._connection.scan(pattern, JSON_TYPE)
         return lines_of(place.key for some in names for place in self.told(some))
 
-    def told(self, names: Sequence[bytes]) -> Iterator[Place]:
+    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
         answers = self._connection.ask_all(("JSON.GET", name, *_SHALLOW) for name in names)
         for name, answer in zip(names, answers, strict=True):
             match [fields_of(answer).get(path) for path in _SHALLOW]:
                 case [str(thread), str(ns), str(own), str() | None as parent, str()]:
                     key = CheckpointKey(thread, ns, own)
                     if self.checkpoint_name(key) == name:
-                        yield Place(key, name, parent)
+                        yield CheckpointEntry(key, name, parent)
 
     def _with_blobs(
         self,

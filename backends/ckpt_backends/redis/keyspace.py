@@ -48,7 +48,7 @@ def beginning(names: Collection[str]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CheckpointEntry:
     """A stored checkpoint."""
 
     key: CheckpointKey
@@ -60,7 +60,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ListedNamespace:
     """A namespace of a thread, as listed: its oldest, newest and number of checkpoints."""
 
     thread_id: str
@@ -73,7 +73,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class WritePlace:
+class WriteEntry:
     """A stored write, known by its key only."""
 
     name: bytes
@@ -82,19 +82,19 @@ class WritePlace:
 
 
 @dataclass(slots=True)
-class Found:
+class ThreadKeys:
     """The keys of one thread, or some keys of all threads."""
 
-    places: dict[tuple[str, str], Place] = field(default_factory=dict)
+    places: dict[tuple[str, str], CheckpointEntry] = field(default_factory=dict)
     """By namespace and checkpoint id."""
-    writes: list[WritePlace] = field(default_factory=list)
-    mixed: list[Place] = field(default_factory=list)
+    writes: list[WriteEntry] = field(default_factory=list)
+    mixed: list[CheckpointEntry] = field(default_factory=list)
     """Checkpoints of several threads."""
     blobs: list[bytes] = field(default_factory=list)
     """Keys of separate values. Their thread is in their contents."""
 
     @property
-    def checkpoints(self) -> list[Place]:
+    def checkpoints(self) -> list[CheckpointEntry]:
         """All checkpoints."""
         return [*self.places.values(), *self.mixed]
 
@@ -120,7 +120,7 @@ class Layout(Protocol):
     is_by_arrival: bool
     """Whether the writes of a checkpoint are ordered by the time they were stored."""
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[ListedNamespace]:
         """All namespaces of the store, in undefined order."""
         ...
 
@@ -128,15 +128,15 @@ class Layout(Protocol):
         """The key of a checkpoint."""
         ...
 
-    def told(self, names: Sequence[bytes]) -> Iterator[Place]:
+    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
         """The checkpoints among these keys, according to their contents, in the same order."""
         ...
 
-    def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
+    def find(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
         """The keys of some threads. Without an index, several threads cost as much as one."""
         ...
 
-    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WritePlace]:
+    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
         """The writes of some checkpoints; may include others. Costs as much as `find`."""
         ...
 
@@ -144,13 +144,13 @@ class Layout(Protocol):
         """Whether the keys of a thread are found without a SCAN over all keys."""
         ...
 
-    def pages(self) -> Iterator[Found]:
+    def pages(self) -> Iterator[ThreadKeys]:
         """All keys of the store in batches, each key once."""
         ...
 
     def checkpoints(
         self,
-        places: Sequence[Place],
+        places: Sequence[CheckpointEntry],
         *,
         body: bool,
         metadata: bool,
@@ -159,12 +159,12 @@ class Layout(Protocol):
         """The checkpoints in the order of `places`, without those removed meanwhile."""
         ...
 
-    def blobs(self, found: Found) -> Iterator[tuple[bytes, str, BlobKey, int]]:
+    def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:
         """The separate values, each as (key in Redis, thread id, blob key, size in bytes)."""
         ...
 
     def writes(
-        self, places: Sequence[WritePlace], values: bool | Collection[str]
+        self, places: Sequence[WriteEntry], values: bool | Collection[str]
     ) -> Iterator[Write]:
         """The writes, without those removed meanwhile.
 
@@ -176,7 +176,7 @@ class Layout(Protocol):
         """For each write that exists: (key in Redis, its checkpoint, whether it is complete)."""
         ...
 
-    def usage(self, found: Found) -> Iterator[tuple[str, Usage]]:
+    def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
         """The size of each single value, with `rows` 1, in undefined order.
 
         Each comes with the id of its checkpoint, or `''` for a separate value.

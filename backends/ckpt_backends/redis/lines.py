@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ckpt_backends.model import CheckpointKey
-from ckpt_backends.redis.keyspace import Line, Place, raw, text
+from ckpt_backends.redis.keyspace import CheckpointEntry, ListedNamespace, raw, text
 
 _AT_ONCE = 500
 Names = Callable[[], Iterator[list[bytes]]]
-Told = Callable[[Sequence[bytes]], Iterator[Place]]
+Told = Callable[[Sequence[bytes]], Iterator[CheckpointEntry]]
 _Group = TypeVar("_Group", bound=Hashable)
 
 
@@ -44,7 +44,7 @@ class _Sums(dict[_Group, _Sum], Generic[_Group]):
             found.oldest = own
 
 
-def lines_by_name(names: Names, told: Told, separator: bytes) -> Iterator[Line]:
+def lines_by_name(names: Names, told: Told, separator: bytes) -> Iterator[ListedNamespace]:
     """The namespaces of a store. The keys of checkpoints end with a separator and an id.
 
     `names` scans all keys; `told` returns the checkpoints among some keys. If the newest key of a
@@ -77,7 +77,7 @@ def lines_by_name(names: Names, told: Told, separator: bytes) -> Iterator[Line]:
         )
 
 
-def lines_of(keys: Iterable[CheckpointKey]) -> Iterator[Line]:
+def lines_of(keys: Iterable[CheckpointKey]) -> Iterator[ListedNamespace]:
     """The namespaces of these checkpoints."""
     sums: _Sums[CheckpointKey] = _Sums()
     for key in keys:
@@ -87,6 +87,6 @@ def lines_of(keys: Iterable[CheckpointKey]) -> Iterator[Line]:
         yield _line(group, found)
 
 
-def _line(key: CheckpointKey, found: _Sum) -> Line:
+def _line(key: CheckpointKey, found: _Sum) -> ListedNamespace:
     oldest, newest = text(found.oldest), text(found.newest)
-    return Line(key.thread_id, key.checkpoint_ns, oldest, newest, found.number)
+    return ListedNamespace(key.thread_id, key.checkpoint_ns, oldest, newest, found.number)

@@ -12,7 +12,7 @@ from typing import Any
 from redis import exceptions
 
 from ckpt_backends.errors import Refused
-from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.connect import RedisConnection
 from ckpt_backends.url import StoreUrl
 
 LOCK = b"ckpt:purge-lock"
@@ -71,7 +71,7 @@ class PurgeLock:
 
 
 @contextmanager
-def purge_lock(connection: Connection, url: StoreUrl) -> Iterator[PurgeLock]:
+def purge_lock(connection: RedisConnection, url: StoreUrl) -> Iterator[PurgeLock]:
     """Hold the lock inside the `with` block. Raises `Refused` and the driver's errors."""
     lock = PurgeLock(connection.client_of(LOCK), url)
     lock.take()

@@ -40,7 +40,7 @@ from ckpt_backends.memory import (
 )
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.redis.connect import Command, Connection
+from ckpt_backends.redis.connect import Command, RedisConnection
 from ckpt_backends.redis.documents import DIALECT, fields_of
 from ckpt_backends.redis.keyspace import literally, raw, text, unique
 from ckpt_backends.redis.owned import DOCUMENT, HASH, MEMBER, expiries_of, rows_of, stored_of
@@ -73,7 +73,7 @@ class _Place:
 class _Documents:
     """Finds the documents of one store."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: RedisConnection, url: StoreUrl) -> None:
         self._connection = connection
         self._store = raw(url.params.get("store_prefix", STORE))
         self._vectors = raw(url.params.get("vector_prefix", VECTORS))
@@ -175,7 +175,7 @@ class _Documents:
 class RedisMemory(Closing):
     """A RedisStore's database, opened for reading. There is no snapshot of the values."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: RedisConnection, url: StoreUrl) -> None:
         self._connection = connection
         self._url = url
         self._listed: list[_Place] | None = None
@@ -250,7 +250,7 @@ class RedisMemory(Closing):
 class WritableRedisMemory(Closing):
     """A RedisStore's database, opened for changing."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: RedisConnection, url: StoreUrl) -> None:
         self._connection = connection
         self._url = url
         self._documents = open_documents(connection, url)
@@ -297,7 +297,7 @@ class _Keys:
 
     types = _TYPES
 
-    def __init__(self, connection: Connection, there: Collection[ItemKey]) -> None:
+    def __init__(self, connection: RedisConnection, there: Collection[ItemKey]) -> None:
         self._connection = connection
         self._there = there
 
@@ -315,7 +315,7 @@ class _Keys:
         yield from ()
 
 
-def open_documents(connection: Connection, url: StoreUrl) -> _Documents:
+def open_documents(connection: RedisConnection, url: StoreUrl) -> _Documents:
     """The documents of a store. If there is none, closes the connection, raises `UnknownLayout`."""
     try:
         found = _Documents(connection, url)

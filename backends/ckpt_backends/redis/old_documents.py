@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ckpt_backends.model import Capability, CheckpointKey
-from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.connect import RedisConnection
 from ckpt_backends.redis.documents import (
     JSON_TYPE,
     USUAL,
@@ -30,7 +30,7 @@ from ckpt_backends.redis.documents import (
     quoted,
     stored_id,
 )
-from ckpt_backends.redis.keyspace import Line, Place, literally, raw
+from ckpt_backends.redis.keyspace import CheckpointEntry, ListedNamespace, literally, raw
 from ckpt_backends.redis.lines import lines_of
 from ckpt_backends.redis.owned import APART, CHECKPOINT, Owning, rows_of
 from ckpt_backends.redis.store import RedisStore
@@ -46,21 +46,21 @@ class OldDocuments(Documents):
     saver = "langgraph-checkpoint-redis 0.0"
     capabilities = Documents.capabilities & ~Capability.ADDING
 
-    def __init__(self, connection: Connection, prefixes: Prefixes = USUAL) -> None:
+    def __init__(self, connection: RedisConnection, prefixes: Prefixes = USUAL) -> None:
         super().__init__(connection, prefixes)
         self.tables = (*self.tables, f"{APART}:*")
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[ListedNamespace]:
         return lines_of(place.key for names in self._names() for place in self.told(names))
 
-    def told(self, names: Sequence[bytes]) -> Iterator[Place]:
+    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
         answers = self._connection.ask_all(("JSON.GET", name, *_FIELDS) for name in names)
         for name, answer in zip(names, answers, strict=True):
             match [fields_of(answer).get(path) for path in _FIELDS]:
                 case [str(thread), str(ns), str(own), str(before)]:
                     if name == raw(f"{self.prefixes.checkpoint}:{thread}:{ns}:{before}"):
                         key = CheckpointKey(meant_id(thread), meant_ns(ns), own)
-                        yield Place(key, name, meant_id(before) or None)
+                        yield CheckpointEntry(key, name, meant_id(before) or None)
 
     def name_of(self, document: Mapping[str, Any]) -> bytes | None:
         match document:
@@ -93,7 +93,7 @@ class OldDocuments(Documents):
 class OldRedisStore(RedisStore):
     """A Redis database with this layout, opened for reading."""
 
-    def __init__(self, connection: Connection, url: StoreUrl, layout: OldDocuments) -> None:
+    def __init__(self, connection: RedisConnection, url: StoreUrl, layout: OldDocuments) -> None:
         super().__init__(connection, url, layout)
         self._old = layout
 
@@ -109,7 +109,7 @@ class OldRedisStore(RedisStore):
         names += [(CHECKPOINT, one.name) for one in found.checkpoints]
         return rows_of(self._connection, Owning(self._connection, self._old).types, names)
 
-    def _named(self, keys: Sequence[CheckpointKey]) -> list[Place]:
+    def _named(self, keys: Sequence[CheckpointKey]) -> list[CheckpointEntry]:
         """Search the thread: the key of a checkpoint cannot be computed from its id."""
         found = []
         for key in dict.fromkeys(keys):

@@ -14,10 +14,10 @@ from typing import Any
 
 from ckpt_backends.ids import time_of
 from ckpt_backends.model import BlobKey, Capability, CheckpointKey
-from ckpt_backends.redis.connect import Command, Connection, in_chunks
+from ckpt_backends.redis.connect import Command, RedisConnection, in_chunks
 from ckpt_backends.redis.documents import USUAL, Documents, stored_id, stored_ns
 from ckpt_backends.redis.hashes import Hashes
-from ckpt_backends.redis.keyspace import Found, Layout, raw, text
+from ckpt_backends.redis.keyspace import Layout, ThreadKeys, raw, text
 from ckpt_backends.redis.shallow import ShallowDocuments
 from ckpt_backends.rows import Cell, Row
 
@@ -108,7 +108,7 @@ class Owned:
 class Owning:
     """Finds the keys of a thread in one layout."""
 
-    def __init__(self, connection: Connection, layout: Layout) -> None:
+    def __init__(self, connection: RedisConnection, layout: Layout) -> None:
         self._connection = connection
         self._layout = layout
         first = HASH if isinstance(layout, Hashes) else DOCUMENT
@@ -133,7 +133,7 @@ class Owning:
         for thread_id in thread_ids:
             yield self._owned(thread_id, found[thread_id])
 
-    def _owned(self, thread_id: str, found: Found) -> Owned:
+    def _owned(self, thread_id: str, found: ThreadKeys) -> Owned:
         owners = {at: self._owner(place.key, is_there=True) for at, place in found.places.items()}
         written = self._layout.written([one.name for one in found.writes])
         for name, key, is_whole in written:
@@ -223,7 +223,7 @@ class Owning:
 
 
 def rows_of(
-    connection: Connection, types: Mapping[str, str], names: Sequence[tuple[str, bytes]]
+    connection: RedisConnection, types: Mapping[str, str], names: Sequence[tuple[str, bytes]]
 ) -> Iterator[Row]:
     """One row for each key, given as (kind, key). The kind is the table of the row. Its cells:
 
@@ -252,7 +252,7 @@ def rows_of(
 
 
 def contents_of(
-    connection: Connection, names: Sequence[tuple[str, bytes]]
+    connection: RedisConnection, names: Sequence[tuple[str, bytes]]
 ) -> Iterator[dict[str, Cell] | None]:
     """The contents of keys, given as (type, key); None if a key is missing or of another type."""
     answers = connection.ask_all((*READ[kind][0], name, *READ[kind][1]) for kind, name in names)
@@ -260,7 +260,7 @@ def contents_of(
         yield _cells(kind, answer)
 
 
-def stored_of(connection: Connection, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
+def stored_of(connection: RedisConnection, rows: Sequence[Row]) -> Iterator[dict[str, Cell] | None]:
     """The stored contents of these rows; None if a row does not exist."""
     names = [(str(row.cells["type"]), raw(str(row.cells["key"]))) for row in rows]
     for (_, name), cells in zip(names, contents_of(connection, names), strict=True):
@@ -268,7 +268,7 @@ def stored_of(connection: Connection, rows: Sequence[Row]) -> Iterator[dict[str,
         yield {} if cells is None and connection.ask("EXISTS", name) else cells
 
 
-def expiries_of(connection: Connection, names: Sequence[bytes]) -> Iterator[int | None]:
+def expiries_of(connection: RedisConnection, names: Sequence[bytes]) -> Iterator[int | None]:
     """When keys expire, in milliseconds since 1970; None if they do not expire."""
     moments = list(connection.ask_all(("PEXPIRETIME", name) for name in names))
     if None in moments:  # before Redis 7

@@ -26,14 +26,14 @@ from ckpt_backends.codec import decode_checkpoint
 from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import USERS, Blob, BlobKey, Checkpoint, CheckpointKey, Usage, Write
 from ckpt_backends.oversize import MOST_BYTES
-from ckpt_backends.redis.connect import Connection, in_chunks
+from ckpt_backends.redis.connect import RedisConnection, in_chunks
 from ckpt_backends.redis.documents import quoted
 from ckpt_backends.redis.keyspace import (
     CALL,
-    Found,
-    Line,
-    Place,
-    WritePlace,
+    CheckpointEntry,
+    ListedNamespace,
+    ThreadKeys,
+    WriteEntry,
     beginning,
     literally,
     raw,
@@ -42,7 +42,7 @@ from ckpt_backends.redis.keyspace import (
 from ckpt_backends.redis.plain_values import (
     HEAD_BYTES,
     TAIL_BYTES,
-    Stored,
+    StoredCheckpoint,
     stored_checkpoint,
     stored_write,
     told_of,
@@ -63,7 +63,7 @@ _CALLED = re.compile(rf"(.*?):({CALL})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class NamespaceEntries:
     """A namespace of a thread."""
 
     thread_id: str
@@ -78,7 +78,7 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class BlobPlace:
+class BlobEntry:
     """A separate value."""
 
     name: bytes
@@ -87,11 +87,11 @@ class BlobPlace:
 
 
 @dataclass(slots=True)
-class PlainFound(Found):
+class PlainThreadKeys(ThreadKeys):
     """The keys of one thread, including those of its values."""
 
-    blob_places: list[BlobPlace] = field(default_factory=list)
-    timelines: list[Timeline] = field(default_factory=list)
+    blob_places: list[BlobEntry] = field(default_factory=list)
+    timelines: list[NamespaceEntries] = field(default_factory=list)
 
 
 class Plain:
@@ -102,7 +102,7 @@ class Plain:
     capabilities = LAYOUTS["redis-plain"]
     is_by_arrival = False
 
-    def __init__(self, connection: Connection, prefix: str = USUAL_PREFIX) -> None:
+    def __init__(self, connection: RedisConnection, prefix: str = USUAL_PREFIX) -> None:
         self._connection = connection
         self.prefix = prefix
         self.threads = raw(f"{prefix}:threads")
@@ -121,16 +121,16 @@ class Plain:
         """The key of a value."""
         return self._name("blob", thread_id, key.checkpoint_ns, key.channel, key.version)
 
-    def timeline(self, thread_id: str, ns: str) -> Timeline:
+    def timeline(self, thread_id: str, ns: str) -> NamespaceEntries:
         """The timeline of a namespace; it may not exist."""
-        return Timeline(thread_id, ns, self._name("idx", thread_id, ns))
+        return NamespaceEntries(thread_id, ns, self._name("idx", thread_id, ns))
 
     def _name(self, *parts: str) -> bytes:
         return raw(":".join((self.prefix, *parts)))
 
     # Timelines
 
-    def timelines(self, thread_ids: Collection[str] | None = None) -> Iterator[Timeline]:
+    def timelines(self, thread_ids: Collection[str] | None = None) -> Iterator[NamespaceEntries]:
         """The registered timelines of some threads or of all threads, each once."""
         pattern = literally(f"{self.prefix}:idx:") + beginning(thread_ids or ())
         pattern += b":*" if thread_ids is not None and len(thread_ids) == 1 else b"*"
@@ -143,9 +143,9 @@ class Plain:
                     seen.add(name)
                     yield found
 
-    def _known(self, suffixes: Collection[bytes]) -> dict[bytes, Timeline]:
+    def _known(self, suffixes: Collection[bytes]) -> dict[bytes, NamespaceEntries]:
         """By suffix (THREAD:NS), its timeline, for the suffixes that are registered."""
-        found: dict[bytes, Timeline] = {}
+        found: dict[bytes, NamespaceEntries] = {}
         start, ordered = raw(f"{self.prefix}:idx:"), sorted(suffixes)
         for at in range(0, len(ordered), _NAMES_AT_ONCE):
             some = ordered[at : at + _NAMES_AT_ONCE]
@@ -156,7 +156,9 @@ class Plain:
                     found[suffix] = timeline
         return found
 
-    def _places(self, timelines: Iterable[Timeline]) -> Iterator[tuple[Timeline, list[Place]]]:
+    def _places(
+        self, timelines: Iterable[NamespaceEntries]
+    ) -> Iterator[tuple[NamespaceEntries, list[CheckpointEntry]]]:
         """The checkpoints of each timeline, in the order of storing."""
         stream = iter(timelines)
         while some := list(islice(stream, _TIMELINES_AT_ONCE)):
@@ -168,13 +170,13 @@ class Plain:
                 places = [self._place(one, text(own), float(score)) for own, score in pairs]
                 yield one, self._there(places)
 
-    def _place(self, timeline: Timeline, own: str, score: float) -> Place:
+    def _place(self, timeline: NamespaceEntries, own: str, score: float) -> CheckpointEntry:
         key = CheckpointKey(timeline.thread_id, timeline.checkpoint_ns, own)
-        return Place(key, self.checkpoint_name(key), rank=score)
+        return CheckpointEntry(key, self.checkpoint_name(key), rank=score)
 
-    def _there(self, places: list[Place]) -> list[Place]:
+    def _there(self, places: list[CheckpointEntry]) -> list[CheckpointEntry]:
         """The checkpoints that still exist, without expired ones."""
-        found: list[Place] = []
+        found: list[CheckpointEntry] = []
         for start in range(0, len(places), _NAMES_AT_ONCE):
             some = places[start : start + _NAMES_AT_ONCE]
             if self._connection.number_of([one.name for one in some]) == len(some):
@@ -184,19 +186,21 @@ class Plain:
             found += [one for one, is_there in zip(some, there, strict=True) if is_there]
         return found
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[ListedNamespace]:
         for timeline, places in self._places(self.timelines()):
             if places:
                 yield line(timeline, places)
 
-    def places(self, thread_ids: Collection[str]) -> dict[str, dict[tuple[str, str], Place]]:
+    def places(
+        self, thread_ids: Collection[str]
+    ) -> dict[str, dict[tuple[str, str], CheckpointEntry]]:
         """By thread, its checkpoints by namespace and id. Does not search for values."""
-        found: dict[str, dict[tuple[str, str], Place]] = {one: {} for one in thread_ids}
+        found: dict[str, dict[tuple[str, str], CheckpointEntry]] = {one: {} for one in thread_ids}
         for timeline, places in self._places(self.timelines(thread_ids)):
             found[timeline.thread_id].update(_by_id(places))
         return found
 
-    def told(self, names: Sequence[bytes]) -> Iterator[Place]:
+    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
         start = raw(f"{self.prefix}:cp:")
         parts = {
             name: name[len(start) :].rpartition(b":") for name in names if name.startswith(start)
@@ -214,12 +218,12 @@ class Plain:
 
     # All keys of a thread
 
-    def find(self, thread_ids: Collection[str]) -> dict[str, Found]:
+    def find(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
         return dict(self.whole(thread_ids))
 
-    def whole(self, thread_ids: Collection[str]) -> dict[str, PlainFound]:
+    def whole(self, thread_ids: Collection[str]) -> dict[str, PlainThreadKeys]:
         """All keys of some threads, including orphans. Needs one SCAN for writes and values."""
-        found = {one: PlainFound() for one in thread_ids}
+        found = {one: PlainThreadKeys() for one in thread_ids}
         for timeline, places in self._places(self.timelines(thread_ids)):
             one = found[timeline.thread_id]
             one.timelines.append(timeline)
@@ -242,27 +246,27 @@ class Plain:
             one.blob_places.sort(key=lambda blob: blob.name)
         return found
 
-    def pages(self) -> Iterator[Found]:
+    def pages(self) -> Iterator[ThreadKeys]:
         stream = self._places(self.timelines())
         for _, places in stream:
-            yield PlainFound(mixed=places)
+            yield PlainThreadKeys(mixed=places)
         seen: set[bytes] = set()
         for names in self._connection.scan(literally(f"{self.prefix}:") + b"[bw][lr]*:*"):
             new = [one for one in dict.fromkeys(names) if one not in seen]
             seen.update(new)
             writes, blobs = self._sorted(new)
-            yield PlainFound(writes=[write for write, _ in writes], blob_places=list(blobs))
+            yield PlainThreadKeys(writes=[write for write, _ in writes], blob_places=list(blobs))
 
     def is_indexed(self) -> bool:
         return False
 
     def _sorted(
         self, names: Sequence[bytes]
-    ) -> tuple[list[tuple[WritePlace, CheckpointKey]], list[BlobPlace]]:
+    ) -> tuple[list[tuple[WriteEntry, CheckpointKey]], list[BlobEntry]]:
         """The writes and the values among these keys, with their threads."""
         write = raw(f"{self.prefix}:wr:")
         keys = self.keys_of([one for one in names if one.startswith(write)])
-        writes = [(WritePlace(name, key.checkpoint_id), key) for name, key in keys.items()]
+        writes = [(WriteEntry(name, key.checkpoint_id), key) for name, key in keys.items()]
         blob = raw(f"{self.prefix}:blob:")
         return writes, list(self._blobs_of([one for one in names if one.startswith(blob)]))
 
@@ -284,7 +288,7 @@ class Plain:
             found[name] = CheckpointKey(*place, text(own))
         return found
 
-    def _blobs_of(self, names: Sequence[bytes]) -> Iterator[BlobPlace]:
+    def _blobs_of(self, names: Sequence[bytes]) -> Iterator[BlobEntry]:
         """The values with these keys, with their threads and channels.
 
         Every part of a key except the version may contain colons, so a key may be ambiguous. Then
@@ -295,11 +299,11 @@ class Plain:
         places = {name: name[start:].rpartition(b":")[0] for name in names}
         ways = {name: list(_ways(place)) for name, place in places.items()}
         known = self._known({suffix for some in ways.values() for suffix, _ in some})
-        unsure: dict[bytes, list[BlobPlace]] = {}
+        unsure: dict[bytes, list[BlobEntry]] = {}
         for name, some in ways.items():
             version = text(name.rpartition(b":")[2])
             may_be = [
-                BlobPlace(
+                BlobEntry(
                     name,
                     known[suffix].thread_id,
                     BlobKey(known[suffix].checkpoint_ns, text(channel), version),
@@ -313,10 +317,10 @@ class Plain:
                 unsure[name] = may_be
             elif (place := _guessed(text(places[name]))) is not None:
                 thread_id, ns, channel = place
-                yield BlobPlace(name, thread_id, BlobKey(ns, channel, version))
+                yield BlobEntry(name, thread_id, BlobKey(ns, channel, version))
         yield from self._settled(unsure)
 
-    def _settled(self, unsure: Mapping[bytes, Sequence[BlobPlace]]) -> Iterator[BlobPlace]:
+    def _settled(self, unsure: Mapping[bytes, Sequence[BlobEntry]]) -> Iterator[BlobEntry]:
         namespaces = {
             (one.thread_id, one.key.checkpoint_ns) for some in unsure.values() for one in some
         }
@@ -328,13 +332,15 @@ class Plain:
                     if (one.thread_id, one.key.checkpoint_ns) == here:
                         yield one
 
-    def blobs(self, found: Found) -> Iterator[tuple[bytes, str, BlobKey, int]]:
-        places = found.blob_places if isinstance(found, PlainFound) else []
+    def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:
+        places = found.blob_places if isinstance(found, PlainThreadKeys) else []
         told = measured(self._connection, [one.name for one in places])
         for one, (_, _, size) in zip(places, told, strict=True):
             yield one.name, one.thread_id, one.key, size
 
-    def named(self, places: Sequence[Place]) -> Iterator[tuple[Place, list[bytes]]]:
+    def named(
+        self, places: Sequence[CheckpointEntry]
+    ) -> Iterator[tuple[CheckpointEntry, list[bytes]]]:
         """For each checkpoint, the keys of the values that it names; they may not exist."""
         for place, stored in self._stored(places):
             names = [
@@ -347,7 +353,9 @@ class Plain:
 
     # Contents of keys
 
-    def _stored(self, places: Sequence[Place]) -> Iterator[tuple[Place, Stored]]:
+    def _stored(
+        self, places: Sequence[CheckpointEntry]
+    ) -> Iterator[tuple[CheckpointEntry, StoredCheckpoint]]:
         for some in in_chunks(places, self._lengths):
             answers = self._connection.ask_all(
                 ("GET", place.name) for place, size in some if size <= MOST_BYTES
@@ -358,12 +366,12 @@ class Plain:
                 elif (answer := next(answers)) is not None:  # expired or deleted since
                     yield place, stored_checkpoint(unwrapped(answer))
 
-    def _lengths(self, places: Sequence[Place | BlobPlace]) -> Iterator[Any]:
+    def _lengths(self, places: Sequence[CheckpointEntry | BlobEntry]) -> Iterator[Any]:
         return self._connection.ask_all(("STRLEN", one.name) for one in places)
 
     def checkpoints(
         self,
-        places: Sequence[Place],
+        places: Sequence[CheckpointEntry],
         *,
         body: bool,
         metadata: bool,
@@ -392,18 +400,18 @@ class Plain:
                     apart.blobs(named[number]) if body else None,
                 )
 
-    def fields(self, places: Sequence[WritePlace]) -> Iterator[tuple[WritePlace, bytes]]:
+    def fields(self, places: Sequence[WriteEntry]) -> Iterator[tuple[WriteEntry, bytes]]:
         """The fields of the hashes of writes. Each field is one write."""
         answers = self._connection.ask_all(("HKEYS", one.name) for one in places)
         for one, answer in zip(places, answers, strict=True):
             yield from ((one, name) for name in sorted(answer or ()))
 
-    def lengths_of_fields(self, items: Sequence[tuple[WritePlace, bytes]]) -> Iterator[Any]:
+    def lengths_of_fields(self, items: Sequence[tuple[WriteEntry, bytes]]) -> Iterator[Any]:
         """The stored length of each field."""
         return self._connection.ask_all(("HSTRLEN", one.name, name) for one, name in items)
 
     def writes(
-        self, places: Sequence[WritePlace], values: bool | Collection[str]
+        self, places: Sequence[WriteEntry], values: bool | Collection[str]
     ) -> Iterator[Write]:
         for start in range(0, len(places), _NAMES_AT_ONCE):
             some = places[start : start + _NAMES_AT_ONCE]
@@ -420,8 +428,8 @@ class Plain:
                 )
 
     def _read_fields(
-        self, items: Sequence[tuple[WritePlace, bytes]]
-    ) -> Iterator[tuple[WritePlace, bytes, int, bytes | None]]:
+        self, items: Sequence[tuple[WriteEntry, bytes]]
+    ) -> Iterator[tuple[WriteEntry, bytes, int, bytes | None]]:
         """The fields with their lengths and contents; None if the contents are too long."""
         for some in in_chunks(items, self.lengths_of_fields):
             answers = self._connection.ask_all(
@@ -433,16 +441,16 @@ class Plain:
                 elif (answer := next(answers)) is not None:  # gone since
                     yield one, name, size, answer
 
-    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WritePlace]:
-        return [WritePlace(self.writes_name(key), key.checkpoint_id) for key in keys]
+    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
+        return [WriteEntry(self.writes_name(key), key.checkpoint_id) for key in keys]
 
     def written(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
         keys = self.keys_of(names)
-        places = [WritePlace(name, keys[name].checkpoint_id) for name in names]
+        places = [WriteEntry(name, keys[name].checkpoint_id) for name in names]
         for place, _ in self.fields(places):
             yield place.name, keys[place.name], True
 
-    def usage(self, found: Found) -> Iterator[tuple[str, Usage]]:
+    def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
         """The lengths of the stored texts. Base64 makes them a third longer than the values."""
         cp, blob, wr = self.tables
         checkpoints = found.checkpoints
@@ -453,7 +461,7 @@ class Plain:
                 yield own, Usage(cp, "checkpoint", *where, size)
                 # Metadata is stored in the same text.
                 yield own, Usage(cp, "metadata", *where, 0)
-        blobs = found.blob_places if isinstance(found, PlainFound) else []
+        blobs = found.blob_places if isinstance(found, PlainThreadKeys) else []
         for one, (tag, _, size) in zip(blobs, self._measured(blobs), strict=True):
             if size:
                 ns, channel = one.key.checkpoint_ns, one.key.channel
@@ -468,7 +476,7 @@ class Plain:
             yield key.checkpoint_id, Usage(*of_write, channel, value.type, 1, size)
 
     def _measured(
-        self, places: Sequence[Place] | Sequence[BlobPlace]
+        self, places: Sequence[CheckpointEntry] | Sequence[BlobEntry]
     ) -> Iterator[tuple[str, int, int]]:
         return measured(self._connection, [one.name for one in places])
 
@@ -486,7 +494,7 @@ class Plain:
 class _Values:
     """Reads separate values that are asked for, and caches small ones."""
 
-    def __init__(self, connection: Connection, wanted: bool | Collection[str]) -> None:
+    def __init__(self, connection: RedisConnection, wanted: bool | Collection[str]) -> None:
         self._connection = connection
         self._wanted = wanted
         self._heads: dict[bytes, tuple[str, int, int]] = {}
@@ -536,7 +544,7 @@ class _Values:
         return self._wanted if isinstance(self._wanted, bool) else channel in self._wanted
 
 
-def measured(connection: Connection, names: Sequence[bytes]) -> Iterator[tuple[str, int, int]]:
+def measured(connection: RedisConnection, names: Sequence[bytes]) -> Iterator[tuple[str, int, int]]:
     """For each key: type, size of the value, and length of the text (0 if it does not exist)."""
     commands = (
         command
@@ -553,15 +561,15 @@ def measured(connection: Connection, names: Sequence[bytes]) -> Iterator[tuple[s
         yield (*told_of(length or 0, head or b"", tail or b""), length or 0)
 
 
-def line(timeline: Timeline, places: Sequence[Place]) -> Line:
+def line(timeline: NamespaceEntries, places: Sequence[CheckpointEntry]) -> ListedNamespace:
     """The listing of a namespace with these checkpoints; there must be at least one."""
     ids = [one.key.checkpoint_id for one in places]
     head = max(places, key=lambda one: (one.rank, one.key)).key.checkpoint_id
     place = (timeline.thread_id, timeline.checkpoint_ns)
-    return Line(*place, min(ids), max(ids), len(ids), head)
+    return ListedNamespace(*place, min(ids), max(ids), len(ids), head)
 
 
-def _by_id(places: Sequence[Place]) -> dict[tuple[str, str], Place]:
+def _by_id(places: Sequence[CheckpointEntry]) -> dict[tuple[str, str], CheckpointEntry]:
     return {(one.key.checkpoint_ns, one.key.checkpoint_id): one for one in places}
 
 
@@ -581,16 +589,16 @@ def versions_of(body: Any) -> dict[str, str]:
     }
 
 
-def _versions(stored: Stored) -> dict[str, str]:
+def _versions(stored: StoredCheckpoint) -> dict[str, str]:
     return versions_of(decode_checkpoint(stored.body))
 
 
-def timeline_of(name: bytes, told: bytes) -> Timeline | None:
+def timeline_of(name: bytes, told: bytes) -> NamespaceEntries | None:
     """The timeline of an entry in the registry; None if the entry has another form."""
     try:
         match json.loads(told):
             case {"thread": str() | int() as thread, "ns": str(ns)}:
-                found = Timeline(str(thread), ns, name)
+                found = NamespaceEntries(str(thread), ns, name)
                 return found if name.endswith(b":idx:" + found.suffix) else None
     except (ValueError, RecursionError):
         pass

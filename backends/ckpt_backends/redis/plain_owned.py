@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ckpt_backends.model import CheckpointKey
-from ckpt_backends.redis.connect import Command, Connection, in_chunks
-from ckpt_backends.redis.keyspace import Place, raw, text
+from ckpt_backends.redis.connect import Command, RedisConnection, in_chunks
+from ckpt_backends.redis.keyspace import CheckpointEntry, raw, text
 from ckpt_backends.redis.owned import (
     CHECKPOINT,
     HASH,
@@ -25,7 +25,7 @@ from ckpt_backends.redis.owned import (
     Owner,
     expiries_of,
 )
-from ckpt_backends.redis.plain import BlobPlace, Plain, PlainFound, Timeline
+from ckpt_backends.redis.plain import BlobEntry, NamespaceEntries, Plain, PlainThreadKeys
 from ckpt_backends.rows import Cell, Row
 
 BLOBS, WRITES, TIMELINE, THREADS = "checkpoint_blobs", "writes", "idx", "threads"
@@ -40,9 +40,9 @@ class PlainOwned(Owned):
     """The keys of a thread."""
 
     thread_id: str = ""
-    places: list[Place] = field(default_factory=list)
-    blob_places: list[BlobPlace] = field(default_factory=list)
-    timelines: list[Timeline] = field(default_factory=list)
+    places: list[CheckpointEntry] = field(default_factory=list)
+    blob_places: list[BlobEntry] = field(default_factory=list)
+    timelines: list[NamespaceEntries] = field(default_factory=list)
 
     @property
     def writes_of_heads(self) -> dict[bytes, int]:
@@ -57,7 +57,7 @@ class PlainOwned(Owned):
 class PlainOwning:
     """Finds the keys of a thread in this layout."""
 
-    def __init__(self, connection: Connection, layout: Plain) -> None:
+    def __init__(self, connection: RedisConnection, layout: Plain) -> None:
         self._connection = connection
         self._plain = layout
         self._raised = 0
@@ -74,7 +74,7 @@ class PlainOwning:
         for thread_id in thread_ids:
             yield self._owned_of(thread_id, found[thread_id])
 
-    def _owned_of(self, thread_id: str, found: PlainFound) -> PlainOwned:
+    def _owned_of(self, thread_id: str, found: PlainThreadKeys) -> PlainOwned:
         owners = {at: self._owner_of(one.key, is_there=True) for at, one in found.places.items()}
         written = self._plain.written([one.name for one in found.writes])
         for (name, key), number in Counter((name, key) for name, key, _ in written).items():

@@ -15,18 +15,18 @@ from typing import Any
 from redis import exceptions
 
 from ckpt_backends.model import CheckpointKey
-from ckpt_backends.redis.connect import Command, Connection
+from ckpt_backends.redis.connect import Command, RedisConnection
 from ckpt_backends.redis.locking import PurgeLock, purge_lock
 from ckpt_backends.redis.owned import CHECKPOINT, Owner
 from ckpt_backends.redis.plain import Plain
 from ckpt_backends.redis.plain_owned import BLOBS, THREADS, WRITES, PlainOwned, PlainOwning
-from ckpt_backends.redis.removing import KEYS_AT_ONCE, Removing, Step, run, unlink
+from ckpt_backends.redis.removing import KEYS_AT_ONCE, Step, ThreadRemoval, run, unlink
 from ckpt_backends.removal import Inside, Removal, Removed
 from ckpt_backends.url import StoreUrl
 
 
 def remove_plain_threads(
-    connection: Connection, url: StoreUrl, layout: Plain, removals: Sequence[Removal]
+    connection: RedisConnection, url: StoreUrl, layout: Plain, removals: Sequence[Removal]
 ) -> list[Removed]:
     """Remove the planned keys of each thread that has not changed.
 
@@ -41,12 +41,12 @@ def remove_plain_threads(
         ]
 
 
-class _PlainRemoving(Removing):
+class _PlainRemoving(ThreadRemoval):
     """The removal of one thread, or of a part of it."""
 
     def __init__(
         self,
-        connection: Connection,
+        connection: RedisConnection,
         layout: Plain,
         owning: PlainOwning,
         lock: PurgeLock,

@@ -10,9 +10,9 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 
 from ckpt_backends.model import Checkpoint, CheckpointKey, Thread, ThreadSize
 from ckpt_backends.redis.archived import own_keys
-from ckpt_backends.redis.connect import Connection
-from ckpt_backends.redis.keyspace import Place, WritePlace
-from ckpt_backends.redis.plain import Plain, PlainFound, line
+from ckpt_backends.redis.connect import RedisConnection
+from ckpt_backends.redis.keyspace import CheckpointEntry, WriteEntry
+from ckpt_backends.redis.plain import Plain, PlainThreadKeys, line
 from ckpt_backends.redis.plain_owned import PlainOwning, own_field
 from ckpt_backends.redis.store import RedisStore, threads_of
 from ckpt_backends.rows import Row
@@ -22,13 +22,13 @@ from ckpt_backends.url import StoreUrl
 class PlainRedisStore(RedisStore):
     """A Redis database with this layout, opened for reading."""
 
-    def __init__(self, connection: Connection, url: StoreUrl, layout: Plain) -> None:
+    def __init__(self, connection: RedisConnection, url: StoreUrl, layout: Plain) -> None:
         super().__init__(connection, url, layout)
         self._plain = layout
-        self._quick: dict[str, dict[tuple[str, str], Place]] = {}
+        self._quick: dict[str, dict[tuple[str, str], CheckpointEntry]] = {}
 
     def thread(self, thread_id: str) -> Thread | None:
-        by_ns: dict[str, list[Place]] = {}
+        by_ns: dict[str, list[CheckpointEntry]] = {}
         for place in self._places_of(thread_id).values():
             by_ns.setdefault(place.key.checkpoint_ns, []).append(place)
         lines = (line(self._plain.timeline(thread_id, ns), places) for ns, places in by_ns.items())
@@ -42,7 +42,7 @@ class PlainRedisStore(RedisStore):
         found = self._plain.whole(thread_ids)
         return [self._size(thread_id, found) for thread_id in thread_ids]
 
-    def _size(self, thread_id: str, found: Mapping[str, PlainFound]) -> ThreadSize:
+    def _size(self, thread_id: str, found: Mapping[str, PlainThreadKeys]) -> ThreadSize:
         one = found[thread_id]
         names = [place.name for place in one.checkpoints] + [blob.name for blob in one.blob_places]
         lengths = [
@@ -91,10 +91,10 @@ class PlainRedisStore(RedisStore):
         super().refresh()
         self._quick.clear()
 
-    def _places_of(self, thread_id: str) -> Mapping[tuple[str, str], Place]:
+    def _places_of(self, thread_id: str) -> Mapping[tuple[str, str], CheckpointEntry]:
         return self._remembered(self._quick, thread_id, self._plain.places)
 
-    def _write_places(self, thread_id: str, wanted: Collection[str] | None) -> list[WritePlace]:
+    def _write_places(self, thread_id: str, wanted: Collection[str] | None) -> list[WriteEntry]:
         if wanted is None:
             return self._find(thread_id).writes
         places = self._places_of(thread_id).values()

@@ -34,7 +34,7 @@ UNKNOWN = "?"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredCheckpoint:
     """The contents of a checkpoint's key."""
 
     body: TypedBytes
@@ -65,7 +65,7 @@ def told_of(length: int, head: bytes, tail: bytes) -> tuple[str, int]:
     return found[1].decode("utf-8", "replace"), max(text // 4 * 3 - tail.count(b"="), 0)
 
 
-def stored_checkpoint(value: TypedBytes) -> Stored:
+def stored_checkpoint(value: TypedBytes) -> StoredCheckpoint:
     """A checkpoint's body, metadata and parent.
 
     If it cannot be read, both body and metadata have the `problem`.
@@ -78,10 +78,12 @@ def stored_checkpoint(value: TypedBytes) -> Stored:
         if "checkpoint" not in parts:
             raise ValueError("no checkpoint in it")
         metadata = parts.get("metadata", TypedBytes("json", b"{}"))
-        return Stored(parts["checkpoint"], metadata, parent if isinstance(parent, str) else None)
+        return StoredCheckpoint(
+            parts["checkpoint"], metadata, parent if isinstance(parent, str) else None
+        )
     except ValueError as error:
         found = _closed(value, str(error))
-        return Stored(found, found, None)
+        return StoredCheckpoint(found, found, None)
 
 
 def stored_write(value: TypedBytes) -> tuple[str, TypedBytes]:

@@ -7,12 +7,12 @@ from typing import Protocol
 
 from ckpt_backends.model import Checkpoint
 from ckpt_backends.redis.connect import Command
-from ckpt_backends.redis.keyspace import Place
+from ckpt_backends.redis.keyspace import CheckpointEntry
 
 NO_EXPIRY = -1
 
 
-class Plan(Protocol):
+class CommandPlan(Protocol):
     """A change as Redis commands, with checks that must hold when they run."""
 
     @property
@@ -43,9 +43,9 @@ class Plan(Protocol):
         ...
 
 
-def heads_of(places: Iterable[Place]) -> dict[str, str]:
+def heads_of(places: Iterable[CheckpointEntry]) -> dict[str, str]:
     """By namespace, the id of its head."""
-    heads: dict[str, Place] = {}
+    heads: dict[str, CheckpointEntry] = {}
     for one in places:
         known = heads.setdefault(one.key.checkpoint_ns, one)
         if (known.rank, known.key) < (one.rank, one.key):

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.connect import RedisConnection
 from ckpt_backends.redis.documents import (
     JSON_TYPE,
     USUAL,
@@ -47,7 +47,7 @@ class KnownPrefixes:
         return self.checkpoints == {USUAL.checkpoint} and self.writes == {USUAL.write}
 
 
-def known_prefixes(connection: Connection) -> KnownPrefixes:
+def known_prefixes(connection: RedisConnection) -> KnownPrefixes:
     """The prefixes of all savers, from the search indexes; without the module, from the keys."""
     known = KnownPrefixes()
     indexed = prefixes_of(connection)
@@ -62,7 +62,7 @@ def known_prefixes(connection: Connection) -> KnownPrefixes:
     return known
 
 
-def _add_from_keys(connection: Connection, known: KnownPrefixes) -> None:
+def _add_from_keys(connection: RedisConnection, known: KnownPrefixes) -> None:
     """Add the prefixes found in the keys. Examines some keys of each different first part."""
     if connection.find("JSON.MGET", raw(USUAL.checkpoint), "$") is None:
         return  # the server has no JSON documents
@@ -91,7 +91,7 @@ def _add_from_keys(connection: Connection, known: KnownPrefixes) -> None:
 
 
 def pair(
-    connection: Connection,
+    connection: RedisConnection,
     known: KnownPrefixes,
     stores: Mapping[tuple[str, str], Sequence[bytes]],
 ) -> dict[tuple[str, str], list[str]]:
@@ -117,7 +117,7 @@ def pair(
     return found
 
 
-def listed_prefixes(connection: Connection, layout: str, names: Sequence[bytes]) -> set[str]:
+def listed_prefixes(connection: RedisConnection, layout: str, names: Sequence[bytes]) -> set[str]:
     """The prefixes of the writes in the lists of these checkpoints."""
     answers = connection.ask_all([("JSON.GET", name, *_KEY) for name in names])
     lists: list[tuple[bytes, str]] = []
@@ -142,7 +142,7 @@ def listed_prefixes(connection: Connection, layout: str, names: Sequence[bytes])
     }
 
 
-def _sample(connection: Connection, prefix: str) -> Iterator[tuple[str, str, str]]:
+def _sample(connection: RedisConnection, prefix: str) -> Iterator[tuple[str, str, str]]:
     """Thread, namespace and checkpoint of some writes."""
     names = next(iter(connection.scan(literally(f"{prefix}:") + b"*", JSON_TYPE)), [])
     some = names[:: len(names) // _SAMPLED + 1]
@@ -158,7 +158,7 @@ def _sample(connection: Connection, prefix: str) -> Iterator[tuple[str, str, str
 
 
 def _name_a_checkpoint(
-    connection: Connection, prefix: str, writes: Sequence[tuple[str, str, str]]
+    connection: RedisConnection, prefix: str, writes: Sequence[tuple[str, str, str]]
 ) -> bool:
     """Whether one of the writes belongs to a checkpoint with this prefix."""
     wanted = []

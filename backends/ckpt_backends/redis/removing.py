@@ -27,7 +27,7 @@ from typing import Any
 from redis import exceptions
 
 from ckpt_backends.model import BlobKey
-from ckpt_backends.redis.connect import Command, Connection, keys_of
+from ckpt_backends.redis.connect import Command, RedisConnection, keys_of
 from ckpt_backends.redis.keyspace import Layout
 from ckpt_backends.redis.locking import PurgeLock, purge_lock
 from ckpt_backends.redis.owned import APART, CHECKPOINT, Owned, Owner, Owning
@@ -43,7 +43,7 @@ A command with a kind returns the number of removed keys of that kind.
 
 
 def remove_threads(
-    connection: Connection, url: StoreUrl, layout: Layout, removals: Sequence[Removal]
+    connection: RedisConnection, url: StoreUrl, layout: Layout, removals: Sequence[Removal]
 ) -> list[Removed]:
     """Remove the planned keys of each thread that has not changed.
 
@@ -58,10 +58,10 @@ def remove_threads(
         ]
 
 
-class Removing(ABC):
+class ThreadRemoval(ABC):
     """The removal of one thread, or of a part of it."""
 
-    def __init__(self, connection: Connection, lock: PurgeLock, owned: Owned) -> None:
+    def __init__(self, connection: RedisConnection, lock: PurgeLock, owned: Owned) -> None:
         self._connection = connection
         self._lock = lock
         self._owned = owned
@@ -119,12 +119,12 @@ class Removing(ABC):
         return (bool(one) for one in self._connection.ask_all(("EXISTS", name) for name in names))
 
 
-class _Removing(Removing):
+class _Removing(ThreadRemoval):
     """The removal for layouts with pointers and lists that name other keys."""
 
     def __init__(
         self,
-        connection: Connection,
+        connection: RedisConnection,
         layout: Layout,
         owning: Owning,
         lock: PurgeLock,

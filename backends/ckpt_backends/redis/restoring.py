@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from redis import exceptions
 
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.redis.connect import Command, Connection
+from ckpt_backends.redis.connect import Command, RedisConnection
 from ckpt_backends.redis.keyspace import raw
 from ckpt_backends.redis.owned import ABOUT, commands_of
 from ckpt_backends.rows import Cell, Restored, Row, conflict
@@ -35,7 +35,7 @@ class Keys(Protocol):
         ...
 
 
-def restore_rows(connection: Connection, owning: Keys, rows: Iterable[Row]) -> Restored:
+def restore_rows(connection: RedisConnection, owning: Keys, rows: Iterable[Row]) -> Restored:
     """Create the keys that do not exist yet.
 
     Raises `StoreChanged` if a key exists with different contents, and `Unsupported` if the layout
@@ -71,7 +71,7 @@ def restore_rows(connection: Connection, owning: Keys, rows: Iterable[Row]) -> R
     return Restored(added, there, expired)
 
 
-def _now(connection: Connection) -> int:
+def _now(connection: RedisConnection) -> int:
     """The server's clock, in milliseconds since 1970."""
     return int(connection.ask("INFO", "server")["server_time_usec"]) // 1000
 

@@ -18,7 +18,7 @@ from ckpt_backends.closing import Closing
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import TypedBytes
-from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.connect import RedisConnection
 from ckpt_backends.redis.keyspace import raw, text
 from ckpt_backends.sessions import AppSession
 from ckpt_backends.url import StoreUrl
@@ -32,7 +32,7 @@ _AT_ONCE = 20
 class RedisSessions(Closing):
     """The sessions in a Redis database."""
 
-    def __init__(self, connection: Connection, url: StoreUrl) -> None:
+    def __init__(self, connection: RedisConnection, url: StoreUrl) -> None:
         self._connection = connection
         self._pattern = raw(url.params.get("pattern", PATTERN))
 

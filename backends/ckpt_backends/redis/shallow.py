@@ -22,7 +22,7 @@ from ckpt_backends.redis.documents import (
     stored_id,
     stored_ns,
 )
-from ckpt_backends.redis.keyspace import Line, Place, literally, raw
+from ckpt_backends.redis.keyspace import CheckpointEntry, ListedNamespace, literally, raw
 from ckpt_backends.redis.lines import lines_of
 
 _FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id", "$.has_writes")
@@ -53,14 +53,14 @@ class ShallowDocuments(Documents):
             f"SCAN 0 MATCH {quoted(start + b'*')}",
         ]
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[ListedNamespace]:
         return lines_of(place.key for names in self._names() for place in self.told(names))
 
-    def told(self, names: Sequence[bytes]) -> Iterator[Place]:
+    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
         answers = self._connection.ask_all(("JSON.GET", name, *_FIELDS) for name in names)
         for name, answer in zip(names, answers, strict=True):
             match [fields_of(answer).get(path) for path in _FIELDS]:
                 case [str(thread), str(ns), str(own), flag] if self.is_own([flag]):
                     key = CheckpointKey(meant_id(thread), meant_ns(ns), own)
                     if self.checkpoint_name(key) == name:
-                        yield Place(key, name)
+                        yield CheckpointEntry(key, name)

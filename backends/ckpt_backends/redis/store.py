@@ -25,9 +25,16 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.redis.archived import own_keys
-from ckpt_backends.redis.connect import Connection
+from ckpt_backends.redis.connect import RedisConnection
 from ckpt_backends.redis.javascript import BLOBS
-from ckpt_backends.redis.keyspace import Found, Layout, Line, Place, WritePlace, raw
+from ckpt_backends.redis.keyspace import (
+    CheckpointEntry,
+    Layout,
+    ListedNamespace,
+    ThreadKeys,
+    WriteEntry,
+    raw,
+)
 from ckpt_backends.redis.lines import lines_of
 from ckpt_backends.redis.owned import Owning
 from ckpt_backends.rows import Row
@@ -46,13 +53,13 @@ class RedisStore(Closing):
 
     measures_each_value: ClassVar[bool] = True
 
-    def __init__(self, connection: Connection, url: StoreUrl, layout: Layout) -> None:
+    def __init__(self, connection: RedisConnection, url: StoreUrl, layout: Layout) -> None:
         self._connection = connection
         self._url = url
         self._layout = layout
         self._threads: list[_Listed] | None = None
         self._order: dict[str, int] = {}
-        self._found: dict[str, Found] = {}
+        self._found: dict[str, ThreadKeys] = {}
 
     def describe(self) -> StoreInfo:
         server = self._connection.ask("INFO", "server")
@@ -92,7 +99,7 @@ class RedisStore(Closing):
         # A key may appear under several threads if its beginning is ambiguous: count it once.
         writes = {write.name: write for one in found.values() for write in one.writes}
         blobs = {name: None for one in found.values() for name in one.blobs}
-        every = Found(writes=list(writes.values()), mixed=places, blobs=list(blobs))
+        every = ThreadKeys(writes=list(writes.values()), mixed=places, blobs=list(blobs))
         return _sizes((one for _, one in self._layout.usage(every)), thread_ids)
 
     def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
@@ -148,7 +155,7 @@ class RedisStore(Closing):
 
     def _load(
         self,
-        places: Sequence[Place],
+        places: Sequence[CheckpointEntry],
         *,
         body: bool,
         metadata: bool,
@@ -247,11 +254,11 @@ class RedisStore(Closing):
     def close(self) -> None:
         self._connection.close()
 
-    def _find(self, thread_id: str) -> Found:
+    def _find(self, thread_id: str) -> ThreadKeys:
         """The keys of a thread."""
         return self._remembered(self._found, thread_id, self._layout.find)
 
-    def _places_of(self, thread_id: str) -> Mapping[tuple[str, str], Place]:
+    def _places_of(self, thread_id: str) -> Mapping[tuple[str, str], CheckpointEntry]:
         """The checkpoints of a thread, by namespace and id."""
         return self._find(thread_id).places
 
@@ -284,7 +291,7 @@ class RedisStore(Closing):
 
     def _places(
         self, thread_id: str, checkpoint_ns: str | None, checkpoint_ids: Collection[str] | None
-    ) -> list[Place]:
+    ) -> list[CheckpointEntry]:
         """Checkpoints of a thread. If their keys can be computed, no search is needed."""
         wanted = None if checkpoint_ids is None else set(checkpoint_ids)
         if wanted is None or checkpoint_ns is None or thread_id in self._found:
@@ -296,13 +303,13 @@ class RedisStore(Closing):
             ]
         return self._named([CheckpointKey(thread_id, checkpoint_ns, one) for one in wanted])
 
-    def _named(self, keys: Sequence[CheckpointKey]) -> list[Place]:
+    def _named(self, keys: Sequence[CheckpointKey]) -> list[CheckpointEntry]:
         """The checkpoints with these keys that exist."""
         wanted = set(keys)
         names = sorted({self._layout.checkpoint_name(key) for key in keys})
         return [place for place in self._layout.told(names) if place.key in wanted]
 
-    def _write_places(self, thread_id: str, wanted: Collection[str] | None) -> list[WritePlace]:
+    def _write_places(self, thread_id: str, wanted: Collection[str] | None) -> list[WriteEntry]:
         """The writes of some checkpoints, or of a whole thread; may include others."""
         found = self._find(thread_id)
         known = {checkpoint_id for _, checkpoint_id in found.places}
@@ -339,7 +346,7 @@ def _moment(now: datetime, left: int) -> datetime | None:
     return None if left < 0 else now + timedelta(milliseconds=left)
 
 
-def _bare(place: Place) -> Checkpoint:
+def _bare(place: CheckpointEntry) -> Checkpoint:
     return Checkpoint(place.key, place.parent)
 
 
@@ -370,7 +377,7 @@ class _Listed:
         )
 
 
-def threads_of(lines: Iterable[Line]) -> list[_Listed]:
+def threads_of(lines: Iterable[ListedNamespace]) -> list[_Listed]:
     """The threads of these namespaces, the one with the newest checkpoint first."""
     known: dict[str, _Listed] = {}
     for line in lines:

@@ -19,16 +19,16 @@ from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.closing import Closing
 from ckpt_backends.errors import PartlyDone, StoreUnavailable, Unsupported
 from ckpt_backends.model import Capability, Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_backends.redis.connect import Command, Connection, keys_of
+from ckpt_backends.redis.connect import Command, RedisConnection, keys_of
 from ckpt_backends.redis.documents import Documents
 from ckpt_backends.redis.hashes import Hashes
 from ckpt_backends.redis.javascript import JavaScriptDocuments
-from ckpt_backends.redis.keyspace import Added, Found, Layout
+from ckpt_backends.redis.keyspace import Added, Layout, ThreadKeys
 from ckpt_backends.redis.owned import Owning
 from ckpt_backends.redis.plain import Plain
 from ckpt_backends.redis.plain_owned import PlainOwning
 from ckpt_backends.redis.plain_removing import remove_plain_threads
-from ckpt_backends.redis.planning import NO_EXPIRY, Plan, copied_from, heads_of
+from ckpt_backends.redis.planning import NO_EXPIRY, CommandPlan, copied_from, heads_of
 from ckpt_backends.redis.refusals import unavailable
 from ckpt_backends.redis.removing import remove_threads
 from ckpt_backends.redis.restoring import restore_rows
@@ -121,7 +121,7 @@ def _refused(url: StoreUrl, error: Exception, outcome: str) -> StoreUnavailable:
 class WritableRedisStore(Closing):
     """A Redis database, opened for changing."""
 
-    def __init__(self, connection: Connection, url: StoreUrl, layout: Layout) -> None:
+    def __init__(self, connection: RedisConnection, url: StoreUrl, layout: Layout) -> None:
         self._connection = connection
         self._url = url
         self._layout = layout
@@ -144,7 +144,7 @@ class WritableRedisStore(Closing):
                 hint="Redis does not roll back a transaction; check the thread, then run ckpt undo",
             )
 
-    def _transaction(self, plan: Plan) -> Sequence[object]:
+    def _transaction(self, plan: CommandPlan) -> Sequence[object]:
         commands: list[Command] = []
         if not plan.watched:
             commands += plan.commands()
@@ -195,14 +195,14 @@ class _Plan:
     """The plan of a change for all layouts except `redis-plain`."""
 
     def __init__(
-        self, connection: Connection, layout: Layout, writer: Writer, change: Change
+        self, connection: RedisConnection, layout: Layout, writer: Writer, change: Change
     ) -> None:
         self._connection = connection
         self._layout = layout
         self._writer = writer
         self._change = change
         self._found = _keys(layout, change.thread_id)
-        self._sources: dict[str, Found] = {change.thread_id: self._found}
+        self._sources: dict[str, ThreadKeys] = {change.thread_id: self._found}
         self._needed: set[bytes] = set()
         self._made: dict[bytes, CheckpointKey] = {}
         self._new: dict[CheckpointKey, list[Added]] = {}
@@ -391,17 +391,17 @@ class _Plan:
             yield from self._writer.point(head, expiry, there=True)
 
 
-def _keys(layout: Layout, thread_id: str) -> Found:
+def _keys(layout: Layout, thread_id: str) -> ThreadKeys:
     return layout.find([thread_id])[thread_id]
 
 
-def _plan(connection: Connection, layout: Layout, change: Change) -> Plan:
+def _plan(connection: RedisConnection, layout: Layout, change: Change) -> CommandPlan:
     if isinstance(layout, Plain):
         return PlainPlan(connection, layout, change)
     return _Plan(connection, layout, _writer(connection, layout), change)
 
 
-def _writer(connection: Connection, layout: Layout) -> Writer:
+def _writer(connection: RedisConnection, layout: Layout) -> Writer:
     if isinstance(layout, JavaScriptDocuments):
         return JavaScriptWriter(connection, layout)
     if isinstance(layout, Documents):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ckpt_backends.codec import decode
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_backends.redis.connect import Command, Connection
+from ckpt_backends.redis.connect import Command, RedisConnection
 from ckpt_backends.redis.documents import (
     DIALECT,
     USUAL,
@@ -23,7 +23,7 @@ from ckpt_backends.redis.keyspace import Added, raw
 class DocumentWriter:
     """Writes documents, the pointer to each head, and the list of each checkpoint's writes."""
 
-    def __init__(self, connection: Connection, layout: Documents) -> None:
+    def __init__(self, connection: RedisConnection, layout: Documents) -> None:
         self._connection = connection
         self._layout = layout
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ckpt_backends.change import Change, CopyOfCheckpoint, NewBlob
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_backends.redis.connect import Command, Connection
+from ckpt_backends.redis.connect import Command, RedisConnection
 from ckpt_backends.redis.documents import stored_ns
 from ckpt_backends.redis.javascript import JavaScriptDocuments, blob_name, versions_of
 from ckpt_backends.redis.keyspace import Added, raw
@@ -23,7 +23,7 @@ _REFUSED = re.compile(r"[*?[\]\\]")
 class JavaScriptWriter:
     """Writes documents, the list of each checkpoint's writes, and separate values."""
 
-    def __init__(self, connection: Connection, layout: JavaScriptDocuments) -> None:
+    def __init__(self, connection: RedisConnection, layout: JavaScriptDocuments) -> None:
         self._connection = connection
         self._layout = layout
 

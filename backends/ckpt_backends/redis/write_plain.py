@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.model import BlobKey, Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_backends.redis.connect import Command, Connection
-from ckpt_backends.redis.keyspace import Place, raw
-from ckpt_backends.redis.plain import Plain, Timeline
+from ckpt_backends.redis.connect import Command, RedisConnection
+from ckpt_backends.redis.keyspace import CheckpointEntry, raw
+from ckpt_backends.redis.plain import NamespaceEntries, Plain
 from ckpt_backends.redis.plain_values import (
     stored_checkpoint,
     unwrapped,
@@ -32,7 +32,7 @@ class _Added:
 
     rank: float
     """Its position among the checkpoints that are added together."""
-    timeline: Timeline
+    timeline: NamespaceEntries
     checkpoint_id: str
     expiry: int
     """Time to live in milliseconds for the timeline, if the timeline is new."""
@@ -41,7 +41,7 @@ class _Added:
 class PlainPlan:
     """The plan of a change for the layout `redis-plain`."""
 
-    def __init__(self, connection: Connection, layout: Plain, change: Change) -> None:
+    def __init__(self, connection: RedisConnection, layout: Plain, change: Change) -> None:
         self._connection = connection
         self._layout = layout
         self._change = change
@@ -168,7 +168,7 @@ class PlainPlan:
             body, metadata = copy.body or stored.body, copy.metadata or stored.metadata
             yield ("SET", new, wrapped_checkpoint(body, metadata, stored.parent))
             yield from _expiring(new, expiry)
-        yield from self._copy_values(Place(source, old))
+        yield from self._copy_values(CheckpointEntry(source, old))
         if copy.writes is None:
             writes = layout.writes_name(source)
             if self._connection.number_of([writes]):
@@ -178,7 +178,7 @@ class PlainPlan:
             yield from self._copy_writes(source, target, copy.writes, expiry)
         self._come(target, expiry, self._rank_of(copy))
 
-    def _copy_values(self, place: Place) -> Iterator[Command]:
+    def _copy_values(self, place: CheckpointEntry) -> Iterator[Command]:
         """Copy the values that a checkpoint names, except those that were already copied."""
         start = raw(f"{self._layout.prefix}:blob:{place.key.thread_id}:")
         new_start = raw(f"{self._layout.prefix}:blob:{self._change.thread_id}:")

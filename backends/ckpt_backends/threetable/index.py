@@ -18,7 +18,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CheckpointRow:
     """A row of `checkpoints`."""
 
     key: CheckpointKey
@@ -50,7 +50,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ChannelParts:
     """A channel's value at a checkpoint: its parts, oldest first."""
 
     version: str
@@ -68,23 +68,23 @@ class Named:
 
 
 @dataclass
-class ThreadIndex:
+class ThreadRows:
     """All checkpoints of a thread."""
 
-    places: dict[tuple[str, str], Place] = field(default_factory=dict)
+    places: dict[tuple[str, str], CheckpointRow] = field(default_factory=dict)
     """By namespace and id, newest first within each namespace, namespaces in order."""
 
     @cached_property
-    def by_id(self) -> dict[str, list[Place]]:
-        found: dict[str, list[Place]] = {}
+    def by_id(self) -> dict[str, list[CheckpointRow]]:
+        found: dict[str, list[CheckpointRow]] = {}
         for (_, name), one in self.places.items():
             found.setdefault(name, []).append(one)
         return found
 
     @cached_property
-    def by_hash(self) -> dict[str, Place]:
+    def by_hash(self) -> dict[str, CheckpointRow]:
         """By hash, the newest checkpoint with this hash. The values of the hash belong to it."""
-        found: dict[str, Place] = {}
+        found: dict[str, CheckpointRow] = {}
         for one in sorted(self.places.values(), key=lambda one: one.order):
             found[one.hash] = one
         return found
@@ -99,21 +99,19 @@ class ThreadIndex:
             if counts[one.hash] > 1 or one.hash == digest(one.key.checkpoint_ns)
         }
 
-    def heads(self) -> dict[str, Place]:
+    def heads(self) -> dict[str, CheckpointRow]:
         """The newest checkpoint of each namespace."""
-        found: dict[str, Place] = {}
+        found: dict[str, CheckpointRow] = {}
         for (ns, _), one in self.places.items():
             found.setdefault(ns, one)
         return found
 
 
-def index_of(places: Iterable[Place]) -> ThreadIndex:
+def index_of(places: Iterable[CheckpointRow]) -> ThreadRows:
     """The index of these checkpoints."""
     newest_first = sorted(places, key=lambda one: one.order, reverse=True)
     newest_first.sort(key=lambda one: one.key.checkpoint_ns)
-    return ThreadIndex(
-        {(one.key.checkpoint_ns, one.key.checkpoint_id): one for one in newest_first}
-    )
+    return ThreadRows({(one.key.checkpoint_ns, one.key.checkpoint_id): one for one in newest_first})
 
 
 class Values:
@@ -125,7 +123,7 @@ class Values:
 
     def __init__(
         self,
-        index: ThreadIndex,
+        index: ThreadRows,
         parts: Iterable[Part],
         written: Mapping[tuple[str, str], Iterable[str]],
         added: Iterable[str] = (),
@@ -142,17 +140,17 @@ class Values:
         self._written = {key: set(names) for key, names in written.items()}
         self._channels = {name for own in self._own.values() for name in own}
         self._added = set(added)
-        self._named: dict[tuple[str, str], dict[str, Named]] = {}
+        self._named: dict[tuple[str, str], dict[str, ChannelParts]] = {}
         places = index.places.values()
         self.is_incremental = any(map(self._leaves_out, places)) and not any(
             map(self._repeats, places)
         )
 
-    def is_stored(self, place: Place) -> bool:
+    def is_stored(self, place: CheckpointRow) -> bool:
         """Whether the values of a checkpoint still exist: no newer checkpoint has its hash."""
         return self.index.by_hash[place.hash] is place
 
-    def own(self, place: Place) -> Mapping[str, Sequence[Part]]:
+    def own(self, place: CheckpointRow) -> Mapping[str, Sequence[Part]]:
         """By channel, the values that are stored with a checkpoint itself."""
         return self._own.get(place.hash, {}) if self.is_stored(place) else {}
 
@@ -182,10 +180,10 @@ class Values:
                     seen[name] += 1
                     yield name, before[name][0], parts[0]
 
-    def named(self, place: Place) -> Mapping[str, Named]:
+    def named(self, place: CheckpointRow) -> Mapping[str, ChannelParts]:
         """The values of a checkpoint by channel. A value without parts is missing in the store."""
-        line: list[Place] = []
-        here: Place | None = place
+        line: list[CheckpointRow] = []
+        here: CheckpointRow | None = place
         while here is not None and _key(here) not in self._named and here not in line:
             line.append(here)
             here = self._parent(here)
@@ -195,7 +193,9 @@ class Values:
             self._named[_key(one)] = self._with(one, known)
         return self._named[_key(place)]
 
-    def _with(self, place: Place, inherited: Mapping[str, Named]) -> dict[str, Named]:
+    def _with(
+        self, place: CheckpointRow, inherited: Mapping[str, ChannelParts]
+    ) -> dict[str, ChannelParts]:
         if not self.is_stored(place):
             return {}
         own, at = self.own(place), place.hash
@@ -209,22 +209,22 @@ class Values:
         for name, parts in own.items():
             earlier = inherited.get(name) if self._goes_on(name) else None
             if earlier is None:
-                found[name] = Named(at, tuple(parts), at)
+                found[name] = ChannelParts(at, tuple(parts), at)
             elif self._is_copy(place, name, parts):
-                found[name] = Named(at, earlier.parts, at, earlier.is_cut)
+                found[name] = ChannelParts(at, earlier.parts, at, earlier.is_cut)
             else:
                 is_cut = earlier.is_cut or not earlier.parts
-                found[name] = Named(at, (*earlier.parts, *parts), at, is_cut)
-        return found | {name: Named(at, (), at) for name in lost}
+                found[name] = ChannelParts(at, (*earlier.parts, *parts), at, is_cut)
+        return found | {name: ChannelParts(at, (), at) for name in lost}
 
-    def _is_copy(self, place: Place, channel: str, parts: Sequence[Part]) -> bool:
+    def _is_copy(self, place: CheckpointRow, channel: str, parts: Sequence[Part]) -> bool:
         """Whether a rollback copied the value from the parent; otherwise a step added to it."""
         parent = self._parent(place)
         if parent is None or channel in self._written.get(_key(place), ()):
             return False
         return _alike(self.own(parent).get(channel, ()), parts)
 
-    def is_pieced(self, place: Place, channel: str) -> bool:
+    def is_pieced(self, place: CheckpointRow, channel: str) -> bool:
         """Whether a value is merged from parts of several checkpoints.
 
         Such a value cannot be copied to another checkpoint.
@@ -237,7 +237,7 @@ class Values:
     def _goes_on(self, channel: str) -> bool:
         return self.is_incremental or channel in self._added
 
-    def _lost(self, place: Place, own: Mapping[str, object]) -> set[str]:
+    def _lost(self, place: CheckpointRow, own: Mapping[str, object]) -> set[str]:
         """The channels that were written to but that the checkpoint does not store.
 
         A channel that no checkpoint of the thread stores is not part of the state and does not
@@ -246,7 +246,7 @@ class Values:
         written = self._written.get(_key(place), set()) - own.keys()
         return written & self._channels if own else written
 
-    def _leaves_out(self, place: Place) -> bool:
+    def _leaves_out(self, place: CheckpointRow) -> bool:
         """Whether it stores fewer channels than its parent, not counting missing values."""
         parent = self._parent(place)
         own = self.own(place)
@@ -255,7 +255,7 @@ class Values:
         left = self.own(parent).keys() - own.keys() - self._lost(place, own)
         return not all(map(_is_passing, left))
 
-    def _repeats(self, place: Place) -> bool:
+    def _repeats(self, place: CheckpointRow) -> bool:
         """Whether it stores a value that its step did not write, equal to the parent's value."""
         parent, written = self._parent(place), self._written.get(_key(place))
         if parent is None or not written:
@@ -266,7 +266,7 @@ class Values:
             for name in own.keys() & before.keys()
         )
 
-    def _parent(self, place: Place) -> Place | None:
+    def _parent(self, place: CheckpointRow) -> CheckpointRow | None:
         if place.parent is None:
             return None
         found = self.index.places.get((place.key.checkpoint_ns, place.parent))
@@ -283,5 +283,5 @@ def _is_passing(channel: str) -> bool:
     return channel == "__start__" or is_control(channel)
 
 
-def _key(place: Place) -> tuple[str, str]:
+def _key(place: CheckpointRow) -> tuple[str, str]:
     return place.key.checkpoint_ns, place.key.checkpoint_id

@@ -39,10 +39,10 @@ from ckpt_backends.threetable import sql
 from ckpt_backends.threetable.cells import data, digest, hash_text, moment, number, text
 from ckpt_backends.threetable.database import Database
 from ckpt_backends.threetable.index import (
-    Named,
+    ChannelParts,
+    CheckpointRow,
     Part,
-    Place,
-    ThreadIndex,
+    ThreadRows,
     Values,
     index_of,
 )
@@ -257,7 +257,7 @@ class ThreeTableStore(Closing):
                     yield self._checkpoint(place, body=body, metadata=metadata, values=False)
 
     def _checkpoint(
-        self, place: Place, *, body: bool, metadata: bool, values: bool | Collection[str]
+        self, place: CheckpointRow, *, body: bool, metadata: bool, values: bool | Collection[str]
     ) -> Checkpoint:
         """A checkpoint. Its body is made from the rows, in the form of LangGraph's bodies."""
         found = self.read_keys(place.key.thread_id) if body else None
@@ -274,14 +274,17 @@ class ThreeTableStore(Closing):
         )
 
     def _blobs(
-        self, place: Place, named: Mapping[str, Named], values: bool | Collection[str]
+        self,
+        place: CheckpointRow,
+        named: Mapping[str, ChannelParts],
+        values: bool | Collection[str],
     ) -> dict[str, Blob]:
         there = {name: one for name, one in named.items() if one.parts}
         read = {name: one for name, one in there.items() if is_read(name, values)}
         fetched = self._fetch(place.key.thread_id, read.values())
         return {name: _blob(one, fetched if name in read else None) for name, one in there.items()}
 
-    def _fetch(self, thread_id: str, named: Iterable[Named]) -> dict[Part, bytes]:
+    def _fetch(self, thread_id: str, named: Iterable[ChannelParts]) -> dict[Part, bytes]:
         """The stored bytes of all parts of some values."""
         parts = {
             (part.hash, part.channel, part.version): part for one in named for part in one.parts
@@ -344,7 +347,7 @@ class ThreeTableStore(Closing):
                     values=values,
                 )
 
-    def _written(self, thread_id: str, index: ThreadIndex) -> dict[tuple[str, str], set[str]]:
+    def _written(self, thread_id: str, index: ThreadRows) -> dict[tuple[str, str], set[str]]:
         """By (namespace, checkpoint id), the channels that were written to."""
         found: dict[tuple[str, str], set[str]] = {}
         rows = self._rows(self._queries.written(), **self._of(thread_id))
@@ -430,7 +433,7 @@ class ThreeTableStore(Closing):
     def close(self) -> None:
         self._database.close()
 
-    def _index(self, thread_id: str) -> ThreadIndex:
+    def _index(self, thread_id: str) -> ThreadRows:
         return self.read_keys(thread_id).index
 
     def read_keys(self, thread_id: str) -> Values:
@@ -441,7 +444,7 @@ class ThreeTableStore(Closing):
 
     def _read_keys(self, thread_id: str) -> Values:
         if not self._database.storable(thread_id):
-            return Values(ThreadIndex(), (), {})
+            return Values(ThreadRows(), (), {})
         bound = self._of(thread_id)
         index = index_of(
             place_of(thread_id, row) for row in self._rows(self._queries.places(), **bound)
@@ -464,7 +467,7 @@ class ThreeTableStore(Closing):
         """Whether the parent's and the child's part are messages, and the child's are all new."""
         if before.size + after.size > _COMPARED:
             return False
-        fetched = self._fetch(thread_id, [Named("", (before, after))])
+        fetched = self._fetch(thread_id, [ChannelParts("", (before, after))])
         one, other = (
             decode(TypedBytes(part.type, fetched.get(part, b""))) for part in (before, after)
         )
@@ -483,12 +486,12 @@ class ThreeTableStore(Closing):
         return self._database.stream(query, values)
 
 
-def place_of(thread_id: str, row: Sequence[Any]) -> Place:
+def place_of(thread_id: str, row: Sequence[Any]) -> CheckpointRow:
     """A row of `checkpoints`."""
     checkpoint_id, parent, ns, raw, at = row
     key = CheckpointKey(thread_id, text(ns), text(checkpoint_id))
     above = text(parent) or None
-    return Place(key, above, hash_text(raw), raw, moment(at), at)
+    return CheckpointRow(key, above, hash_text(raw), raw, moment(at), at)
 
 
 def own_hash(key: CheckpointKey, parent: str) -> str:
@@ -496,18 +499,20 @@ def own_hash(key: CheckpointKey, parent: str) -> str:
     return digest("\0".join(("ckpt", key.thread_id, key.checkpoint_ns, key.checkpoint_id, parent)))
 
 
-def is_ours(place: Place) -> bool:
+def is_ours(place: CheckpointRow) -> bool:
     """Whether `ckpt` added a checkpoint."""
     return place.parent is not None and place.hash == own_hash(place.key, place.parent)
 
 
-def fork_of(place: Place) -> bytes:
+def fork_of(place: CheckpointRow) -> bytes:
     """The metadata, as JSON, that is shown for a checkpoint that `ckpt` added."""
     told = {"source": "fork", "forked_by": "ckpt", "forked_from": place.parent}
     return json.dumps(told).encode()
 
 
-def _body(place: Place, named: Mapping[str, Named], *, is_stored: bool) -> TypedBytes:
+def _body(
+    place: CheckpointRow, named: Mapping[str, ChannelParts], *, is_stored: bool
+) -> TypedBytes:
     if not is_stored:
         return TypedBytes("json", b"", problem=NOT_STORED)
     body = {
@@ -518,7 +523,7 @@ def _body(place: Place, named: Mapping[str, Named], *, is_stored: bool) -> Typed
     return TypedBytes("json", json.dumps(body).encode())
 
 
-def _blob(one: Named, fetched: Mapping[Part, bytes] | None) -> Blob:
+def _blob(one: ChannelParts, fetched: Mapping[Part, bytes] | None) -> Blob:
     """A value. One part is returned as stored; several parts have the type `merged`."""
     size = sum(part.size for part in one.parts)
     found = Blob(
@@ -529,7 +534,7 @@ def _blob(one: Named, fetched: Mapping[Part, bytes] | None) -> Blob:
     return replace(found, value=_value(one, found, fetched))
 
 
-def _value(one: Named, found: Blob, fetched: Mapping[Part, bytes]) -> TypedBytes:
+def _value(one: ChannelParts, found: Blob, fetched: Mapping[Part, bytes]) -> TypedBytes:
     if one.is_cut:
         return TypedBytes(found.type, b"", problem=_CUT)
     if found.size > MOST_BYTES:
@@ -555,7 +560,7 @@ def _write(key: CheckpointKey, row: Sequence[Any], values: bool | Collection[str
     )
 
 
-def _space(index: ThreadIndex, checkpoint_id: str, hashed: str) -> str:
+def _space(index: ThreadRows, checkpoint_id: str, hashed: str) -> str:
     """The namespace of a write: of the checkpoint with this id and hash, or else with this id."""
     named = index.by_id.get(checkpoint_id, ())
     for one in named:

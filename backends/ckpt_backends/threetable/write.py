@@ -22,7 +22,7 @@ from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed, finish_
 from ckpt_backends.rows import Restored, Row, conflict
 from ckpt_backends.threetable.cells import like
 from ckpt_backends.threetable.database import WritableDatabase
-from ckpt_backends.threetable.index import Place, Values
+from ckpt_backends.threetable.index import CheckpointRow, Values
 from ckpt_backends.threetable.layout import (
     CREATED,
     HASH,
@@ -181,7 +181,7 @@ class WritableThreeTableStore(Closing):
         self._insert(BLOBS, cells)
 
     def _copy_value(
-        self, source: Place, channel: str, key: CheckpointKey, hashed: object, at: object
+        self, source: CheckpointRow, channel: str, key: CheckpointKey, hashed: object, at: object
     ) -> None:
         """Copy a channel's value byte for byte from one hash to another hash."""
         new = {"thread_id": key.thread_id, HASH: hashed, CREATED: at, MODIFIED: at}
@@ -288,7 +288,7 @@ class WritableThreeTableStore(Closing):
         self._store.forget()
         return rows
 
-    def _at(self, values: Values, place: Place) -> tuple[str, dict[str, object]]:
+    def _at(self, values: Values, place: CheckpointRow) -> tuple[str, dict[str, object]]:
         """The condition that selects a checkpoint's rows, and its parameters.
 
         It includes the hash if several checkpoints of the thread have the same id.

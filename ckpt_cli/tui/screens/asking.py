@@ -11,7 +11,7 @@ from textual.timer import Timer
 
 from ckpt_backends.errors import CkptError
 from ckpt_cli.render.cells import fit, wrap
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.text import safe_text
 
 SOON = 0.05
@@ -69,7 +69,7 @@ class Asking(Screen[ScreenResultType]):
         self._rest[name] = self.set_timer(seconds, run)
 
 
-def error_lines(error: CkptError, width: int) -> Sequence[Line]:
+def error_lines(error: CkptError, width: int) -> Sequence[StyledLine]:
     """Return an error as lines, to show in place of what could not be read."""
     lines = [line((part, "error")) for part in wrap(safe_text(error.message), width)]
     if error.hint:

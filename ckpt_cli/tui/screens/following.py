@@ -19,19 +19,19 @@ from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tree import Key as TreeKey
 from ckpt_cli.reading.tree import Tree
-from ckpt_cli.render.lines import Line, Span, line
+from ckpt_cli.render.lines import Span, StyledLine, line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.tree_words import count
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.desk import Desk
-from ckpt_cli.tui.lane import Lane
+from ckpt_cli.tui.desk import ScreenContext
+from ckpt_cli.tui.lane import StoreWorker
 from ckpt_cli.tui.listing import SORT_NAMES, unread, unread_near
 from ckpt_cli.tui.panes import Inspector, SearchPane, ThreadsPane, TreeRows, title
 from ckpt_cli.tui.reads import (
     Clock,
-    Document,
-    Place,
+    SelectedCheckpoint,
     Tab,
+    TabContent,
     draw_tree,
     read_conditions,
     read_document,
@@ -52,7 +52,7 @@ _MARK = 16
 
 
 @dataclass(slots=True)
-class View:
+class TreeView:
     """Which tree is shown, and how."""
 
     thread_id: str | None = None
@@ -71,23 +71,23 @@ class Following(Asking[None]):
     READING: ClassVar = frozenset({"threads", "heads", "tree", "document", "origin", "goto"})
     AGAIN: ClassVar = frozenset({"threads", "memory"})
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ScreenContext) -> None:
         super().__init__()
         self.desk = desk
         self._info: StoreInfo | None = None
         self._trouble = ""
-        self.view = View()
+        self.view = TreeView()
         self.outer: list[tuple[str | None, TreeKey | None]] = []
         """The outer namespaces, each with the checkpoint that called the next one."""
         self.goal: TreeKey | None = None
         """The checkpoint where the cursor goes when its tree is loaded."""
-        self.read: tuple[Place, Tab] | None = None
+        self.read: tuple[SelectedCheckpoint, Tab] | None = None
         """The content of the inspector."""
-        self.shown: tuple[Place, Tab] | None = None
+        self.shown: tuple[SelectedCheckpoint, Tab] | None = None
         """The same, or None if it must be read again."""
         self.is_memory_fresh = False
         """Whether the memory of the thread was read recently."""
-        self.base: Place | None = None
+        self.base: SelectedCheckpoint | None = None
         """The checkpoint marked as the base of diffs."""
         self._reading_heads = False
 
@@ -122,12 +122,12 @@ class Following(Asking[None]):
         return Clock(self.desk.now(), self.desk.zone)
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> SelectedCheckpoint | None:
         """The checkpoint under the cursor of the tree; None if there is none."""
         key = self.tree_rows.key
         if self.view.thread_id is None or self.view.tree is None or key is None:
             return None
-        return Place(self.view.thread_id, *key)
+        return SelectedCheckpoint(self.view.thread_id, *key)
 
     # Threads
 
@@ -205,7 +205,7 @@ class Following(Asking[None]):
         thread = self.rows.thread
         view = self.view
         if thread is None:
-            self.view = View(unfold=view.unfold, nest=view.nest)
+            self.view = TreeView(unfold=view.unfold, nest=view.nest)
             nothing = "no thread matches" if self.rows.listing.threads else "no threads yet"
             self.clear([line((nothing, "dim"))] if self._info is not None else [])
             return
@@ -258,13 +258,13 @@ class Following(Asking[None]):
         self.view.tree = None
         self.clear(error_lines(error, self.tree_rows.width))
 
-    def clear(self, said: Sequence[Line]) -> None:
+    def clear(self, said: Sequence[StyledLine]) -> None:
         """Show lines with the reason in place of the tree and the checkpoint."""
         title(self.tree_pane, "Tree")
         self.inspector.set_heading("Checkpoint")
         self.tree_rows.picture = None
         self.tree_rows.show_lines(said)
-        self.inspector.document.show_document(Document(()), keep=False)
+        self.inspector.document.show_document(TabContent(()), keep=False)
         self.shown = self.read = None
 
     # The inspector
@@ -297,7 +297,7 @@ class Following(Asking[None]):
         """Read the memory items that came from a thread."""
         from ckpt_cli.tui.memories import read_thread_memory
 
-        whole: tuple[Place, Tab] = (Place(thread_id, "", ""), "memory")
+        whole: tuple[SelectedCheckpoint, Tab] = (SelectedCheckpoint(thread_id, "", ""), "memory")
         if self.read == whole and self.is_memory_fresh:
             return
         began = time.monotonic()
@@ -312,7 +312,7 @@ class Following(Asking[None]):
             try:
                 document = await self.desk.memory.ask(question)
             except CkptError as error:
-                document = Document(error_lines(error, self.inspector.document.width))
+                document = TabContent(error_lines(error, self.inspector.document.width))
             self.inspector.set_heading(f"Memory from {safe_text(thread_id)}")
         self.inspector.document.show_document(document, keep=self.read == whole)
         self.read, self.shown, self.is_memory_fresh = whole, None, True
@@ -328,7 +328,7 @@ class Following(Asking[None]):
 
     def _no_document(self, error: CkptError) -> None:
         said = error_lines(error, self.inspector.document.width)
-        self.inspector.document.show_document(Document(said), keep=False)
+        self.inspector.document.show_document(TabContent(said), keep=False)
         self.shown = None
 
     # Status line
@@ -364,7 +364,7 @@ class Following(Asking[None]):
 
     async def ask(
         self,
-        lane: Lane[Store],
+        lane: StoreWorker[Store],
         question: Callable[[Store], _Answer],
         otherwise: Callable[[CkptError], None],
     ) -> _Answer | None:

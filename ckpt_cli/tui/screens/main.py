@@ -11,14 +11,14 @@ from textual.binding import Binding, BindingType
 
 from ckpt_backends.memory import ItemKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.reading.target import Words, find_checkpoint
+from ckpt_cli.reading.target import TargetArguments, find_checkpoint
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.keys import LOOKING, SIGNS, Key, bindings
 from ckpt_cli.tui.listing import Filter
 from ckpt_cli.tui.palette import Palette
 from ckpt_cli.tui.panes import FilterPane, Inspector
-from ckpt_cli.tui.reads import TABS, Place, Tab, read_origin
-from ckpt_cli.tui.rows import Rows
+from ckpt_cli.tui.reads import TABS, SelectedCheckpoint, Tab, read_origin
+from ckpt_cli.tui.rows import RowList
 from ckpt_cli.tui.screens.asking import SOON
 from ckpt_cli.tui.screens.following import Following
 
@@ -36,12 +36,12 @@ class MainScreen(Following):
     COMMANDS: ClassVar = {Palette}
     is_zoomed = False
 
-    def go(self, rows: Rows) -> None:
+    def go(self, rows: RowList) -> None:
         """Focus a pane, and show it if there is space for only one."""
         rows.focus()
         self.show_panes(rows)
 
-    def show_panes(self, rows: Rows | None = None) -> None:
+    def show_panes(self, rows: RowList | None = None) -> None:
         """Show all panes, or only one if zoomed or if there is no space for more."""
         alone = self.is_zoomed or self.size.width < _NARROW
         focused = rows or self.focused
@@ -59,7 +59,7 @@ class MainScreen(Following):
 
     # Events
 
-    def on_rows_moved(self, event: Rows.Moved) -> None:
+    def on_rows_moved(self, event: RowList.Moved) -> None:
         event.stop()
         if event.rows is self.rows:
             thread = self.rows.thread
@@ -69,7 +69,7 @@ class MainScreen(Following):
         elif event.rows is self.tree_rows:
             self.later("document", SOON, self.load_document)
 
-    def on_rows_chosen(self, event: Rows.Chosen) -> None:
+    def on_rows_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         if event.rows is self.rows:
             self.go(self.tree_rows)
@@ -89,7 +89,7 @@ class MainScreen(Following):
         event.stop()
         self.load_document()
 
-    def on_rows_reshaped(self, event: Rows.Reshaped) -> None:
+    def on_rows_reshaped(self, event: RowList.Reshaped) -> None:
         event.stop()
         if event.rows is self.tree_rows:
             self.later("draw", SOON, self.draw)
@@ -126,7 +126,7 @@ class MainScreen(Following):
             self.say(f"{path} was written by {who}")
             self.jump(origin, "writes")
 
-    def jump(self, place: Place, tab: Tab | None = None) -> None:
+    def jump(self, place: SelectedCheckpoint, tab: Tab | None = None) -> None:
         """Go to a checkpoint; clears a filter that hides it."""
         listing = self.rows.listing
         at = listing.place_of(place.thread_id)
@@ -162,9 +162,13 @@ class MainScreen(Following):
         """Go to the checkpoint that was typed: THREAD or THREAD@REF."""
         clock = self.clock
 
-        def find(store: Store) -> Place:
-            found = find_checkpoint(store, Words(text), clock.now, clock.zone, lambda _: None)
-            return Place(found.reader.thread_id, found.checkpoint_ns, found.checkpoint_id)
+        def find(store: Store) -> SelectedCheckpoint:
+            found = find_checkpoint(
+                store, TargetArguments(text), clock.now, clock.zone, lambda _: None
+            )
+            return SelectedCheckpoint(
+                found.reader.thread_id, found.checkpoint_ns, found.checkpoint_id
+            )
 
         place = await self.ask(self.desk.detail, find, self.tell_error)
         if place is not None:
@@ -218,7 +222,7 @@ class MainScreen(Following):
         self.view.nest = not self.view.nest
         self.load_tree()
 
-    def here(self) -> Place | None:
+    def here(self) -> SelectedCheckpoint | None:
         """Return the checkpoint under the cursor; shows an error if there is none."""
         if self.place is None:
             is_loading = self.rows.thread is not None and self.is_busy
@@ -247,7 +251,7 @@ class MainScreen(Following):
     def action_questions(self) -> None:
         from ckpt_cli.tui.screens.questions import Questions
 
-        def follow(place: Place | None) -> None:
+        def follow(place: SelectedCheckpoint | None) -> None:
             if place is not None:
                 self.jump(place, "state")
 
@@ -256,7 +260,7 @@ class MainScreen(Following):
     def action_grep(self) -> None:
         from ckpt_cli.tui.screens.search import SearchScreen
 
-        def follow(place: Place | None) -> None:
+        def follow(place: SelectedCheckpoint | None) -> None:
             if place is not None:
                 self.jump(place)
 
@@ -265,7 +269,7 @@ class MainScreen(Following):
     def action_memory(self, goal: ItemKey | None = None) -> None:
         from ckpt_cli.tui.screens.memory import MemoryScreen
 
-        def follow(place: Place | None) -> None:
+        def follow(place: SelectedCheckpoint | None) -> None:
             if place is not None:
                 self.jump(place, "messages")
 
@@ -297,7 +301,7 @@ class MainScreen(Following):
         first = min(first, len(found) - 1)
         return [found[first], *found[:first], *found[first + 1 :]]
 
-    def _tab_command(self, place: Place) -> str:
+    def _tab_command(self, place: SelectedCheckpoint) -> str:
         store, tab = self.desk.store_words, self.inspector.tab
         if tab == "memory":
             memory = self.desk.memory_named.name

@@ -18,7 +18,7 @@ from ckpt_cli.render.lines import Span, line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.tree_words import count
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.desk import Desk
+from ckpt_cli.tui.desk import ScreenContext
 from ckpt_cli.tui.keys import REMEMBERING, bindings
 from ckpt_cli.tui.memories import (
     Cause,
@@ -32,15 +32,15 @@ from ckpt_cli.tui.memories import (
 )
 from ckpt_cli.tui.memory_panes import MemoryPane
 from ckpt_cli.tui.panes import DocumentRows, FilterPane, SearchPane, title
-from ckpt_cli.tui.reads import Clock, Document, Place
-from ckpt_cli.tui.rows import Rows, as_text
+from ckpt_cli.tui.reads import Clock, SelectedCheckpoint, TabContent
+from ckpt_cli.tui.rows import RowList, as_text
 from ckpt_cli.tui.screens.asking import SHARE, SOON, Asking, error_lines
 
 _TYPED = 0.2
 """Seconds after the last key in a filter before it is applied."""
 
 
-class MemoryScreen(Asking[Place | None]):
+class MemoryScreen(Asking[SelectedCheckpoint | None]):
     """Items by namespace at the top, the value of one below; Enter there goes to its thread."""
 
     READING: ClassVar = frozenset({"memory", "item"})
@@ -50,7 +50,9 @@ class MemoryScreen(Asking[Place | None]):
         Binding("escape", "back", "Back", show=False),
     ]
 
-    def __init__(self, desk: Desk, goal: ItemKey | None = None, *, alone: bool = False) -> None:
+    def __init__(
+        self, desk: ScreenContext, goal: ItemKey | None = None, *, alone: bool = False
+    ) -> None:
         super().__init__()
         self._desk = desk
         self._goal = goal
@@ -139,7 +141,7 @@ class MemoryScreen(Asking[Place | None]):
         if item is None:
             self._read = self._shown = self._cause = None
             title(self._item_pane, "Item")
-            self.document.show_document(Document(()), keep=False)
+            self.document.show_document(TabContent(()), keep=False)
             return
         if item == self._shown:
             return
@@ -157,35 +159,35 @@ class MemoryScreen(Asking[Place | None]):
         self._read = item.key
         self._cause = None
         if found.caused is None:
-            self.document.show_document(Document(found.lines), keep=keep)
+            self.document.show_document(TabContent(found.lines), keep=keep)
         else:
             looking = line((f"searching thread {safe_text(found.caused.thread_id)}", "dim"))
             lines = [*found.lines, line(""), looking]
-            self.document.show_document(Document(lines), keep=keep)
+            self.document.show_document(TabContent(lines), keep=keep)
             asked = partial(read_cause, caused=found.caused, clock=clock, width=width)
             try:
                 self._cause = await self._desk.detail.ask(asked)
             except CkptError as error:
                 self._cause = no_cause(found.caused, error, clock, width)
-            whole = Document([*found.lines, *self._cause.lines])
+            whole = TabContent([*found.lines, *self._cause.lines])
             self.document.show_document(whole, keep=True)
         self._shown = item
 
     # Events
 
-    def on_rows_moved(self, event: Rows.Moved) -> None:
+    def on_rows_moved(self, event: RowList.Moved) -> None:
         event.stop()
         if event.rows is self.pane.rows:
             self.later("item", SOON, self.load_item)
 
-    def on_rows_chosen(self, event: Rows.Chosen) -> None:
+    def on_rows_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         if event.rows is self.document:
             self._to_thread()
         elif self.pane.rows.item is not None:
             self._go(self.document)
 
-    def on_rows_reshaped(self, event: Rows.Reshaped) -> None:
+    def on_rows_reshaped(self, event: RowList.Reshaped) -> None:
         event.stop()
         if event.rows is self.document:
             self._shown = None
@@ -195,11 +197,11 @@ class MemoryScreen(Asking[Place | None]):
         event.stop()
         self.later("filter", _TYPED, self.load)
 
-    def _go(self, rows: Rows) -> None:
+    def _go(self, rows: RowList) -> None:
         rows.focus()
         self._show_panes(rows, alone=not (self.pane.display and self._item_pane.display))
 
-    def _show_panes(self, rows: Rows, *, alone: bool) -> None:
+    def _show_panes(self, rows: RowList, *, alone: bool) -> None:
         self.pane.display = not alone or rows is self.pane.rows
         self._item_pane.display = not alone or rows is self.document
 

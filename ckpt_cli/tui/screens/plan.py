@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.tui.panes import title
 from ckpt_cli.tui.rows import Lines, as_text
 
@@ -28,7 +28,7 @@ class PlanScreen(ModalScreen[bool]):
         Binding("n,escape,q", "dismiss(False)", "No", key_display="n Esc"),
     ]
 
-    def __init__(self, question: str, lines: Callable[[int], Sequence[Line]]) -> None:
+    def __init__(self, question: str, lines: Callable[[int], Sequence[StyledLine]]) -> None:
         super().__init__()
         self._question, self._lines = question, lines
         self.since = monotonic()

@@ -18,28 +18,28 @@ from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.reading.interrupts import Waiting, of_threads
 from ckpt_cli.render.cells import cell_len, fit, pad
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.render.units import age
 from ckpt_cli.render.value import summary
-from ckpt_cli.tui.lane import Lane
+from ckpt_cli.tui.lane import StoreWorker
 from ckpt_cli.tui.panes import Choices, SearchPane, title
-from ckpt_cli.tui.reads import Place, read_threads
-from ckpt_cli.tui.rows import Rows
+from ckpt_cli.tui.reads import SelectedCheckpoint, read_threads
+from ckpt_cli.tui.rows import RowList
 
 _AT_ONCE = 200
 """Number of threads read with one query."""
 _WIDEST_NAME = 30
 
 
-class Questions(Screen[Place | None]):
+class Questions(Screen[SelectedCheckpoint | None]):
     """One line per question; Enter goes to its checkpoint."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss(None)", "Close", key_display="Esc"),
     ]
 
-    def __init__(self, lane: Lane[Store], now: Callable[[], datetime]) -> None:
+    def __init__(self, lane: StoreWorker[Store], now: Callable[[], datetime]) -> None:
         super().__init__()
         self._lane, self._now = lane, now
         self._found: list[Waiting] = []
@@ -83,18 +83,18 @@ class Questions(Screen[Place | None]):
         if self._found:
             self._show()
 
-    def on_rows_chosen(self, event: Rows.Chosen) -> None:
+    def on_rows_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         if self._rows.cursor < len(self._found):
             key = self._found[self._rows.cursor].key
-            self.dismiss(Place(key.thread_id, key.checkpoint_ns, key.checkpoint_id))
+            self.dismiss(SelectedCheckpoint(key.thread_id, key.checkpoint_ns, key.checkpoint_id))
 
 
 def _questions(store: Store, threads: Sequence[Thread]) -> list[Waiting]:
     return list(of_threads(store, threads))
 
 
-def _line(one: Waiting, now: datetime, width: int, widest: int) -> Line:
+def _line(one: Waiting, now: datetime, width: int, widest: int) -> StyledLine:
     old = age(one.since, now) if one.since is not None else "?"
     name = pad(fit(safe_text(one.key.thread_id), widest), widest)
     node = safe_text(one.question.node or "?")

@@ -18,15 +18,15 @@ from textual.worker import get_current_worker
 from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.patterns import compile_pattern, gave_up, stopped_text
-from ckpt_cli.reading.grep import Hit, Wanted, grep_thread
+from ckpt_cli.reading.grep import GrepHit, GrepQuery, grep_thread
 from ckpt_cli.render.grep import hit_columns, table_record
-from ckpt_cli.render.lines import Line
+from ckpt_cli.render.lines import StyledLine
 from ckpt_cli.render.table import table_lines
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.tui.lane import Lane
+from ckpt_cli.tui.lane import StoreWorker
 from ckpt_cli.tui.panes import Choices, title
-from ckpt_cli.tui.reads import Place, read_threads
-from ckpt_cli.tui.rows import Rows
+from ckpt_cli.tui.reads import SelectedCheckpoint, read_threads
+from ckpt_cli.tui.rows import RowList
 
 _NARROWEST = 72
 """Cells in which any match fits on one line; a narrower pane cuts its end."""
@@ -43,7 +43,7 @@ class Matches(Choices):
         return index > 0
 
 
-class SearchScreen(Screen[Place | None]):
+class SearchScreen(Screen[SelectedCheckpoint | None]):
     """A field for a pattern, and the matches; Enter goes to a match."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -52,12 +52,12 @@ class SearchScreen(Screen[Place | None]):
         Binding("escape,q", "leave", "Close", key_display="Esc"),
     ]
 
-    def __init__(self, lane: Lane[Store], thread_id: str | None) -> None:
+    def __init__(self, lane: StoreWorker[Store], thread_id: str | None) -> None:
         super().__init__()
         self._lane = lane
         self._thread = thread_id
         self._only_this = thread_id is not None
-        self._found: list[Hit] = []
+        self._found: list[GrepHit] = []
 
     def compose(self) -> ComposeResult:
         self._input = Input(
@@ -93,21 +93,21 @@ class SearchScreen(Screen[Place | None]):
             self._rows.focus()
             self._search(event.value)
 
-    def on_rows_reshaped(self, event: Rows.Reshaped) -> None:
+    def on_rows_reshaped(self, event: RowList.Reshaped) -> None:
         event.stop()
         self._show()
 
-    def on_rows_chosen(self, event: Rows.Chosen) -> None:
+    def on_rows_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         if 0 < self._rows.cursor <= len(self._found):
             key = self._found[self._rows.cursor - 1].key
-            self.dismiss(Place(key.thread_id, key.checkpoint_ns, key.checkpoint_id))
+            self.dismiss(SelectedCheckpoint(key.thread_id, key.checkpoint_ns, key.checkpoint_id))
 
     @work(exclusive=True)
     async def _search(self, pattern: str) -> None:
         self._found = []
         self._rows.show_lines(())
-        wanted = Wanted(pattern, ignore_case=pattern.islower())
+        wanted = GrepQuery(pattern, ignore_case=pattern.islower())
         try:
             compile_pattern(pattern, fixed=False, ignore_case=wanted.ignore_case)
             ids = [self._thread] if self._only_this and self._thread is not None else None
@@ -147,7 +147,7 @@ class SearchScreen(Screen[Place | None]):
         self._rows.show_lines(_table(self._found, self._rows.width), self._rows.cursor)
 
 
-def _table(hits: Sequence[Hit], width: int) -> list[Line]:
+def _table(hits: Sequence[GrepHit], width: int) -> list[StyledLine]:
     """The table of `ckpt grep`: a header, and one line per match."""
     columns = [replace(one, cut=True) for one in hit_columns()]
     return list(table_lines(map(table_record, hits), columns, max(width, _NARROWEST)))

@@ -22,12 +22,12 @@ from ckpt_cli.reading.compare import compare
 from ckpt_cli.render.block import block
 from ckpt_cli.render.cells import fit, pad
 from ckpt_cli.render.compared import compared_lines
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.side_by_side import MOST, side_by_side
 from ckpt_cli.render.text import safe_text
-from ckpt_cli.tui.lane import Lane
-from ckpt_cli.tui.panes import Found, SearchPane, title
-from ckpt_cli.tui.reads import Place, target_of
+from ckpt_cli.tui.lane import StoreWorker
+from ckpt_cli.tui.panes import SearchableLines, SearchPane, title
+from ckpt_cli.tui.reads import SelectedCheckpoint, target_of
 
 _NARROWEST = 20
 
@@ -39,12 +39,14 @@ class SideBySide(Screen[None]):
         Binding("escape,q,d", "dismiss(None)", "Close", key_display="Esc"),
     ]
 
-    def __init__(self, lane: Lane[Store], base: Place | None, place: Place) -> None:
+    def __init__(
+        self, lane: StoreWorker[Store], base: SelectedCheckpoint | None, place: SelectedCheckpoint
+    ) -> None:
         super().__init__()
         self._lane, self._base, self._place = lane, base, place
 
     def compose(self) -> ComposeResult:
-        self._rows = Found(id="sides")
+        self._rows = SearchableLines(id="sides")
         self._pane = SearchPane(self._rows, id="sides-pane")
         yield self._pane
         yield Footer(show_command_palette=False)
@@ -68,7 +70,9 @@ class SideBySide(Screen[None]):
         self._rows.show_lines(lines)
 
 
-def _read(store: Store, base: Place | None, place: Place, width: int) -> list[Line]:
+def _read(
+    store: Store, base: SelectedCheckpoint | None, place: SelectedCheckpoint, width: int
+) -> list[StyledLine]:
     target = target_of(store, place)
     found = compare(target, None, None)
     if base is not None:

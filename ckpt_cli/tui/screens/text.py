@@ -12,10 +12,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer
 
 from ckpt_cli.render.cells import wrap
-from ckpt_cli.render.lines import Line, line
+from ckpt_cli.render.lines import StyledLine, line
 from ckpt_cli.render.text import safe_text
 from ckpt_cli.tui.keys import MOVING, Key
-from ckpt_cli.tui.panes import Found, title
+from ckpt_cli.tui.panes import SearchableLines, title
 
 
 class TextScreen(ModalScreen[None]):
@@ -28,9 +28,9 @@ class TextScreen(ModalScreen[None]):
     def __init__(self, heading: str) -> None:
         super().__init__()
         self._heading = heading
-        self.rows = Found(id="text")
+        self.rows = SearchableLines(id="text")
 
-    def lines(self, width: int) -> Sequence[Line]:
+    def lines(self, width: int) -> Sequence[StyledLine]:
         """Return the text for a width in columns."""
         raise NotImplementedError
 
@@ -54,10 +54,10 @@ class HelpScreen(TextScreen):
         super().__init__("Keys and signs" if signs else "Keys")
         self._keys, self._signs = keys, signs
 
-    def lines(self, width: int) -> Sequence[Line]:  # noqa: ARG002
+    def lines(self, width: int) -> Sequence[StyledLine]:  # noqa: ARG002
         keys = [(key.shown, key.help) for key in self._keys]
         parts = [part for part in (MOVING, keys, self._signs) if part]
-        found: list[Line] = []
+        found: list[StyledLine] = []
         for part in parts:
             found += [line(""), *(line((f"{name:<17}", "head"), text) for name, text in part)]
         return found[1:]
@@ -74,8 +74,8 @@ class CopyScreen(TextScreen):
         self._owners: list[str] = []
         """For each line, the text that it belongs to."""
 
-    def lines(self, width: int) -> Sequence[Line]:
-        found: list[Line] = []
+    def lines(self, width: int) -> Sequence[StyledLine]:
+        found: list[StyledLine] = []
         self._owners = []
         for text in self._texts:
             pieces = [line(piece) for piece in wrap(safe_text(text), width)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.codec.picklefile import Place, read_pickle_file
+from ckpt_backends.codec.picklefile import FilePosition, read_pickle_file
 from ckpt_backends.codec.picklestack import Dict, Machine
 
 LONG = {"text": "é\ud800" * 700_000, "bytes": bytes(range(256)) * 5000, "short": "x" * 100}
@@ -32,7 +32,7 @@ def test_what_is_long_stays_in_the_file(tmp_path: Path, protocol: int) -> None:
     with path.open("rb") as file:
         for name in ("text", "bytes"):
             place = found[name]
-            assert isinstance(place, Place)
+            assert isinstance(place, FilePosition)
             assert place.size == len(LONG[name])
             data = place.read(file)
             whole = data.decode("utf-8", "surrogatepass") if place.is_text else data

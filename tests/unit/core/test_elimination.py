@@ -9,7 +9,7 @@ from ckpt_backends.codec.values import Value
 from ckpt_cli.core.elimination import (
     Check,
     Pool,
-    Tally,
+    ReducerTally,
     Verdict,
     explain,
     judge,
@@ -22,26 +22,26 @@ Step = tuple[Held, list[Value], Held]
 """What it was, what was written, what is stored."""
 
 
-def tally(*steps: Step) -> Tally:
-    found = Tally()
+def tally(*steps: Step) -> ReducerTally:
+    found = ReducerTally()
     for n, (base, writes, stored) in enumerate(steps):
         tried = explain(base, {}, [([writes], False)], stored)
         found.add(Check("x", str(n), tried.mask, tried.applicable, len(writes)))
     return found
 
 
-def last_two() -> Tally:
+def last_two() -> ReducerTally:
     """A list of which only the last two items are kept."""
     steps: list[Step] = [([n - 1, n], [[n + 1]], [n, n + 1]) for n in range(5)]
     return tally(*steps)
 
 
-def verdicts(found: Tally, told: str | None = None) -> list[Verdict]:
+def verdicts(found: ReducerTally, told: str | None = None) -> list[Verdict]:
     judgement = judge(found.masks, told)
     return [verdict_of(check, judgement)[0] for check in found.checks]
 
 
-def chain(name: str, batches: list[list[Value]]) -> Tally:
+def chain(name: str, batches: list[list[Value]]) -> ReducerTally:
     """Steps as a reducer makes them."""
     held: Held = ABSENT
     steps: list[Step] = []
@@ -118,7 +118,7 @@ def test_threads_are_put_together_as_long_as_one_reducer_explains_them() -> None
 def test_what_other_threads_tell_does_not_outvote_a_thread() -> None:
     pool = Pool()
     pool.add("x", chain("append", [[[n]] for n in range(50)]).masks)
-    mixed = Tally(masks=last_two().masks + tally(([1], [[2]], [1, 2])).masks)
+    mixed = ReducerTally(masks=last_two().masks + tally(([1], [[2]], [1, 2])).masks)
     judgement = judge_thread(mixed.masks, pool.known("x", mixed.masks))
     assert all(
         verdict_of(check, judgement)[0] is Verdict.UNVERIFIABLE for check in last_two().checks

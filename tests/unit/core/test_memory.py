@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends.memory import Item, ItemKey, Source
 from ckpt_cli.core.memory import (
-    Wanted,
+    ItemFilter,
     addresses,
     format_key,
     format_namespace,
@@ -62,25 +62,27 @@ BARE = Item(ItemKey(("facts",), "bare"), None, None, 10)
 @pytest.mark.parametrize(
     ("wanted", "fact", "bare"),
     [
-        (Wanted(), True, True),
-        (Wanted(match="fact-*"), True, False),
-        (Wanted(match="FACT-*"), False, False),
-        (Wanted(expired=True), True, False),
-        (Wanted(expired=False), False, True),
-        (Wanted(category="preference"), True, False),
-        (Wanted(category="goal"), False, False),
-        (Wanted(min_confidence=0.8), True, False),
-        (Wanted(min_confidence=0.9), False, False),
-        (Wanted(source="user-42"), True, False),
-        (Wanted(source="user-4"), False, False),
-        (Wanted(since=NOW - timedelta(days=2)), True, False),
-        (Wanted(since=NOW - timedelta(days=1)), False, False),
-        (Wanted(until=NOW - timedelta(days=2)), True, False),
-        (Wanted(until=NOW - timedelta(days=3)), False, False),
-        (Wanted(category="preference", min_confidence=0.9), False, False),
+        (ItemFilter(), True, True),
+        (ItemFilter(match="fact-*"), True, False),
+        (ItemFilter(match="FACT-*"), False, False),
+        (ItemFilter(expired=True), True, False),
+        (ItemFilter(expired=False), False, True),
+        (ItemFilter(category="preference"), True, False),
+        (ItemFilter(category="goal"), False, False),
+        (ItemFilter(min_confidence=0.8), True, False),
+        (ItemFilter(min_confidence=0.9), False, False),
+        (ItemFilter(source="user-42"), True, False),
+        (ItemFilter(source="user-4"), False, False),
+        (ItemFilter(since=NOW - timedelta(days=2)), True, False),
+        (ItemFilter(since=NOW - timedelta(days=1)), False, False),
+        (ItemFilter(until=NOW - timedelta(days=2)), True, False),
+        (ItemFilter(until=NOW - timedelta(days=3)), False, False),
+        (ItemFilter(category="preference", min_confidence=0.9), False, False),
     ],
 )
-def test_every_condition_that_is_given_must_hold(wanted: Wanted, fact: bool, bare: bool) -> None:
+def test_every_condition_that_is_given_must_hold(
+    wanted: ItemFilter, fact: bool, bare: bool
+) -> None:
     assert wanted.fits(FACT, NOW) is fact
     assert wanted.fits(BARE, NOW) is bare
 

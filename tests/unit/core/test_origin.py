@@ -8,7 +8,7 @@ from typing import Any
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
 from ckpt_cli.core.origin import (
-    Place,
+    TracedPath,
     find_again,
     is_caller,
     made_by,
@@ -37,7 +37,7 @@ def nodes(found: list[Placed]) -> list[str | None]:
 
 def test_a_message_is_followed_by_its_id() -> None:
     place = place_of({"c": [message("1"), message("2", "x")]}, ("c", 1, "content"))
-    assert place == Place(("c", 1, "content"), "2")
+    assert place == TracedPath(("c", 1, "content"), "2")
     assert find_again({"c": [message("2", "y")]}, place) == (True, "y")
     assert find_again({"c": [message("1")]}, place) == (False, None)
     assert find_again({}, place) == (False, None)
@@ -51,32 +51,32 @@ def test_other_values_are_followed_by_their_path() -> None:
 
 
 def test_one_write_to_the_channel_is_taken_for_it() -> None:
-    found = writers([wrote("a", 1), wrote("b", 2, "other")], Place(("c",)), 99)
+    found = writers([wrote("a", 1), wrote("b", 2, "other")], TracedPath(("c",)), 99)
     assert nodes(found) == ["a"]
 
 
 def test_of_several_writes_the_last_one_that_fits() -> None:
     written = [wrote("a", 1), wrote("b", 2), wrote("d", 2), wrote("e", 3)]
-    assert nodes(writers(written, Place(("c",)), 2)) == ["d"]
-    assert nodes(writers(written, Place(("c",)), 6)) == ["a", "b", "d", "e"]
+    assert nodes(writers(written, TracedPath(("c",)), 2)) == ["d"]
+    assert nodes(writers(written, TracedPath(("c",)), 6)) == ["a", "b", "d", "e"]
 
 
 def test_an_item_is_found_in_what_was_appended() -> None:
     written = [wrote("a", ["x"]), wrote("b", ["y", "z"])]
-    assert nodes(writers(written, Place(("c", 3)), "x")) == ["a"]
-    assert nodes(writers(written, Place(("c", 1)), "z")) == ["b"]
+    assert nodes(writers(written, TracedPath(("c", 3)), "x")) == ["a"]
+    assert nodes(writers(written, TracedPath(("c", 1)), "z")) == ["b"]
 
 
 def test_a_key_is_found_in_what_was_merged_and_overwritten() -> None:
     written = [wrote("a", {"k": 1}), wrote("b", {"__overwrite__": {"l": 2}})]
-    assert nodes(writers(written, Place(("c", "k")), 1)) == ["a"]
-    assert nodes(writers(written, Place(("c", "l")), 2)) == ["b"]
+    assert nodes(writers(written, TracedPath(("c", "k")), 1)) == ["a"]
+    assert nodes(writers(written, TracedPath(("c", "l")), 2)) == ["b"]
 
 
 def test_a_message_is_found_by_its_id_alone_or_in_a_list() -> None:
     written = [wrote("a", message("1")), wrote("b", [message("2"), message("3")])]
-    assert nodes(writers(written, Place(("c", 0), "1"), None)) == ["a"]
-    assert nodes(writers(written, Place(("c", 2, "content"), "3"), "")) == ["b"]
+    assert nodes(writers(written, TracedPath(("c", 0), "1"), None)) == ["a"]
+    assert nodes(writers(written, TracedPath(("c", 2, "content"), "3"), "")) == ["b"]
 
 
 def test_an_update_and_a_step_are_made_by_other_writes() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ckpt_backends.errors import Ambiguous, NotFound, UsageError
 from ckpt_backends.model import Checkpoint, CheckpointKey
-from ckpt_cli.core.refs import Line, resolve, split_target, tips
+from ckpt_cli.core.refs import NamespaceRefs, resolve, split_target, tips
 
 NOW = datetime(2026, 4, 7, 12, tzinfo=UTC)
 
@@ -22,10 +22,10 @@ PARENTS["cccc-3"] = "aaaa-2"
 STEPS: dict[str, int | None] = {"aaaa-0": -1, "aaaa-1": 0, "aaaa-2": 1, "bbbb-2": 1, "cccc-3": 2}
 
 
-def line(parents: dict[str, str | None] = PARENTS, head: str | None = "cccc-3") -> Line:
+def line(parents: dict[str, str | None] = PARENTS, head: str | None = "cccc-3") -> NamespaceRefs:
     ids = sorted(parents, reverse=True)
     times: dict[str, datetime | None] = {one: NOW - timedelta(hours=n) for n, one in enumerate(ids)}
-    return Line(
+    return NamespaceRefs(
         "thread",
         [Checkpoint(CheckpointKey("thread", "", one), parents[one]) for one in ids],
         head,

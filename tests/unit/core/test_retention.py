@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.model import Status
-from ckpt_cli.core.retention import Item, Keep, choose, why_kept
+from ckpt_cli.core.retention import Keep, RetentionCandidate, choose, why_kept
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
-def item(name: str, parent: str | None = None, ns: str = "", **more: object) -> Item:
+def item(name: str, parent: str | None = None, ns: str = "", **more: object) -> RetentionCandidate:
     at = NOW - timedelta(days=100 - int(name))
-    return Item(ns, name, parent, at, **more)  # type: ignore[arg-type]
+    return RetentionCandidate(ns, name, parent, at, **more)  # type: ignore[arg-type]
 
 
-def line(length: int) -> list[Item]:
+def line(length: int) -> list[RetentionCandidate]:
     """A thread without branches, newest first: ids '01', '02', ..."""
     ids = [f"{number:02}" for number in range(1, length + 1)]
     return [item(one, before) for one, before in zip(ids, [None, *ids], strict=False)][::-1]
@@ -46,7 +46,7 @@ def test_what_is_young_stays() -> None:
 
 def test_what_has_no_age_stays() -> None:
     items = line(3)
-    items[2] = Item("", "01", None, None)
+    items[2] = RetentionCandidate("", "01", None, None)
     assert names(choose(items, Keep(last=1), NOW)) == {"03", "01"}
 
 
@@ -109,7 +109,7 @@ def test_a_subgraph_with_a_memory_keeps_what_it_knew() -> None:
 
 
 @st.composite
-def threads(draw: st.DrawFn) -> list[Item]:
+def threads(draw: st.DrawFn) -> list[RetentionCandidate]:
     """Threads of any shape, also broken ones: parents that are not there, or come in a circle."""
     size = draw(st.integers(1, 12))
     ids = [f"{number:02}" for number in range(1, size + 1)]
@@ -140,7 +140,9 @@ KEEPS = st.builds(
 
 
 @given(threads(), KEEPS)
-def test_each_that_stays_has_what_it_is_read_with(items: list[Item], keep: Keep) -> None:
+def test_each_that_stays_has_what_it_is_read_with(
+    items: list[RetentionCandidate], keep: Keep
+) -> None:
     chosen = choose(items, keep, NOW)
     by_key = {(one.checkpoint_ns, one.checkpoint_id): one for one in items}
     for key in chosen:
@@ -163,7 +165,7 @@ def test_each_that_stays_has_what_it_is_read_with(items: list[Item], keep: Keep)
 
 
 @given(threads(), KEEPS)
-def test_a_policy_that_keeps_more_removes_less(items: list[Item], keep: Keep) -> None:
+def test_a_policy_that_keeps_more_removes_less(items: list[RetentionCandidate], keep: Keep) -> None:
     more = Keep((keep.last or 0) + 1, keep.within, keep.tips)
     assert choose(items, keep, NOW).keys() <= choose(items, more, NOW).keys()
 

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.sizes import Amount, Tally, namespace_kind, rank
+from ckpt_cli.core.sizes import ByteSum, SizeTally, namespace_kind, rank
 
 amounts = st.lists(
-    st.builds(Amount, st.text(max_size=3), st.integers(0, 9), st.integers(0, 99)), max_size=20
+    st.builds(ByteSum, st.text(max_size=3), st.integers(0, 9), st.integers(0, 99)), max_size=20
 )
 
 
 @given(amounts, st.integers(1, 8))
-def test_the_largest_come_first_and_nothing_is_lost(found: list[Amount[str]], most: int) -> None:
+def test_the_largest_come_first_and_nothing_is_lost(found: list[ByteSum[str]], most: int) -> None:
     ranked = rank(found, most)
     sizes = sorted((one.bytes for one in found), reverse=True)
     assert [one.bytes for one in ranked.top] == sizes[:most]
@@ -24,8 +24,8 @@ def test_the_largest_come_first_and_nothing_is_lost(found: list[Amount[str]], mo
 
 
 @given(amounts)
-def test_a_tally_adds_up(found: list[Amount[str]]) -> None:
-    tally = Tally[str]()
+def test_a_tally_adds_up(found: list[ByteSum[str]]) -> None:
+    tally = SizeTally[str]()
     for one in found:
         tally.add(one.key, one.rows, one.bytes)
     sums = list(tally.amounts())
@@ -35,7 +35,7 @@ def test_a_tally_adds_up(found: list[Amount[str]]) -> None:
 
 
 def test_equal_amounts_come_in_the_order_of_their_names() -> None:
-    ranked = rank([Amount(name, 1, 5) for name in "cabd"], 3)
+    ranked = rank([ByteSum(name, 1, 5) for name in "cabd"], 3)
     assert [one.key for one in ranked.top] == ["a", "b", "c"]
 
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_cli.core import task_ids
-from ckpt_cli.core.task_ids import Origin
+from ckpt_cli.core.task_ids import TaskIdBase
 
 
 def origin(
     checkpoint_id: str, step: int, v: int, ns: str = "", *, is_numeric: bool = False
-) -> Origin:
+) -> TaskIdBase:
     found = task_ids.origin_of(checkpoint_id, ns, step, v, is_numeric=is_numeric)
     assert found is not None
     return found
@@ -83,7 +83,9 @@ def is_among(task_id: str, ids: Iterator[str]) -> bool:
         ),
     ],
 )
-def test_the_id_of_a_node(made_in: Origin, node: str, triggers: list[str], task_id: str) -> None:
+def test_the_id_of_a_node(
+    made_in: TaskIdBase, node: str, triggers: list[str], task_id: str
+) -> None:
     assert is_among(task_id, task_ids.pull_ids(made_in, node, [triggers]))
     assert not is_among(task_id, task_ids.pull_ids(made_in, node, [[*triggers, "other"]]))
     assert not is_among(task_id, task_ids.pull_ids(made_in, "other", [triggers]))
@@ -122,7 +124,7 @@ def test_the_id_of_a_node(made_in: Origin, node: str, triggers: list[str], task_
         ),
     ],
 )
-def test_the_id_of_a_send(made_in: Origin, node: str, index: int, task_id: str) -> None:
+def test_the_id_of_a_send(made_in: TaskIdBase, node: str, index: int, task_id: str) -> None:
     assert is_among(task_id, task_ids.send_ids(made_in, node, index))
     assert not is_among(task_id, task_ids.send_ids(made_in, node, index + 1))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ckpt_backends.codec.values import Cut, Tagged, Value
 from ckpt_cli.core.messages import as_message
 from ckpt_cli.core.transcript import (
-    Usage,
+    TokenUsage,
     message_list,
     model_of,
     statistics,
@@ -61,27 +61,27 @@ def test_what_is_no_message_is_kept() -> None:
 @pytest.mark.parametrize(
     ("fields", "usage"),
     [
-        ({"usage_metadata": {"input_tokens": 3, "output_tokens": 2}}, Usage(3, 2, 5)),
+        ({"usage_metadata": {"input_tokens": 3, "output_tokens": 2}}, TokenUsage(3, 2, 5)),
         (
             {"usage_metadata": {"input_tokens": 3, "output_tokens": 2, "total_tokens": 9}},
-            Usage(3, 2, 9),
+            TokenUsage(3, 2, 9),
         ),
         (
             {"response_metadata": {"token_usage": {"prompt_tokens": 4, "completion_tokens": 1}}},
-            Usage(4, 1, 5),
+            TokenUsage(4, 1, 5),
         ),
         (
             {"response_metadata": {"tokenUsage": {"promptTokens": 4, "completionTokens": 1}}},
-            Usage(4, 1, 5),
+            TokenUsage(4, 1, 5),
         ),
-        ({"response_metadata": {"usage": {"input_tokens": 4}}}, Usage(4, 0, 4)),
-        ({"usage": {"prompt_tokens": 1, "completion_tokens": True}}, Usage(1, 0, 1)),
+        ({"response_metadata": {"usage": {"input_tokens": 4}}}, TokenUsage(4, 0, 4)),
+        ({"usage": {"prompt_tokens": 1, "completion_tokens": True}}, TokenUsage(1, 0, 1)),
         ({"usage_metadata": None}, None),
         ({"usage_metadata": "many"}, None),
         ({}, None),
     ],
 )
-def test_tokens_are_read_as_libraries_write_them(fields: Any, usage: Usage | None) -> None:
+def test_tokens_are_read_as_libraries_write_them(fields: Any, usage: TokenUsage | None) -> None:
     message = as_message(ai(**fields))
     assert message is not None
     assert usage_of(message) == usage
@@ -102,8 +102,8 @@ def test_statistics_put_the_most_expensive_first() -> None:
     failed = tool("a", status="error")
     found = statistics(transcript([said("small", 1), said("large", 10), said("small", 2), failed]))
     assert [(one.model, one.messages, one.usage) for one in found.models] == [
-        ("large", 1, Usage(10, 1, 11)),
-        ("small", 2, Usage(3, 2, 5)),
+        ("large", 1, TokenUsage(10, 1, 11)),
+        ("small", 2, TokenUsage(3, 2, 5)),
     ]
     assert found.roles == {"ai": 3, "tool": 1}
     (calls,) = found.tools

@@ -12,10 +12,10 @@ from ckpt_cli.core.tree import (
     CallRow,
     FoldRow,
     Key,
-    Plan,
     SectionRow,
     Skeleton,
     StepRow,
+    TreeLayout,
     is_call,
     node_of,
     parts_of,
@@ -33,7 +33,7 @@ def chain(ids: str, ns: str = "", first_parent: str | None = None) -> list[Skele
     ]
 
 
-def sketch(plan: Plan) -> list[str]:
+def sketch(plan: TreeLayout) -> list[str]:
     """Rows in short: lanes, then the ids."""
     lines = []
     for row in plan.rows:
@@ -50,7 +50,7 @@ def sketch(plan: Plan) -> list[str]:
     return lines
 
 
-def covered(plan: Plan) -> Counter[Key]:
+def covered(plan: TreeLayout) -> Counter[Key]:
     """How often each checkpoint is in a row; those of nested calls have rows of their own."""
     found: Counter[Key] = Counter()
     for row in plan.rows:
@@ -224,7 +224,7 @@ def test_undecided_are_the_checkpoints_where_a_run_may_have_begun() -> None:
 
 
 def test_no_checkpoints_make_an_empty_plan() -> None:
-    assert plan_tree([]) == Plan((), (), 0, 0, 0, 0)
+    assert plan_tree([]) == TreeLayout((), (), 0, 0, 0, 0)
 
 
 NAMESPACES = ["", "memory", "a:1", "a:1|1", "a:1|b:2", "memory|c:3", "d:4", "d:5", "d:6", "d:7"]
