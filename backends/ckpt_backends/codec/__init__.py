@@ -13,13 +13,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .jsonform import Json, from_json, to_json
-from .limits import DEFAULT_LIMITS, Limits, PastLimit, past_bytes
-from .lossless import Ext, decode_lossless, encode_lossless
-from .values import DELTA_SNAPSHOT, JSON_TYPES, UNDEFINED, Cut, Opaque, Tagged, Value
+from ckpt_backends.codec.jsonform import Json, from_json, to_json
+from ckpt_backends.codec.limits import DEFAULT_LIMITS, Limits, PastLimit, past_bytes
+from ckpt_backends.codec.lossless import Ext, decode_lossless, encode_lossless
+from ckpt_backends.codec.values import (
+    DELTA_SNAPSHOT,
+    JSON_TYPES,
+    UNDEFINED,
+    Cut,
+    Opaque,
+    Tagged,
+    Value,
+)
 
 if TYPE_CHECKING:
-    from ..model import TypedBytes
+    from ckpt_backends.model import TypedBytes
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -85,32 +93,32 @@ def _whole(typed: TypedBytes, limits: Limits) -> Value:
         raise ValueError(typed.problem)
     match typed.type:
         case "msgpack":
-            from .msgpack import decode_msgpack  # loads ormsgpack
+            from ckpt_backends.codec.msgpack import decode_msgpack  # loads ormsgpack
 
             return decode_msgpack(typed.data, limits)
         case "json":
-            from .jsonplus import decode_json
+            from ckpt_backends.codec.jsonplus import decode_json
 
             return decode_json(typed.data, limits)
         case "redis-json":
-            from .jsonplus import decode_json
-            from .redisjson import DECODER
+            from ckpt_backends.codec.jsonplus import decode_json
+            from ckpt_backends.codec.redisjson import DECODER
 
             return decode_json(typed.data, limits, DECODER)
         case "pickle":
-            from .pickled import decode_pickle  # loads pickletools
+            from ckpt_backends.codec.pickled import decode_pickle  # loads pickletools
 
             return decode_pickle(typed.data, limits)
         case "bson":
-            from .bson import decode_bson
+            from ckpt_backends.codec.bson import decode_bson
 
             return decode_bson(typed.data, limits, lambda leaf: decode(leaf, limits))
         case "bson-plain":
-            from .bson import decode_bson
+            from ckpt_backends.codec.bson import decode_bson
 
             return decode_bson(typed.data, limits, None)
         case "merged":
-            from .merged import decode_merged
+            from ckpt_backends.codec.merged import decode_merged
 
             return decode_merged(typed.data, lambda part: decode(part, limits))
         case "bytes" | "bytearray":
@@ -128,11 +136,11 @@ def _beginning(typed: TypedBytes, limits: Limits, reason: str) -> Value:
     try:
         match typed.type:
             case "msgpack":
-                from .msgpack import cut_msgpack
+                from ckpt_backends.codec.msgpack import cut_msgpack
 
                 return cut_msgpack(typed.data, limits, reason)
             case "json" | "redis-json":
-                from .jsonplus import cut_json
+                from ckpt_backends.codec.jsonplus import cut_json
 
                 return cut_json(typed.data, limits, reason)
         kept = typed.data[: limits.value_bytes]
@@ -145,19 +153,19 @@ def _beginning(typed: TypedBytes, limits: Limits, reason: str) -> Value:
 def _by_channel(body: TypedBytes, limits: Limits) -> Value:
     match body.type:
         case "msgpack":
-            from .body import msgpack_body
+            from ckpt_backends.codec.body import msgpack_body
 
             return msgpack_body(body.data, limits)
         case "json":
-            from .body import json_body
+            from ckpt_backends.codec.body import json_body
 
             return json_body(body.data, limits)
         case "redis-json":
-            from .body import json_body
-            from .redisjson import DECODER
+            from ckpt_backends.codec.body import json_body
+            from ckpt_backends.codec.redisjson import DECODER
 
             return json_body(body.data, limits, DECODER)
-    from .pickled import pickle_body
+    from ckpt_backends.codec.pickled import pickle_body
 
     return pickle_body(body.data, limits)
 

@@ -7,7 +7,7 @@ import struct
 from math import prod
 from typing import TYPE_CHECKING
 
-from .values import Tagged, Value
+from ckpt_backends.codec.values import Tagged, Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,14 +7,14 @@ from dataclasses import replace
 from json import JSONDecoder
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from . import jsonplus, msgpack, scan
-from .limits import past_bytes, past_counts
-from .values import Cut, Value
+from ckpt_backends.codec import jsonplus, msgpack, scan
+from ckpt_backends.codec.limits import past_bytes, past_counts
+from ckpt_backends.codec.values import Cut, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .limits import Limits
+    from ckpt_backends.codec.limits import Limits
 
 CHANNELS = "channel_values"
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ..model import TypedBytes
-from .limits import PastLimit
-from .values import Cut, Opaque, Tagged, Value
+from ckpt_backends.codec.limits import PastLimit
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.model import TypedBytes
 
 if TYPE_CHECKING:
-    from .limits import Limits
+    from ckpt_backends.codec.limits import Limits
 
 _DOUBLE, _STRING, _DOCUMENT, _ARRAY, _BINARY = 0x01, 0x02, 0x03, 0x04, 0x05
 _BOOL, _DATE, _NULL, _INT32, _INT64 = 0x08, 0x09, 0x0A, 0x10, 0x12

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .values import DELTA_SNAPSHOT, UNDEFINED, Tagged, Value
+from ckpt_backends.codec.values import DELTA_SNAPSHOT, UNDEFINED, Tagged, Value
 
 _PREFIX = "javascript"
 _SET = "builtins.set"

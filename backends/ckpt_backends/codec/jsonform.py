@@ -25,7 +25,7 @@ import re
 from binascii import a2b_base64, b2a_base64
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from .values import Cut, Opaque, Tagged, Value
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -9,13 +9,13 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from . import javascript
-from .limits import PastLimit, past_bytes, past_counts
-from .scan import Span
-from .values import Cut, Tagged, Value
+from ckpt_backends.codec import javascript
+from ckpt_backends.codec.limits import PastLimit, past_bytes, past_counts
+from ckpt_backends.codec.scan import Span
+from ckpt_backends.codec.values import Cut, Tagged, Value
 
 if TYPE_CHECKING:
-    from .limits import Limits
+    from ckpt_backends.codec.limits import Limits
 
 BOM = b"\xef\xbb\xbf"
 

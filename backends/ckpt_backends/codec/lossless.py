@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Unsupported
-from .limits import DEFAULT_LIMITS, PastLimit
-from .values import JSON_TYPES
+from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit
+from ckpt_backends.codec.values import JSON_TYPES
+from ckpt_backends.errors import Unsupported
 
 if TYPE_CHECKING:
-    from ..model import TypedBytes
+    from ckpt_backends.model import TypedBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def _refuse_others(tag: str) -> None:
 def _unpack(data: bytes) -> Any:
     from ormsgpack import OPT_NON_STR_KEYS, unpackb  # loaded when needed
 
-    from .scan import heads, scan
+    from ckpt_backends.codec.scan import heads, scan
 
     if heads(data) > DEFAULT_LIMITS.depth:
         scan(data, 0, DEFAULT_LIMITS)
@@ -99,7 +99,7 @@ def _pack(value: Any) -> bytes:
 
 
 def _load(data: bytes) -> Any:
-    from .jsonplus import check
+    from ckpt_backends.codec.jsonplus import check
 
     text = data.decode("utf-8", "surrogatepass")
     check(text, DEFAULT_LIMITS)

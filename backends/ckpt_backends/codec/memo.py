@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from .values import Tagged
+from ckpt_backends.codec.values import Tagged
 
 _MOST_BYTES = 32 << 20
 """Maximum stored bytes of the cached objects. If it is exceeded, the cache is cleared."""

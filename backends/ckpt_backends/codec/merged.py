@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator
 
-from ..model import TypedBytes
-from .values import Cut, Opaque, Tagged, Value
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.model import TypedBytes
 
 MERGED = "merged"
 _HEAD = struct.Struct(">HQ")

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from ormsgpack import OPT_NON_STR_KEYS, unpackb
 
-from . import DELTA_SNAPSHOT
-from .arrays import ndarray
-from .limits import PastLimit, past_bytes
-from .memo import CURRENT
-from .partial import read_part
-from .scan import READ_EXT, heads, scan
-from .values import Cut, Tagged, Value
+from ckpt_backends.codec import DELTA_SNAPSHOT
+from ckpt_backends.codec.arrays import ndarray
+from ckpt_backends.codec.limits import PastLimit, past_bytes
+from ckpt_backends.codec.memo import CURRENT
+from ckpt_backends.codec.partial import read_part
+from ckpt_backends.codec.scan import READ_EXT, heads, scan
+from ckpt_backends.codec.values import Cut, Tagged, Value
 
 if TYPE_CHECKING:
-    from .limits import Limits
+    from ckpt_backends.codec.limits import Limits
 
 _ONE_ARGUMENT, _ARGUMENTS, _FIELDS, _METHOD, _PYDANTIC_1, _PYDANTIC_2, _NUMPY, _SNAPSHOT = READ_EXT
 

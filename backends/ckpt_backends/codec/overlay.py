@@ -11,8 +11,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from .limits import DEFAULT_LIMITS, PastLimit
-from .picklestack import Dict, Machine
+from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit
+from ckpt_backends.codec.picklestack import Dict, Machine
 
 _MARK, _SETITEMS, _STOP = b"(", b"u", b"."
 _OPCODES = 16 * DEFAULT_LIMITS.nodes

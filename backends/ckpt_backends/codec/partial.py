@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ormsgpack import unpackb
 
-from .scan import ARRAY, BIN, EXT, MAP, READ_EXT, STR, head
-from .values import Tagged, Value
+from ckpt_backends.codec.scan import ARRAY, BIN, EXT, MAP, READ_EXT, STR, head
+from ckpt_backends.codec.values import Tagged, Value
 
 if TYPE_CHECKING:
-    from .limits import Limits
+    from ckpt_backends.codec.limits import Limits
 
 Build = Callable[[int, Any, int], Tagged]
 """Creates the node for an ext type from its code, payload and maximum number of array elements."""

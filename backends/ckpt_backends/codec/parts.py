@@ -9,12 +9,12 @@ import json
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from ..model import TypedBytes
-from .limits import DEFAULT_LIMITS, PastLimit
-from .overlay import plain
-from .picklestack import Dict, Machine, Node
-from .scan import ARRAY, MAP, STR, head, scan
-from .values import JSON_TYPES
+from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit
+from ckpt_backends.codec.overlay import plain
+from ckpt_backends.codec.picklestack import Dict, Machine, Node
+from ckpt_backends.codec.scan import ARRAY, MAP, STR, head, scan
+from ckpt_backends.codec.values import JSON_TYPES
+from ckpt_backends.model import TypedBytes
 
 Parts: TypeAlias = "Mapping[str | int, TypedBytes]"
 """By the key of a map, or by the index in a list."""

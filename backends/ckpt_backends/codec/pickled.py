@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .body import CHANNELS
-from .limits import PastLimit, past_bytes
-from .pickleforms import Parts, build
-from .picklestack import (
+from ckpt_backends.codec.body import CHANNELS
+from ckpt_backends.codec.limits import PastLimit, past_bytes
+from ckpt_backends.codec.pickleforms import Parts, build
+from ckpt_backends.codec.picklestack import (
     OLD_MODULES,
     OLD_NAMES,
     Dict,
@@ -28,12 +28,12 @@ from .picklestack import (
     Persistent,
     Set,
 )
-from .values import Cut, Tagged, Value
+from ckpt_backends.codec.values import Cut, Tagged, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .limits import Limits
+    from ckpt_backends.codec.limits import Limits
 
 _OPCODES_PER_NODE = 4
 _SMALL_INT = 64

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pickletools import opcodes
 from typing import Any, BinaryIO
 
-from .limits import PastLimit
-from .picklestack import STEPS, Machine, Node, Step
+from ckpt_backends.codec.limits import PastLimit
+from ckpt_backends.codec.picklestack import STEPS, Machine, Node, Step
 
 _MOST_OPCODES = 20_000_000
 """Enough for about half a million checkpoints; their nodes take about 2 GB."""

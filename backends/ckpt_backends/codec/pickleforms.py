@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from .arrays import NDARRAY, ndarray
-from .values import DELTA_SNAPSHOT, TUPLE, Tagged, Value
+from ckpt_backends.codec.arrays import NDARRAY, ndarray
+from ckpt_backends.codec.values import DELTA_SNAPSHOT, TUPLE, Tagged, Value
 
 _LISTS = frozenset({"re.compile", "datetime.timedelta", "datetime.date", "datetime.timezone"})
 """Types with a list as payload even if they have only one argument. `pathlib` types have too."""

@@ -13,7 +13,7 @@ from itertools import islice
 from pickletools import genops
 from typing import Any, TypeAlias
 
-from .limits import PastLimit
+from ckpt_backends.codec.limits import PastLimit
 
 Node: TypeAlias = Any
 """A list, a tuple, a number, text, bytes, a bytearray, None, or one of the classes below."""

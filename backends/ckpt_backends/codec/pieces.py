@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..model import TypedBytes
-from . import decode, scan
-from .limits import DEFAULT_LIMITS
-from .values import Cut, Opaque, Tagged, Value
+from ckpt_backends.codec import decode, scan
+from ckpt_backends.codec.limits import DEFAULT_LIMITS
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.model import TypedBytes
 
 _SET_CODE = 0
 """Ext code of an object made from one argument (`EXT_CONSTRUCTOR_SINGLE_ARG` of JsonPlus)."""

@@ -11,8 +11,8 @@ import json
 from binascii import a2b_base64
 from typing import Any
 
-from . import jsonplus
-from .values import DELTA_SNAPSHOT, Tagged, Value
+from ckpt_backends.codec import jsonplus
+from ckpt_backends.codec.values import DELTA_SNAPSHOT, Tagged, Value
 
 
 def _revive(fields: dict[Any, Any]) -> Value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .limits import Limits, PastLimit, past_counts
+from ckpt_backends.codec.limits import Limits, PastLimit, past_counts
 
 STR, BIN, ARRAY, MAP, EXT, SCALAR = range(6)
 

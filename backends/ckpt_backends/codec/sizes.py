@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import jsonplus, scan
-from .body import CHANNELS, members
-from .values import JSON_TYPES
+from ckpt_backends.codec import jsonplus, scan
+from ckpt_backends.codec.body import CHANNELS, members
+from ckpt_backends.codec.values import JSON_TYPES
 
 if TYPE_CHECKING:
-    from ..model import TypedBytes
+    from ckpt_backends.model import TypedBytes
 
 
 def channel_sizes(body: TypedBytes) -> dict[str, int] | None:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..errors import Unsupported
-from ..model import TypedBytes
-from . import bson, jsonplus, scan
-from .lossless import encode_lossless
-from .overlay import overlay
-from .values import JSON_TYPES
+from ckpt_backends.codec import bson, jsonplus, scan
+from ckpt_backends.codec.lossless import encode_lossless
+from ckpt_backends.codec.overlay import overlay
+from ckpt_backends.codec.values import JSON_TYPES
+from ckpt_backends.errors import Unsupported
+from ckpt_backends.model import TypedBytes
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DOCUMENT = 0x03
