@@ -51,7 +51,7 @@ def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
 
 
 def _exit_now() -> None:
-    if temporary := sys.modules.get("ckpt_backends.temporary"):
+    if temporary := sys.modules.get("ckpt_backends.files.temporary_folder"):
         temporary.remove_all()
     os._exit(INTERRUPTED)
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 
+from ckpt_backends.checkpoint_ids import step_of
 from ckpt_backends.errors import UsageError
-from ckpt_backends.ids import step_of
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.refs import split_target
-from ckpt_cli.core.shortrefs import short_refs
+from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.session import Session
 
 _MOST = 200

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from ckpt_backends.errors import CkptError
-from ckpt_cli.render.text import safe_json, safe_text
+from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -16,11 +16,11 @@ from typing import Any, TextIO
 
 from ckpt_backends.errors import PartlyDone, StoreUnavailable
 from ckpt_cli import ReaderGone
-from ckpt_cli.render.cells import cell_len
-from ckpt_cli.render.folding import folded
-from ckpt_cli.render.lines import Style, StyledLine, line
-from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
-from ckpt_cli.render.text import safe_json, safe_text
+from ckpt_cli.render.terminal.cell_width import cell_len
+from ckpt_cli.render.terminal.folding import folded
+from ckpt_cli.render.terminal.safe_text import safe_json, safe_text
+from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
+from ckpt_cli.render.terminal.table import Column, Record, table_lines, tsv_lines
 
 _UNLIMITED = 1_000_000
 _ANSI: Mapping[Style, str] = {
@@ -179,7 +179,7 @@ class Output:
 
         Raises `StoreUnavailable` if it cannot be written.
         """
-        from ckpt_backends.unfinished import writing
+        from ckpt_backends.files.atomic_write import writing
 
         texts = _json_array(rows) if self.array and not lines else map(_json_line, rows)
         try:

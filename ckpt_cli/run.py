@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 from ckpt_backends.errors import CkptError, PartlyDone, StoreChanged, StoreUnavailable, UsageError
-from ckpt_backends.transport import InsecureConnection
+from ckpt_backends.servers.insecure_connection import InsecureConnection
 from ckpt_cli import ReaderGone
 from ckpt_cli.session import Session
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from ckpt_backends.protocol import Store
     from ckpt_backends.url import StoreUrl
+    from ckpt_cli.config.profiles import Profile, Profiles
     from ckpt_cli.output import Output
-    from ckpt_cli.profiles import Profile, Profiles
-    from ckpt_cli.reading.opening import Opening
+    from ckpt_cli.threads.opening import Opening
 
 
 _COPIED = ("sqlite", "deerflow")
@@ -61,7 +61,7 @@ class Session:
     @cached_property
     def profiles(self) -> Profiles:
         """The named stores of the nearest configuration file."""
-        from ckpt_cli.profiles import load_profiles
+        from ckpt_cli.config.profiles import load_profiles
 
         return load_profiles(self.settings.get("config"), Path.cwd())
 
@@ -108,7 +108,7 @@ class Session:
         if profile is None or profile.retention is None:
             return None
         if self.profiles.distrust is not None:
-            from ckpt_cli.profiles import refusal
+            from ckpt_cli.config.profiles import refusal
 
             raise refusal(self.profiles, f"profile '{profile.name}'", "sets 'retention'")
         return profile.retention
@@ -150,14 +150,14 @@ class Session:
 
         Raises `UsageError` if a variable is not set or the profile needs a trusted file.
         """
-        from ckpt_cli.profiles import store_of
+        from ckpt_cli.config.profiles import store_of
 
         name = f"profile '{profile.name}'"
         return self._copied(store_of(self.profiles, name, profile.url, profile.params))
 
     def _named_by_profiles(self, what: str, name: str) -> StoreUrl:
         """Return a store that the configuration names: one of its profiles, a file or a URL."""
-        from ckpt_cli.profiles import store_of
+        from ckpt_cli.config.profiles import store_of
 
         profile = self.profiles.stores.get(name)
         if profile is not None:
@@ -211,7 +211,7 @@ class Session:
     @cached_property
     def opening(self) -> Opening:
         """Everything that is needed to open the store of this run."""
-        from ckpt_cli.reading.opening import Opening
+        from ckpt_cli.threads.opening import Opening
 
         key_file, redact = self.settings.get("aes_key_file"), bool(self.settings.get("redact"))
         return Opening(self.store_url, key_file, redact)

@@ -19,8 +19,8 @@ from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
 from ckpt_cli.lazy import GlobalOption
 from ckpt_cli.options import COLORS, FORMATS
-from ckpt_cli.reading.du import BYS
-from ckpt_cli.reading.threads import SORTS
+from ckpt_cli.queries.disk_usage import BYS
+from ckpt_cli.queries.threads import SORTS
 
 FOLDER = Path(__file__).parent
 GROUPS = {"threads": THREADS, "sessions": SESSIONS, "memory": MEMORY}

@@ -24,7 +24,7 @@ from ckpt_cli.app import COMMANDS
 from ckpt_cli.commands.memory import COMMANDS as MEMORY
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
 from ckpt_cli.commands.threads import COMMANDS as THREADS
-from ckpt_cli.core.abilities import LIMITS, limit
+from ckpt_cli.core.support_matrix import LIMITS, limit
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.output import Output
 from ckpt_cli.run import run

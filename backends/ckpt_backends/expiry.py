@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.protocol import Store
-from ckpt_backends.wrapped import WrappedStore
+from ckpt_backends.wrapper import WrappedStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,9 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
-from ckpt_backends.change import Change
+from ckpt_backends.changes.change import Change
+from ckpt_backends.changes.removal import Removal, Removed
+from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
@@ -25,8 +27,6 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.removal import Removal, Removed
-from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
 
 

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import cast
 
+from ckpt_backends.app_sessions import SessionStore
 from ckpt_backends.errors import CkptError, Unsupported, UsageError
-from ckpt_backends.memory import EditableMemoryStore, MemoryStore, WritableMemoryStore
+from ckpt_backends.memory.protocol import EditableMemoryStore, MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Backend, Store, WritableStore
-from ckpt_backends.sessions import SessionStore
 from ckpt_backends.url import StoreUrl, parse_url, without_values
 
 BUNDLED = {
     "sqlite": "ckpt_backends.sqlite:SqliteBackend",
-    "langgraph-dev": "ckpt_backends.dev:DevBackend",
+    "langgraph-dev": "ckpt_backends.langgraph_dev:DevBackend",
     "postgresql": "ckpt_backends.postgres:PostgresBackend",
     "postgres": "ckpt_backends.postgres:PostgresBackend",
     "mongodb": "ckpt_backends.mongodb:MongoBackend",
@@ -24,7 +24,7 @@ BUNDLED = {
     "rediss": "ckpt_backends.redis:RedisBackend",
     "mysql": "ckpt_backends.mysql:MySQLBackend",
     "mariadb": "ckpt_backends.mysql:MySQLBackend",
-    "deerflow": "ckpt_backends.deerflow:DeerFlowBackend",
+    "deerflow": "ckpt_backends.apps.deerflow:DeerFlowBackend",
 }
 """By URL scheme, the backend that opens it. These take precedence over installed backends."""
 

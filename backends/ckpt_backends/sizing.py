@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Protocol
 
 from ckpt_backends.protocol import Store
-from ckpt_backends.wrapped import WrappedStore
+from ckpt_backends.wrapper import WrappedStore
 
 
 class MeasuringStore(Protocol):

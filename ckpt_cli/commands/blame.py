@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from ckpt_cli.options import At, Namespace, Thread
-from ckpt_cli.reading.blame import blame as find_origin
-from ckpt_cli.reading.target import TargetArguments, find_checkpoint
+from ckpt_cli.queries.blame import blame as find_origin
 from ckpt_cli.render.blame import blame_columns, blame_lines, blame_record
 from ckpt_cli.session import Session
+from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 
 
 def blame(

@@ -7,15 +7,15 @@ from typing import Annotated
 import typer
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.commands.carrying_out import refuse_copy, write
+from ckpt_cli.commands.apply_plan import refuse_copy, write
 from ckpt_cli.options import DryRun, Yes
-from ckpt_cli.reading.copy import plan_copy
-from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.render.lines import line
-from ckpt_cli.render.table import Column
-from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.value import counted
+from ckpt_cli.plans.thread_copy import plan_copy
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import line
+from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
+from ckpt_cli.threads.thread import ThreadReader
 
 
 def copy(

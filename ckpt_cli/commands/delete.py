@@ -15,15 +15,15 @@ from ckpt_backends.errors import (
     StoreUnavailable,
     UsageError,
 )
-from ckpt_backends.regular import read_regular
-from ckpt_backends.temporary import TemporaryFolder
-from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
+from ckpt_backends.files.regular_file import read_regular
+from ckpt_backends.files.temporary_folder import TemporaryFolder
+from ckpt_cli.commands.apply_removal import Terms, carry_out_plan, check_terms
 from ckpt_cli.commands.signatures import SignKey, signing_key
-from ckpt_cli.core.purge import NOT_FOUND
+from ckpt_cli.core.retention.purge_plan import NOT_FOUND
 from ckpt_cli.options import DryRun, Memory, Yes
-from ckpt_cli.reading.plan_file import write_plan
-from ckpt_cli.reading.purge import plan_named
-from ckpt_cli.reading.threads import Selection, list_threads
+from ckpt_cli.plans.plan_file import write_plan
+from ckpt_cli.plans.purge import plan_named
+from ckpt_cli.queries.threads import Selection, list_threads
 from ckpt_cli.session import Session
 
 _LONGEST = 256 << 20

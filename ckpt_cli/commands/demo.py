@@ -10,7 +10,7 @@ import typer
 
 from ckpt_backends import shell
 from ckpt_backends.errors import Refused, UsageError
-from ckpt_backends.unfinished import writing
+from ckpt_backends.files.atomic_write import writing
 from ckpt_cli import diagnostics
 
 

@@ -8,24 +8,24 @@ from typing import Annotated
 import typer
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.core.elimination import Verdict
-from ckpt_cli.core.told import named_reducers, told_reducers
+from ckpt_cli.core.replay.elimination import Verdict
+from ckpt_cli.core.replay.reducer_options import named_reducers, told_reducers
 from ckpt_cli.options import Channels, ExitCode, Namespace, OptionalThread
-from ckpt_cli.reading.compare import compare
-from ckpt_cli.reading.replay_all import check_channels
-from ckpt_cli.reading.target import TargetArguments, find_checkpoint, find_two
-from ckpt_cli.reading.written import written
-from ckpt_cli.render.compared import compared_lines
-from ckpt_cli.render.diff import diff_text
+from ckpt_cli.queries.diff import compare
+from ckpt_cli.queries.replay_all import check_channels
+from ckpt_cli.queries.step_writes import written
 from ckpt_cli.render.history import change_columns
 from ckpt_cli.render.records import change_rows, diff_record
-from ckpt_cli.render.written import (
+from ckpt_cli.render.step_writes import (
     WRITTEN_COLUMNS,
     written_lines,
     written_record,
     written_rows,
 )
+from ckpt_cli.render.values.compared import compared_lines
+from ckpt_cli.render.values.diff import diff_text
 from ckpt_cli.session import Session
+from ckpt_cli.threads.target import TargetArguments, find_checkpoint, find_two
 
 
 def diff(

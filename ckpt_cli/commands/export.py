@@ -9,18 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.bundle import Header, bundle_name, make_folder, write_bundle
+from ckpt_backends.changes.bundle import Header, bundle_name, make_folder, write_bundle
+from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import UsageError
-from ckpt_backends.signing import SigningKey
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.diagnostics import progress
-from ckpt_cli.reading import redacted
-from ckpt_cli.reading.export import views
-from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.queries.export import views
 from ckpt_cli.render.records import show_record
-from ckpt_cli.render.table import Column
-from ckpt_cli.render.units import iso, size
+from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.units import iso, size
 from ckpt_cli.session import Session
+from ckpt_cli.threads import redaction
+from ckpt_cli.threads.thread import ThreadReader
 
 FORMATS = ("bundle", "jsonl")
 COLUMNS = (
@@ -68,7 +68,7 @@ def export(
         session.output.lines(show_record(one) for reader in readers for one in views(reader))
         return
     if format_ == "bundle":
-        redacted.refuse_raw(session.store)
+        redaction.refuse_raw(session.store)
     folder = Path() if to is None else to
     make_folder(folder)
     seen = progress(readers, total=len(readers), label="exporting")

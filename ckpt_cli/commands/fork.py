@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.commands.carrying_out import carry_out
-from ckpt_cli.core.editing import parse_edit
+from ckpt_cli.commands.apply_plan import carry_out
+from ckpt_cli.core.forking.edit_state import parse_edit
 from ckpt_cli.options import AsOf, At, DryRun, Force, Reason, Yes
-from ckpt_cli.reading.back import FORK_OPTIONS, Back, find_target
-from ckpt_cli.reading.clone import plan_clone
-from ckpt_cli.reading.rollback import RollbackOptions, plan_rollback
+from ckpt_cli.plans.fork_to_thread import plan_clone
+from ckpt_cli.plans.rollback import RollbackOptions, plan_rollback
+from ckpt_cli.plans.rollback_target import FORK_OPTIONS, Back, find_target
 from ckpt_cli.session import Session
 
 

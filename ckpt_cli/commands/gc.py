@@ -8,15 +8,15 @@ from typing import Annotated, cast
 import typer
 
 from ckpt_backends.errors import UsageError
-from ckpt_backends.temporary import TemporaryFolder
-from ckpt_cli.changing.purging import Pace
-from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
+from ckpt_backends.files.temporary_folder import TemporaryFolder
+from ckpt_cli.apply.purge import Pace
+from ckpt_cli.commands.apply_removal import Terms, carry_out_plan, check_terms
 from ckpt_cli.commands.signatures import SignKey, signing_key
 from ckpt_cli.core.times import parse_duration
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes
-from ckpt_cli.reading.gc import SCOPES, Scope, plan_gc
-from ckpt_cli.reading.plan_file import write_plan
+from ckpt_cli.plans.gc import SCOPES, Scope, plan_gc
+from ckpt_cli.plans.plan_file import write_plan
 from ckpt_cli.session import Session
 
 

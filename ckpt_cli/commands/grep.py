@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from ckpt_backends.errors import NotFound, PartlyDone
-from ckpt_cli.core.patterns import FASTER, compile_pattern, gave_up, stopped_text
+from ckpt_cli.core.values.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Channels, Jobs, Match, Where
-from ckpt_cli.reading.choosing import chosen_threads
-from ckpt_cli.reading.grep import GrepHit, GrepQuery, grep_threads
-from ckpt_cli.reading.replay_all import check_channels
+from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_threads
+from ckpt_cli.queries.replay_all import check_channels
+from ckpt_cli.queries.selection import chosen_threads
 from ckpt_cli.render.grep import hit_columns, hit_record, table_record
 from ckpt_cli.session import Session
 

@@ -9,18 +9,18 @@ import typer
 
 from ckpt_backends.errors import NotFound, Unreadable
 from ckpt_backends.model import CheckpointKey
-from ckpt_cli.core.shortrefs import short_refs
+from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.options import Namespace
-from ckpt_cli.reading.history import history_entries
-from ckpt_cli.reading.messages import conversation
-from ckpt_cli.reading.target import Target, find_thread
-from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.queries.history import history_entries
+from ckpt_cli.queries.messages import conversation
 from ckpt_cli.render.history import history_columns
 from ckpt_cli.render.messages import message_records
 from ckpt_cli.render.records import entry_record
 from ckpt_cli.render.thread import PLAINTEXT
-from ckpt_cli.render.value import counted
+from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
+from ckpt_cli.threads.target import Target, find_thread
+from ckpt_cli.threads.thread import ThreadReader
 
 
 def history(

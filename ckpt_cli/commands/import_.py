@@ -12,17 +12,17 @@ from typing import Annotated, Any
 import typer
 
 from ckpt_backends import shell
-from ckpt_backends.bundle import Bundle, Header, bundles_in, read_header
+from ckpt_backends.changes.bundle import Bundle, Header, bundles_in, read_header
+from ckpt_backends.changes.rows import Restored, Row, compare
 from ckpt_backends.errors import CkptError, NotFound, PartlyDone, Refused, Unsupported
 from ckpt_backends.model import StoreInfo
 from ckpt_backends.registry import open_writable
-from ckpt_backends.rows import Restored, Row, compare
-from ckpt_cli.commands.carrying_out import confirm, refuse_copy
+from ckpt_cli.commands.apply_plan import confirm, refuse_copy
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Yes
-from ckpt_cli.render.table import Column
-from ckpt_cli.render.value import counted
+from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 _COLUMNS = (

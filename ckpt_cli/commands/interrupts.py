@@ -10,8 +10,8 @@ import typer
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import ExitCode, Match
-from ckpt_cli.reading.choosing import chosen_threads
-from ckpt_cli.reading.interrupts import open_questions
+from ckpt_cli.queries.interrupts import open_questions
+from ckpt_cli.queries.selection import chosen_threads
 from ckpt_cli.render.history import interrupt_columns
 from ckpt_cli.render.records import interrupt_record
 from ckpt_cli.session import Session

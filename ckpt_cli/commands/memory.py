@@ -11,16 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from ckpt_backends.errors import PartlyDone, UsageError
-from ckpt_backends.memory import Item, MemoryStore, Namespace
+from ckpt_backends.memory.protocol import Item, MemoryStore, Namespace
 from ckpt_backends.registry import open_memory
-from ckpt_cli.commands.remembering import Faults, faults, origin
-from ckpt_cli.core.memory import ItemFilter, parse_namespace
-from ckpt_cli.core.patterns import FASTER, compile_pattern, gave_up, stopped_text
+from ckpt_cli.commands.thread_memory import Faults, faults, origin
+from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
 from ckpt_cli.core.times import parse_time
+from ckpt_cli.core.values.patterns import FASTER, compile_pattern, gave_up, stopped_text
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.options import Threads
-from ckpt_cli.reading.memory import (
+from ckpt_cli.queries.memory import (
     find_key,
     list_items,
     read_item,
@@ -28,8 +28,7 @@ from ckpt_cli.reading.memory import (
     search_items,
     stored_item,
 )
-from ckpt_cli.reading.redacted import no_raw
-from ckpt_cli.render.memory import (
+from ckpt_cli.render.memory.items import (
     hit_columns,
     hit_record,
     hit_row,
@@ -40,11 +39,12 @@ from ckpt_cli.render.memory import (
     row_record,
     tree_lines,
 )
-from ckpt_cli.render.memory_whole import whole_lines
-from ckpt_cli.render.provenance import origin_lines, origin_record
-from ckpt_cli.render.table import Column
-from ckpt_cli.render.value import counted as counted_of
+from ckpt_cli.render.memory.provenance import origin_lines, origin_record
+from ckpt_cli.render.memory.whole import whole_lines
+from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.values.one_line import counted as counted_of
 from ckpt_cli.session import Session
+from ckpt_cli.threads.redaction import no_raw
 
 COMMANDS = {
     "list": CommandRef(

@@ -8,20 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from ckpt_backends.bundle import make_folder
+from ckpt_backends.changes.bundle import make_folder
+from ckpt_backends.changes.removal import finish_removal
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
-from ckpt_backends.memory import Item, MemoryInfo, MemoryStore
+from ckpt_backends.memory.protocol import Item, MemoryInfo, MemoryStore
 from ckpt_backends.registry import open_memory, open_writable_memory
-from ckpt_backends.removal import finish_removal
-from ckpt_cli.changing.memory import Done, archive_items, remove_items
-from ckpt_cli.commands.carrying_out import confirm
+from ckpt_cli.apply.memory import Done, archive_items, remove_items
+from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.memory import Match, Under, opened_memory
 from ckpt_cli.commands.signatures import SignKey, signing_key
-from ckpt_cli.core.memory import ItemFilter, parse_namespace
+from ckpt_cli.core.memory.item_filter import ItemFilter, parse_namespace
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.options import DryRun, Yes
-from ckpt_cli.reading.memory import list_items, named_items, without_values
-from ckpt_cli.render.memory import (
+from ckpt_cli.queries.memory import list_items, named_items, without_values
+from ckpt_cli.render.memory.items import (
     amount,
     item_columns,
     item_record,
@@ -29,8 +29,8 @@ from ckpt_cli.render.memory import (
     row_record,
     sum_record,
 )
-from ckpt_cli.render.units import iso
-from ckpt_cli.render.value import counted
+from ckpt_cli.render.terminal.units import iso
+from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 Write = Annotated[

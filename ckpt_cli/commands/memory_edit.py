@@ -8,17 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from ckpt_backends.codec import decode, to_json
-from ckpt_backends.memory import Item
+from ckpt_backends.memory.protocol import Item
 from ckpt_backends.registry import open_editable_memory, open_memory
 from ckpt_cli.commands.memory import Under
-from ckpt_cli.core.memory import parse_namespace
-from ckpt_cli.core.memory_edit import changes, parse_fields, refuse_duplicate
-from ckpt_cli.core.redact import redact
-from ckpt_cli.reading.memory import find_key, stored_item
-from ckpt_cli.render.block import block
-from ckpt_cli.render.lines import StyledLine, line
-from ckpt_cli.render.table import Column
+from ckpt_cli.core.memory.edit_fact import changes, parse_fields, refuse_duplicate
+from ckpt_cli.core.memory.item_filter import parse_namespace
+from ckpt_cli.core.values.redact import redact
+from ckpt_cli.queries.memory import find_key, stored_item
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.thread import field
+from ckpt_cli.render.values.block import block
 from ckpt_cli.session import Session
 
 _COLUMNS = (

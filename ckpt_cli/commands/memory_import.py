@@ -12,19 +12,19 @@ from typing import Annotated, Any
 import typer
 
 from ckpt_backends import shell
-from ckpt_backends.bundle import Bundle, Header
+from ckpt_backends.changes.bundle import Bundle, Header
+from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, Unsupported, UsageError
-from ckpt_backends.memory import MemoryStore, Namespace
+from ckpt_backends.memory.protocol import MemoryStore, Namespace
 from ckpt_backends.registry import open_writable_memory
-from ckpt_backends.rows import Row
-from ckpt_cli.commands.carrying_out import confirm
+from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.memory import opened_memory
 from ckpt_cli.commands.memory_delete import Write, check_allowed
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
-from ckpt_cli.core.memory import format_namespace
+from ckpt_cli.core.memory.item_filter import format_namespace
 from ckpt_cli.options import DryRun, Yes
-from ckpt_cli.render.table import Column
-from ckpt_cli.render.value import counted
+from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 _SHOWN = 5

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ckpt_cli.core.transcript import statistics
+from ckpt_cli.core.conversation.transcript import statistics
 from ckpt_cli.options import At, Namespace, OptionalThread
-from ckpt_cli.reading.messages import conversation
-from ckpt_cli.reading.target import TargetArguments, find_checkpoint
+from ckpt_cli.queries.messages import conversation
 from ckpt_cli.render.messages import (
     STAT_COLUMNS,
     message_columns,
@@ -20,6 +19,7 @@ from ckpt_cli.render.messages import (
     transcript_lines,
 )
 from ckpt_cli.session import Session
+from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 
 
 def messages(

@@ -10,18 +10,18 @@ import typer
 
 from ckpt_backends import shell
 from ckpt_backends.errors import UsageError
+from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.model import Status
-from ckpt_backends.temporary import TemporaryFolder
-from ckpt_cli.changing.purging import Pace
-from ckpt_cli.commands.purging import Terms, carry_out_plan, check_terms
+from ckpt_cli.apply.purge import Pace
+from ckpt_cli.commands.apply_removal import Terms, carry_out_plan, check_terms
 from ckpt_cli.commands.signatures import SignKey, signing_key
-from ckpt_cli.core.retention import Keep
+from ckpt_cli.core.retention.policy import Keep
 from ckpt_cli.core.times import parse_duration, parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Match, Memory, Where, Yes
-from ckpt_cli.reading.plan_file import read_plan, write_plan
-from ckpt_cli.reading.purge import Policy, plan_purge
-from ckpt_cli.reading.threads import Selection, parse_status, parse_where
+from ckpt_cli.plans.plan_file import read_plan, write_plan
+from ckpt_cli.plans.purge import Policy, plan_purge
+from ckpt_cli.queries.threads import Selection, parse_status, parse_where
 from ckpt_cli.session import Session
 
 _STATUSES = ", ".join(Status)

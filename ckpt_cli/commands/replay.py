@@ -9,18 +9,17 @@ import typer
 
 from ckpt_backends import shell
 from ckpt_backends.errors import PartlyDone, Refused, UsageError
-from ckpt_cli.commands.carrying_out import refuse_copy, write
-from ckpt_cli.core.elimination import Verdict
-from ckpt_cli.core.replay import ReplayReport, judge_all, report
-from ckpt_cli.core.shortrefs import short_refs
-from ckpt_cli.core.told import named_reducers, told_reducers
+from ckpt_cli.commands.apply_plan import refuse_copy, write
+from ckpt_cli.core.replay.elimination import Verdict
+from ckpt_cli.core.replay.reducer_options import named_reducers, told_reducers
+from ckpt_cli.core.replay.report import ReplayReport, judge_all, report
+from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import At, DryRun, Jobs, Match, OptionalThread, Where, Yes
-from ckpt_cli.reading.choosing import chosen_threads
-from ckpt_cli.reading.repair import plan_repair
-from ckpt_cli.reading.replay import replay_thread
-from ckpt_cli.reading.replay_all import check_channels, replay_threads
-from ckpt_cli.reading.target import TargetArguments, find_checkpoint, find_thread
+from ckpt_cli.plans.repair import plan_repair
+from ckpt_cli.queries.replay import replay_thread
+from ckpt_cli.queries.replay_all import check_channels, replay_threads
+from ckpt_cli.queries.selection import chosen_threads
 from ckpt_cli.render.repair import REPAIR_COLUMNS, repair_lines, repair_record, repair_rows
 from ckpt_cli.render.replay import (
     REPORT_COLUMNS,
@@ -32,8 +31,9 @@ from ckpt_cli.render.replay import (
     transition_columns,
     transition_rows,
 )
-from ckpt_cli.render.value import counted
+from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
+from ckpt_cli.threads.target import TargetArguments, find_checkpoint, find_thread
 
 VerifyOption = Annotated[
     bool, typer.Option("--verify", help="Print a summary; exit 1 on any mismatch.")

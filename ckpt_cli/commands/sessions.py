@@ -8,7 +8,7 @@ import typer
 
 from ckpt_backends.registry import open_sessions
 from ckpt_cli.lazy import CommandRef
-from ckpt_cli.reading.sessions import find_session, list_sessions, threads_beside
+from ckpt_cli.queries.sessions import find_session, list_sessions, threads_beside
 from ckpt_cli.render.sessions import session_columns, session_lines, session_record
 from ckpt_cli.session import Session
 

@@ -9,7 +9,15 @@ import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.options import AsOf, At, Channels, Namespace, OptionalThread
-from ckpt_cli.reading.target import (
+from ckpt_cli.queries.show import CheckpointView, picked, raw_bytes, view
+from ckpt_cli.render.history import channel_columns, history_columns, write_columns
+from ckpt_cli.render.records import channel_rows, entry_record, picked_rows, show_record
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.values.one_line import summary
+from ckpt_cli.session import Session
+from ckpt_cli.threads.target import (
     Target,
     TargetArguments,
     find_checkpoint,
@@ -17,14 +25,6 @@ from ckpt_cli.reading.target import (
     has_ref,
     with_ref,
 )
-from ckpt_cli.reading.view import CheckpointView, picked, raw_bytes, view
-from ckpt_cli.render.history import channel_columns, history_columns, write_columns
-from ckpt_cli.render.lines import StyledLine
-from ckpt_cli.render.records import channel_rows, entry_record, picked_rows, show_record
-from ckpt_cli.render.table import Column
-from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.value import summary
-from ckpt_cli.session import Session
 
 _QUESTION_WIDTH = 200
 """Width of a question that is kept; the tree cuts it to what fits."""
@@ -124,10 +124,10 @@ def _show_tree(
     ascii_only: bool,
 ) -> None:
     # Here, since a plain `show` needs none of it.
-    from ckpt_cli.reading.history import history_entries
-    from ckpt_cli.reading.tree import read_tree
-    from ckpt_cli.render.tree import tree_lines
-    from ckpt_cli.render.tree_words import ASCII, UNICODE
+    from ckpt_cli.queries.history import history_entries
+    from ckpt_cli.queries.tree import read_tree
+    from ckpt_cli.render.tree.lines import tree_lines
+    from ckpt_cli.render.tree.wording import ASCII, UNICODE
 
     keep, tree_of = None, words.ns
     if has_ref(session.store, words):
@@ -140,7 +140,7 @@ def _show_tree(
         return list(map(entry_record, history_entries(reader, tree_of, all_ns=all_ns, limit=None)))
 
     def text() -> Iterator[StyledLine]:
-        from ckpt_cli.render.mermaid import mermaid_lines
+        from ckpt_cli.render.tree.mermaid import mermaid_lines
 
         found = read_tree(
             reader,

@@ -10,12 +10,17 @@ from typing import Annotated
 
 import typer
 
-from ckpt_backends.bundle import Bundle, Check, check_bundle
+from ckpt_backends.changes.bundle import Bundle, Check, check_bundle
+from ckpt_backends.changes.pickles_in_rows import Pickles
+from ckpt_backends.changes.signatures import (
+    PublicKey,
+    SigningKey,
+    read_signing_key,
+    read_trusted_keys,
+)
 from ckpt_backends.errors import Refused, UsageError
-from ckpt_backends.pickles import Pickles
-from ckpt_backends.signing import PublicKey, SigningKey, read_signing_key, read_trusted_keys
 from ckpt_cli import diagnostics
-from ckpt_cli.render.value import counted
+from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.session import Session
 
 SignKey = Annotated[

@@ -7,15 +7,15 @@ from typing import Annotated
 import typer
 
 from ckpt_backends.errors import UsageError
-from ckpt_cli.core.stats import Stats
 from ckpt_cli.core.times import parse_time
+from ckpt_cli.core.write_counts import Stats
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import Jobs, Match, Where
-from ckpt_cli.reading.choosing import chosen_threads
-from ckpt_cli.reading.stats import Range, thread_stats, threads_stats
-from ckpt_cli.reading.target import find_thread
+from ckpt_cli.queries.selection import chosen_threads
+from ckpt_cli.queries.stats import Range, thread_stats, threads_stats
 from ckpt_cli.render.stats import STATS_COLUMNS, pair_records, stats_lines, stats_record
 from ckpt_cli.session import Session
+from ckpt_cli.threads.target import find_thread
 
 _TOP = 20
 

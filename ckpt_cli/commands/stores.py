@@ -9,12 +9,12 @@ from pathlib import Path
 import typer
 
 from ckpt_backends.errors import CkptError
-from ckpt_cli.reading.stores import FoundStore, broken, in_folder, inspect
+from ckpt_cli.config.trust import NotOurs
+from ckpt_cli.queries.stores import FoundStore, broken, in_folder, inspect
 from ckpt_cli.render.records import store_record
-from ckpt_cli.render.table import Column
-from ckpt_cli.render.units import size
+from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.units import size
 from ckpt_cli.session import Session
-from ckpt_cli.trust import NotOurs
 
 COLUMNS = (
     Column("NAME", "name", style="head"),

@@ -9,11 +9,11 @@ import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.options import Namespace
-from ckpt_cli.reading.tail import Tail
-from ckpt_cli.reading.target import find_thread
+from ckpt_cli.queries.tail import Tail
 from ckpt_cli.render.history import history_columns, history_line
 from ckpt_cli.render.records import entry_record
 from ckpt_cli.session import Session
+from ckpt_cli.threads.target import find_thread
 
 _DAY = 86_400.0
 """Seconds."""

@@ -13,13 +13,12 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.expiry import expiring
 from ckpt_backends.model import Status
 from ckpt_backends.sizing import is_summed_up
-from ckpt_cli.commands.remembering import remembered
+from ckpt_cli.commands.thread_memory import remembered
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.lazy import CommandRef
 from ckpt_cli.options import ExitCode, Match, Memory, Where
-from ckpt_cli.reading.target import find_thread
-from ckpt_cli.reading.threads import (
+from ckpt_cli.queries.threads import (
     SORTS,
     Selection,
     first,
@@ -28,10 +27,11 @@ from ckpt_cli.reading.threads import (
     parse_where,
     summarize,
 )
-from ckpt_cli.render.lines import StyledLine
 from ckpt_cli.render.records import summary_record, thread_record
+from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.render.thread import namespace_columns, summary_lines, thread_columns
 from ckpt_cli.session import Session
+from ckpt_cli.threads.target import find_thread
 
 COMMANDS = {
     "list": CommandRef(
@@ -202,6 +202,6 @@ def show(
 
 def _memory_lines(memories: list[dict[str, Any]], width: int) -> Iterator[StyledLine]:
     """A table of the memories of the thread; its module is loaded only if there are some."""
-    from ckpt_cli.render.provenance import memory_lines
+    from ckpt_cli.render.memory.provenance import memory_lines
 
     return memory_lines(memories, width)

@@ -10,9 +10,9 @@ import typer
 
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.url import VARIABLE, printable_param, printable_written
-from ckpt_cli import trust
-from ckpt_cli.profiles import Profile, Profiles, discover, parse, table_of
-from ckpt_cli.render.table import Column, table_lines
+from ckpt_cli.config import trust
+from ckpt_cli.config.profiles import Profile, Profiles, discover, parse, table_of
+from ckpt_cli.render.terminal.table import Column, table_lines
 from ckpt_cli.session import Session
 
 _NAMES = ("ckpt.toml", "pyproject.toml")

@@ -10,16 +10,16 @@ import typer
 
 from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported, UsageError
 from ckpt_backends.registry import open_memory
-from ckpt_cli.commands.carrying_out import store_words
+from ckpt_cli.commands.apply_plan import store_words
 from ckpt_cli.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ckpt_backends.url import StoreUrl
-    from ckpt_cli.reading.opening import Opening
+    from ckpt_cli.threads.opening import Opening
     from ckpt_cli.tui.app import CkptApp, Start
-    from ckpt_cli.tui.desk import MemoryNamed
+    from ckpt_cli.tui.context import MemoryNamed
 
 
 def tui(
@@ -63,7 +63,7 @@ def tui(
             "cannot start the screen: package 'textual' is not installed",
             hint="pip install 'langgraph-ckpt[tui]'",
         ) from None
-    from ckpt_cli.tui.desk import ScreenContext
+    from ckpt_cli.tui.context import ScreenContext
 
     # Errors of the store are reported before the screen starts.
     opening, words, memory, start = _found(session)
@@ -80,8 +80,8 @@ def _found(session: Session) -> tuple[Opening, Sequence[str], MemoryNamed, Start
 
     Raises what opening it raises.
     """
-    from ckpt_cli.reading.beside import memory_place
-    from ckpt_cli.tui.desk import MemoryNamed
+    from ckpt_cli.queries.memory_location import memory_place
+    from ckpt_cli.tui.context import MemoryNamed
 
     url, words = session.store_url, store_words(session)
     try:
@@ -109,7 +109,7 @@ def _threads_of_memory(session: Session, error: CkptError) -> StoreUrl | None:
 
     Raises `error` if it holds no memory either.
     """
-    from ckpt_cli.reading.provenance import threads_place
+    from ckpt_cli.queries.provenance import threads_place
 
     url = session.store_url
     threads = threads_place(url, session.other_store("threads")).url

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from ckpt_cli.commands.carrying_out import carry_out
+from ckpt_cli.commands.apply_plan import carry_out
 from ckpt_cli.options import DryRun, Force, Yes
-from ckpt_cli.reading.target import find_thread
-from ckpt_cli.reading.undo import plan_undo
+from ckpt_cli.plans.undo import plan_undo
 from ckpt_cli.session import Session
+from ckpt_cli.threads.target import find_thread
 
 
 def undo(

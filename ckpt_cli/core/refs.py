@@ -10,7 +10,7 @@ from datetime import datetime, tzinfo
 from ckpt_backends import shell
 from ckpt_backends.errors import Ambiguous, NotFound, UsageError
 from ckpt_backends.model import Checkpoint
-from ckpt_cli.core.shortrefs import SHORTEST, short_refs
+from ckpt_cli.core.short_refs import SHORTEST, short_refs
 from ckpt_cli.core.times import looks_like_time, parse_time
 
 _PARENTS = re.compile(r"(?:\d{0,9}~)+", re.ASCII)

@@ -7,16 +7,16 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from ckpt_backends.codec import to_json
-from ckpt_cli.core.forking import NAME
-from ckpt_cli.core.paths import format_path
-from ckpt_cli.core.write_view import Placed
-from ckpt_cli.reading.blame import Blame, By
-from ckpt_cli.render.lines import StyledLine, line
-from ckpt_cli.render.table import Column
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.core.forking.checkpoint_copy import NAME
+from ckpt_cli.core.tasks.writes import Placed
+from ckpt_cli.core.values.paths import format_path
+from ckpt_cli.queries.blame import Blame, By
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.units import age, iso, step_words, when
 from ckpt_cli.render.thread import field
-from ckpt_cli.render.units import age, iso, step_words, when
-from ckpt_cli.render.value import summary
+from ckpt_cli.render.values.one_line import summary
 
 _WORDS: dict[By, str] = {
     "task": "a task",

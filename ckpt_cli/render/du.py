@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ckpt_cli.core.sizes import Ranking
-from ckpt_cli.reading.du import By, ChannelSize, Survey
-from ckpt_cli.render.lines import StyledLine, line
-from ckpt_cli.render.table import Column, table_lines
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.core.size_sums import Ranking
+from ckpt_cli.queries.disk_usage import By, ChannelSize, Survey
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.thread import field
-from ckpt_cli.render.units import size
-from ckpt_cli.render.value import counted
+from ckpt_cli.render.values.one_line import counted
 
 _BAR = 20
 _EIGHTHS = " ▏▎▍▌▋▊▉"

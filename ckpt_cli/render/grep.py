@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ckpt_cli.core.paths import format_path
-from ckpt_cli.core.step_nodes import path_text
-from ckpt_cli.reading.grep import GrepHit
-from ckpt_cli.render.table import Column
-from ckpt_cli.render.units import iso
+from ckpt_cli.core.tasks.step_nodes import path_text
+from ckpt_cli.core.values.paths import format_path
+from ckpt_cli.queries.grep import GrepHit
+from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.units import iso
 
 _BEFORE, _AFTER = 24, 200
 """Characters around a match that are kept for a table; the table cuts them to its width."""

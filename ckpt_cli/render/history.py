@@ -8,13 +8,13 @@ from typing import Any
 
 from ckpt_backends.codec import from_json
 from ckpt_backends.model import Status
-from ckpt_cli.core.step_nodes import path_text
-from ckpt_cli.render.lines import StyledLine, line
-from ckpt_cli.render.table import Column
-from ckpt_cli.render.text import safe_text, short_ns
+from ckpt_cli.core.tasks.step_nodes import path_text
+from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.units import size, step_number, when
 from ckpt_cli.render.thread import ago, counted_names, marks_style, names, next_names
-from ckpt_cli.render.units import size, step_number, when
-from ckpt_cli.render.value import summary
+from ckpt_cli.render.values.one_line import summary
 
 _QUIET = {Status.PENDING, Status.UNKNOWN, Status.EMPTY}
 """Conditions that `tail` does not print, because a run probably continues."""

@@ -9,23 +9,23 @@ from itertools import islice
 from typing import Any
 
 from ckpt_backends import shell
-from ckpt_backends.change import change_record
+from ckpt_backends.changes.change import change_record
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import CheckpointKey, Status
-from ckpt_cli.core.changes import ChannelChange, json_size
-from ckpt_cli.core.changes import change_record as channel_record
-from ckpt_cli.core.inside import inside
-from ckpt_cli.core.plan import CheckpointPlan, ShownCheckpoint, Touched
-from ckpt_cli.core.step_nodes import asked_by, failed_at, path_text
-from ckpt_cli.core.tasks import Task, conditions_of
-from ckpt_cli.render.cells import cell_len
-from ckpt_cli.render.diff import diff_text
-from ckpt_cli.render.lines import StyledLine, line
-from ckpt_cli.render.table import Column
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.core.diff.state_diff import ChannelChange, json_size
+from ckpt_cli.core.diff.state_diff import change_record as channel_record
+from ckpt_cli.core.forking.plan import CheckpointPlan, ShownCheckpoint, Touched
+from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, path_text
+from ckpt_cli.core.tasks.tasks import Task, conditions_of
+from ckpt_cli.core.values.unwrap import inside
+from ckpt_cli.render.terminal.cell_width import cell_len
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.thread import command_field, field
-from ckpt_cli.render.units import size
-from ckpt_cli.render.value import counted, summary
+from ckpt_cli.render.values.diff import diff_text
+from ckpt_cli.render.values.one_line import counted, summary
 
 _REMOVES, _ADDS, _COPIES = ("removes", "removed"), ("adds", "added"), ("copies", "copied")
 """The verb before the change, and after it."""

@@ -9,15 +9,22 @@ from typing import Any
 
 from ckpt_backends import shell
 from ckpt_backends.model import ThreadSize
-from ckpt_cli.core.purge import NOT_FOUND, PlannedRemoval, PurgeReport, Sum, Sums, doomed_record
-from ckpt_cli.reading.plan_file import PlanFile
-from ckpt_cli.render.cells import wrap
-from ckpt_cli.render.lines import StyledLine, line
-from ckpt_cli.render.table import Column, table_lines
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.core.retention.purge_plan import (
+    NOT_FOUND,
+    PlannedRemoval,
+    PurgeReport,
+    Sum,
+    Sums,
+    doomed_record,
+)
+from ckpt_cli.plans.plan_file import PlanFile
+from ckpt_cli.render.terminal.cell_width import wrap
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.thread import command_field, field
-from ckpt_cli.render.units import size
-from ckpt_cli.render.value import counted
+from ckpt_cli.render.values.one_line import counted
 
 _NAMED = 5
 """Maximum number of kept threads that are named for one reason."""

@@ -11,25 +11,25 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ckpt_backends.checkpoint_ids import step_of
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Value
-from ckpt_backends.ids import step_of
 from ckpt_backends.model import Status, Thread, Write
-from ckpt_cli.core.step_nodes import asked_by, failed_at, marks, next_paths, node_path
-from ckpt_cli.render.units import iso
+from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, marks, next_paths, node_path
+from ckpt_cli.render.terminal.units import iso
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.changes import ChannelChange
-    from ckpt_cli.core.paths import Selected
-    from ckpt_cli.core.tasks import Question, Task
-    from ckpt_cli.core.write_view import Placed
-    from ckpt_cli.reading.expiry import Lifetime
-    from ckpt_cli.reading.history import Entry
-    from ckpt_cli.reading.interrupts import Waiting
-    from ckpt_cli.reading.stores import FoundStore
-    from ckpt_cli.reading.thread import Moment
-    from ckpt_cli.reading.threads import ListedThread, Summary
-    from ckpt_cli.reading.view import CheckpointView
+    from ckpt_cli.core.diff.state_diff import ChannelChange
+    from ckpt_cli.core.tasks.tasks import Question, Task
+    from ckpt_cli.core.tasks.writes import Placed
+    from ckpt_cli.core.values.paths import Selected
+    from ckpt_cli.queries.history import Entry
+    from ckpt_cli.queries.interrupts import Waiting
+    from ckpt_cli.queries.show import CheckpointView
+    from ckpt_cli.queries.stores import FoundStore
+    from ckpt_cli.queries.threads import ListedThread, Summary
+    from ckpt_cli.threads.expiry import Lifetime
+    from ckpt_cli.threads.thread import Moment
 
 
 _STEPS_IN_ID = 8000
@@ -191,7 +191,7 @@ def channel_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 def picked_rows(found: Sequence[Selected]) -> list[dict[str, Any]]:
     """Return the places that `show --path` found, one row each."""
-    from ckpt_cli.core.paths import format_path
+    from ckpt_cli.core.values.paths import format_path
 
     return [{"path": format_path(one.path), "value": to_json(one.value)} for one in found]
 
@@ -231,7 +231,7 @@ def diff_record(
     before: Moment | None, after: Moment, changes: Mapping[str, ChannelChange]
 ) -> dict[str, Any]:
     """Return the answer of `diff`."""
-    from ckpt_cli.core.changes import change_record
+    from ckpt_cli.core.diff.state_diff import change_record
 
     return {
         "from": None if before is None else _key_record(before),
@@ -242,7 +242,7 @@ def diff_record(
 
 def change_rows(changes: Mapping[str, ChannelChange]) -> Iterator[dict[str, Any]]:
     """Yield the answer of `diff`, one row per operation, or per added or removed channel."""
-    from ckpt_cli.core.changes import change_record
+    from ckpt_cli.core.diff.state_diff import change_record
 
     for name, change in changes.items():
         record = change_record(change)

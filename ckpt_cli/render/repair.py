@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from ckpt_backends.codec import to_json
-from ckpt_cli.core.repairing import DamagedValue, Repair
-from ckpt_cli.render.lines import StyledLine, line
-from ckpt_cli.render.table import Column
-from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.units import size, step_number
-from ckpt_cli.render.value import summary
+from ckpt_cli.core.replay.repair_plan import DamagedValue, Repair
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.units import size, step_number
+from ckpt_cli.render.values.one_line import summary
 
 
 def repair_record(found: Repair, *, dry_run: bool) -> dict[str, Any]:

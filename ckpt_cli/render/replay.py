@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ckpt_cli.core.differences import Differences
-from ckpt_cli.core.elimination import Judgement, Verdict
-from ckpt_cli.core.replay import (
+from ckpt_cli.core.replay.differences import Differences
+from ckpt_cli.core.replay.elimination import Judgement, Verdict
+from ckpt_cli.core.replay.report import (
     ChannelReport,
     Finding,
     Place,
@@ -18,13 +18,13 @@ from ckpt_cli.core.replay import (
     label,
     verdicts,
 )
-from ckpt_cli.core.sizes import namespace_kind
-from ckpt_cli.render.differences import difference_records, difference_texts
-from ckpt_cli.render.lines import Span, Style, StyledLine, line
-from ckpt_cli.render.table import Column, table_lines
-from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.units import step_number
-from ckpt_cli.render.value import counted
+from ckpt_cli.core.size_sums import namespace_kind
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
+from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.units import step_number
+from ckpt_cli.render.values.differences import difference_records, difference_texts
+from ckpt_cli.render.values.one_line import counted
 
 _STYLES: Mapping[str, Style] = {
     Verdict.MATCH: "plain",

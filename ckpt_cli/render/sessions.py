@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
-from ckpt_cli.reading.sessions import FACTS
-from ckpt_cli.render.block import block
-from ckpt_cli.render.lines import StyledLine, line
+from ckpt_cli.queries.sessions import FACTS
 from ckpt_cli.render.records import values_record
-from ckpt_cli.render.table import Column
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.units import age, iso, size, when
 from ckpt_cli.render.thread import STATUS_STYLES, field, left
-from ckpt_cli.render.units import age, iso, size, when
+from ckpt_cli.render.values.block import block
 
 if TYPE_CHECKING:
-    from ckpt_cli.reading.sessions import Joined
+    from ckpt_cli.queries.sessions import Joined
 
 
 def session_record(found: Joined) -> dict[str, Any]:

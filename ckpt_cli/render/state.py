@@ -9,17 +9,17 @@ from typing import cast
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.channels import MEANINGS
-from ckpt_cli.core.paths import Selected, format_path
-from ckpt_cli.core.write_view import Placed
-from ckpt_cli.reading.thread import NOT_STORED
-from ckpt_cli.reading.view import CheckpointView
-from ckpt_cli.render.block import block
-from ckpt_cli.render.cells import cell_len, pad
-from ckpt_cli.render.lines import Span, Style, StyledLine, line
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.core.tasks.writes import Placed
+from ckpt_cli.core.values.paths import Selected, format_path
+from ckpt_cli.queries.show import CheckpointView
+from ckpt_cli.render.terminal.cell_width import cell_len, pad
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
+from ckpt_cli.render.terminal.units import age, size, step_words, when
 from ckpt_cli.render.thread import PLAINTEXT, field, lifetime_lines, status_lines, step_lines
-from ckpt_cli.render.units import age, size, step_words, when
-from ckpt_cli.render.value import summary
+from ckpt_cli.render.values.block import block
+from ckpt_cli.render.values.one_line import summary
+from ckpt_cli.threads.thread import NOT_STORED
 
 _INDENT = 2
 _SIZE_CELLS = 16

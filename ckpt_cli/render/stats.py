@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ckpt_cli.core.stats import Stats
+from ckpt_cli.core.write_counts import Stats
 from ckpt_cli.render.du import share_text
-from ckpt_cli.render.lines import StyledLine, line
-from ckpt_cli.render.table import Column, table_lines
-from ckpt_cli.render.units import size
-from ckpt_cli.render.value import counted
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.units import size
+from ckpt_cli.render.values.one_line import counted
 
 
 def stats_record(found: Stats) -> dict[str, Any]:

@@ -9,19 +9,26 @@ from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from ckpt_backends.model import Status
-from ckpt_cli.core.step_nodes import HANDLED, RETRIED, asked_by, failed_at, next_paths, path_text
-from ckpt_cli.render.cells import longest_part, wrap
-from ckpt_cli.render.lines import Style, StyledLine, line
-from ckpt_cli.render.table import Column, table_lines
-from ckpt_cli.render.text import safe_text, short_ns
-from ckpt_cli.render.units import age, size, step_number, when
-from ckpt_cli.render.value import counted, summary
+from ckpt_cli.core.tasks.step_nodes import (
+    HANDLED,
+    RETRIED,
+    asked_by,
+    failed_at,
+    next_paths,
+    path_text,
+)
+from ckpt_cli.render.terminal.cell_width import longest_part, wrap
+from ckpt_cli.render.terminal.safe_text import safe_text, short_ns
+from ckpt_cli.render.terminal.styled_text import Style, StyledLine, line
+from ckpt_cli.render.terminal.table import Column, table_lines
+from ckpt_cli.render.terminal.units import age, size, step_number, when
+from ckpt_cli.render.values.one_line import counted, summary
 
 if TYPE_CHECKING:
-    from ckpt_cli.core.tasks import Question, Task
-    from ckpt_cli.reading.expiry import Lifetime
-    from ckpt_cli.reading.thread import Moment
-    from ckpt_cli.reading.threads import Summary
+    from ckpt_cli.core.tasks.tasks import Question, Task
+    from ckpt_cli.queries.threads import Summary
+    from ckpt_cli.threads.expiry import Lifetime
+    from ckpt_cli.threads.thread import Moment
 
 _LABEL = 9
 """Width of a label."""

@@ -10,7 +10,7 @@ from textual.app import App, SystemCommand
 from textual.command import CommandPalette
 from textual.screen import Screen
 
-from ckpt_cli.tui.desk import ScreenContext
+from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.screens.main import MainScreen
 
 Start = Literal["threads", "memory", "memory alone"]

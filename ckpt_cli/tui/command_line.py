@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from glob import escape
 
-from ckpt_backends.memory import ItemKey
+from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.shell import command
-from ckpt_cli.core.memory import format_namespace
+from ckpt_cli.core.memory.item_filter import format_namespace
 from ckpt_cli.tui.listing import is_pattern
 from ckpt_cli.tui.reads import CheckpointTab, SelectedCheckpoint
 

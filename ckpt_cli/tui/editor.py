@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ckpt_backends.errors import CkptError, StoreUnavailable, UsageError
-from ckpt_backends.regular import read_regular
-from ckpt_backends.temporary import TemporaryFolder
-from ckpt_backends.unfinished import writing
+from ckpt_backends.files.atomic_write import writing
+from ckpt_backends.files.regular_file import read_regular
+from ckpt_backends.files.temporary_folder import TemporaryFolder
 
 _LONGEST = 256 << 20
 _PATIENCE = 2.0

@@ -10,12 +10,12 @@ from fnmatch import translate
 from typing import Literal
 
 from ckpt_backends.model import Status, Thread
-from ckpt_cli.reading.threads import parse_status
-from ckpt_cli.render.cells import cell_len, fit, pad
-from ckpt_cli.render.lines import StyledLine, line
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.queries.threads import parse_status
+from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.units import age
 from ckpt_cli.render.thread import STATUS_STYLES
-from ckpt_cli.render.units import age
 
 Sort = Literal["last", "first", "id", "checkpoints"]
 SORTS: tuple[Sort, ...] = ("last", "first", "id", "checkpoints")

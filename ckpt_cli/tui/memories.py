@@ -8,16 +8,16 @@ from datetime import datetime
 from itertools import chain, islice
 
 from ckpt_backends.errors import CkptError, UsageError
-from ckpt_backends.memory import Item, ItemKey, MemoryInfo, MemoryStore, Namespace
+from ckpt_backends.memory.protocol import Item, ItemKey, MemoryInfo, MemoryStore, Namespace
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.clip import LONGEST, clip
-from ckpt_cli.core.facts import source_of, text_of
-from ckpt_cli.core.memory import ItemFilter, format_key
-from ckpt_cli.reading.memory import list_items, read_item, stored_item
-from ckpt_cli.reading.provenance import ItemOrigin, naming, trace
-from ckpt_cli.render.lines import StyledLine, line
-from ckpt_cli.render.memory import item_lines, tree_rows
-from ckpt_cli.render.provenance import from_thread_lines, origin_lines
+from ckpt_cli.core.memory.fact_problems import source_of, text_of
+from ckpt_cli.core.memory.item_filter import ItemFilter, format_key
+from ckpt_cli.core.values.clip import LONGEST, clip
+from ckpt_cli.queries.memory import list_items, read_item, stored_item
+from ckpt_cli.queries.provenance import ItemOrigin, naming, trace
+from ckpt_cli.render.memory.items import item_lines, tree_rows
+from ckpt_cli.render.memory.provenance import from_thread_lines, origin_lines
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.tui.listing import text_filter
 from ckpt_cli.tui.reads import Clock, SelectedCheckpoint, TabContent, cut
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ckpt_backends.memory import Item, ItemKey, Namespace
-from ckpt_cli.render.lines import StyledLine
+from ckpt_backends.memory.protocol import Item, ItemKey, Namespace
+from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.tui.memories import MemoryFilter, parse_memory_filter
 from ckpt_cli.tui.panes import FilterPane
-from ckpt_cli.tui.rows import RowList
+from ckpt_cli.tui.row_list import RowList
 
 
 class MemoryRows(RowList):

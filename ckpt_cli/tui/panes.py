@@ -15,14 +15,14 @@ from textual.message import Message
 from textual.widgets import Input, Tab, Tabs
 
 from ckpt_backends.errors import UsageError
-from ckpt_backends.memory import ItemKey
+from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import Thread
 from ckpt_cli.core.tree import Key
-from ckpt_cli.render.lines import StyledLine
+from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.tui.listing import SORTS, Listing, parse_filter, thread_line
 from ckpt_cli.tui.reads import TABS, Picture, TabContent
 from ckpt_cli.tui.reads import Tab as TabName
-from ckpt_cli.tui.rows import Lines, RowList
+from ckpt_cli.tui.row_list import Lines, RowList
 
 _SLOW = 0.3
 """Seconds after which a read is shown as loading."""

@@ -10,30 +10,30 @@ from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from ckpt_backends.change import Change
+from ckpt_backends.changes.change import Change
 from ckpt_backends.codec import Value, from_json, to_json
 from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.changes import ChannelChange, diff_channels
-from ckpt_cli.core.editing import ChannelEdit, parse_edit
-from ckpt_cli.core.objects import StoredObjects, objects_of
-from ckpt_cli.core.plan import CheckpointPlan
-from ckpt_cli.core.purge import PlannedRemoval
-from ckpt_cli.core.retention import Keep
+from ckpt_cli.core.diff.state_diff import ChannelChange, diff_channels
+from ckpt_cli.core.forking.edit_state import ChannelEdit, parse_edit
+from ckpt_cli.core.forking.edited_objects import StoredObjects, objects_of
+from ckpt_cli.core.forking.plan import CheckpointPlan
+from ckpt_cli.core.retention.policy import Keep
+from ckpt_cli.core.retention.purge_plan import PlannedRemoval
 from ckpt_cli.core.times import parse_time
-from ckpt_cli.reading.clone import plan_clone
-from ckpt_cli.reading.plan_file import PlanFile, write_plan
-from ckpt_cli.reading.purge import Policy, plan_named, plan_purge
-from ckpt_cli.reading.repair import plan_repair
-from ckpt_cli.reading.rollback import RollbackOptions, plan_rollback
-from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.reading.threads import Selection
-from ckpt_cli.reading.undo import plan_undo
-from ckpt_cli.render.lines import StyledLine
+from ckpt_cli.plans.fork_to_thread import plan_clone
+from ckpt_cli.plans.plan_file import PlanFile, write_plan
+from ckpt_cli.plans.purge import Policy, plan_named, plan_purge
+from ckpt_cli.plans.repair import plan_repair
+from ckpt_cli.plans.rollback import RollbackOptions, plan_rollback
+from ckpt_cli.plans.undo import plan_undo
+from ckpt_cli.queries.threads import Selection
 from ckpt_cli.render.plan import done_lines, plan_lines
 from ckpt_cli.render.purge import plan_lines as purge_lines
 from ckpt_cli.render.repair import repair_lines
-from ckpt_cli.render.value import counted
+from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.threads.thread import ThreadReader
 from ckpt_cli.tui.reads import SelectedCheckpoint
 
 Kind: TypeAlias = Literal["replace", "set", "append"]

@@ -10,36 +10,36 @@ from typing import Literal, cast
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import CkptError, Unreadable
-from ckpt_backends.memory import ItemKey
+from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.clip import clip
-from ckpt_cli.core.messages import Message
-from ckpt_cli.core.paths import format_path
+from ckpt_cli.core.conversation.messages import Message
 from ckpt_cli.core.tree import CallRow, FoldRow, Key, SectionRow, StepRow
 from ckpt_cli.core.tree import Row as TreeRow
-from ckpt_cli.reading.blame import blame
-from ckpt_cli.reading.compare import compare
-from ckpt_cli.reading.heads import read_heads
-from ckpt_cli.reading.lessons import Lessons
-from ckpt_cli.reading.messages import conversation
-from ckpt_cli.reading.target import Target
-from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.reading.tree import Tree, read_tree
-from ckpt_cli.reading.view import CheckpointView, raw_bytes, view
-from ckpt_cli.reading.written import written
-from ckpt_cli.render.compared import compared_lines
-from ckpt_cli.render.diff import diff_text
-from ckpt_cli.render.lines import StyledLine, line
+from ckpt_cli.core.values.clip import clip
+from ckpt_cli.core.values.paths import format_path
+from ckpt_cli.queries.blame import blame
+from ckpt_cli.queries.diff import compare
+from ckpt_cli.queries.messages import conversation
+from ckpt_cli.queries.show import CheckpointView, raw_bytes, view
+from ckpt_cli.queries.step_writes import written
+from ckpt_cli.queries.tree import Tree, read_tree
 from ckpt_cli.render.messages import turn_lines
 from ckpt_cli.render.state import placed_lines, standing_lines, value_lines
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.step_writes import written_lines
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
 from ckpt_cli.render.thread import field as field_lines
-from ckpt_cli.render.tree import drawn_rows
-from ckpt_cli.render.units import size
-from ckpt_cli.render.value import summary
-from ckpt_cli.render.written import written_lines
+from ckpt_cli.render.tree.lines import drawn_rows
+from ckpt_cli.render.values.compared import compared_lines
+from ckpt_cli.render.values.diff import diff_text
+from ckpt_cli.render.values.one_line import summary
+from ckpt_cli.threads.heads import read_heads
+from ckpt_cli.threads.target import Target
+from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.threads.trigger_inference import Lessons
 
 CheckpointTab = Literal["state", "diff", "writes", "messages", "metadata", "raw"]
 Tab = Literal[CheckpointTab, "memory"]

@@ -18,18 +18,18 @@ from textual.app import SuspendNotSupported
 from textual.binding import BindingType
 from textual.worker import WorkerCancelled
 
-from ckpt_backends.change import Change
+from ckpt_backends.changes.change import Change
 from ckpt_backends.errors import CkptError, UsageError
+from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store, open_writable
-from ckpt_backends.temporary import TemporaryFolder
-from ckpt_cli.changing.purging import Pace, run_purge
-from ckpt_cli.core.purge import PurgeReport
-from ckpt_cli.reading.plan_file import PlanFile
-from ckpt_cli.render.lines import Span
+from ckpt_cli.apply.purge import Pace, run_purge
+from ckpt_cli.core.retention.purge_plan import PurgeReport
+from ckpt_cli.plans.plan_file import PlanFile
 from ckpt_cli.render.purge import question as question_of
 from ckpt_cli.render.purge import report_lines
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import Span
 from ckpt_cli.tui.app import CkptApp
 from ckpt_cli.tui.command_line import match_of
 from ckpt_cli.tui.editor import edit, editor_of

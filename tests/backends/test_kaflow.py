@@ -13,12 +13,12 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import StateGraph
 from langgraph.graph.message import add_messages
 
-from ckpt_backends.change import Change
+from ckpt_backends.changes.change import Change
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
 from ckpt_backends.registry import open_store, open_writable
 from ckpt_backends.url import parse_url
-from ckpt_cli.reading.tail import Tail
+from ckpt_cli.queries.tail import Tail
 from tests.kaflow import MongoDBCheckpointer, thread_list
 from tests.servers import Server, mongodb_database
 from tests.support import ckpt

@@ -20,10 +20,10 @@ from langgraph.graph import StateGraph
 from pymongo.monitoring import CommandListener
 
 from ckpt_backends.errors import SeveralLayouts, StoreChanged, UnknownLayout
-from ckpt_backends.mongodb.connect import MongoConnection, connect
+from ckpt_backends.mongodb.engine.connect import MongoConnection, connect
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
-from ckpt_cli.reading.tail import Tail
+from ckpt_cli.queries.tail import Tail
 from tests.kaflow import MongoDBCheckpointer
 from tests.servers import (
     Server,
@@ -239,7 +239,7 @@ def test_commands_that_look_send_nothing_that_writes(
     sent = Sent()
     client: Any = pymongo.MongoClient
     watched = functools.partial(client, event_listeners=[sent])
-    monkeypatch.setattr("ckpt_backends.mongodb.connect.MongoClient", watched)
+    monkeypatch.setattr("ckpt_backends.mongodb.engine.connect.MongoClient", watched)
     for words in COMMANDS:
         if "--jobs" not in words:  # those would be other processes
             assert ckpt("-s", place.url, *words).code == 0, words

@@ -397,7 +397,7 @@ def test_a_hash_that_the_server_computes_is_not_written(mysql_url: str, tmp_path
 def test_an_archive_goes_into_tables_whose_saver_computes_the_hash(
     mysql_url: str, filled_url: str
 ) -> None:
-    from ckpt_backends.rows import Row
+    from ckpt_backends.changes.rows import Row
 
     fill(mysql_url, "first")
     with open_store(filled_url) as store:

@@ -20,7 +20,7 @@ from langgraph.types import Command, interrupt
 from ormsgpack import packb, unpackb
 
 from ckpt_backends.errors import StoreUnavailable, UsageError
-from ckpt_backends.redis.connect import READING
+from ckpt_backends.redis.engine.connect import READING
 from ckpt_backends.registry import open_store
 from tests.cli.test_tail import tailing, take
 from tests.conftest import redis_of_its_own
@@ -708,7 +708,7 @@ def test_a_waiting_question_stays_and_is_answered_in_a_copy(redis_stack_url: str
 def test_a_saver_that_writes_meanwhile_wins(
     redis_stack_url: str, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ckpt_backends.redis import write
+    from ckpt_backends.redis.engine import write
 
     FILLS[layout](redis_stack_url, "trip")
     original = write._Plan.commands

@@ -10,7 +10,7 @@ import langgraph_checkpoint_plainredis
 import pytest
 from redis.cluster import RedisCluster
 
-from ckpt_backends.redis import cluster
+from ckpt_backends.redis.engine import cluster
 from ckpt_backends.registry import open_sessions, open_store, open_writable
 from ckpt_backends.url import parse_url
 from tests import servers

@@ -14,10 +14,12 @@ import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from ckpt_backends.redis import plain_removing, removing, write_plain
-from ckpt_backends.redis.connect import READING
+from ckpt_backends.apps.plainredis import removing as plain_removing
+from ckpt_backends.apps.plainredis import write
+from ckpt_backends.changes.removal import MOVED
+from ckpt_backends.redis.engine import removing
+from ckpt_backends.redis.engine.connect import READING
 from ckpt_backends.registry import open_store, open_writable
-from ckpt_backends.removal import MOVED
 from ckpt_backends.url import parse_url
 from tests.backends.test_redis import COMMANDS, ODD, client, graph, run
 from tests.backends.test_redis_removal import config_of, keys, removal_of
@@ -242,13 +244,13 @@ def test_a_saver_that_writes_meanwhile_wins(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(redis_url, "trip")
-    original = write_plain.PlainPlan.last
+    original = write.PlainPlan.last
 
     def late(self: Any) -> Iterator[Any]:
         yield from original(self)
         fill(redis_url, "trip")
 
-    monkeypatch.setattr(write_plain.PlainPlan, "last", late)
+    monkeypatch.setattr(write.PlainPlan, "last", late)
     answer = ckpt("-s", redis_url, "rollback", "trip", "~1", "--yes")
     assert answer.code == 6, answer.err
     assert len(ids(redis_url, "trip")) == 8

@@ -14,13 +14,13 @@ import pytest
 import redis
 from langgraph.checkpoint.redis import RedisSaver
 
+from ckpt_backends.changes.removal import GONE, MOVED, Removal
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.redis import locking, removing, restoring
-from ckpt_backends.redis.connect import RedisConnection
-from ckpt_backends.redis.locking import LOCK
-from ckpt_backends.redis.owned import Owning
+from ckpt_backends.redis.engine import purge_lock, removing, restoring
+from ckpt_backends.redis.engine.connect import RedisConnection
+from ckpt_backends.redis.engine.purge_lock import LOCK
+from ckpt_backends.redis.engine.thread_keys import Owning
 from ckpt_backends.registry import open_store, open_writable
-from ckpt_backends.removal import GONE, MOVED, Removal
 from ckpt_backends.url import parse_url
 from tests.backends.test_redis import FILLS, ODD, client, fill, fill_plain, fill_shallow, graph, run
 from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump
@@ -343,7 +343,7 @@ def test_another_purge_is_waited_for_and_then_refused(
     listed = ckpt("-s", redis_url, "threads", "list", "-o", "json").json
     assert {one["thread_id"] for one in listed} == {"trip", "other"}
     with monkeypatch.context() as patch:
-        patch.setattr(locking, "_PATIENCE", 0.2)
+        patch.setattr(purge_lock, "_PATIENCE", 0.2)
         refused = ckpt(*words)
     assert (refused.code, "another purge" in refused.err, "hint: " in refused.err) == (
         5,
@@ -364,7 +364,7 @@ def test_a_lock_that_went_in_the_middle_is_taken_again(
     """As after a pause that was longer than it lives."""
     fill(redis_stack_url, "trip", "other")
     removals = [removal_of(redis_stack_url, name) for name in ("trip", "other")]
-    monkeypatch.setattr(locking, "_KEPT", 0.0)
+    monkeypatch.setattr(purge_lock, "_KEPT", 0.0)
     admin = client(redis_stack_url)
     meanwhile = Meanwhile(monkeypatch, lambda: admin.delete(LOCK))
     admin.config_resetstat()

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from ckpt_backends import transport
+from ckpt_backends.servers import insecure_connection
 from tests.backends.test_redis import CANARY, QUOTED, _shows_nothing, client, fill_plain
 from tests.conftest import redis_of_its_own
 from tests.security.resp import Command, array, bulk, honest, serving
@@ -120,7 +120,7 @@ ELSEWHERE = "0.0.0.0"
 
 @pytest.fixture
 def nobody_warned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_WARNED", set())
+    monkeypatch.setattr(insecure_connection, "_WARNED", set())
 
 
 def warned(answer: Answer) -> list[str]:

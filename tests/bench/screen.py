@@ -55,9 +55,9 @@ async def on_store(store: str, began: float) -> dict[str, Any]:
     from datetime import UTC
 
     from ckpt_backends.url import parse_url
-    from ckpt_cli.reading.opening import Opening
+    from ckpt_cli.threads.opening import Opening
     from ckpt_cli.tui.app import CkptApp
-    from ckpt_cli.tui.desk import ScreenContext
+    from ckpt_cli.tui.context import ScreenContext
 
     found: dict[str, Any] = {}
     desk = ScreenContext(Opening(parse_url(store)), ["-s", store], UTC, 0)

@@ -81,7 +81,7 @@ main()
 IN_A_JOB = """
 import os, signal, sys
 if "--multiprocessing-fork" in sys.orig_argv:
-    from ckpt_cli.reading import parallel
+    from ckpt_cli.threads import parallel
 
     def told(thread_id):
         os.kill(os.getppid(), int(os.environ["CKPT_TEST_SIGNAL"]))

@@ -15,7 +15,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
 from ckpt_backends.registry import open_store
-from ckpt_cli.reading.tail import Tail
+from ckpt_cli.queries.tail import Tail
 from tests.support import ckpt
 
 JOB: Any = {"configurable": {"thread_id": "job"}}

@@ -39,9 +39,18 @@ def test_the_table_says_what_the_command_says(name: str, ref: CommandRef) -> Non
 
 UNASKED = {
     *("rich", "psycopg", "Crypto", "pickletools", "hashlib", "tempfile", "asyncio"),
-    *("ckpt_backends.postgres", "ckpt_cli.profiles"),
-    *("ckpt_cli.core.tree", "ckpt_cli.core.paths", "ckpt_cli.core.diff", "ckpt_cli.core.search"),
-    *("ckpt_cli.core.transcript", "ckpt_cli.render.tree", "ckpt_cli.render.block"),
+    *("ckpt_backends.postgres", "ckpt_cli.config.profiles"),
+    *(
+        "ckpt_cli.core.tree",
+        "ckpt_cli.core.values.paths",
+        "ckpt_cli.core.diff.value_diff",
+        "ckpt_cli.core.values.search",
+    ),
+    *(
+        "ckpt_cli.core.conversation.transcript",
+        "ckpt_cli.render.tree.lines",
+        "ckpt_cli.render.values.block",
+    ),
 }
 
 

@@ -63,8 +63,8 @@ ENTRIES = {
     "module",
     [
         *("ckpt_cli.run", "ckpt_cli.session", "ckpt_backends.errors", "typer", "typer.core"),
-        *("ckpt_cli.app", "ckpt_cli.commands.show", "ckpt_cli.output", "ckpt_cli.reading.opening"),
-        *("sqlite3", "ckpt_backends.sqlite.read", "ckpt_cli.reading.thread", "ormsgpack", "json"),
+        *("ckpt_cli.app", "ckpt_cli.commands.show", "ckpt_cli.output", "ckpt_cli.threads.opening"),
+        *("sqlite3", "ckpt_backends.sqlite.read", "ckpt_cli.threads.thread", "ormsgpack", "json"),
     ],
 )
 def test_at_any_import(sample: Path, tmp_path: Path, entry: str, module: str) -> None:
@@ -99,7 +99,7 @@ def test_a_job_that_starts_leaves_it_to_the_process_that_gives_out_the_work(
     sample: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(PRESS)
-    pressed = {"CKPT_TEST_PRESSED_AT": "ckpt_cli.reading.parallel", "CKPT_TEST_IN_JOB": "1"}
+    pressed = {"CKPT_TEST_PRESSED_AT": "ckpt_cli.threads.parallel", "CKPT_TEST_IN_JOB": "1"}
     done = subprocess.run(
         [*ENTRIES["module"], "-s", str(sample), "grep", "Kanra", "--jobs", "2"],
         env={**os.environ, "PYTHONPATH": str(tmp_path), **pressed},

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from ckpt_cli.render.table import Column, Record, table_lines, tsv_lines
+from ckpt_cli.render.terminal.table import Column, Record, table_lines, tsv_lines
 from tests.support import ckpt
 
 SHOW = {

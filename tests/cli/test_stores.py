@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_cli.profiles import expand_url
+from ckpt_cli.config.profiles import expand_url
 from tests.support import SAMPLE, ckpt
 
 X = "[stores.x]\nurl = 'store.db'\n"
@@ -89,10 +89,10 @@ def test_a_broken_profile_says_what_is_wrong(project: Path, text: str, says: str
 def test_a_profile_takes_every_parameter_of_its_url(project: Path) -> None:
     from psycopg import pq
 
-    from ckpt_backends.mongodb.connect import OWN_PARAMS as MONGODB
+    from ckpt_backends.mongodb.engine.connect import OWN_PARAMS as MONGODB
     from ckpt_backends.mysql.settings import PARAMS as MYSQL
     from ckpt_backends.postgres.connect import OWN_PARAMS as POSTGRES
-    from ckpt_backends.redis.connect import PARAMS as REDIS
+    from ckpt_backends.redis.engine.connect import PARAMS as REDIS
 
     libpq = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     names = libpq.union(MONGODB, MYSQL, POSTGRES, REDIS, MONGODB_OPTIONS)

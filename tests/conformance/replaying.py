@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.replay import ReplayReport, judge_all, report
-from ckpt_cli.reading.lessons import Lessons
-from ckpt_cli.reading.replay import replay_thread
-from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.core.replay.report import ReplayReport, judge_all, report
+from ckpt_cli.queries.replay import replay_thread
+from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.threads.trigger_inference import Lessons
 
 OWN: Mapping[str, set[str]] = {
     "__root__": {"append", "add_messages"},

@@ -15,9 +15,9 @@ from ckpt_backends.codec.values import Value
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.channels import is_state, unwrap
-from ckpt_cli.core.elimination import Verdict
-from ckpt_cli.core.equality import same
-from ckpt_cli.reading.thread import Moment, ThreadReader
+from ckpt_cli.core.replay.elimination import Verdict
+from ckpt_cli.core.replay.equality import same
+from ckpt_cli.threads.thread import Moment, ThreadReader
 from ckpt_cli.tui.reads import TABS
 from tests.conformance.conftest import Filled
 from tests.conformance.replaying import replay_store

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from langgraph.graph import StateGraph
 
-from ckpt_backends.bundle import check_bundle, write_bundle
+from ckpt_backends.changes.bundle import check_bundle, write_bundle
 from tests.conformance.benches import BENCHES, Bench
 from tests.conformance.conftest import own_server
 from tests.conformance.counting import counted, of_plan

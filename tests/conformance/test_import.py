@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.bundle import Header, check_bundle, write_bundle
+from ckpt_backends.changes.bundle import Header, check_bundle, write_bundle
+from ckpt_backends.changes.rows import Cell, Row
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.registry import open_store
-from ckpt_backends.rows import Cell, Row
 from tests.conformance.benches import BENCHES, Bench
 from tests.conformance.conftest import own_server
 from tests.conformance.test_removal import JavaScriptLibrary, Library

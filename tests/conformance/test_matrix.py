@@ -11,7 +11,7 @@ import pytest
 
 from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.registry import open_store
-from ckpt_cli.core.abilities import LIMITS, limit
+from ckpt_cli.core.support_matrix import LIMITS, limit
 from tests.conformance.conftest import Filled
 from tests.support import Answer, ckpt
 

@@ -10,14 +10,14 @@ from itertools import pairwise, product
 
 import pytest
 
+from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec import to_json
-from ckpt_backends.ids import time_of
 from ckpt_backends.model import USERS, Capability, Checkpoint, CheckpointKey, Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.state import read_body
-from ckpt_cli.reading.thread import ThreadReader
-from ckpt_cli.reading.timeline import StateTimeline
+from ckpt_cli.threads.thread import ThreadReader
+from ckpt_cli.threads.timeline import StateTimeline
 from tests.conformance.conftest import Filled
 
 

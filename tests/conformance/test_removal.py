@@ -20,9 +20,9 @@ import pytest
 from langgraph.graph import StateGraph
 from langgraph.types import Command, interrupt
 
-from ckpt_backends.bundle import check_bundle, write_bundle
+from ckpt_backends.changes.bundle import check_bundle, write_bundle
+from ckpt_backends.changes.rows import Row
 from ckpt_backends.registry import open_store
-from ckpt_backends.rows import Row
 from tests.conformance.benches import BENCHES, Bench
 from tests.conformance.conftest import own_server
 from tests.support import FIXTURES, ckpt

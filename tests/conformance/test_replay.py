@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.encrypted import DecryptingStore
+from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.channels import PREVIOUS
-from ckpt_cli.core.elimination import Verdict
-from ckpt_cli.core.replay import ReplayReport
+from ckpt_cli.core.replay.elimination import Verdict
+from ckpt_cli.core.replay.report import ReplayReport
 from tests.conformance.conftest import Filled
 from tests.conformance.replaying import replay_store, wrong_reducers
 from tests.restore import restore, restore_keys, restore_rows

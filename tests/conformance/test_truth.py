@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ckpt_backends.encrypted import DecryptingStore
+from ckpt_backends.encryption import DecryptingStore
 from ckpt_backends.registry import open_store
-from ckpt_cli.reading.lessons import Lessons
+from ckpt_cli.threads.trigger_inference import Lessons
 from tests.conformance.conftest import Filled
 from tests.conformance.truth import Known, check_thread
 from tests.restore import restore, restore_documents, restore_keys, restore_rows

@@ -10,8 +10,8 @@ from typing import Any
 from ckpt_backends.codec import to_json
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import END, PREVIOUS, ROOT
-from ckpt_cli.reading.lessons import Lessons
-from ckpt_cli.reading.thread import Moment, ThreadReader
+from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.trigger_inference import Lessons
 
 EMPTY: tuple[Any, ...] = ([], {}, 0, 0.0, "", False, None, {"$set": []})
 """Start values of channels with a reducer; no row contains them."""

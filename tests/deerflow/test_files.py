@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_backends.errors import UnknownLayout, Unreadable
-from ckpt_backends.memory import Item, Source
+from ckpt_backends.memory.protocol import Item, Source
 from ckpt_backends.registry import open_memory
 from ckpt_backends.url import parse_url
 from tests.deerflow.project import fact, memory, save, write_fact

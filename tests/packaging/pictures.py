@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ckpt_backends.url import parse_url
-from ckpt_cli.reading.opening import Opening
+from ckpt_cli.threads.opening import Opening
 from ckpt_cli.tui.app import CkptApp
-from ckpt_cli.tui.desk import MemoryNamed, ScreenContext
+from ckpt_cli.tui.context import MemoryNamed, ScreenContext
 from tests.support import ROOT, SAMPLE
 from tests.tui.seat import Seat
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from ckpt_cli.core.purge import Sum, Sums
+from ckpt_cli.core.retention.purge_plan import Sum, Sums
 from ckpt_cli.render.purge import question
 from tests.backends.agent import fill, graph_of, saver_of
 from tests.servers import Server, postgres_database

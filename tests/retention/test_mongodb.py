@@ -16,13 +16,13 @@ import pytest
 from bson.raw_bson import RawBSONDocument
 from langgraph.checkpoint.mongodb import MongoDBSaver
 
-from ckpt_backends.bundle import check_bundle
+from ckpt_backends.changes.bundle import check_bundle
+from ckpt_backends.changes.removal import GONE
+from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreChanged, Unreadable, Unsupported
 from ckpt_backends.registry import open_store, open_writable
-from ckpt_backends.removal import GONE
-from ckpt_backends.rows import Row
 from ckpt_backends.url import parse_url
-from ckpt_cli.reading.purge import plan_named
+from ckpt_cli.plans.purge import plan_named
 from tests.backends.agent import graph_of
 from tests.retention.killing import run_and_kill, seconds_of
 from tests.servers import Server, mongodb_database, start_guarded_mongodb, start_mongodb

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.encrypted import DecryptingStore, key_of_environment, key_of_file
+from ckpt_backends.encryption import DecryptingStore, key_of_environment, key_of_file
 from ckpt_backends.errors import UsageError
 from ckpt_backends.registry import open_store
 from tests.support import FIXTURES, SAMPLE, ckpt, copy_store

@@ -23,7 +23,7 @@ from ckpt_backends.codec import decode, decode_checkpoint, decode_lossless, from
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.url import _SCHEME, masked, parse_url, printable
-from ckpt_cli.profiles import load_profiles
+from ckpt_cli.config.profiles import load_profiles
 from tests.security.watched import CODES, FORBIDDEN
 from tests.support import ROOT, ckpt
 

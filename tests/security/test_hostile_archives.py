@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.bundle import Header, check_bundle, write_bundle
+from ckpt_backends.changes.bundle import Header, check_bundle, write_bundle
+from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import CkptError, Unreadable
-from ckpt_backends.rows import Row
 from tests.security.watched import in_child
 from tests.support import ckpt
 
@@ -258,7 +258,7 @@ def test_a_plan_that_is_swapped_at_the_question_is_not_carried_out(
         else:
             other.replace(shown)
 
-    monkeypatch.setattr("ckpt_cli.commands.purging.confirm", swap)
+    monkeypatch.setattr("ckpt_cli.commands.apply_removal.confirm", swap)
     before = ids(sample)
     assert ckpt("-s", sample, "purge", "--plan", shown).code == 0
     assert ids(sample) == before - {"trip-to-kyoto"}

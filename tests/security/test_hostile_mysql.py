@@ -14,9 +14,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from ckpt_backends import transport
 from ckpt_backends.mysql import guarded
 from ckpt_backends.registry import open_store
+from ckpt_backends.servers import insecure_connection
 from tests.security.mysql_standin import (
     BLOB,
     DECIMAL,
@@ -45,7 +45,7 @@ from tests.tls import Authority
 
 @pytest.fixture(autouse=True)
 def nothing_said_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_WARNED", set())
+    monkeypatch.setattr(insecure_connection, "_WARNED", set())
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends import transport
 from ckpt_backends.postgres import guarded
+from ckpt_backends.servers import insecure_connection
 from tests.security.postgres_standin import (
     BEGUN,
     BYTES,
@@ -46,7 +46,7 @@ from tests.tls import Authority
 
 @pytest.fixture(autouse=True)
 def nothing_said_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_WARNED", set())
+    monkeypatch.setattr(insecure_connection, "_WARNED", set())
 
 
 @pytest.fixture

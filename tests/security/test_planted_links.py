@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from ckpt_backends import unfinished
-from ckpt_backends.unfinished import create_part, remove_unfinished, writing
+from ckpt_backends.files import atomic_write
+from ckpt_backends.files.atomic_write import create_part, remove_unfinished, writing
 from tests.backends.locked import unprivileged
 from tests.deerflow.project import memory, save
 from tests.dev import FileSaver
@@ -224,7 +224,7 @@ def test_the_members_of_another_group_gain_nothing(
     def denied(*_: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(unfinished, "_has_access_list", lambda *_: False)
+    monkeypatch.setattr(atomic_write, "_has_access_list", lambda *_: False)
     monkeypatch.setattr(os, "fchown", denied)
     part, file = create_part(tmp_path / "new", like=like)
     file.close()

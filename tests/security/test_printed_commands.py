@@ -19,14 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ckpt_backends.errors import Refused
-from ckpt_backends.memory import ItemKey
+from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.shell import command, name
 from ckpt_backends.sqlite.errors import unavailable
-from ckpt_cli.core.editing import ChannelEdit, _check_item
-from ckpt_cli.reading.provenance import ItemOrigin
-from ckpt_cli.render.folding import folded
-from ckpt_cli.render.provenance import origin_lines
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.core.forking.edit_state import ChannelEdit, _check_item
+from ckpt_cli.queries.provenance import ItemOrigin
+from ckpt_cli.render.memory.provenance import origin_lines
+from ckpt_cli.render.terminal.folding import folded
+from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.thread import command_field
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.reads import SelectedCheckpoint

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.registry import open_store
-from ckpt_backends.temporary import TemporaryFolder
 from tests.deerflow.project import memory, save
 from tests.support import ckpt
 

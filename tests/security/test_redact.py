@@ -11,9 +11,9 @@ from ormsgpack import Ext, packb
 
 from ckpt_backends.registry import open_store
 from ckpt_cli.app import COMMANDS
-from ckpt_cli.reading.redacted import RedactedStore
-from ckpt_cli.reading.tail import Tail
+from ckpt_cli.queries.tail import Tail
 from ckpt_cli.render.records import entry_record
+from ckpt_cli.threads.redaction import RedactedStore
 from tests.security.corpus import DDL
 from tests.support import ckpt
 

@@ -15,20 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ormsgpack import packb
 
-from ckpt_backends.deerflow.plainyaml import front_matter
+from ckpt_backends.apps.deerflow.plainyaml import front_matter
+from ckpt_backends.apps.plainredis.layout import _CALLS
 from ckpt_backends.errors import UsageError
-from ckpt_backends.redis.plain import _CALLS
 from ckpt_backends.url import parse_url
-from ckpt_cli.core import patterns
-from ckpt_cli.core.naming import next_name
-from ckpt_cli.core.paths import parse_path
-from ckpt_cli.core.patterns import compile_pattern, gave_up
-from ckpt_cli.core.provenance import _SENTENCE
+from ckpt_cli.core.forking.numbered_ids import next_name
+from ckpt_cli.core.memory.fact_origin import _SENTENCE
 from ckpt_cli.core.refs import is_shortened
-from ckpt_cli.core.shortrefs import short_refs
-from ckpt_cli.core.task_ids import _CALL
+from ckpt_cli.core.short_refs import short_refs
+from ckpt_cli.core.tasks.task_ids import _CALL
 from ckpt_cli.core.times import looks_like_time
-from ckpt_cli.render.leaves import _SCALAR
+from ckpt_cli.core.values import patterns
+from ckpt_cli.core.values.paths import parse_path
+from ckpt_cli.core.values.patterns import compile_pattern, gave_up
+from ckpt_cli.render.values.scalars import _SCALAR
 from tests.security.corpus import HOSTILE_ID, Row, build_store
 from tests.support import ckpt
 from tests.tui.seat import Seat, sit

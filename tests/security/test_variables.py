@@ -13,7 +13,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from ckpt_backends.url import masked, parse_url, printable_written, split_url
-from ckpt_cli.profiles import Profiles, store_of
+from ckpt_cli.config.profiles import Profiles, store_of
 from tests.security.standin import standin
 from tests.support import SAMPLE, Answer, ckpt
 

@@ -18,7 +18,7 @@ import ormsgpack
 import pytest
 
 from ckpt_backends.registry import open_store
-from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.threads.thread import ThreadReader
 from tests.support import FIXTURES, ckpt, copy_store
 from tests.travel.official import (
     Thread,

@@ -19,9 +19,9 @@ from langgraph.types import Command, interrupt
 
 from ckpt_backends.registry import open_store, open_writable
 from ckpt_backends.url import parse_url
-from ckpt_cli.reading.clone import plan_clone
-from ckpt_cli.reading.rollback import RollbackOptions
-from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.plans.fork_to_thread import plan_clone
+from ckpt_cli.plans.rollback import RollbackOptions
+from ckpt_cli.threads.thread import ThreadReader
 from tests.support import ckpt
 
 CKPT = f"{shlex.quote(sys.executable)} -m ckpt_cli"

@@ -21,9 +21,9 @@ from ckpt_backends.errors import StoreChanged
 from ckpt_backends.postgres.changing import lock_number
 from ckpt_backends.registry import open_store, open_writable
 from ckpt_backends.url import parse_url
-from ckpt_cli.core.plan import CheckpointPlan
-from ckpt_cli.reading.rollback import RollbackOptions, plan_rollback
-from ckpt_cli.reading.thread import ThreadReader
+from ckpt_cli.core.forking.plan import CheckpointPlan
+from ckpt_cli.plans.rollback import RollbackOptions, plan_rollback
+from ckpt_cli.threads.thread import ThreadReader
 from tests.support import ckpt
 from tests.travel.conftest import Filled
 from tests.travel.official import config_of, state, stored_ids

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from ckpt_backends.change import Change
+from ckpt_backends.changes.change import Change
+from ckpt_backends.checkpoint_ids import make_id
 from ckpt_backends.errors import StoreChanged, StoreUnavailable
-from ckpt_backends.ids import make_id
 from ckpt_backends.registry import open_store, open_writable
 from ckpt_backends.url import parse_url
 from tests.servers import Server, postgres_database

@@ -14,9 +14,9 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from ckpt_backends.url import parse_url
-from ckpt_cli.reading.opening import Opening
+from ckpt_cli.threads.opening import Opening
 from ckpt_cli.tui.app import CkptApp, Start
-from ckpt_cli.tui.desk import MemoryNamed, ScreenContext
+from ckpt_cli.tui.context import MemoryNamed, ScreenContext
 from ckpt_cli.tui.screens.asking import Asking
 from ckpt_cli.tui.screens.main import MainScreen
 from ckpt_cli.tui.screens.plan import PlanScreen

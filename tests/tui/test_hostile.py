@@ -9,7 +9,7 @@ from pathlib import Path
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ckpt_backends.url import parse_url
-from ckpt_cli.reading.opening import Opening
+from ckpt_cli.threads.opening import Opening
 from tests.travel.official import graphs
 from tests.tui.seat import Seat, sit
 

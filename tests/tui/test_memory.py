@@ -8,8 +8,8 @@ import shlex
 from pathlib import Path
 
 from ckpt_backends.url import parse_url
-from ckpt_cli.reading.opening import Opening
-from ckpt_cli.tui.desk import MemoryNamed
+from ckpt_cli.threads.opening import Opening
+from ckpt_cli.tui.context import MemoryNamed
 from ckpt_cli.tui.keys import REMEMBERING
 from ckpt_cli.tui.screens.memory import MemoryScreen
 from tests.deerflow.project import THREAD, TURNS, make

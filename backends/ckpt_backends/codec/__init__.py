@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckpt_backends.codec.jsonform import Json, from_json, to_json
+from ckpt_backends.codec.json.json_form import Json, from_json, to_json
 from ckpt_backends.codec.limits import DEFAULT_LIMITS, Limits, PastLimit, past_bytes
-from ckpt_backends.codec.lossless import Ext, decode_lossless, encode_lossless
+from ckpt_backends.codec.msgpack.lossless import Ext, decode_lossless, encode_lossless
 from ckpt_backends.codec.values import (
     DELTA_SNAPSHOT,
     JSON_TYPES,
@@ -93,28 +93,28 @@ def _whole(typed: TypedBytes, limits: Limits) -> Value:
         raise ValueError(typed.problem)
     match typed.type:
         case "msgpack":
-            from ckpt_backends.codec.msgpack import decode_msgpack  # loads ormsgpack
+            from ckpt_backends.codec.msgpack.decode import decode_msgpack  # loads ormsgpack
 
             return decode_msgpack(typed.data, limits)
         case "json":
-            from ckpt_backends.codec.jsonplus import decode_json
+            from ckpt_backends.codec.json.json_plus import decode_json
 
             return decode_json(typed.data, limits)
         case "redis-json":
-            from ckpt_backends.codec.jsonplus import decode_json
-            from ckpt_backends.codec.redisjson import DECODER
+            from ckpt_backends.codec.json.json_plus import decode_json
+            from ckpt_backends.codec.json.redis_json import DECODER
 
             return decode_json(typed.data, limits, DECODER)
         case "pickle":
-            from ckpt_backends.codec.pickled import decode_pickle  # loads pickletools
+            from ckpt_backends.codec.pickle.decode import decode_pickle  # loads pickletools
 
             return decode_pickle(typed.data, limits)
         case "bson":
-            from ckpt_backends.codec.bson import decode_bson
+            from ckpt_backends.codec.bson.documents import decode_bson
 
             return decode_bson(typed.data, limits, lambda leaf: decode(leaf, limits))
         case "bson-plain":
-            from ckpt_backends.codec.bson import decode_bson
+            from ckpt_backends.codec.bson.documents import decode_bson
 
             return decode_bson(typed.data, limits, None)
         case "merged":
@@ -136,11 +136,11 @@ def _beginning(typed: TypedBytes, limits: Limits, reason: str) -> Value:
     try:
         match typed.type:
             case "msgpack":
-                from ckpt_backends.codec.msgpack import cut_msgpack
+                from ckpt_backends.codec.msgpack.decode import cut_msgpack
 
                 return cut_msgpack(typed.data, limits, reason)
             case "json" | "redis-json":
-                from ckpt_backends.codec.jsonplus import cut_json
+                from ckpt_backends.codec.json.json_plus import cut_json
 
                 return cut_json(typed.data, limits, reason)
         kept = typed.data[: limits.value_bytes]
@@ -162,10 +162,10 @@ def _by_channel(body: TypedBytes, limits: Limits) -> Value:
             return json_body(body.data, limits)
         case "redis-json":
             from ckpt_backends.codec.body import json_body
-            from ckpt_backends.codec.redisjson import DECODER
+            from ckpt_backends.codec.json.redis_json import DECODER
 
             return json_body(body.data, limits, DECODER)
-    from ckpt_backends.codec.pickled import pickle_body
+    from ckpt_backends.codec.pickle.decode import pickle_body
 
     return pickle_body(body.data, limits)
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 from json import JSONDecoder
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from ckpt_backends.codec import jsonplus, msgpack, scan
+from ckpt_backends.codec.json import json_plus
 from ckpt_backends.codec.limits import past_bytes, past_counts
+from ckpt_backends.codec.msgpack import decode, scan
 from ckpt_backends.codec.values import Cut, Value
 
 if TYPE_CHECKING:
@@ -59,10 +60,10 @@ def msgpack_body(data: bytes, limits: Limits) -> Value:
         bounds = room.bounds()
         reason = room.take(span, len(part))
         if not reason:
-            return msgpack.unpack(part, bounds)
+            return decode.unpack(part, bounds)
         if not bounds.nodes:
             return Cut(None, len(part), reason)
-        return msgpack.cut_msgpack(part, bounds, reason)
+        return decode.cut_msgpack(part, bounds, reason)
 
     def entries(pos: int) -> Iterator[tuple[Value, int, scan.Span]]:
         kind, pos, pairs = scan.head(data, pos)
@@ -70,7 +71,7 @@ def msgpack_body(data: bytes, limits: Limits) -> Value:
             raise ValueError("a checkpoint has to be a map")
         for _ in range(pairs):
             start = scan.scan(data, pos, limits).end
-            key = msgpack.unpack(data[pos:start], limits)
+            key = decode.unpack(data[pos:start], limits)
             if not isinstance(key, str):
                 raise ValueError("a key is not text")
             span = scan.scan(data, start)
@@ -87,12 +88,12 @@ def msgpack_body(data: bytes, limits: Limits) -> Value:
     return body
 
 
-def json_body(data: bytes, limits: Limits, decoder: JSONDecoder = jsonplus.DECODER) -> Value:
+def json_body(data: bytes, limits: Limits, decoder: JSONDecoder = json_plus.DECODER) -> Value:
     """Decode a JSON body, cutting each large entry separately. Raises ValueError if invalid."""
-    text = data.removeprefix(jsonplus.BOM).decode("utf-8", "surrogatepass")
+    text = data.removeprefix(json_plus.BOM).decode("utf-8", "surrogatepass")
 
     def entry(room: _Room, pos: int) -> tuple[Value, int]:
-        span = jsonplus.measure(text, pos)
+        span = json_plus.measure(text, pos)
         size = len(text[pos : span.end].encode(errors="surrogatepass"))
         if reason := room.take(span, size):
             return Cut(text[pos : min(span.end, pos + limits.value_bytes)], size, reason), span.end
@@ -122,7 +123,7 @@ def members(
     while text[pos : pos + 1] != "}":
         if text[pos : pos + 1] != '"':
             raise ValueError(f"no key at character {pos}")
-        key, pos = jsonplus.DECODER.raw_decode(text, pos)
+        key, pos = json_plus.DECODER.raw_decode(text, pos)
         pos = _skip(text, pos)
         if text[pos : pos + 1] != ":":
             raise ValueError(f"no colon at character {pos}")

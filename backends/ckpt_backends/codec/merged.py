@@ -1,8 +1,8 @@
 """Values that a layout stores in several parts, merged when they are read.
 
-The layouts `three-table` store such values (`ckpt_backends.threetable`). The type tag `merged` is
-internal; no saver writes it. Parts are merged in order: lists are joined, dicts are updated, and of
-other values the last part counts. A list part that begins with the whole merged list replaces it.
+The three-table layouts store such values. The type tag `merged` is internal; no saver writes it.
+Parts are merged in order: lists are joined, dicts are updated, and of other values the last part
+counts. A list part that begins with the whole merged list replaces it.
 """
 
 from __future__ import annotations

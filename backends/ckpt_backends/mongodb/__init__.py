@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ckpt_backends.errors import MissingDependency
-from ckpt_backends.memory import MemoryStore, WritableMemoryStore
+from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.understood import understanding, understood
+from ckpt_backends.servers.answer_errors import understanding, understood
 from ckpt_backends.url import StoreUrl
 
 
@@ -23,9 +23,9 @@ class MongoBackend:
         Raises `StoreUnavailable`, `UnknownLayout`, `SeveralLayouts` or `MissingDependency`.
         """
         _need_driver(url)
-        from ckpt_backends.mongodb.catalog import find_layout
-        from ckpt_backends.mongodb.connect import connect
-        from ckpt_backends.mongodb.kaflow import KaflowStore
+        from ckpt_backends.apps.kaflow.read import KaflowStore
+        from ckpt_backends.mongodb.engine.catalog import find_layout
+        from ckpt_backends.mongodb.engine.connect import connect
         from ckpt_backends.mongodb.layout import KAFLOW
         from ckpt_backends.mongodb.read import MongoStore
 
@@ -43,8 +43,8 @@ class MongoBackend:
     def open_writable(cls, url: StoreUrl) -> WritableStore:
         """Open for changing. Raises the errors of `open`, and `Unsupported`."""
         _need_driver(url)
-        from ckpt_backends.mongodb.catalog import find_layout
-        from ckpt_backends.mongodb.connect import connect
+        from ckpt_backends.mongodb.engine.catalog import find_layout
+        from ckpt_backends.mongodb.engine.connect import connect
         from ckpt_backends.mongodb.write import WritableMongoStore
 
         connection = connect(url)
@@ -60,8 +60,8 @@ class MongoBackend:
     def open_memory(cls, url: StoreUrl) -> MemoryStore:
         """Open long-term memory for reading. Raises the errors of `open`."""
         _need_driver(url)
-        from ckpt_backends.mongodb.connect import connect
-        from ckpt_backends.mongodb.memory import MongoMemory
+        from ckpt_backends.mongodb.engine.connect import connect
+        from ckpt_backends.mongodb.memory_store import MongoMemory
 
         with understood(url):
             return understanding(MongoMemory(connect(url), url), url)
@@ -70,8 +70,8 @@ class MongoBackend:
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
         """Open it for changing. Raises the errors of `open`."""
         _need_driver(url)
-        from ckpt_backends.mongodb.connect import connect
-        from ckpt_backends.mongodb.memory import WritableMongoMemory
+        from ckpt_backends.mongodb.engine.connect import connect
+        from ckpt_backends.mongodb.memory_store import WritableMongoMemory
 
         with understood(url):
             return understanding(WritableMongoMemory(connect(url), url), url)

@@ -19,7 +19,7 @@ from typing import Any
 
 from ckpt_backends import shell
 from ckpt_backends.errors import SeveralLayouts, UnknownLayout
-from ckpt_backends.memory import HINT
+from ckpt_backends.memory.protocol import HINT
 from ckpt_backends.url import StoreUrl
 
 OFFICIAL, JAVASCRIPT, KAFLOW = "mongodb", "mongodb-js", "kaflow"

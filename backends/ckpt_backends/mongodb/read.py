@@ -16,9 +16,10 @@ from typing import Any, ClassVar
 
 from bson.raw_bson import RawBSONDocument
 
-from ckpt_backends.closing import Closing
+from ckpt_backends.base import Closing
+from ckpt_backends.changes.rows import Row, not_of
+from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.ids import time_of
 from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
     BlobKey,
@@ -32,11 +33,10 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.mongodb import pipelines
-from ckpt_backends.mongodb.connect import MongoConnection
+from ckpt_backends.mongodb.engine import pipelines
+from ckpt_backends.mongodb.engine.connect import MongoConnection
 from ckpt_backends.mongodb.layout import JAVASCRIPT, MongoLayout
 from ckpt_backends.mongodb.restoring import document_of, key_of
-from ckpt_backends.rows import Row, not_of
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY = 20_000

@@ -26,12 +26,13 @@ from typing import Any
 from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure, PyMongoError
 
+from ckpt_backends.apps.kaflow import read
+from ckpt_backends.changes.removal import GONE, MOVED, Inside, Removal, Removed
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.mongodb import kaflow, pipelines
-from ckpt_backends.mongodb.connect import BY_BYTES, MongoConnection
+from ckpt_backends.mongodb.engine import pipelines
+from ckpt_backends.mongodb.engine.connect import BY_BYTES, MongoConnection
 from ckpt_backends.mongodb.layout import CHECKPOINTS, KAFLOW, WRITES, MongoLayout
 from ckpt_backends.mongodb.read import form_of, storable_of, stored_forms, thread_of
-from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
 
 _DOCUMENTS = 20_000
 """Maximum documents of one transaction. A server aborts a transaction after 60 seconds."""
@@ -161,7 +162,7 @@ class _Remover:
         thread: Match = pipelines.of_threads([state.thread_id])
         time_of_storing = "created_at" if self._is_kaflow else "checkpoint_id"
         newest = self._first(thread, {time_of_storing: -1})
-        last = kaflow.NEWEST_FIRST if self._is_kaflow else {"checkpoint_ns": 1, "checkpoint_id": -1}
+        last = read.NEWEST_FIRST if self._is_kaflow else {"checkpoint_ns": 1, "checkpoint_id": -1}
         head = self._first(thread, last)
         if newest is None or head is None:
             rows[WRITES] += self._delete(WRITES, thread, None)
@@ -206,9 +207,7 @@ class _Remover:
         """The current states of threads; with a session, as its transaction sees them."""
         forms = [value for one in thread_ids for value in stored_forms(one)]
         listing, told = (
-            (kaflow.threads, kaflow.thread_of)
-            if self._is_kaflow
-            else (pipelines.threads, thread_of)
+            (read.threads, read.thread_of) if self._is_kaflow else (pipelines.threads, thread_of)
         )
         stages = listing(pipelines.of_threads(forms), None)
         checkpoints = {row["_id"]: told(row) for row in self._rows(CHECKPOINTS, stages, session)}

@@ -22,20 +22,21 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 
 from ckpt_backends import shell
-from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
-from ckpt_backends.closing import Closing
-from ckpt_backends.codec import bson, decode
-from ckpt_backends.codec.splice import Put, splice
+from ckpt_backends.apps.kaflow.read import NEWEST_FIRST
+from ckpt_backends.base import Closing
+from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.changes.removal import Removal, Removed
+from ckpt_backends.changes.rows import Restored, Row
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.bson import documents
+from ckpt_backends.codec.msgpack.splice import Put, splice
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
-from ckpt_backends.mongodb.connect import MongoConnection, unavailable
-from ckpt_backends.mongodb.kaflow import NEWEST_FIRST
+from ckpt_backends.mongodb.engine.connect import MongoConnection, unavailable
 from ckpt_backends.mongodb.layout import KAFLOW, MongoLayout
 from ckpt_backends.mongodb.read import number_of, storable
 from ckpt_backends.mongodb.removing import remove_threads
 from ckpt_backends.mongodb.restoring import keys_of, restore_rows
-from ckpt_backends.removal import Removal, Removed
-from ckpt_backends.rows import Restored, Row
 from ckpt_backends.url import StoreUrl
 
 Document = dict[str, Any]
@@ -252,8 +253,12 @@ class WritableMongoStore(Closing):
 
     def _metadata(self, given: TypedBytes, like: object) -> Any:
         """Metadata as a document. If its leaves need encoding, they get the form of `like`."""
-        tags = bson.leaf_tags(bytes(like.raw)) if isinstance(like, RawBSONDocument) else frozenset()
-        if given.type == "bson" and (self._is_kaflow or "" not in bson.leaf_tags(given.data)):
+        tags = (
+            documents.leaf_tags(bytes(like.raw))
+            if isinstance(like, RawBSONDocument)
+            else frozenset()
+        )
+        if given.type == "bson" and (self._is_kaflow or "" not in documents.leaf_tags(given.data)):
             return RawBSONDocument(given.data)
         if not self._is_kaflow and not tags & {"json", "msgpack"}:
             tags = frozenset({"msgpack"})
@@ -403,11 +408,11 @@ def _style(tags: Iterable[str]) -> str:
 def _leaves(entries: Mapping[Any, Any], style: str) -> bytes:
     """A document of these entries, with all leaves in one form (`msgpack`, `json` or `''`)."""
     if style == "msgpack":
-        like = bson.document_of({"0": bson.typed(TypedBytes("msgpack", b"\0"))})
+        like = documents.document_of({"0": documents.typed(TypedBytes("msgpack", b"\0"))})
     elif style == "json":
-        like = bson.document_of({"0": bson.binary(b"0")})
+        like = documents.document_of({"0": documents.binary(b"0")})
     else:
-        like = bson.EMPTY
+        like = documents.EMPTY
     edits = {str(name): Put(value) for name, value in entries.items()}
     made = splice(TypedBytes("bson", like), {"0": None, **edits})
     return made.data

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from ckpt_backends.errors import MissingDependency
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.understood import understood
+from ckpt_backends.servers.answer_errors import understood
 from ckpt_backends.url import StoreUrl
 
 
@@ -22,9 +22,9 @@ class MySQLBackend:
     def open(cls, url: StoreUrl) -> Store:
         """Open for reading. Raises `StoreUnavailable`, `UnknownLayout` or `MissingDependency`."""
         _need_driver(url)
+        from ckpt_backends.apps.three_table.layout import is_three_table
         from ckpt_backends.mysql.catalog import find_layout, find_tables
         from ckpt_backends.mysql.connect import connect
-        from ckpt_backends.threetable.layout import is_three_table
 
         connection = connect(url)
         try:
@@ -33,8 +33,8 @@ class MySQLBackend:
                 if is_three_table(
                     columns := {name: set(one.columns) for name, one in tables.items()}
                 ):
+                    from ckpt_backends.apps.three_table.read import open_tables
                     from ckpt_backends.mysql.tables import MySQLDatabase
-                    from ckpt_backends.threetable.read import open_tables
 
                     return open_tables(MySQLDatabase(connection, url, tables), columns, url)
                 from ckpt_backends.mysql.read import MySQLStore
@@ -48,9 +48,9 @@ class MySQLBackend:
     def open_writable(cls, url: StoreUrl) -> WritableStore:
         """Open for changing. Raises the errors of `open`, and `Unsupported`."""
         _need_driver(url)
+        from ckpt_backends.apps.three_table.layout import is_three_table
         from ckpt_backends.mysql.catalog import find_layout, find_tables
         from ckpt_backends.mysql.connect import connect
-        from ckpt_backends.threetable.layout import is_three_table
 
         connection = connect(url, writable=True)
         try:
@@ -59,8 +59,8 @@ class MySQLBackend:
                 if is_three_table(
                     columns := {name: set(one.columns) for name, one in tables.items()}
                 ):
+                    from ckpt_backends.apps.three_table.write import open_writable_tables
                     from ckpt_backends.mysql.tables import MySQLDatabase
-                    from ckpt_backends.threetable.write import open_writable_tables
 
                     connection.restart()
                     return open_writable_tables(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ckpt_backends.apart import CHECKPOINTS
 from ckpt_backends.mysql import sql
 from ckpt_backends.mysql.connect import MySQLConnection
 from ckpt_backends.mysql.layout import CatalogColumn, MySQLLayout, MySQLTable, detect
+from ckpt_backends.sql.blob_tables import CHECKPOINTS
 from ckpt_backends.url import StoreUrl
 
 

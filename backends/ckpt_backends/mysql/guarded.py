@@ -20,7 +20,7 @@ from pymysql.constants import CLIENT, CR, FIELD_TYPE
 from pymysql.converters import conversions
 from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 
-from ckpt_backends.transport import is_local, warn_unencrypted, warn_unverified
+from ckpt_backends.servers.insecure_connection import is_local, warn_unencrypted, warn_unverified
 
 MOST_BYTES = 1 << 30
 """The longest answer, or the longest row of an answer that is read row by row."""

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from hashlib import md5
 
 from ckpt_backends import shell
-from ckpt_backends.apart import (
+from ckpt_backends.errors import UnknownLayout
+from ckpt_backends.sql.blob_tables import (
     BLOBS,
     CHECKPOINTS,
     NAMES,
@@ -27,7 +28,6 @@ from ckpt_backends.apart import (
     missing_columns,
     unknown_columns,
 )
-from ckpt_backends.errors import UnknownLayout
 
 FULL, SHALLOW = "mysql", "mysql-shallow"
 HASH = "checkpoint_ns_hash"

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ckpt_backends.answers import STORE, checked
-from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES, json_bytes, typed
-from ckpt_backends.closing import Closing
+from ckpt_backends.base import Closing
+from ckpt_backends.changes.rows import Row, own_rows, sql_key
+from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.ids import time_of
 from ckpt_backends.model import (
     BlobKey,
     Capability,
@@ -41,8 +41,8 @@ from ckpt_backends.mysql.layout import (
     storable,
 )
 from ckpt_backends.mysql.values import read_blobs
-from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.rows import Row, own_rows, sql_key
+from ckpt_backends.servers.answer_types import STORE, checked
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES, json_bytes, typed
 from ckpt_backends.url import StoreUrl
 
 _STATES_AT_ONCE = 4

@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES
-from ckpt_backends.ids import time_of
+from ckpt_backends.changes.removal import GONE, MOVED, Inside, Removal, Removed
+from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.mysql import sql_write as sql
 from ckpt_backends.mysql.connect import MySQLConnection
 from ckpt_backends.mysql.fetch import in_chunks
 from ckpt_backends.mysql.layout import MySQLLayout, MySQLTable, bound, storable
 from ckpt_backends.mysql.sql import SHALLOW_ID, exact
-from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
 
 _IDS_AT_ONCE = 500
 

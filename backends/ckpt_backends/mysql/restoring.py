@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ckpt_backends.changes.rows import Cell, Restored, Row, conflict
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.mysql import sql_write as sql
 from ckpt_backends.mysql.connect import MySQLConnection
 from ckpt_backends.mysql.layout import HASH, MySQLLayout, MySQLTable, quoted_name
 from ckpt_backends.mysql.sql import exact
-from ckpt_backends.rows import Cell, Restored, Row, conflict
 
 
 def restore_rows(connection: MySQLConnection, layout: MySQLLayout, rows: Iterable[Row]) -> Restored:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
+from ckpt_backends.apps.three_table.database import Row, Values
+from ckpt_backends.changes.rows import Cell
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
 from ckpt_backends.mysql import sql_write
@@ -12,8 +14,6 @@ from ckpt_backends.mysql.changing import lock, transaction
 from ckpt_backends.mysql.connect import MySQLConnection, explained
 from ckpt_backends.mysql.layout import MySQLTable, bound, engine_of, literal, quoted_name, storable
 from ckpt_backends.mysql.sql import exact
-from ckpt_backends.rows import Cell
-from ckpt_backends.threetable.database import Row, Values
 from ckpt_backends.url import StoreUrl
 
 _SIZE = """

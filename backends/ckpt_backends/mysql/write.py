@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ckpt_backends import shell
-from ckpt_backends.answers import CHANGES, checked
-from ckpt_backends.apart import cells_of_checkpoint, cells_of_value
-from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
-from ckpt_backends.closing import Closing
+from ckpt_backends.base import Closing
+from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.changes.removal import Removal, Removed
+from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.mysql import sql_write as sql
@@ -25,8 +25,8 @@ from ckpt_backends.mysql.layout import HASH, MySQLLayout, bound
 from ckpt_backends.mysql.removing import remove_threads
 from ckpt_backends.mysql.restoring import restore_rows
 from ckpt_backends.mysql.sql import exact
-from ckpt_backends.removal import Removal, Removed
-from ckpt_backends.rows import Restored, Row
+from ckpt_backends.servers.answer_types import CHANGES, checked
+from ckpt_backends.sql.blob_tables import cells_of_checkpoint, cells_of_value
 from ckpt_backends.url import StoreUrl
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ckpt_backends.errors import MissingDependency
-from ckpt_backends.memory import MemoryStore, WritableMemoryStore
+from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.understood import understood
+from ckpt_backends.servers.answer_errors import understood
 from ckpt_backends.url import StoreUrl
 
 
@@ -28,8 +28,8 @@ class PostgresBackend:
             with understood(url):
                 tables, schemas = find_tables(connection, url)
                 if three := three_tables(tables, schemas):
+                    from ckpt_backends.apps.three_table.read import open_tables
                     from ckpt_backends.postgres.tables import PostgresDatabase
-                    from ckpt_backends.threetable.read import open_tables
 
                     database = PostgresDatabase(connection, url, three)
                     return open_tables(database, database.columns, url, three[0].schema)
@@ -55,8 +55,8 @@ class PostgresBackend:
                 tables, schemas = find_tables(connection, url)
                 connection.restart()
                 if three := three_tables(tables, schemas):
+                    from ckpt_backends.apps.three_table.write import open_writable_tables
                     from ckpt_backends.postgres.tables import PostgresDatabase
-                    from ckpt_backends.threetable.write import open_writable_tables
 
                     database = PostgresDatabase(connection, url, three)
                     return open_writable_tables(database, database.columns, url, three[0].schema)
@@ -74,7 +74,7 @@ class PostgresBackend:
         """Open long-term memory for reading. Raises the errors of `open`."""
         _need_driver(url)
         from ckpt_backends.postgres.connect import connect
-        from ckpt_backends.postgres.memory import PostgresMemory
+        from ckpt_backends.postgres.memory_store import PostgresMemory
 
         connection = connect(url)
         with understood(url):
@@ -85,7 +85,7 @@ class PostgresBackend:
         """Open it for changing. Raises the errors of `open`, and `Unsupported`."""
         _need_driver(url)
         from ckpt_backends.postgres.connect import connect
-        from ckpt_backends.postgres.memory import WritablePostgresMemory
+        from ckpt_backends.postgres.memory_store import WritablePostgresMemory
 
         connection = connect(url, writable=True)
         with understood(url):

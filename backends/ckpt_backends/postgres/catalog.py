@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ckpt_backends.apart import CHECKPOINTS, NAMES
+from ckpt_backends.apps.three_table.layout import is_three_table
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.layout import PostgresTable
-from ckpt_backends.threetable.layout import is_three_table
+from ckpt_backends.sql.blob_tables import CHECKPOINTS, NAMES
 from ckpt_backends.url import StoreUrl
 
 _LOCK_TIMEOUT = "5s"

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ckpt_backends.closing import Closing
+from ckpt_backends.base import Closing
+from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.changing import transaction
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.layout import PostgresTable, quoted_name
-from ckpt_backends.rows import Row
 from ckpt_backends.url import StoreUrl
 
 

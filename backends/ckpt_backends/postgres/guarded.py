@@ -18,7 +18,7 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from ckpt_backends.postgres.cells import use_loaders
-from ckpt_backends.transport import is_local, warn_unencrypted
+from ckpt_backends.servers.insecure_connection import is_local, warn_unencrypted
 
 MOST_BYTES = 2 << 30
 """How much this process may grow while it reads one answer. libpq holds a value up to three times,

@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from ckpt_backends import shell
-from ckpt_backends.apart import (
+from ckpt_backends.errors import UnknownLayout
+from ckpt_backends.memory.dotted_namespaces import STORE
+from ckpt_backends.memory.protocol import HINT
+from ckpt_backends.sql.blob_tables import (
     BLOBS,
     CHECKPOINTS,
     NAMES,
@@ -24,9 +27,6 @@ from ckpt_backends.apart import (
     missing_columns,
     unknown_columns,
 )
-from ckpt_backends.dotted import STORE
-from ckpt_backends.errors import UnknownLayout
-from ckpt_backends.memory import HINT
 
 FULL, SHALLOW = "postgres", "postgres-shallow"
 

@@ -10,9 +10,9 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
-from ckpt_backends.answers import STORE, checked
-from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES, json_bytes, typed
-from ckpt_backends.ids import time_of
+from ckpt_backends.changes.rows import Row, own_rows, sql_key
+from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.codec.value_limit import MOST_BYTES
 from ckpt_backends.model import (
     USERS,
     Blob,
@@ -26,13 +26,13 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.oversize import MOST_BYTES
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.database import DatabaseReader
 from ckpt_backends.postgres.layout import PostgresLayout, storable
-from ckpt_backends.rows import Row, own_rows, sql_key
+from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.shell import is_shown
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES, json_bytes, typed
 from ckpt_backends.url import StoreUrl
 
 _FEW = 500

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from ckpt_backends.apart import BLOBS, CHECKPOINTS, WRITES
-from ckpt_backends.ids import time_of
+from ckpt_backends.changes.removal import GONE, MOVED, Inside, Removal, Removed
+from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.postgres import sql_write as sql
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.layout import storable
-from ckpt_backends.removal import GONE, MOVED, Inside, Removal, Removed
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
 
 _TABLES = {"writes": WRITES, "blobs": BLOBS, "checkpoints": CHECKPOINTS}
 

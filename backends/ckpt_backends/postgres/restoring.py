@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ckpt_backends.changes.rows import Cell, Restored, Row, conflict
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.postgres import sql_write as sql
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.layout import PostgresTable, quoted_name
-from ckpt_backends.rows import Cell, Restored, Row, conflict
 
 
 def restore_rows(

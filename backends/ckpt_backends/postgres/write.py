@@ -9,15 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ckpt_backends import shell
-from ckpt_backends.answers import CHANGES, checked
-from ckpt_backends.apart import (
-    BLOBS,
-    CHECKPOINTS,
-    WRITES,
-    cells_of_checkpoint,
-    cells_of_value,
-)
-from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.changes.removal import Removal, Removed
+from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.model import CheckpointKey
 from ckpt_backends.postgres import sql as read
@@ -28,8 +22,14 @@ from ckpt_backends.postgres.database import DatabaseWriter
 from ckpt_backends.postgres.layout import PostgresLayout
 from ckpt_backends.postgres.removing import remove_threads
 from ckpt_backends.postgres.restoring import restore_rows
-from ckpt_backends.removal import Removal, Removed
-from ckpt_backends.rows import Restored, Row
+from ckpt_backends.servers.answer_types import CHANGES, checked
+from ckpt_backends.sql.blob_tables import (
+    BLOBS,
+    CHECKPOINTS,
+    WRITES,
+    cells_of_checkpoint,
+    cells_of_value,
+)
 from ckpt_backends.url import StoreUrl
 
 

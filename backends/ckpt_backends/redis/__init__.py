@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ckpt_backends.app_sessions import SessionStore
 from ckpt_backends.errors import MissingDependency, Unsupported
-from ckpt_backends.memory import MemoryStore, WritableMemoryStore
+from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.sessions import SessionStore
-from ckpt_backends.understood import understanding, understood
+from ckpt_backends.servers.answer_errors import understanding, understood
 from ckpt_backends.url import StoreUrl
 
 
@@ -21,12 +21,12 @@ class RedisBackend:
     def open(cls, url: StoreUrl) -> Store:
         """Open for reading. Raises `StoreUnavailable`, `UnknownLayout` or `MissingDependency`."""
         _need_driver(url)
-        from ckpt_backends.redis.connect import connect
-        from ckpt_backends.redis.detect import open_layout
-        from ckpt_backends.redis.old_documents import OldDocuments, OldRedisStore
-        from ckpt_backends.redis.plain import Plain
-        from ckpt_backends.redis.plain_store import PlainRedisStore
-        from ckpt_backends.redis.store import RedisStore
+        from ckpt_backends.apps.plainredis.layout import Plain
+        from ckpt_backends.apps.plainredis.store import PlainRedisStore
+        from ckpt_backends.redis.engine.connect import connect
+        from ckpt_backends.redis.engine.detect import open_layout
+        from ckpt_backends.redis.engine.store import RedisStore
+        from ckpt_backends.redis.official.old_documents import OldDocuments, OldRedisStore
 
         connection = connect(url)
         try:
@@ -45,10 +45,10 @@ class RedisBackend:
     def open_writable(cls, url: StoreUrl) -> WritableStore:
         """Open for changing. Raises the errors of `open`, and `Unsupported`."""
         _need_driver(url)
-        from ckpt_backends.redis.connect import connect
-        from ckpt_backends.redis.detect import open_layout
-        from ckpt_backends.redis.old_documents import OldDocuments
-        from ckpt_backends.redis.write import WritableRedisStore
+        from ckpt_backends.redis.engine.connect import connect
+        from ckpt_backends.redis.engine.detect import open_layout
+        from ckpt_backends.redis.engine.write import WritableRedisStore
+        from ckpt_backends.redis.official.old_documents import OldDocuments
 
         connection = connect(url)
         try:
@@ -69,8 +69,8 @@ class RedisBackend:
     def open_sessions(cls, url: StoreUrl) -> SessionStore:
         """Open the sessions for reading. Raises `StoreUnavailable` or `MissingDependency`."""
         _need_driver(url)
-        from ckpt_backends.redis.connect import connect
-        from ckpt_backends.redis.sessions import RedisSessions
+        from ckpt_backends.redis.engine.connect import connect
+        from ckpt_backends.redis.engine.sessions import RedisSessions
 
         with understood(url):
             return understanding(RedisSessions(connect(url), url), url)
@@ -79,8 +79,8 @@ class RedisBackend:
     def open_memory(cls, url: StoreUrl) -> MemoryStore:
         """Open long-term memory for reading. Raises the errors of `open`."""
         _need_driver(url)
-        from ckpt_backends.redis.connect import connect
-        from ckpt_backends.redis.memory import RedisMemory
+        from ckpt_backends.redis.engine.connect import connect
+        from ckpt_backends.redis.official.memory_store import RedisMemory
 
         with understood(url):
             return understanding(RedisMemory(connect(url), url), url)
@@ -89,8 +89,8 @@ class RedisBackend:
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
         """Open it for changing. Raises the errors of `open`."""
         _need_driver(url)
-        from ckpt_backends.redis.connect import connect
-        from ckpt_backends.redis.memory import WritableRedisMemory
+        from ckpt_backends.redis.engine.connect import connect
+        from ckpt_backends.redis.official.memory_store import WritableRedisMemory
 
         with understood(url):
             return understanding(WritableRedisMemory(connect(url), url), url)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ckpt_backends.memory import MemoryStore, WritableMemoryStore
+from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.url import StoreUrl
 
 
 class SqliteBackend:
-    """Opens SQLite files written by LangGraph's savers, and those of `ckpt_backends.threetable`."""
+    """Opens SQLite files with the tables of LangGraph's saver or of `apps.three_table`."""
 
     schemes: ClassVar[tuple[str, ...]] = ("sqlite",)
 
     @classmethod
     def open(cls, url: StoreUrl) -> Store:
         """Open a file for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
+        from ckpt_backends.apps.three_table.layout import is_three_table
         from ckpt_backends.sqlite.binding import decode_text
         from ckpt_backends.sqlite.errors import reading
         from ckpt_backends.sqlite.layout import tables_of
         from ckpt_backends.sqlite.open import open_read_only
-        from ckpt_backends.threetable.layout import is_three_table
 
         opened = open_read_only(url)
         opened.connection.text_factory = decode_text
@@ -29,8 +29,8 @@ class SqliteBackend:
             with reading(url):
                 tables = tables_of(opened.connection)
             if is_three_table(tables):
+                from ckpt_backends.apps.three_table.read import open_tables
                 from ckpt_backends.sqlite.tables import OpenedDatabase
-                from ckpt_backends.threetable.read import open_tables
 
                 return open_tables(OpenedDatabase(opened, url), tables, url)
             from ckpt_backends.sqlite.read import SqliteStore
@@ -44,11 +44,11 @@ class SqliteBackend:
     @classmethod
     def open_writable(cls, url: StoreUrl) -> WritableStore:
         """Open a file for changing. Raises `StoreUnavailable` or `UnknownLayout`."""
+        from ckpt_backends.apps.three_table.layout import is_three_table
         from ckpt_backends.sqlite.binding import decode_text
         from ckpt_backends.sqlite.errors import writing
         from ckpt_backends.sqlite.layout import tables_of
         from ckpt_backends.sqlite.open import open_for_writing
-        from ckpt_backends.threetable.layout import is_three_table
 
         connection = open_for_writing(url)
         connection.text_factory = decode_text
@@ -56,8 +56,8 @@ class SqliteBackend:
             with writing(url):
                 tables = tables_of(connection)
             if is_three_table(tables):
+                from ckpt_backends.apps.three_table.write import open_writable_tables
                 from ckpt_backends.sqlite.tables import SqliteDatabase
-                from ckpt_backends.threetable.write import open_writable_tables
 
                 return open_writable_tables(SqliteDatabase(connection, url), tables, url)
             from ckpt_backends.sqlite.write import WritableSqliteStore
@@ -70,7 +70,7 @@ class SqliteBackend:
     @classmethod
     def open_memory(cls, url: StoreUrl) -> MemoryStore:
         """Open a file's long-term memory. Raises `StoreUnavailable` or `UnknownLayout`."""
-        from ckpt_backends.sqlite.memory import SqliteMemory
+        from ckpt_backends.sqlite.memory_store import SqliteMemory
         from ckpt_backends.sqlite.open import open_read_only
 
         return SqliteMemory(open_read_only(url), url)
@@ -78,7 +78,7 @@ class SqliteBackend:
     @classmethod
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
         """Open it for changing. Raises the errors of `open_memory`, and `Unsupported`."""
-        from ckpt_backends.sqlite.memory import WritableSqliteMemory
+        from ckpt_backends.sqlite.memory_store import WritableSqliteMemory
         from ckpt_backends.sqlite.open import open_for_writing
 
         return WritableSqliteMemory(open_for_writing(url), url)

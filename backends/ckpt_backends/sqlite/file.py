@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from ckpt_backends.closing import Closing
+from ckpt_backends.base import Closing
+from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.rows import Row
 from ckpt_backends.sqlite.binding import decode_text, quoted_name, text
 from ckpt_backends.sqlite.errors import reading, writing
 from ckpt_backends.sqlite.journals import empty_log
@@ -72,7 +72,7 @@ class FileWriter(Closing):
         connection.text_factory = decode_text
 
     def finish_removal(self) -> str:
-        """Empty the write-ahead log; see `ckpt_backends.removal.finish_removal`."""
+        """Empty the write-ahead log; see `ckpt_backends.changes.removal.finish_removal`."""
         self._has_removed = False
         return empty_log(self._alive(), Path(self._url.path))
 

@@ -14,8 +14,8 @@ from typing import BinaryIO
 
 from ckpt_backends import shell
 from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.files.regular_file import kind_of, open_regular
 from ckpt_backends.model import Space
-from ckpt_backends.regular import kind_of, open_regular
 
 _SUPER_MAGIC = bytes.fromhex("d9d505f920a163d7")
 """Ends a journal that names a super-journal (https://www.sqlite.org/fileformat.html, 3)."""

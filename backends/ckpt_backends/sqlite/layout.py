@@ -12,9 +12,9 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from ckpt_backends import shell
-from ckpt_backends.dotted import COLUMNS, STORE
 from ckpt_backends.errors import UnknownLayout
-from ckpt_backends.memory import HINT
+from ckpt_backends.memory.dotted_namespaces import COLUMNS, STORE
+from ckpt_backends.memory.protocol import HINT
 from ckpt_backends.sqlite.binding import text
 
 CHECKPOINTS = frozenset(

@@ -19,7 +19,8 @@ from urllib.parse import quote
 
 from ckpt_backends import shell
 from ckpt_backends.errors import StoreUnavailable, Unsupported, UsageError
-from ckpt_backends.regular import not_regular, open_regular
+from ckpt_backends.files.regular_file import not_regular, open_regular
+from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.sqlite.errors import code_of, is_hot_journal, readable_errors, unavailable
 from ckpt_backends.sqlite.journals import (
     check_beside,
@@ -30,7 +31,6 @@ from ckpt_backends.sqlite.journals import (
     log_of,
 )
 from ckpt_backends.sqlite.private_copy import copy_unchanged
-from ckpt_backends.temporary import TemporaryFolder
 from ckpt_backends.url import StoreUrl
 
 _PARAMS = {"copy", "layout"}

@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 from ckpt_backends.errors import StoreUnavailable
-from ckpt_backends.regular import open_regular
+from ckpt_backends.files.regular_file import open_regular
 from ckpt_backends.sqlite.errors import is_hot_journal
 from ckpt_backends.sqlite.journals import detach_super_journal, has_journal, journal_of, log_of
 

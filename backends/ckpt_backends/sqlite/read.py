@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ckpt_backends.ids import time_of
+from ckpt_backends.changes.rows import Row, own_rows, sql_key
+from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.model import (
     BlobKey,
     Capability,
@@ -27,8 +29,6 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.oversize import MOST_BYTES, unread
-from ckpt_backends.rows import Row, own_rows, sql_key
 from ckpt_backends.shell import is_shown
 from ckpt_backends.sqlite.binding import (
     TEXT,

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 
-from ckpt_backends.ids import time_of
-from ckpt_backends.removal import GONE, MOVED, Removal, Removed
+from ckpt_backends.changes.removal import GONE, MOVED, Removal, Removed
+from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.sqlite.binding import TEXT, bind, text
 
 _TABLES = ("writes", "checkpoints")

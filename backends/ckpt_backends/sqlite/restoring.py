@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
+from ckpt_backends.changes.rows import Cell, Restored, Row, conflict
 from ckpt_backends.errors import Unsupported
-from ckpt_backends.rows import Cell, Restored, Row, conflict
 from ckpt_backends.sqlite.binding import TEXT, bind, quoted_name
 from ckpt_backends.sqlite.layout import tables_of
 

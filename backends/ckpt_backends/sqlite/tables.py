@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ckpt_backends.apps.three_table.database import Row, Values
+from ckpt_backends.changes.rows import Cell
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
-from ckpt_backends.rows import Cell
 from ckpt_backends.shell import is_shown
 from ckpt_backends.sqlite.binding import bind, decode_text, quoted_name
 from ckpt_backends.sqlite.errors import reading, writing
 from ckpt_backends.sqlite.journals import empty_log, space_of
 from ckpt_backends.sqlite.open import Opened, check_current, transaction
-from ckpt_backends.threetable.database import Row, Values
 from ckpt_backends.url import StoreUrl
 
 
@@ -88,7 +88,7 @@ class SqliteDatabase:
             self.rows(query, {})
 
     def finish_removal(self) -> str:
-        """Empty the write-ahead log; see `ckpt_backends.removal.finish_removal`."""
+        """Empty the write-ahead log; see `ckpt_backends.changes.removal.finish_removal`."""
         self._has_removed = False
         return empty_log(self._alive(), Path(self._url.path))
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from ckpt_backends.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.changes.removal import Removal, Removed
+from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.model import Checkpoint, CheckpointKey, Write
-from ckpt_backends.removal import Removal, Removed
-from ckpt_backends.rows import Restored, Row
 from ckpt_backends.sqlite.binding import TEXT, bind
 from ckpt_backends.sqlite.file import FileWriter
 from ckpt_backends.sqlite.layout import detect

@@ -10,9 +10,9 @@ from textual.screen import Screen, ScreenResultType
 from textual.timer import Timer
 
 from ckpt_backends.errors import CkptError
-from ckpt_cli.render.cells import fit, wrap
-from ckpt_cli.render.lines import StyledLine, line
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.terminal.cell_width import fit, wrap
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
 
 SOON = 0.05
 """Seconds that the cursor must rest before its line is read."""

@@ -18,13 +18,12 @@ from ckpt_backends.errors import CkptError, StoreUnavailable, Unreadable, Unsupp
 from ckpt_backends.model import StoreInfo, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.tree import Key as TreeKey
-from ckpt_cli.reading.tree import Tree
-from ckpt_cli.render.lines import Span, StyledLine, line
-from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.tree_words import count
+from ckpt_cli.queries.tree import Tree
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
+from ckpt_cli.render.tree.wording import count
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.desk import ScreenContext
-from ckpt_cli.tui.lane import StoreWorker
+from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.listing import SORT_NAMES, unread, unread_near
 from ckpt_cli.tui.panes import Inspector, SearchPane, ThreadsPane, TreeRows, title
 from ckpt_cli.tui.reads import (
@@ -38,8 +37,9 @@ from ckpt_cli.tui.reads import (
     read_thread_tree,
     read_threads,
 )
-from ckpt_cli.tui.rows import as_text
+from ckpt_cli.tui.row_list import as_text
 from ckpt_cli.tui.screens.asking import SHARE, SOON, Asking, error_lines
+from ckpt_cli.tui.store_worker import StoreWorker
 
 _Answer = TypeVar("_Answer")
 

@@ -14,7 +14,7 @@ from textual.suggester import SuggestFromList
 from textual.widgets import Footer, Input, Label
 
 from ckpt_backends.errors import CkptError, UsageError
-from ckpt_cli.reading.purge import Policy
+from ckpt_cli.plans.purge import Policy
 from ckpt_cli.tui.panes import title
 from ckpt_cli.tui.plans import KINDS, Kind, Purge
 

@@ -9,16 +9,16 @@ from typing import ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 
-from ckpt_backends.memory import ItemKey
+from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.protocol import Store
-from ckpt_cli.reading.target import TargetArguments, find_checkpoint
+from ckpt_cli.threads.target import TargetArguments, find_checkpoint
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.keys import LOOKING, SIGNS, Key, bindings
 from ckpt_cli.tui.listing import Filter
 from ckpt_cli.tui.palette import Palette
 from ckpt_cli.tui.panes import FilterPane, Inspector
 from ckpt_cli.tui.reads import TABS, SelectedCheckpoint, Tab, read_origin
-from ckpt_cli.tui.rows import RowList
+from ckpt_cli.tui.row_list import RowList
 from ckpt_cli.tui.screens.asking import SOON
 from ckpt_cli.tui.screens.following import Following
 

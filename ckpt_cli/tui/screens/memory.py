@@ -12,13 +12,13 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Footer, Static
 
 from ckpt_backends.errors import CkptError, UnknownLayout, Unsupported
-from ckpt_backends.memory import Item, ItemKey
-from ckpt_cli.core.memory import format_key
-from ckpt_cli.render.lines import Span, line
-from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.tree_words import count
+from ckpt_backends.memory.protocol import Item, ItemKey
+from ckpt_cli.core.memory.item_filter import format_key
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import Span, line
+from ckpt_cli.render.tree.wording import count
 from ckpt_cli.tui import command_line
-from ckpt_cli.tui.desk import ScreenContext
+from ckpt_cli.tui.context import ScreenContext
 from ckpt_cli.tui.keys import REMEMBERING, bindings
 from ckpt_cli.tui.memories import (
     Cause,
@@ -33,7 +33,7 @@ from ckpt_cli.tui.memories import (
 from ckpt_cli.tui.memory_panes import MemoryPane
 from ckpt_cli.tui.panes import DocumentRows, FilterPane, SearchPane, title
 from ckpt_cli.tui.reads import Clock, SelectedCheckpoint, TabContent
-from ckpt_cli.tui.rows import RowList, as_text
+from ckpt_cli.tui.row_list import RowList, as_text
 from ckpt_cli.tui.screens.asking import SHARE, SOON, Asking, error_lines
 
 _TYPED = 0.2

@@ -12,9 +12,9 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
-from ckpt_cli.render.lines import StyledLine, line
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.tui.panes import title
-from ckpt_cli.tui.rows import Lines, as_text
+from ckpt_cli.tui.row_list import Lines, as_text
 
 _UNREAD = 0.3
 """Seconds in which `y` is ignored, because it was meant for the previous screen."""

@@ -16,16 +16,16 @@ from textual.widgets import Footer
 from ckpt_backends.errors import CkptError
 from ckpt_backends.model import Thread
 from ckpt_backends.protocol import Store
-from ckpt_cli.reading.interrupts import Waiting, of_threads
-from ckpt_cli.render.cells import cell_len, fit, pad
-from ckpt_cli.render.lines import StyledLine, line
-from ckpt_cli.render.text import safe_text
-from ckpt_cli.render.units import age
-from ckpt_cli.render.value import summary
-from ckpt_cli.tui.lane import StoreWorker
+from ckpt_cli.queries.interrupts import Waiting, of_threads
+from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.terminal.units import age
+from ckpt_cli.render.values.one_line import summary
 from ckpt_cli.tui.panes import Choices, SearchPane, title
 from ckpt_cli.tui.reads import SelectedCheckpoint, read_threads
-from ckpt_cli.tui.rows import RowList
+from ckpt_cli.tui.row_list import RowList
+from ckpt_cli.tui.store_worker import StoreWorker
 
 _AT_ONCE = 200
 """Number of threads read with one query."""

@@ -17,16 +17,16 @@ from textual.worker import get_current_worker
 
 from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.patterns import compile_pattern, gave_up, stopped_text
-from ckpt_cli.reading.grep import GrepHit, GrepQuery, grep_thread
+from ckpt_cli.core.values.patterns import compile_pattern, gave_up, stopped_text
+from ckpt_cli.queries.grep import GrepHit, GrepQuery, grep_thread
 from ckpt_cli.render.grep import hit_columns, table_record
-from ckpt_cli.render.lines import StyledLine
-from ckpt_cli.render.table import table_lines
-from ckpt_cli.render.text import safe_text
-from ckpt_cli.tui.lane import StoreWorker
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.terminal.table import table_lines
 from ckpt_cli.tui.panes import Choices, title
 from ckpt_cli.tui.reads import SelectedCheckpoint, read_threads
-from ckpt_cli.tui.rows import RowList
+from ckpt_cli.tui.row_list import RowList
+from ckpt_cli.tui.store_worker import StoreWorker
 
 _NARROWEST = 72
 """Cells in which any match fits on one line; a narrower pane cuts its end."""

@@ -16,18 +16,18 @@ from textual.widgets import Footer
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import CkptError
 from ckpt_backends.protocol import Store
-from ckpt_cli.core.changes import ChannelChange
-from ckpt_cli.core.clip import clip
-from ckpt_cli.reading.compare import compare
-from ckpt_cli.render.block import block
-from ckpt_cli.render.cells import fit, pad
-from ckpt_cli.render.compared import compared_lines
-from ckpt_cli.render.lines import StyledLine, line
-from ckpt_cli.render.side_by_side import MOST, side_by_side
-from ckpt_cli.render.text import safe_text
-from ckpt_cli.tui.lane import StoreWorker
+from ckpt_cli.core.diff.state_diff import ChannelChange
+from ckpt_cli.core.values.clip import clip
+from ckpt_cli.queries.diff import compare
+from ckpt_cli.render.terminal.cell_width import fit, pad
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.side_by_side import MOST, side_by_side
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
+from ckpt_cli.render.values.block import block
+from ckpt_cli.render.values.compared import compared_lines
 from ckpt_cli.tui.panes import SearchableLines, SearchPane, title
 from ckpt_cli.tui.reads import SelectedCheckpoint, target_of
+from ckpt_cli.tui.store_worker import StoreWorker
 
 _NARROWEST = 20
 

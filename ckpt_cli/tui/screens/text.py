@@ -11,9 +11,9 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Footer
 
-from ckpt_cli.render.cells import wrap
-from ckpt_cli.render.lines import StyledLine, line
-from ckpt_cli.render.text import safe_text
+from ckpt_cli.render.terminal.cell_width import wrap
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.tui.keys import MOVING, Key
 from ckpt_cli.tui.panes import SearchableLines, title
 

@@ -22,7 +22,7 @@ from ormsgpack import OPT_NON_STR_KEYS, Ext, packb, unpackb
 from pydantic import BaseModel
 
 from ckpt_backends.codec import DELTA_SNAPSHOT, Cut, Opaque, Tagged, Value, decode
-from ckpt_backends.codec.scan import heads, scan
+from ckpt_backends.codec.msgpack.scan import heads, scan
 from ckpt_backends.model import TypedBytes
 from tests.unit.codec.strategies import packable
 

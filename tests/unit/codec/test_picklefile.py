@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.codec.picklefile import FilePosition, read_pickle_file
-from ckpt_backends.codec.picklestack import Dict, Machine
+from ckpt_backends.codec.pickle.file import FilePosition, read_pickle_file
+from ckpt_backends.codec.pickle.machine import Dict, Machine
 
 LONG = {"text": "é\ud800" * 700_000, "bytes": bytes(range(256)) * 5000, "short": "x" * 100}
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.splice import Put, splice
+from ckpt_backends.codec.msgpack.splice import Put, splice
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes
 

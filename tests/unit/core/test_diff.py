@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec import to_json
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
-from ckpt_cli.core.changes import (
+from ckpt_cli.core.diff.list_diff import MAX_CELLS, Cells, by_identity, common_subsequence, in_order
+from ckpt_cli.core.diff.state_diff import (
     ChannelChange,
     Counts,
     change_record,
@@ -22,9 +23,8 @@ from ckpt_cli.core.changes import (
     pointer,
     sizes,
 )
-from ckpt_cli.core.diff import Op, diff_values
-from ckpt_cli.core.equality import same
-from ckpt_cli.core.listdiff import MAX_CELLS, Cells, by_identity, common_subsequence, in_order
+from ckpt_cli.core.diff.value_diff import Op, diff_values
+from ckpt_cli.core.replay.equality import same
 from tests.unit.core.patching import patch
 
 LEAVES: st.SearchStrategy[Any] = st.one_of(

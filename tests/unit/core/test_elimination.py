@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Value
-from ckpt_cli.core.elimination import (
+from ckpt_cli.core.replay.elimination import (
     Check,
     Pool,
     ReducerTally,
@@ -16,7 +16,7 @@ from ckpt_cli.core.elimination import (
     judge_thread,
     verdict_of,
 )
-from ckpt_cli.core.merging import ABSENT, CUSTOM, REDUCERS, Held
+from ckpt_cli.core.replay.reducers import ABSENT, CUSTOM, REDUCERS, Held
 
 Step = tuple[Held, list[Value], Held]
 """What it was, what was written, what is stored."""

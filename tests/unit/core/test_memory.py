@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.memory import Item, ItemKey, Source
-from ckpt_cli.core.memory import (
+from ckpt_backends.memory.protocol import Item, ItemKey, Source
+from ckpt_cli.core.memory.item_filter import (
     ItemFilter,
     addresses,
     format_key,

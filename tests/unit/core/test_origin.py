@@ -7,7 +7,8 @@ from typing import Any
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
-from ckpt_cli.core.origin import (
+from ckpt_cli.core.tasks.writes import Placed
+from ckpt_cli.core.values.value_origin import (
     TracedPath,
     find_again,
     is_caller,
@@ -16,7 +17,6 @@ from ckpt_cli.core.origin import (
     place_of,
     writers,
 )
-from ckpt_cli.core.write_view import Placed
 
 KEY = CheckpointKey("t", "", "1")
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Value
-from ckpt_backends.memory import Item, ItemKey, Source
+from ckpt_backends.memory.protocol import Item, ItemKey, Source
 from ckpt_backends.model import TypedBytes
-from ckpt_cli.core.facts import duplicates, marks, orphans, source_of, text_of
-from ckpt_cli.core.provenance import likeliest, named_source
+from ckpt_cli.core.memory.fact_origin import likeliest, named_source
+from ckpt_cli.core.memory.fact_problems import duplicates, marks, orphans, source_of, text_of
 
 
 @pytest.mark.parametrize(

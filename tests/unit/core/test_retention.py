@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_backends.model import Status
-from ckpt_cli.core.retention import Keep, RetentionCandidate, choose, why_kept
+from ckpt_cli.core.retention.policy import Keep, RetentionCandidate, choose, why_kept
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 

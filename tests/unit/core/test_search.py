@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.errors import UsageError
-from ckpt_cli.core.inside import inside
-from ckpt_cli.core.paths import format_path, select
-from ckpt_cli.core.patterns import compile_pattern
-from ckpt_cli.core.search import Known, Match, appended_from, search, unseen
+from ckpt_cli.core.values.paths import format_path, select
+from ckpt_cli.core.values.patterns import compile_pattern
+from ckpt_cli.core.values.search import Known, Match, appended_from, search, unseen
+from ckpt_cli.core.values.unwrap import inside
 from tests.unit.codec.strategies import values
 
 ANY = compile_pattern("", fixed=False, ignore_case=False)

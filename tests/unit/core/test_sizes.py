@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core.sizes import ByteSum, SizeTally, namespace_kind, rank
+from ckpt_cli.core.size_sums import ByteSum, SizeTally, namespace_kind, rank
 
 amounts = st.lists(
     st.builds(ByteSum, st.text(max_size=3), st.integers(0, 9), st.integers(0, 99)), max_size=20

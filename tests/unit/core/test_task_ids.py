@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.core import task_ids
-from ckpt_cli.core.task_ids import TaskIdBase
+from ckpt_cli.core.tasks import task_ids
+from ckpt_cli.core.tasks.task_ids import TaskIdBase
 
 
 def origin(

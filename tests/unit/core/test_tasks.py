@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Status, TypedBytes, Write
-from ckpt_cli.core import task_ids
-from ckpt_cli.core.attribution import subgraph_calls
 from ckpt_cli.core.state import Body, Version
-from ckpt_cli.core.tasks import (
+from ckpt_cli.core.tasks import task_ids
+from ckpt_cli.core.tasks.attribution import subgraph_calls
+from ckpt_cli.core.tasks.tasks import (
     Readers,
     Step,
     conditions_of,

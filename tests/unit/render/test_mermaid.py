@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_cli.core.tree import Node, Skeleton, plan_tree
-from ckpt_cli.render.mermaid import mermaid_lines
+from ckpt_cli.render.tree.mermaid import mermaid_lines
 
 LABEL = r'"(?:[\w .,?×→·…✓✗●○-]|#\d+;|<br/>)*"'
 BOX = rf"n\d+(?:\[{LABEL}\]|\(\[{LABEL}\]\)|\{{\{{{LABEL}\}}\}}|\[\[{LABEL}\]\])"

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_backends.ids import time_of
-from ckpt_cli.core.shortrefs import short_refs
+from ckpt_backends.checkpoint_ids import time_of
+from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.tree import Key, Node, Skeleton, StepRow, plan_tree
-from ckpt_cli.render.cells import cell_len
-from ckpt_cli.render.tree import tree_lines
-from ckpt_cli.render.tree_words import ASCII, UNICODE
+from ckpt_cli.render.terminal.cell_width import cell_len
+from ckpt_cli.render.tree.lines import tree_lines
+from ckpt_cli.render.tree.wording import ASCII, UNICODE
 
 START = datetime(2026, 11, 21, 10, 42, 0, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_cli.render.units import age, iso, size, when
+from ckpt_cli.render.terminal.units import age, iso, size, when
 
 NOW = datetime(2026, 11, 21, 22, 8, 31, tzinfo=UTC)
 

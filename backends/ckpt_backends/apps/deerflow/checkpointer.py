@@ -1,0 +1,187 @@
+"""Finds the store of DeerFlow's checkpoints from its config.yaml.
+
+    checkpointer: {type: memory | sqlite | postgres, connection_string, postgres_schema}
+    database: {backend: memory | sqlite | postgres, sqlite_dir, postgres_url, postgres_schema}
+
+If both sections exist, `checkpointer` counts. A relative path in `checkpointer` starts at
+DeerFlow's folder; in `database` it starts at the folder in which DeerFlow runs, by default the
+parent of its folder. `$NAME` is a variable of the environment or of the file `.env`.
+
+A config.yaml that is found in a folder may be a stranger's: it names files only, and its variables
+come from `.env` only. One that `DEER_FLOW_CONFIG_PATH` names may name a server and read the
+environment.
+
+Source: `runtime/checkpointer/provider.py`, `config/database_config.py`, `config/app_config.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import quote
+
+from ckpt_backends.apps.deerflow import files
+from ckpt_backends.apps.deerflow.places import FOLDER
+from ckpt_backends.errors import CkptError
+from ckpt_backends.url import StoreUrl, parse_url
+
+_NAME, _ENV, _PATH = "config.yaml", ".env", "DEER_FLOW_CONFIG_PATH"
+_DEFAULT_DIR, _SHARED, _SINGLE = f"{FOLDER}/data", "deerflow.db", "store.db"
+_USUAL = ("data/deerflow.db", "checkpoints.db", "store.db")
+"""Files to look for in DeerFlow's folder if there is no config.yaml."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointer:
+    """The store of the checkpoints."""
+
+    url: StoreUrl | None
+    """None if they are not stored, or if it is unknown."""
+    why: str
+    """How the store was found, or why it was not."""
+
+
+class _Unknown(Exception):
+    """The settings do not name the store."""
+
+
+def checkpointer_of(base: Path) -> Checkpointer:
+    """The checkpoint store of the DeerFlow installation with this folder. Never raises."""
+    try:
+        return _found(base)
+    except (_Unknown, CkptError, ValueError) as error:
+        hint = getattr(error, "hint", None)
+        return Checkpointer(None, f"{error}; {hint}" if hint else str(error))
+
+
+def _found(base: Path) -> Checkpointer:
+    path = _config(base)
+    if path is None:
+        for name in _USUAL:
+            if os.path.isfile(base / name):
+                return Checkpointer(
+                    _file(base / name), f"no {_NAME} found; this is the default place"
+                )
+        return Checkpointer(None, f"there is no {_NAME} next to '{base}'")
+    from ckpt_backends.apps.deerflow.plainyaml import settings
+
+    text = files.read(path).raw.decode()
+    try:
+        sections = settings(text, ("checkpointer", "database"))
+    except ValueError as error:
+        raise _Unknown(f"'{path}' is {error}") from None
+    values = _Values(sections, _environment(path, base))
+    found = _single(values, base) if sections.get("checkpointer") else _shared(values, base, path)
+    if not _is_named() and found.url is not None and found.url.scheme != "sqlite":
+        found = Checkpointer(None, f"{_NAME} names a server, and ckpt connects to none by itself")
+    return replace(found, why=f"from '{path}'" if found.url else f"{found.why} ('{path}')")
+
+
+def _single(values: _Values, base: Path) -> Checkpointer:
+    """From the section `checkpointer`."""
+    kind, place = values.of("checkpointer", "type"), values.of("checkpointer", "connection_string")
+    if kind == "sqlite":
+        place = place or _SINGLE
+        if place == ":memory:":
+            return _IN_MEMORY
+        # The second is the path as seen from the project folder.
+        return Checkpointer(_first([base / place, base.parent / place]), "")
+    return _server(kind, place, values.of("checkpointer", "postgres_schema"))
+
+
+def _shared(values: _Values, base: Path, path: Path) -> Checkpointer:
+    """From the section `database`; without one, a file in the default folder."""
+    kind = values.of("database", "backend") or "sqlite"
+    if kind == "sqlite":
+        folder = values.of("database", "sqlite_dir") or _DEFAULT_DIR
+        tried = [root / folder / _SHARED for root in (base.parent, path.parent)]
+        there = _first(tried)
+        if "database" not in values.sections and not os.path.isfile(there.path):
+            # Releases without this section kept checkpoints in memory.
+            return _IN_MEMORY
+        return Checkpointer(there, "")
+    return _server(
+        kind, values.of("database", "postgres_url"), values.of("database", "postgres_schema")
+    )
+
+
+_IN_MEMORY = Checkpointer(
+    None, "DeerFlow keeps checkpoints in memory only and loses them when it exits"
+)
+
+
+def _server(kind: str | None, place: str | None, schema: str | None) -> Checkpointer:
+    if kind == "memory":
+        return _IN_MEMORY
+    if kind != "postgres":
+        raise _Unknown(f"unknown type '{kind}' in {_NAME}")
+    if not place:
+        raise _Unknown(f"no connection string in {_NAME}")
+    url = parse_url(place.replace("postgresql+asyncpg://", "postgresql://", 1))
+    if schema and "schema" not in url.params:
+        joined = "&" if "?" in url.raw else "?"
+        url = parse_url(f"{url.raw}{joined}schema={quote(schema, safe='')}")
+    return Checkpointer(url, "")
+
+
+def _first(paths: list[Path]) -> StoreUrl:
+    """The first file that exists; if none exists, the first path."""
+    return _file(next((path for path in paths if os.path.isfile(path)), paths[0]))
+
+
+def _file(path: Path) -> StoreUrl:
+    return StoreUrl("sqlite", str(path), raw=str(path))
+
+
+def _config(base: Path) -> Path | None:
+    """The config.yaml: from the environment, next to the folder, or one level up."""
+    named = os.environ.get(_PATH)
+    candidates = [Path(named)] if named else [base.parent / _NAME, base.parent.parent / _NAME]
+    return next((path for path in candidates if os.path.isfile(path)), None)
+
+
+def _is_named() -> bool:
+    return bool(os.environ.get(_PATH))
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Settings with variables replaced."""
+
+    sections: Mapping[str, Mapping[str, str | None]]
+    environment: Mapping[str, str]
+
+    def of(self, section: str, name: str) -> str | None:
+        text = self.sections.get(section, {}).get(name)
+        if text is None or not text.startswith("$"):
+            return text
+        variable = text[1:]
+        if variable not in self.environment:
+            where = "" if _is_named() else f" in {_ENV}; {_PATH} does not name {_NAME}"
+            raise _Unknown(f"variable '{variable}' is not set{where}")
+        return self.environment[variable]
+
+
+def _environment(path: Path, base: Path) -> dict[str, str]:
+    """The variables of `.env` files; with those of this process, which win, if it was named."""
+    found: dict[str, str] = {}
+    beside = (base.parent.parent, base.parent, path.parent)
+    for folder in [path.parent] if _is_named() else dict.fromkeys(beside):
+        if os.path.isfile(folder / _ENV):
+            found |= dict(_variables(files.read(folder / _ENV).raw.decode(errors="replace")))
+    return {**found, **os.environ} if _is_named() else found
+
+
+def _variables(text: str) -> Iterator[tuple[str, str]]:
+    """The lines `NAME=VALUE` of a `.env`, without quotes around values."""
+    for line in text.splitlines():
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        value = value.strip()
+        if value[:1] in {"'", '"'} and value[-1:] == value[:1] and len(value) > 1:
+            value = value[1:-1]
+        else:
+            value = value.partition(" #")[0].rstrip()
+        if equals and name.strip().isidentifier():
+            yield name.strip(), value

@@ -1,0 +1,1 @@
+"""The layout of KaFlow's checkpointer on MongoDB."""

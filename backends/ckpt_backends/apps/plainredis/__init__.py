@@ -1,0 +1,1 @@
+"""The layout of langgraph-checkpoint-plainredis."""

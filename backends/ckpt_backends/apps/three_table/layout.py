@@ -1,0 +1,88 @@
+"""Recognises this layout by the columns of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+
+from ckpt_backends.errors import UnknownLayout
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+
+NAME, LATEST = "three-table", "three-table-latest"
+LAYOUTS = (NAME, LATEST)
+HASH, VALUE, CREATED, MODIFIED = "checkpoint_ns_hash", "blob_data", "gmt_create", "gmt_modified"
+
+NEEDED: Mapping[str, frozenset[str]] = {
+    CHECKPOINTS: frozenset(
+        {"thread_id", "checkpoint_id", "parent_checkpoint_id", "checkpoint_ns", HASH, CREATED}
+    ),
+    BLOBS: frozenset({"thread_id", HASH, "channel", "version", "type", VALUE}),
+    WRITES: frozenset(
+        {"thread_id", "checkpoint_id", HASH, "task_id", "idx", "channel", "type", VALUE}
+    ),
+}
+SURROGATE = "id"
+"""An auto-increment key. It has no meaning and is not copied or archived."""
+_ALSO: Mapping[str, frozenset[str]] = {
+    CHECKPOINTS: frozenset({MODIFIED, SURROGATE}),
+    BLOBS: frozenset({CREATED, MODIFIED, SURROGATE, "checkpoint_ns"}),
+    WRITES: frozenset({CREATED, MODIFIED, SURROGATE, "task_path", "checkpoint_ns"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ThreeTables:
+    """The layout as found in one database."""
+
+    columns: Mapping[str, Set[str]]
+    """By table, without the surrogate key."""
+    names: Mapping[str, str]
+    """By table, its quoted name with schema, for queries."""
+    stored: tuple[str, ...]
+    """The plain names of the tables, with schema."""
+    unknown: tuple[str, ...]
+    """Columns that are not part of the layout, as `table.column`."""
+
+    def has(self, table: str, column: str) -> bool:
+        return column in self.columns[table]
+
+
+def is_three_table(columns: Mapping[str, Set[str]]) -> bool:
+    """Whether the tables look like this layout. A body column means that they are another one."""
+    found = columns.get(CHECKPOINTS, frozenset())
+    return HASH in found and CREATED in found and "checkpoint" not in found
+
+
+def detect(
+    columns: Mapping[str, Set[str]],
+    quoted: Callable[[str], str],
+    where: str,
+    schema: str | None = None,
+) -> ThreeTables:
+    """The layout of tables that look like this one. Raises `UnknownLayout` if columns are missing.
+
+    `where` names the store in the error.
+    """
+    missing = [
+        f"{table}.{column}"
+        for table, needed in NEEDED.items()
+        for column in sorted(needed - columns.get(table, frozenset()))
+    ]
+    if missing:
+        raise UnknownLayout(
+            f"unknown layout of the checkpoint tables in '{where}'",
+            hint=f"missing {', '.join(missing)}",
+        )
+    unknown = [
+        f"{table}.{column}"
+        for table, needed in NEEDED.items()
+        for column in sorted(columns[table] - needed - _ALSO[table])
+    ]
+    known = {table: frozenset(columns[table]) - {SURROGATE} for table in NEEDED}
+    prefix = "" if schema is None else f"{quoted(schema)}."
+    return ThreeTables(
+        known,
+        {table: prefix + quoted(table) for table in NEEDED},
+        tuple(table if schema is None else f"{schema}.{table}" for table in NEEDED),
+        tuple(unknown),
+    )

@@ -1,0 +1,1 @@
+"""What is written to a store, as data: changes, removals, rows, archives."""

@@ -1,0 +1,1 @@
+"""Decodes and edits BSON."""

@@ -1,0 +1,1 @@
+"""Decodes and encodes JSON, in the forms of each serializer."""

@@ -1,0 +1,1 @@
+"""Decodes, measures, splits and changes msgpack."""

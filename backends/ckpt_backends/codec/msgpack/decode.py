@@ -1,0 +1,184 @@
+"""Decodes msgpack. Ext types become `Tagged` nodes; no class that they name is imported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ormsgpack import OPT_NON_STR_KEYS, unpackb
+
+from ckpt_backends.codec import DELTA_SNAPSHOT
+from ckpt_backends.codec.arrays import ndarray
+from ckpt_backends.codec.limits import PastLimit, past_bytes
+from ckpt_backends.codec.memo import CURRENT
+from ckpt_backends.codec.msgpack.partial import read_part
+from ckpt_backends.codec.msgpack.scan import READ_EXT, heads, scan
+from ckpt_backends.codec.values import Cut, Tagged, Value
+
+if TYPE_CHECKING:
+    from ckpt_backends.codec.limits import Limits
+
+_ONE_ARGUMENT, _ARGUMENTS, _FIELDS, _METHOD, _PYDANTIC_1, _PYDANTIC_2, _NUMPY, _SNAPSHOT = READ_EXT
+
+_WITH_FIELDS = (_PYDANTIC_2, _PYDANTIC_1, _FIELDS)
+_MAX_TUPLE_KEYS = 2000
+
+
+def decode_msgpack(data: bytes, limits: Limits) -> Value:
+    """Decode a value. Raises `PastLimit`, and ValueError if it is not valid msgpack."""
+    if reason := past_bytes(len(data), limits):
+        raise PastLimit(reason)
+    if len(data) > limits.nodes:
+        scan(data, 0, limits)
+    elif heads(data) > limits.depth:
+        return _unpack_checked(data, limits)
+    return unpack(data, limits)
+
+
+def cut_msgpack(data: bytes, limits: Limits, reason: str) -> Cut:
+    """Decode the beginning of a value, as much as the limits allow. Raises ValueError."""
+    return Cut(plain_keys(read_part(data, limits, build)), len(data), reason)
+
+
+def unpack(data: bytes, limits: Limits) -> Value:
+    """Decode a value that the caller has checked against the limits. Raises ValueError."""
+    # Almost all maps have text keys only, and then `plain_keys` is not needed.
+    try:
+        value: Value = unpackb(data, ext_hook=_Reader(limits, 0).on_ext)
+    except ValueError:
+        reader = _Reader(limits, OPT_NON_STR_KEYS)
+        value = plain_keys(unpackb(data, ext_hook=reader.on_ext, option=OPT_NON_STR_KEYS))
+    return value
+
+
+def _unpack_checked(data: bytes, limits: Limits) -> Value:
+    """Decode a value that may be nested too deeply, and scan it only if that is still possible.
+
+    Decoding before the depth is known is safe: ormsgpack limits the levels outside of ext types to
+    1022, and the depth inside an ext type is checked before its payload is decoded. Together they
+    take at most 600 KiB of C stack. Raises ValueError and `PastLimit`.
+    """
+    for option in (0, OPT_NON_STR_KEYS):
+        reader = _Reader(limits, option)
+        try:
+            value: Value = unpackb(data, ext_hook=reader.on_outer_ext, option=option)
+        except ValueError:
+            if reader.unsure:
+                break
+            if option:
+                raise
+            continue
+        if heads(data) - reader.heads + reader.depth > limits.depth:
+            break
+        return plain_keys(value) if option else value
+    scan(data, 0, limits)
+    return unpack(data, limits)
+
+
+class _Reader:
+    """Creates the nodes for the ext types of one value."""
+
+    __slots__ = ("depth", "heads", "limits", "memo", "option", "room", "unsure")
+
+    def __init__(self, limits: Limits, option: int) -> None:
+        self.limits = limits
+        self.option = option
+        self.room = limits.nodes
+        # With keys that are not text, `plain_keys` changes values later: they cannot be cached.
+        self.memo = None if option else CURRENT.get()
+        self.heads = 0
+        self.depth = 0
+        self.unsure = False
+
+    def on_ext(self, code: int, data: bytes) -> Tagged:
+        if code not in READ_EXT:
+            return Tagged(f"ext:{code}", data)
+        if self.memo is not None and (known := self.memo.get(code, data)) is not None:
+            return known
+        room = self.room
+        try:
+            parts = unpackb(data, ext_hook=self.on_ext, option=self.option)
+        except ValueError:
+            # Let `unpack` try again with all keys. A retry here would double with each level.
+            if not self.option:
+                raise
+            return Tagged(f"ext:{code}", data)
+        node = build(code, parts, self.room)
+        if code == _NUMPY:
+            self.room = max(0, self.room - len(data))
+        if self.memo is not None and self.room == room:  # arrays depend on the remaining room
+            self.memo.put(code, data, node)
+        return node
+
+    def on_outer_ext(self, code: int, data: bytes) -> Tagged:
+        depth = heads(data)
+        if depth > self.limits.depth // 2:
+            self.unsure = True
+            raise PastLimit("perhaps nested too deeply")
+        self.heads += 1 + heads(len(data).to_bytes(4, "big")) + depth
+        self.depth = max(self.depth, 1 + depth)
+        return self.on_ext(code, data)
+
+
+def build(code: int, parts: Any, room: int) -> Tagged:
+    """The node for an ext type with this payload; type `ext:CODE` if its shape is unknown.
+
+    `room` is the maximum number of array elements to create.
+    """
+    if code == _SNAPSHOT:
+        return Tagged(DELTA_SNAPSHOT, parts)
+    if code == _NUMPY:
+        return _array(parts, room)
+    # No `match` here: this runs for each ext type, and patterns are much slower.
+    if type(parts) is list and len(parts) in (3, 4):
+        module, name, content, *rest = parts
+        if type(module) is str and type(name) is str:
+            if code in _WITH_FIELDS:
+                if type(content) is dict and (not rest or code != _FIELDS):
+                    return Tagged(f"{module}.{name}", content)
+            elif code == _METHOD:
+                if rest and type(rest[0]) is str:
+                    known = parts[:2] == ["datetime"] * 2 and rest[0] == "fromisoformat"
+                    return Tagged(f"{module}.{name}" + ("" if known else f".{rest[0]}"), content)
+            elif not rest and (code == _ONE_ARGUMENT or type(content) is list):
+                return Tagged(f"{module}.{name}", content)
+    return Tagged(f"ext:{code}", parts)
+
+
+def _array(parts: Any, room: int) -> Tagged:
+    match parts:
+        case [str(dtype), [*shape], str(order), bytes(data)] if all(
+            type(size) is int and size >= 0 for size in shape
+        ):
+            return ndarray(dtype, shape, order, data, room)
+    return Tagged(f"ext:{_NUMPY}", parts)
+
+
+def plain_keys(root: Value) -> Value:
+    """Replace, in place, map keys that are tuples by `Tagged`, and return the same value.
+
+    Raises ValueError if a map has more than `_MAX_TUPLE_KEYS` of them.
+    """
+    todo: list[Value] = [root]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Tagged):
+            todo.append(item.payload)
+        elif isinstance(item, list):
+            todo += item
+        elif isinstance(item, dict):
+            todo += item.values()
+            tuples = sum(isinstance(key, tuple) for key in item)
+            # All such keys have the same hash, so many in one dict take quadratic time.
+            if tuples > _MAX_TUPLE_KEYS:
+                raise ValueError(f"a map with {tuples} keys that are tuples")
+            if tuples:
+                renamed = {_plain_key(key): part for key, part in item.items()}
+                item.clear()
+                item.update(renamed)
+    return root
+
+
+def _plain_key(key: object) -> Any:
+    if isinstance(key, tuple):
+        return Tagged("builtins.tuple", [_plain_key(part) for part in key])
+    return key

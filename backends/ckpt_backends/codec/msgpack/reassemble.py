@@ -1,0 +1,127 @@
+"""Builds new values from parts of stored values, without changing the bytes of any part.
+
+For example, a merged list is built from the items of older lists. Because the bytes of each item
+are copied, LangGraph reads it exactly as before, whatever class it has.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.limits import DEFAULT_LIMITS
+from ckpt_backends.codec.msgpack import scan
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_backends.model import TypedBytes
+
+_SET_CODE = 0
+"""Ext code of an object made from one argument (`EXT_CONSTRUCTOR_SINGLE_ARG` of JsonPlus)."""
+
+
+class Unbuildable(ValueError):
+    """A value cannot be built from stored parts; the message says why."""
+
+
+class Pieces:
+    """Decodes stored values part by part, and remembers the bytes of each part."""
+
+    def __init__(self) -> None:
+        self._whole: dict[int, tuple[Value, TypedBytes]] = {}
+        self._parts: dict[int, tuple[Value, str, Any]] = {}
+        # Keep a reference to each value, or Python could reuse its id() for another object.
+
+    def read(self, typed: TypedBytes) -> Value:
+        """Decode a stored value, and remember the bytes of its parts. Raises `Unbuildable`."""
+        if typed.encrypted:
+            raise Unbuildable("it is made of encrypted values")
+        value = self._split(typed)
+        self._whole[id(value)] = (value, typed)
+        return value
+
+    def write(self, value: Value, tag: str) -> TypedBytes:
+        """Encode a value made of parts that were read, as msgpack or JSON. Raises `Unbuildable`."""
+        if id(value) in self._whole:
+            return self._whole[id(value)][1]
+        if tag == "msgpack":
+            return TypedBytes(tag, self._msgpack(value))
+        if tag == "json":
+            text = json.dumps(self._json(value), ensure_ascii=False)
+            return TypedBytes(tag, text.encode("utf-8", "surrogatepass"))
+        raise Unbuildable(f"a value of type '{tag}' is not put together here")
+
+    def _split(self, typed: TypedBytes) -> Value:
+        whole = decode(typed)
+        if isinstance(whole, Opaque | Cut):
+            raise Unbuildable("it is made of values that cannot be read")
+        if typed.type == "msgpack" and isinstance(whole, list | dict):
+            return self._split_msgpack(typed.data)
+        if typed.type == "json" and isinstance(whole, list | dict):
+            raw = json.loads(typed.data)
+            if isinstance(raw, list):
+                return [self._json_part(item) for item in raw]
+            if isinstance(whole, dict) and isinstance(raw, dict):
+                return {key: self._json_part(item) for key, item in raw.items()}
+        return whole
+
+    def _split_msgpack(self, data: bytes) -> Value:
+        kind, pos, count = scan.head(data, 0)
+        is_map = kind == scan.MAP
+        parts: list[Value] = []
+        for _ in range(count * 2 if is_map else count):
+            end = scan.scan(data, pos, DEFAULT_LIMITS).end
+            parts.append(self._part("msgpack", data[pos:end], data[pos:end]))
+            pos = end
+        if not is_map:
+            return parts
+        return dict(zip(parts[::2], parts[1::2], strict=True))
+
+    def _json_part(self, raw: Any) -> Value:
+        return self._part("json", json.dumps(raw).encode(), raw)
+
+    def _part(self, tag: str, data: bytes, raw: Any) -> Value:
+        value = decode(TypedBytes(tag, data))
+        self._parts[id(value)] = (value, tag, raw)
+        return value
+
+    def _msgpack(self, value: Value) -> bytes:
+        from ormsgpack import Ext, packb
+
+        known = self._parts.get(id(value))
+        if known is not None and known[1] == "msgpack":
+            return bytes(known[2])
+        match value:
+            case list():
+                return _header(len(value), 0x90, 0xDC) + b"".join(map(self._msgpack, value))
+            case dict():
+                pairs = [part for pair in value.items() for part in pair]
+                return _header(len(value), 0x80, 0xDE) + b"".join(map(self._msgpack, pairs))
+            case Tagged(type="builtins.set" | "builtins.frozenset", payload=list(members)):
+                name = [packb(part) for part in value.type.split(".")]
+                inner = b"\x93" + b"".join(name) + self._msgpack(members)
+                return packb(Ext(_SET_CODE, inner))
+            case str() | int() | float() | bool() | bytes() | None:
+                return packb(value)
+        raise Unbuildable("parts of it are of a kind that is not written here")
+
+    def _json(self, value: Value) -> Any:
+        known = self._parts.get(id(value))
+        if known is not None and known[1] == "json":
+            return known[2]
+        match value:
+            case list():
+                return [self._json(item) for item in value]
+            case dict() if all(isinstance(key, str) for key in value):
+                return {key: self._json(item) for key, item in value.items()}
+            case str() | int() | float() | bool() | None:
+                return value
+        raise Unbuildable("parts of it are of a kind that is not written here")
+
+
+def _header(count: int, short: int, wide: int) -> bytes:
+    """The header of a msgpack array or map with `count` items."""
+    if count < 16:
+        return bytes([short | count])
+    if count < 1 << 16:
+        return bytes([wide]) + count.to_bytes(2, "big")
+    return bytes([wide + 1]) + count.to_bytes(4, "big")

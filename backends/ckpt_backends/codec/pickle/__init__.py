@@ -1,0 +1,1 @@
+"""Reads pickles without running them."""

@@ -1,0 +1,238 @@
+"""Stores with values that LangGraph's `EncryptedSerializer` encrypted.
+
+The serializer adds `+aes` to the type tag of a value. It stores the nonce (16 bytes), the
+authentication tag (16 bytes) and the ciphertext of AES in EAX mode. Source:
+`langgraph/checkpoint/serde/encrypted.py`. Ids and channel names are not encrypted, nor is the
+metadata of a SQLite store. MongoDB's metadata is encrypted leaf by leaf.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from ckpt_backends.errors import StoreUnavailable, UsageError
+from ckpt_backends.files.regular_file import read_regular
+from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
+from ckpt_backends.protocol import Store
+from ckpt_backends.wrapper import WrappedStore
+
+KEY_VARIABLE = "LANGGRAPH_AES_KEY"
+"""The environment variable that LangGraph reads. Its text, as UTF-8, is the key."""
+_KEY_SIZES = (16, 24, 32)
+_LONGEST_KEY_FILE = 1024
+_NONCE = _TAG = 16
+
+NO_KEY = f"encrypted; set {KEY_VARIABLE} or add --aes-key-file FILE"
+WRONG_KEY = "encrypted, and the key does not fit"
+NO_LIBRARY = "encrypted; reading it requires pycryptodome: pip install 'langgraph-ckpt[aes]'"
+DAMAGED = "encrypted and cut off"
+CLOSED = frozenset({NO_KEY, WRONG_KEY, NO_LIBRARY, DAMAGED})
+"""All reasons why a value may stay encrypted."""
+
+Key = Callable[[], bytes | None]
+"""Called at the first encrypted value. Returns the key or None; may raise `UsageError`."""
+
+
+def key_of_environment(environment: Mapping[str, str] = os.environ) -> bytes | None:
+    """The key from `LANGGRAPH_AES_KEY`, or None. Raises `UsageError` if its length is wrong."""
+    text = environment.get(KEY_VARIABLE)
+    if text is None:
+        return None
+    key = text.encode("utf-8", "surrogateescape")
+    if len(key) not in _KEY_SIZES:
+        raise UsageError(
+            f"{KEY_VARIABLE} has {len(key)} bytes", hint="an AES key has 16, 24 or 32 bytes"
+        )
+    return key
+
+
+def key_of_file(path: str) -> bytes:
+    """The key from a file. A newline at the end of the file is ignored.
+
+    Raises `UsageError` if the file cannot be read or the key has a wrong length.
+    """
+    try:
+        data = read_regular(Path(path), _LONGEST_KEY_FILE)
+    except StoreUnavailable as error:
+        raise UsageError(error.message, hint=error.hint) from None
+    except OSError as error:
+        reason = (error.strerror or "not readable").lower()
+        raise UsageError(f"cannot read '{path}': {reason}") from None
+    for key in (data, data.removesuffix(b"\n").removesuffix(b"\r")):
+        if len(key) in _KEY_SIZES:
+            return key
+    raise UsageError(
+        f"the key in '{path}' has {len(data)} bytes", hint="an AES key has 16, 24 or 32 bytes"
+    )
+
+
+class DecryptingStore(WrappedStore):
+    """A store that returns `TYPE+aes` values decrypted, as `TYPE`.
+
+    A value that cannot be decrypted is returned as stored, with the reason as its `problem`.
+    `note` is called once for each such reason.
+    """
+
+    def __init__(self, inner: Store, key: Key, note: Callable[[str], None]) -> None:
+        super().__init__(inner)
+        self._key = key
+        self._note = note
+        self._noted: set[str] = set()
+        self._met_encrypted = False
+
+    @property
+    def expects_encrypted(self) -> bool:
+        """Whether values should be encrypted: a key is set, or an encrypted value was read."""
+        if self._met_encrypted:
+            return True
+        try:
+            return self._key() is not None
+        except UsageError:
+            return True
+
+    def checkpoints(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
+        found = self.inner.checkpoints(
+            thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=checkpoint_ids,
+            body=body,
+            metadata=metadata,
+            values=values,
+        )
+        return map(self._checkpoint, found) if body or metadata else found
+
+    def _checkpoint(self, found: Checkpoint) -> Checkpoint:
+        if found.metadata is not None and found.metadata.type == "bson":
+            found = replace(found, metadata=self._leaves(found.metadata))
+        read = [found.body, found.metadata]
+        read += [blob.value for blob in (found.blobs or {}).values()]
+        if not any(map(is_encrypted, read)):
+            return found
+        blobs = found.blobs
+        if blobs is not None:
+            blobs = {
+                name: replace(blob, value=self._read(blob.value)) for name, blob in blobs.items()
+            }
+        return replace(
+            found,
+            body=self._read(found.body),
+            metadata=self._read(found.metadata),
+            blobs=blobs,
+        )
+
+    def _leaves(self, metadata: TypedBytes) -> TypedBytes:
+        """Decrypt metadata that is a BSON document: each leaf is encrypted separately."""
+        if b"+aes\0" not in metadata.data:
+            return metadata
+        from ckpt_backends.codec.bson.documents import map_leaves
+
+        with suppress(ValueError):  # decoding reports a broken document later
+            data = map_leaves(metadata.data, lambda leaf: self._read(leaf) or leaf)
+            return TypedBytes("bson", data, encrypted=True)
+        return metadata
+
+    def writes(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        found = self.inner.writes(
+            thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=checkpoint_ids,
+            channels=channels,
+            values=values,
+        )
+        return map(self._write, found) if values else found
+
+    def checkpoints_at(
+        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+    ) -> Iterator[Checkpoint]:
+        found = self.inner.checkpoints_at(keys, body=body, metadata=metadata)
+        return map(self._checkpoint, found) if body or metadata else found
+
+    def writes_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        found = self.inner.writes_at(keys, channels=channels, values=values)
+        return map(self._write, found) if values else found
+
+    def _write(self, found: Write) -> Write:
+        if not is_encrypted(found.value):
+            return found
+        return replace(found, value=self._read(found.value))
+
+    def _read(self, value: TypedBytes | None) -> TypedBytes | None:
+        if value is None or not is_encrypted(value):
+            return value
+        self._met_encrypted = True
+        if value.whole is not None:
+            return replace(value, encrypted=True)
+        if value.type == "merged+aes":
+            from ckpt_backends.codec.merged import merged, parts_of
+
+            return merged(self._read(part) or part for part in parts_of(value.data))
+        key = self._key()
+        data, problem = (None, NO_KEY) if key is None else _decrypted(value.data, key)
+        if data is None:
+            if problem not in self._noted:
+                self._noted.add(problem)
+                self._note(f"values are {problem}")
+            return replace(value, encrypted=True, problem=problem)
+        return TypedBytes(value.type.partition("+")[0], data, encrypted=True)
+
+
+def expects_encrypted(store: Store) -> bool:
+    """Whether the values of a store should be encrypted, as far as this run has seen."""
+    while isinstance(store, WrappedStore):
+        if isinstance(store, DecryptingStore):
+            return store.expects_encrypted
+        store = store.inner
+    return False
+
+
+def is_encrypted(value: TypedBytes | None) -> bool:
+    """Whether `EncryptedSerializer` stored a value."""
+    return value is not None and is_encrypted_type(value.type)
+
+
+def is_encrypted_type(tag: str) -> bool:
+    """Whether a type tag is that of an encrypted value, such as `msgpack+aes`."""
+    return tag.partition("+")[2] == "aes"
+
+
+def _decrypted(data: bytes, key: bytes) -> tuple[bytes | None, str]:
+    """The decrypted bytes and `''`, or None and the reason why decryption failed."""
+    try:
+        from Crypto.Cipher import AES
+    except ImportError:
+        return None, NO_LIBRARY
+    if len(data) < _NONCE + _TAG:
+        return None, DAMAGED
+    cipher = AES.new(key, AES.MODE_EAX, nonce=data[:_NONCE])
+    tag, ciphertext = data[_NONCE : _NONCE + _TAG], data[_NONCE + _TAG :]
+    try:
+        return cipher.decrypt_and_verify(ciphertext, tag), ""
+    except ValueError:
+        return None, WRONG_KEY

@@ -1,0 +1,1 @@
+"""Files on disk: written atomically, opened only if they are regular, locked, temporary."""

@@ -1,0 +1,120 @@
+"""Finds and opens the files of `langgraph dev`.
+
+The server never changes a file in place: it writes `NAME.tmp` and renames that over the old file.
+So an open file never changes. The server replaces its three files one after the other. To get files
+of the same moment, `open_files` opens them again until none was replaced or is being written.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ckpt_backends.base import Closing
+from ckpt_backends.errors import StoreUnavailable, UnknownLayout, UsageError
+from ckpt_backends.files.regular_file import open_regular
+from ckpt_backends.url import DEV_FILE, DEV_FOLDER, DEV_SUFFIX, StoreUrl
+
+CHECKPOINTS = DEV_FILE
+WRITES, BLOBS = (f".langgraph_checkpoint.{number}{DEV_SUFFIX}" for number in (2, 3))
+NAMES = (CHECKPOINTS, WRITES, BLOBS)
+LAYOUT = "langgraph-dev"
+_TRIES = 60
+_PAUSE_SECONDS = 0.05
+_WRITING_SECONDS = 2
+"""A `.tmp` file that changed within this time is being written."""
+_BUFFER = 1 << 18
+Stamp = tuple[int, int, int, int]
+"""Device, inode, size in bytes, and time of change in ns of a file."""
+
+
+def folder_of(url: StoreUrl) -> Path:
+    """The folder that holds the files. Raises `UsageError` and `StoreUnavailable`."""
+    unknown = sorted(set(url.params) - {"layout"})
+    if unknown:
+        raise UsageError(f"unknown parameter '{unknown[0]}' of a folder of langgraph dev")
+    if url.params.get("layout", LAYOUT) != LAYOUT:
+        raise UsageError(
+            f"no layout '{url.params['layout']}' in a folder of langgraph dev",
+            hint=f"known: {LAYOUT}",
+        )
+    path = Path(os.path.abspath(url.path))
+    if path.suffix == DEV_SUFFIX:
+        path = path.parent
+    elif os.path.isdir(path / DEV_FOLDER):
+        path /= DEV_FOLDER
+    if not os.path.isdir(path):
+        raise StoreUnavailable(
+            f"cannot open '{url}': no such folder",
+            hint=f"name the folder {DEV_FOLDER}, or the project that holds it",
+        )
+    if not os.path.exists(path / CHECKPOINTS):
+        raise UnknownLayout(
+            f"no checkpoints of langgraph dev in '{url}'",
+            hint=f"there is no {CHECKPOINTS}; some releases write it when the server stops",
+        )
+    return path
+
+
+def stamps(folder: Path) -> dict[str, Stamp]:
+    """The files that exist now, by name."""
+    found = {}
+    for name in NAMES:
+        with suppress(FileNotFoundError):
+            facts = (folder / name).stat()
+            found[name] = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    return found
+
+
+@dataclass(slots=True)
+class Files(Closing):
+    """The three files of the same moment, opened for reading."""
+
+    folder: Path
+    stamps: Mapping[str, Stamp]
+    opened: Mapping[str, BinaryIO]
+    """By name; file 3 may be missing."""
+
+    def close(self) -> None:
+        for file in self.opened.values():
+            file.close()
+
+
+def open_files(folder: Path) -> Files:
+    """Open all files of the same moment. Raises `StoreUnavailable`."""
+    try:
+        for _ in range(_TRIES):
+            before = stamps(folder)
+            if CHECKPOINTS not in before:
+                raise FileNotFoundError
+            files = Files(folder, before, {name: _open(folder / name) for name in before})
+            if stamps(folder) == before and not _is_written(folder):
+                return files
+            files.close()
+            time.sleep(_PAUSE_SECONDS)
+    except FileNotFoundError:
+        raise StoreUnavailable(f"'{folder}' was removed meanwhile") from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise StoreUnavailable(f"cannot read '{folder}': {reason}") from error
+    raise StoreUnavailable(
+        f"cannot read '{folder}': its server is writing to it", hint="try again in a moment"
+    )
+
+
+def _open(path: Path) -> BinaryIO:
+    return open_regular(path, buffering=_BUFFER)
+
+
+def _is_written(folder: Path) -> bool:
+    """Whether the server is writing a file. An old `.tmp` file was left by a killed server."""
+    for name in NAMES:
+        with suppress(FileNotFoundError):
+            if time.time() - (folder / f"{name}.tmp").stat().st_mtime < _WRITING_SECONDS:
+                return True
+    return False

@@ -1,0 +1,364 @@
+"""Reads the files of `langgraph dev`.
+
+No file is unpickled. `codec.picklestack` parses each file once without running its code, and long
+values stay in the file until they are needed. Listings use only the keys.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ckpt_backends.base import Closing
+from ckpt_backends.changes.rows import Row, own_rows, sql_key
+from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.langgraph_dev import rows, server
+from ckpt_backends.langgraph_dev.files import (
+    BLOBS,
+    CHECKPOINTS,
+    LAYOUT,
+    NAMES,
+    WRITES,
+    folder_of,
+    stamps,
+)
+from ckpt_backends.langgraph_dev.layout import StoredCheckpoint, StoredWrite, WriteKey
+from ckpt_backends.langgraph_dev.rows import COLUMNS
+from ckpt_backends.langgraph_dev.tables import Tables, named
+from ckpt_backends.layouts import LAYOUTS
+from ckpt_backends.model import (
+    Blob,
+    BlobKey,
+    Checkpoint,
+    CheckpointKey,
+    StoreInfo,
+    Thread,
+    ThreadSize,
+    TypedBytes,
+    Usage,
+    Write,
+)
+from ckpt_backends.sql.blob_tables import BLOBS as BLOB_TABLE
+from ckpt_backends.sql.blob_tables import CHECKPOINTS as CHECKPOINT_TABLE
+from ckpt_backends.sql.blob_tables import WRITES as WRITE_TABLE
+from ckpt_backends.sql.blob_tables import is_wanted
+from ckpt_backends.url import StoreUrl
+
+_ODD_SHOWN = 3
+
+
+class DevStore(Closing):
+    """A folder of `langgraph dev`, opened for reading."""
+
+    def __init__(self, url: StoreUrl) -> None:
+        self._url = url
+        self._folder = folder_of(url)
+        self._open: Tables | None = Tables(self._folder)
+        try:
+            _ = self._open.checkpoints
+        except BaseException:
+            self.close()
+            raise
+
+    def describe(self) -> StoreInfo:
+        files = self._tables.files
+        apart = BLOBS in files.opened
+        return StoreInfo(
+            layout=LAYOUT,
+            url=str(self._url),
+            engine="pickle files",
+            saver=f"langgraph-checkpoint {'2.1 or later' if apart else 'before 2.1'},"
+            " InMemorySaver of langgraph dev",
+            capabilities=LAYOUTS[LAYOUT],
+            tables=tuple(name for name in NAMES if name in files.opened),
+            size=sum(size for _, _, size, _ in files.stamps.values()),
+            notes=tuple(self.notes()),
+        )
+
+    def notes(self) -> Sequence[str]:
+        found = []
+        if reason := server.running(self._folder):
+            found.append(
+                f"langgraph dev may be running ({reason}): checkpoints that it has not saved yet"
+                " are missing here"
+            )
+        tables = self._tables
+        for odd in tables.found.odd[:_ODD_SHOWN]:
+            found.append(f"ignored an entry that no saver writes: {odd}")
+        if more := len(tables.found.odd[_ODD_SHOWN:]):
+            found.append(f"ignored {more} more entries")
+        return found
+
+    def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
+        found = [
+            (max(newest), thread_id)
+            for thread_id, namespaces in self._tables.checkpoints.items()
+            if (newest := [max(rows) for rows in namespaces.values() if rows])
+        ]
+        found.sort(key=lambda one: _sortable(one[1]))
+        found.sort(key=lambda one: one[0], reverse=True)
+        for _, thread_id in found[:limit]:
+            yield self._thread(thread_id, self._tables.checkpoints[thread_id])
+
+    def thread(self, thread_id: str) -> Thread | None:
+        namespaces = self._tables.checkpoints.get(thread_id, {})
+        return self._thread(thread_id, namespaces) if any(namespaces.values()) else None
+
+    def _thread(
+        self, thread_id: str, namespaces: Mapping[str, Mapping[str, StoredCheckpoint]]
+    ) -> Thread:
+        filled = {ns: rows for ns, rows in namespaces.items() if rows}
+        ids = [one for rows in filled.values() for one in rows]
+        return Thread(
+            thread_id,
+            max(filled[""]) if "" in filled else None,
+            time_of(min(ids)),
+            time_of(max(ids)),
+            len(ids),
+            len(filled),
+        )
+
+    def size(self, thread_id: str) -> ThreadSize:
+        tables = self._tables
+        found = [
+            one for ns in tables.checkpoints.get(thread_id, {}).values() for one in ns.values()
+        ]
+        writes = [one for _, _, one in self._writes_of(thread_id)]
+        blobs = [tables.blobs[key] for key in tables.blobs_of.get(thread_id, ())]
+        size = sum(one.body.size + one.metadata.size for one in found)
+        size += sum(one.value.size for one in writes) + sum(one.size for one in blobs)
+        return ThreadSize(len(found), len(writes), size, len(blobs))
+
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        return list(map(self.size, thread_ids))
+
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        for ns, in_ns in self._tables.checkpoints.get(thread_id, {}).items():
+            for name, row in in_ns.items():
+                size = row.body.size + row.metadata.size
+                yield CheckpointKey(thread_id, ns, name), ThreadSize(1, 0, size)
+        for place, _, write in self._writes_of(thread_id):
+            yield CheckpointKey(*place), ThreadSize(0, 1, write.value.size)
+
+    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
+        tables = self._tables
+        asked = {*tables.checkpoints, *tables.writes_of, *tables.blobs_of}
+        asked &= asked if thread_id is None else {thread_id}
+        for one in sorted(asked, key=_sortable):
+            numbers: Counter[tuple[Any, ...]] = Counter()
+            sizes: Counter[tuple[Any, ...]] = Counter()
+            for place, size in self._used(one):
+                numbers[place] += 1
+                sizes[place] += size
+            for place, number in numbers.items():
+                table, column, ns, channel, tag = place
+                yield Usage(table, column, one, ns, channel, tag, number, sizes[place])
+
+    def _used(self, thread_id: str) -> Iterator[tuple[tuple[Any, ...], int]]:
+        """For each value of a thread, its (table, column, namespace, channel, type) and size."""
+        tables = self._tables
+        for ns, in_ns in tables.checkpoints.get(thread_id, {}).items():
+            for row in in_ns.values():
+                for column, part in (("checkpoint", row.body), ("metadata", row.metadata)):
+                    yield (CHECKPOINT_TABLE, column, ns, None, part.type), part.size
+        for place in tables.blobs_of.get(thread_id, ()):
+            _, ns, channel, _ = place
+            blob = tables.blobs[place]
+            yield (BLOB_TABLE, "blob", ns, channel, blob.type), blob.size
+        for key, _, write in self._writes_of(thread_id):
+            tag = write.value.type
+            yield (WRITE_TABLE, "blob", key[1], write.channel, tag), write.value.size
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        found = self._tables.checkpoints.get(thread_id, {})
+        return sorted((ns for ns, rows in found.items() if rows), key=_sortable)
+
+    def checkpoints(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
+        found = self._tables.checkpoints.get(thread_id, {})
+        wanted = None if checkpoint_ids is None else set(checkpoint_ids)
+        for ns in self.namespaces(thread_id) if checkpoint_ns is None else [checkpoint_ns]:
+            rows = found.get(ns, {})
+            for one in sorted(rows if wanted is None else rows.keys() & wanted, reverse=True):
+                key = CheckpointKey(thread_id, ns, one)
+                yield self._checkpoint(key, rows[one], body, metadata, values)
+
+    def checkpoints_at(
+        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+    ) -> Iterator[Checkpoint]:
+        found = self._tables.checkpoints
+        for key in dict.fromkeys(keys):
+            row = found.get(key.thread_id, {}).get(key.checkpoint_ns, {}).get(key.checkpoint_id)
+            if row is not None:
+                yield self._checkpoint(key, row, body, metadata, values=False)
+
+    def _checkpoint(
+        self,
+        key: CheckpointKey,
+        row: StoredCheckpoint,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str],
+    ) -> Checkpoint:
+        value = self._tables.value
+        found = Checkpoint(
+            key,
+            row.parent,
+            value(CHECKPOINTS, row.body) if body else None,
+            value(CHECKPOINTS, row.metadata) if metadata else None,
+        )
+        if found.body is None or BLOBS not in self._tables.files.opened:
+            return found
+        return replace(found, blobs=self._blobs(key, found.body, values))
+
+    def _blobs(
+        self, key: CheckpointKey, body: TypedBytes, values: bool | Collection[str]
+    ) -> dict[str, Blob]:
+        """The values that a checkpoint names, by channel."""
+        tables = self._tables
+        names = named(key, body)
+        if names is None:
+            return {}
+        found = {}
+        for channel, place in names.places.items():
+            stored = tables.blobs.get(place)
+            if stored is None or stored.type == "empty":
+                continue
+            blob = Blob(stored.type, stored.size)
+            if is_wanted(channel, blob, values, is_old=names.is_old):
+                blob = replace(blob, value=tables.value(BLOBS, stored))
+            found[channel] = blob
+        return found
+
+    def writes(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        ids = None if checkpoint_ids is None else set(checkpoint_ids)
+        yield from self._read_writes(
+            (
+                key
+                for key in self._tables.writes_of.get(thread_id, ())
+                if checkpoint_ns in {None, key[1]} and (ids is None or key[2] in ids)
+            ),
+            channels,
+            values,
+        )
+
+    def writes_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        asked = dict.fromkeys((one.thread_id, one.checkpoint_ns, one.checkpoint_id) for one in keys)
+        known = self._tables.writes
+        yield from self._read_writes((one for one in asked if one in known), channels, values)
+
+    def _read_writes(
+        self,
+        keys: Iterable[WriteKey],
+        channels: Collection[str] | None,
+        values: bool | Collection[str],
+    ) -> Iterator[Write]:
+        tables = self._tables
+        for key in sorted(keys):
+            rows = [
+                (write.task_path or "", task_id, idx, write)
+                for (task_id, idx), write in tables.writes[key].items()
+                if channels is None or write.channel in channels
+            ]
+            for path, task_id, idx, write in sorted(rows, key=lambda row: row[:3]):
+                is_read = values if isinstance(values, bool) else write.channel in values
+                yield Write(
+                    CheckpointKey(*key),
+                    task_id,
+                    path,
+                    idx,
+                    write.channel,
+                    write.value.size,
+                    tables.value(WRITES, write.value) if is_read else None,
+                )
+
+    def _writes_of(self, thread_id: str) -> Iterator[tuple[WriteKey, tuple[str, int], StoredWrite]]:
+        for key in self._tables.writes_of.get(thread_id, ()):
+            for task, write in self._tables.writes[key].items():
+                yield key, task, write
+
+    def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
+        tables = self._tables
+        for key in tables.blobs_of.get(thread_id, ()):
+            _, ns, channel, version = key
+            yield BlobKey(ns, channel, str(version)), tables.blobs[key].size
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        tables = self._tables
+        for key in tables.blobs_of.get(thread_id, ()):
+            yield rows.of_blob(key, tables)
+        for write_key, task, _ in self._writes_of(thread_id):
+            yield rows.of_write(write_key, task, tables)
+        for ns, in_ns in tables.checkpoints.get(thread_id, {}).items():
+            for checkpoint_id in in_ns:
+                yield rows.of_checkpoint(CheckpointKey(thread_id, ns, checkpoint_id), tables)
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        return own_rows(thread_id, rows, COLUMNS)
+
+    def row_key(self, row: Row) -> Hashable:
+        return sql_key(row)
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        thread, ns, one = key.thread_id, key.checkpoint_ns, key.checkpoint_id
+        places = {
+            CHECKPOINTS: f"[{thread!r}][{ns!r}][{one!r}]",
+            WRITES: f"[{thread!r}, {ns!r}, {one!r}]",
+            BLOBS: f"[{thread!r}, {ns!r}, CHANNEL, VERSION]",
+        }
+        opened = self._tables.files.opened
+        return [
+            f"{self._folder / name} {place}" for name, place in places.items() if name in opened
+        ]
+
+    def refresh(self) -> None:
+        if stamps(self._folder) == self._tables.files.stamps:
+            return
+        fresh = Tables(self._folder)
+        try:
+            _ = fresh.checkpoints
+        except BaseException:
+            fresh.close()
+            raise
+        self.close()
+        self._open = fresh
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    @property
+    def _tables(self) -> Tables:
+        if self._open is None:
+            raise StoreUnavailable(f"'{self._url}' is closed")
+        return self._open
+
+
+def _sortable(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

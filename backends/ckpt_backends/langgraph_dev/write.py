@@ -1,0 +1,321 @@
+"""Changes the files of `langgraph dev` while no server runs on them.
+
+A running server would overwrite every change, because it reads its files only when it starts. A
+change is applied in memory, all changed tables are written to new files, and then each new file is
+renamed over the old one. The checkpoints file is renamed last, because its checkpoints refer to the
+other files. If a removal is killed between two renames, running it again completes it. A killed
+fork leaves only values and writes without a checkpoint, which `ckpt gc --scope all` removes.
+
+A lock on the folder prevents two changes at the same time. The saver's channel versions are random,
+so two branches never share a value by accident.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from ckpt_backends.base import Closing
+from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
+from ckpt_backends.changes.removal import GONE, MOVED, Removal, Removed
+from ckpt_backends.changes.rows import Restored, Row
+from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
+from ckpt_backends.files.atomic_write import create_part, remove_unfinished, sync_folder
+from ckpt_backends.files.folder_lock import locked
+from ckpt_backends.langgraph_dev.files import BLOBS, CHECKPOINTS, NAMES, WRITES, folder_of, stamps
+from ckpt_backends.langgraph_dev.layout import (
+    BlobKey,
+    StoredCheckpoint,
+    StoredValue,
+    StoredWrite,
+    WriteKey,
+)
+from ckpt_backends.langgraph_dev.rows import FILES, put
+from ckpt_backends.langgraph_dev.save import write_table
+from ckpt_backends.langgraph_dev.server import QUIET_SECONDS, SERVERS_OWN, running
+from ckpt_backends.langgraph_dev.tables import Tables, named
+from ckpt_backends.model import CheckpointKey, TypedBytes
+from ckpt_backends.sql.blob_tables import BLOBS as BLOB_TABLE
+from ckpt_backends.sql.blob_tables import CHECKPOINTS as CHECKPOINT_TABLE
+from ckpt_backends.sql.blob_tables import WRITES as WRITE_TABLE
+from ckpt_backends.url import StoreUrl
+
+_ORDER = (BLOBS, WRITES, CHECKPOINTS)
+
+
+class WritableDevStore(Closing):
+    """A folder of `langgraph dev`, opened for changing."""
+
+    def __init__(self, url: StoreUrl) -> None:
+        self._url = url
+        self._folder = folder_of(url)
+        self._refuse_server()
+
+    def apply(self, change: Change) -> None:
+        with self._changing() as draft:
+            draft.apply(change)
+
+    def remove(self, removals: Sequence[Removal]) -> list[Removed]:
+        with self._changing() as draft:
+            return list(map(draft.remove, removals))
+
+    def finish_removal(self) -> str:
+        if not (self._folder / SERVERS_OWN).exists():
+            return ""
+        return (
+            f"{SERVERS_OWN} belongs to the server and was not changed: it may still hold inputs and"
+            " values of removed threads; delete them in the server too"
+        )
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        added = there = 0
+        with self._changing() as draft:
+            for row in rows:
+                if draft.restore(row):
+                    added += 1
+                else:
+                    there += 1
+        return Restored(added, there)
+
+    def vacuum(self) -> None:
+        """Nothing to do: each change writes the files anew."""
+
+    def close(self) -> None:
+        """Nothing to close: no file stays open between two changes."""
+
+    @contextmanager
+    def _changing(self) -> Iterator[_Draft]:
+        """Lock the folder, yield a draft to change, and save the draft."""
+        with locked(self._folder), Tables(self._folder) as tables:
+            remove_unfinished(self._folder, NAMES.__contains__)
+            draft = _Draft(tables)
+            if odd := tables.found.odd:
+                raise Unsupported(
+                    f"cannot write to '{self._url}': no saver writes such an entry: {odd[0]}",
+                    hint="writing the files again would drop that entry",
+                )
+            yield draft
+            try:
+                self._save(draft)
+            except OSError as error:
+                raise StoreUnavailable(
+                    f"cannot write to '{self._url}': {(error.strerror or str(error)).lower()}"
+                ) from error
+
+    def _save(self, draft: _Draft) -> None:
+        with ExitStack() as stack:
+            made: dict[str, Path] = {}
+            for name in _ORDER:
+                if name in draft.touched:
+                    path = self._folder / name
+                    like = path if path.exists() else self._folder / CHECKPOINTS
+                    part, out = create_part(path, like=like)
+                    stack.callback(part.unlink, missing_ok=True)
+                    stack.enter_context(out)
+                    made[name] = part
+                    write_table(name, draft.tables, out)
+                    out.flush()
+                    os.fsync(out.fileno())
+            self._refuse_server()
+            if stamps(self._folder) != draft.tables.files.stamps:
+                raise StoreChanged(
+                    f"'{self._url}' changed meanwhile, so nothing was written",
+                    hint="the server may have been started; stop it, then run the command again",
+                )
+            for name, part in made.items():
+                os.replace(part, self._folder / name)
+        sync_folder(self._folder)
+
+    def _refuse_server(self) -> None:
+        if reason := running(self._folder):
+            raise StoreUnavailable(
+                f"cannot write to '{self._url}': langgraph dev is running and would overwrite the"
+                f" change: {reason}",
+                hint=f"stop the server, wait {QUIET_SECONDS} seconds, then run the command again",
+            )
+
+
+class _Draft:
+    """The new contents of the files, before they are saved."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self.touched: set[str] = set()
+        """The files that must be written."""
+        tables.checkpoints = {
+            thread_id: {ns: dict(rows) for ns, rows in namespaces.items()}
+            for thread_id, namespaces in tables.checkpoints.items()
+        }
+        tables.writes = {key: dict(rows) for key, rows in tables.writes.items()}
+        tables.blobs = dict(tables.blobs)
+        self._checkpoints = tables.checkpoints
+        self._writes = tables.writes
+        self._blobs = tables.blobs
+
+    def apply(self, change: Change) -> None:
+        """Apply a change. Raises `StoreChanged` if the thread changed since it was planned."""
+        namespaces = self._checkpoints.get(change.thread_id, {})
+        if {ns: max(rows) for ns, rows in namespaces.items() if rows} != dict(change.heads):
+            raise moved(change)
+        self._take_back(change)
+        for one in change.checkpoints:
+            body, metadata = _stored(one.body), _stored(one.metadata)
+            self._add(one.key, StoredCheckpoint(body, metadata, one.parent_checkpoint_id))
+        for blob in change.blobs:
+            place = (change.thread_id, blob.checkpoint_ns, blob.channel, blob.version)
+            self._add_blob(place, _stored(blob.value))
+        for copy in change.copies:
+            self._copy(copy, change.thread_id)
+        for write in change.writes:
+            path = write.task_path if self._has_paths() else None
+            added = StoredWrite(write.channel, _stored(write.value), path)
+            self._add_write(write.key, (write.task_id, write.idx), added)
+        for some in change.copies_of_writes:
+            self._copy_writes(some.source, some.target, some.tasks)
+
+    def restore(self, row: Row) -> bool:
+        """Add a row. Returns False if it already exists."""
+        if not put(row, self.tables):
+            return False
+        self.touched.add(FILES[row.table])
+        return True
+
+    def remove(self, removal: Removal) -> Removed:
+        """Remove rows of a thread, or skip the thread if it changed since it was planned."""
+        thread = removal.thread_id
+        ids = [one for rows in self._checkpoints.get(thread, {}).values() for one in rows]
+        writes = sum(len(self._writes[key]) for key in self.tables.writes_of.get(thread, ()))
+        if removal.checkpoints and not ids:
+            return Removed(thread, skipped=GONE)
+        state = (time_of(max(ids)) if ids else None, len(ids), writes)
+        if state != (removal.last_at, removal.checkpoints, removal.writes):
+            return Removed(thread, skipped=MOVED)
+        blobs = set(self.tables.blobs_of.get(thread, ()))
+        keys = {CheckpointKey(*key) for key in self.tables.writes_of.get(thread, ())}
+        for ns, rows in self._checkpoints.get(thread, {}).items():
+            keys |= {CheckpointKey(thread, ns, one) for one in rows}
+        if removal.inside is not None:
+            named = {(one.checkpoint_ns, one.channel, one.version) for one in removal.inside.blobs}
+            blobs = {key for key in blobs if (key[1], key[2], str(key[3])) in named}
+            going = removal.inside.checkpoints
+            keys = {key for key in keys if key.checkpoint_id in going.get(key.checkpoint_ns, ())}
+        counts = Counter(
+            {
+                BLOB_TABLE: self._drop_blobs(blobs),
+                WRITE_TABLE: sum(self._drop_writes(key) for key in keys),
+                CHECKPOINT_TABLE: sum(self._drop(key) for key in keys),
+            }
+        )
+        return Removed(thread, {name: number for name, number in counts.items() if number})
+
+    def _take_back(self, change: Change) -> None:
+        """Remove the checkpoints and values that the change names."""
+        for key, writes in (change.removed or {}).items():
+            if self._drop_writes(key) != writes:
+                raise moved(change)
+            if not self._drop(key):
+                raise gone(key)
+        stored = self.tables.blobs_of.get(change.thread_id, [])
+        if change.removed and change.thread_id not in self._checkpoints:
+            # The last checkpoint of the thread was removed, so remove all its values.
+            self._drop_blobs(stored)
+            return
+        named = set(change.removed_blobs)
+        self._drop_blobs([key for key in stored if (key[1], key[2], str(key[3])) in named])
+
+    def _copy(self, copy: CopyOfCheckpoint, thread_id: str) -> None:
+        """Copy a checkpoint of another thread, the values that it names, and its writes."""
+        source = copy.source
+        found = self._row(source)
+        body = found.body if copy.body is None else _stored(copy.body)
+        metadata = found.metadata if copy.metadata is None else _stored(copy.metadata)
+        target = replace(source, thread_id=thread_id)
+        self._add(target, StoredCheckpoint(body, metadata, found.parent))
+        names = named(source, self.tables.value(CHECKPOINTS, found.body))
+        if names is None:
+            raise Unsupported(
+                f"cannot copy checkpoint '{source.checkpoint_id}': its body cannot be read",
+                hint="copy another checkpoint of the thread",
+            )
+        for place in names.places.values():
+            if place in self._blobs:
+                self._add_blob((thread_id, *place[1:]), self._blobs[place])
+        self._copy_writes(source, target, copy.writes)
+
+    def _copy_writes(
+        self,
+        source: CheckpointKey,
+        target: CheckpointKey,
+        tasks: Sequence[tuple[str, int]] | None,
+    ) -> None:
+        """Copy some writes of a checkpoint to another one; all writes if `tasks` is None."""
+        stored = self._writes.get(_place(source), {})
+        for task in list(stored) if tasks is None else tasks:
+            if task not in stored:
+                raise gone(source)
+            self._add_write(target, task, stored[task])
+
+    def _row(self, key: CheckpointKey) -> StoredCheckpoint:
+        rows = self._checkpoints.get(key.thread_id, {}).get(key.checkpoint_ns, {})
+        if key.checkpoint_id not in rows:
+            raise gone(key)
+        return rows[key.checkpoint_id]
+
+    def _add(self, key: CheckpointKey, row: StoredCheckpoint) -> None:
+        rows = self._checkpoints.setdefault(key.thread_id, {}).setdefault(key.checkpoint_ns, {})
+        rows[key.checkpoint_id] = row
+        self.touched.add(CHECKPOINTS)
+
+    def _add_blob(self, place: BlobKey, value: StoredValue) -> None:
+        self._blobs[place] = value
+        self.touched.add(BLOBS)
+
+    def _add_write(self, key: CheckpointKey, task: tuple[str, int], write: StoredWrite) -> None:
+        self._writes.setdefault(_place(key), {})[task] = write
+        self.touched.add(WRITES)
+
+    def _has_paths(self) -> bool:
+        every = (one for rows in self._writes.values() for one in rows.values())
+        return all(one.task_path is not None for one in islice(every, 1))
+
+    def _drop(self, key: CheckpointKey) -> bool:
+        """Remove a checkpoint. Returns whether it existed."""
+        namespaces = self._checkpoints.get(key.thread_id, {})
+        rows = namespaces.get(key.checkpoint_ns, {})
+        if rows.pop(key.checkpoint_id, None) is None:
+            return False
+        self.touched.add(CHECKPOINTS)
+        if not rows:
+            del namespaces[key.checkpoint_ns]
+        if not namespaces:
+            del self._checkpoints[key.thread_id]
+        return True
+
+    def _drop_writes(self, key: CheckpointKey) -> int:
+        """Remove the writes of a checkpoint. Returns their number."""
+        rows = self._writes.pop(_place(key), None)
+        if rows is None:
+            return 0
+        self.touched.add(WRITES)
+        return len(rows)
+
+    def _drop_blobs(self, places: Collection[BlobKey]) -> int:
+        for place in places:
+            del self._blobs[place]
+            self.touched.add(BLOBS)
+        return len(places)
+
+
+def _stored(value: TypedBytes | None) -> StoredValue:
+    assert value is not None  # noqa: S101
+    return StoredValue(value.type, value.data)
+
+
+def _place(key: CheckpointKey) -> WriteKey:
+    return key.thread_id, key.checkpoint_ns, key.checkpoint_id

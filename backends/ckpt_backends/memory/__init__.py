@@ -1,0 +1,1 @@
+"""Long-term memory: its model, its interface, and names of namespaces."""

@@ -1,0 +1,223 @@
+"""Long-term memory: items that all threads share, such as those of LangGraph's `BaseStore`.
+
+A namespace is a tuple of labels such as `("users", "anna", "memories")`; an item is a key with a
+value in a namespace. DeerFlow's memory files have the same form here: each fact is an item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from ckpt_backends.changes.rows import Restored, Row
+from ckpt_backends.errors import StoreChanged
+from ckpt_backends.model import TypedBytes
+
+Namespace = tuple[str, ...]
+HINT = "it holds long-term memory: run ckpt memory list"
+"""The hint for a store with items and no checkpoints."""
+_NEAR = timedelta(seconds=1)
+"""Servers that store a time to live report the time of expiry a little differently each time."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ItemKey:
+    """The address of one item."""
+
+    namespace: Namespace
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A vector of an item. Its numbers are never read."""
+
+    field: str
+    """The path of the embedded part of the value; `$` is the whole value."""
+    size: int
+    """Stored bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where an item came from, according to the item."""
+
+    kind: str
+    """`thread`, or another word such as `manual` or `unknown`."""
+    thread_id: str | None = None
+    """The thread; None if no thread is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of long-term memory, as stored."""
+
+    key: ItemKey
+    created_at: datetime | None
+    """UTC; None in layouts that do not store it."""
+    updated_at: datetime | None
+    size: int
+    """Length of the stored value in bytes."""
+    expires_at: datetime | None = None
+    """When the item expires; None if never. It stays stored until the application's next sweep."""
+    vectors: tuple[Vector, ...] = ()
+    value: TypedBytes | None = None
+    """None if it was not read."""
+    category: str | None = None
+    """Category of a fact of DeerFlow: `preference`, `goal`, ..."""
+    confidence: float | None = None
+    """The application's confidence in a fact, 0 to 1."""
+    source: Source | None = None
+    """None if the layout has no field for it; the value of an item may still name a source."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceSize:
+    """The size of one namespace, without the namespaces below it."""
+
+    namespace: Namespace
+    items: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryInfo:
+    """Facts about a memory that are cheap to read."""
+
+    layout: str
+    url: str
+    """Printable: never contains a password."""
+    engine: str
+    tables: tuple[str, ...]
+    """Tables, indexes, collections or files."""
+    changes: str = ""
+    """Why it is read-only; empty if it can be changed."""
+    needs_write: str = ""
+    """Why a change needs `--write`; empty if it does not."""
+    notes: tuple[str, ...] = field(default=())
+
+
+def begins(namespace: Namespace, prefix: Namespace) -> bool:
+    """Whether a namespace is `prefix` or below it; compares whole labels."""
+    return namespace[: len(prefix)] == prefix
+
+
+def check_unchanged(planned: Item, found: Item | None) -> None:
+    """Raise `StoreChanged` if an item changed since its removal was planned."""
+    name = "/".join((*planned.key.namespace, planned.key.key))
+    hint = "an agent may be using it; run the command again to see a new plan"
+    if found is None:
+        raise StoreChanged(f"item '{name}' no longer exists; nothing was removed", hint=hint)
+    same = (found.updated_at, found.size) == (planned.updated_at, planned.size)
+    if not same or not _near(found.expires_at, planned.expires_at):
+        raise StoreChanged(f"item '{name}' changed meanwhile; nothing was removed", hint=hint)
+
+
+def _near(one: datetime | None, other: datetime | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) <= _NEAR
+
+
+class MemoryStore(Protocol):
+    """A store of items, opened for reading. No method changes anything."""
+
+    def describe(self) -> MemoryInfo:
+        """Facts about the memory; reads no value."""
+        ...
+
+    def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
+        """Namespaces that hold items, sorted; only those that begin with `prefix`."""
+        ...
+
+    def items(
+        self,
+        *,
+        prefix: Namespace = (),
+        key: str | None = None,
+        keys: Collection[ItemKey] | None = None,
+        values: bool = False,
+    ) -> Iterator[Item]:
+        """The items ordered by namespace and key, including expired ones.
+
+        Returns only items under `prefix`; with `key` or `keys`, only items with one of these keys.
+        Reads values only if `values` is set, one at a time.
+        """
+        ...
+
+    def rows(self, key: ItemKey) -> Iterator[Row]:
+        """All rows of an item as stored, including its vectors, for archives."""
+        ...
+
+    def key_of(self, row: Row) -> ItemKey:
+        """The key of the item that an archived row is of; anyone may have written the archive.
+
+        Raises `Refused` unless it is a row in the form of `rows`, and `Unsupported` if this store
+        cannot hold it.
+        """
+        ...
+
+    def refresh(self) -> None:
+        """Make later reads see later changes."""
+        ...
+
+    def close(self) -> None:
+        """Release the connection; closing twice is allowed."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class WritableMemoryStore(Protocol):
+    """A store of items, opened for changing."""
+
+    def remove(self, items: Sequence[Item]) -> int:
+        """Remove items and their vectors, all or none. Returns the number of removed items.
+
+        Raises `StoreChanged` if one was removed or updated since it was read, and
+        `StoreUnavailable`. Nothing is removed then.
+        """
+        ...
+
+    def restore(self, rows: Iterable[Row]) -> Restored:
+        """Restore missing rows, all or none.
+
+        Raises `StoreChanged` if a row exists with different contents, and `Unsupported` if the
+        layout cannot store a row.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the connection; closing twice is allowed."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class EditableMemoryStore(WritableMemoryStore, Protocol):
+    """A store of items whose fields can be set."""
+
+    def edit(self, item: Item, fields: Mapping[str, Any]) -> None:
+        """Set some fields of an item; the other fields keep their values.
+
+        `item` must have been read with its value. Raises `StoreChanged` if the item was removed or
+        updated since it was read, `Unsupported`, and `StoreUnavailable`. Nothing is changed then.
+        """
+        ...

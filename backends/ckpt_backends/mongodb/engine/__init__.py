@@ -1,0 +1,1 @@
+"""What all layouts on MongoDB share. Knows no layout."""

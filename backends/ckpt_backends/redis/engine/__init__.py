@@ -1,0 +1,1 @@
+"""What all layouts on Redis share: connection, listing, changes. Knows no layout."""

@@ -1,0 +1,165 @@
+"""Reads the answers of a Redis server, which may be hostile: size, depth and time have limits.
+
+The driver's own readers believe every length, nest without end, and wait for each piece anew.
+The protocol is RESP2: a line that begins with `+`, `-`, `:`, `$` or `*`, and what it announces.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+import time
+from typing import Any
+
+from redis import exceptions
+from redis._parsers import BaseParser
+
+from ckpt_backends.codec.value_limit import MOST_BYTES
+
+_MOST = 2 * MOST_BYTES
+"""Bytes of one answer. Text of a value may be longer than its size in the server's memory."""
+_EACH = 256
+"""Bytes that each element counts at least, however short it is: it takes memory and time."""
+_DEEPEST = 16
+_LONGEST_LINE = 1 << 16
+_PIECE = 1 << 16
+_SLOWEST = 1 << 14
+"""Bytes per second. An answer may take the timeout, and the time to send its bytes this slowly."""
+_NUMBER = re.compile(rb"-?[0-9]{1,19}")
+_NOTHING_YET = (BlockingIOError, TimeoutError, ssl.SSLWantReadError)
+
+
+class Answers(BaseParser):
+    """Reads answers from one connection. Raises the driver's errors, and `TimeoutError`."""
+
+    def __init__(self, socket_read_size: int) -> None:  # noqa: ARG002  (the driver passes it)
+        self._socket: Any = None
+        self._wait = 0.0
+        self._data = bytearray()
+        self._at = 0
+        self._left = 0
+        self._deadline = 0.0
+
+    def on_connect(self, connection: Any) -> None:
+        """Begin to read from a new socket."""
+        self._socket = connection._sock
+        self._wait = connection.socket_timeout
+        self._data.clear()
+        self._at = 0
+
+    def on_disconnect(self) -> None:
+        """Forget the socket, and what was not read."""
+        self._socket = None
+        self._data.clear()
+        self._at = 0
+
+    def can_read(self, timeout: float = 0) -> bool:
+        """Whether anything came that nobody asked for."""
+        if self._at < len(self._data):
+            return True
+        self._socket.settimeout(timeout)
+        try:
+            self._receive()
+        except _NOTHING_YET:
+            return False
+        finally:
+            self._socket.settimeout(self._wait)
+        return True
+
+    def read_response(self, disable_decoding: bool = False, **_: Any) -> Any:  # noqa: ARG002
+        """The next answer. Errors are returned, not raised, unless the connection is lost."""
+        if self._socket is None:
+            raise exceptions.ConnectionError("Connection closed by server.")
+        self._left = _MOST
+        self._deadline = time.monotonic() + self._wait
+        try:
+            return self._answer(0)
+        finally:
+            if self._socket is not None:
+                self._socket.settimeout(self._wait)
+
+    def _answer(self, depth: int) -> Any:
+        line = self._line()
+        kind, rest = line[:1], line[1:]
+        match kind:
+            case b"-":
+                error: Any = self.parse_error(rest.decode("utf-8", "replace"))  # type: ignore[no-untyped-call]
+                if isinstance(error, exceptions.ConnectionError):
+                    raise error
+                return error
+            case b"+":
+                return rest
+            case b":":
+                return _number(rest)
+            case b"$":
+                size = _length(rest)
+                return None if size is None else self._bytes(size)
+            case b"*":
+                length = _length(rest)
+                if length is None:
+                    return None
+                if depth == _DEEPEST:
+                    raise exceptions.InvalidResponse(f"more than {_DEEPEST} nested arrays")
+                self._count(length * _EACH)
+                return [self._answer(depth + 1) for _ in range(length)]
+        raise exceptions.InvalidResponse(f"unknown type {kind!r}")
+
+    def _line(self) -> bytes:
+        start = self._at
+        while (end := self._data.find(b"\r\n", start)) < 0:
+            if len(self._data) - self._at > _LONGEST_LINE:
+                raise exceptions.InvalidResponse(f"a line of more than {_LONGEST_LINE} bytes")
+            start = max(self._at, len(self._data) - 1)
+            start -= self._more()
+        found = bytes(self._data[self._at : end])
+        self._at = end + 2
+        return found
+
+    def _bytes(self, size: int) -> bytes:
+        self._count(size)
+        while len(self._data) - self._at < size + 2:
+            self._more()
+        end = self._at + size
+        if self._data[end : end + 2] != b"\r\n":
+            raise exceptions.InvalidResponse(f"text is longer than its length {size}")
+        with memoryview(self._data) as whole:
+            found = bytes(whole[self._at : end])
+        self._at = end + 2
+        return found
+
+    def _count(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise exceptions.InvalidResponse(f"more than {_MOST >> 20} MiB in one answer")
+
+    def _more(self) -> int:
+        """Receive more. Returns the number of bytes before it that were dropped."""
+        dropped = self._at
+        del self._data[:dropped]
+        self._at = 0
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer comes too slowly")
+        self._socket.settimeout(min(left, self._wait))
+        self._receive()
+        return dropped
+
+    def _receive(self) -> None:
+        piece = self._socket.recv(_PIECE)
+        if not piece:
+            raise exceptions.ConnectionError("Connection closed by server.")
+        self._data += piece
+        self._deadline += len(piece) / _SLOWEST
+
+
+def _number(text: bytes) -> int:
+    if _NUMBER.fullmatch(text) is None:
+        raise exceptions.InvalidResponse(f"{text[:20]!r} is not a number")
+    return int(text)
+
+
+def _length(text: bytes) -> int | None:
+    found = _number(text)
+    if found < -1:
+        raise exceptions.InvalidResponse(f"length {found}")
+    return None if found == -1 else found

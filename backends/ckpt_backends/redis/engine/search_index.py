@@ -1,0 +1,115 @@
+"""Finds the documents of one thread with an index of RediSearch, if the index can be trusted.
+
+The saver's indexes ignore the case of ids, trim them, split them at commas, and may return
+incomplete results. So the caller must check each result, and incomplete results are discarded.
+Source: the schemas in `base.py` of langgraph-checkpoint-redis, and FT.INFO of RediSearch 2.10.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ckpt_backends.redis.engine.connect import RedisConnection
+from ckpt_backends.redis.engine.keyspace import raw, text
+
+_PLAIN = re.compile(r"[!-+\--~](?:[ -+\--~]*[!-+\--~])?")
+"""Matches ids that the index does not change: ASCII without commas and without outer spaces."""
+_MARK = re.compile(r"([^A-Za-z0-9_])")
+_AT_ONCE = 1000
+
+
+class SearchIndex:
+    """An index of all documents with keys that begin with a prefix."""
+
+    def __init__(self, connection: RedisConnection, name: bytes) -> None:
+        self._connection = connection
+        self._name = name
+
+    def names(self, thread_id: str, checkpoint_id: str | None = None) -> list[bytes] | None:
+        """The keys of all documents of a thread, or of one of its checkpoints.
+
+        May include keys of other threads. None if the result may be incomplete.
+        """
+        wanted = {"thread_id": thread_id, "checkpoint_id": checkpoint_id}
+        given = {name: one for name, one in wanted.items() if one is not None}
+        if not all(map(_PLAIN.fullmatch, given.values())):
+            return None
+        query = raw(" ".join(f"@{name}:{{{_escaped(one)}}}" for name, one in given.items()))
+        answer = self._connection.find(
+            "FT.AGGREGATE",
+            self._name,
+            query,
+            *("LOAD", 1, "@__key", "TIMEOUT", 0, "WITHCURSOR", "COUNT", _AT_ONCE),
+        )
+        names: list[bytes] = []
+        while answer is not None:
+            rows, cursor = answer
+            names += [row[1] for row in rows[1:]]
+            if not cursor:
+                break
+            answer = self._connection.find("FT.CURSOR", "READ", self._name, cursor)
+        counted = self._connection.find("FT.SEARCH", self._name, query, "LIMIT", 0, 0)
+        # The server may limit the number of results, so compare with the count.
+        return names if answer is not None and counted and counted[0] == len(names) else None
+
+
+def index_of(connection: RedisConnection, prefix: str) -> SearchIndex | None:
+    """The index of all documents with this prefix; None if there is no complete index."""
+    for name in connection.find("FT._LIST") or ():
+        about = _pairs(connection.find("FT.INFO", name))
+        definition = _pairs(about.get("index_definition"))
+        is_whole = (
+            definition.get("key_type") == b"JSON"
+            and definition.get("prefixes") == [raw(f"{prefix}:")]
+            and "filter" not in definition
+            and int(about.get("indexing", 1)) == 0
+            and int(about.get("hash_indexing_failures", 1)) == 0
+        )
+        fields = [_pairs(one) for one in about.get("attributes", ())]
+        tags = {
+            text(one["attribute"])
+            for one in fields
+            if one.get("type") == b"TAG" and one.get("identifier") == b"$." + one["attribute"]
+        }
+        if is_whole and tags >= {"thread_id", "checkpoint_id"}:
+            return SearchIndex(connection, name)
+    return None
+
+
+def prefixes_of(connection: RedisConnection) -> list[tuple[str, set[str]]] | None:
+    """The prefixes of all indexes of JSON documents, with the fields of each index.
+
+    None if the server has no search module, or the user may not list indexes.
+    """
+    names = connection.find("FT._LIST")
+    if names is None:
+        return None
+    found = []
+    for name in names:
+        about = _pairs(connection.find("FT.INFO", name))
+        definition = _pairs(about.get("index_definition"))
+        fields = [_pairs(one) for one in about.get("attributes", ())]
+        tags = {text(one["attribute"]) for one in fields if "attribute" in one}
+        if definition.get("key_type") == b"JSON":
+            found += [
+                (text(one).removesuffix(":"), tags)
+                for one in definition.get("prefixes", ())
+                if one.endswith(b":")
+            ]
+    return found
+
+
+def _escaped(name: str) -> str:
+    return _MARK.sub(r"\\\1", name)
+
+
+def _pairs(flat: Any) -> dict[str, Any]:
+    """A dict from a flat list of alternating names and values."""
+    if not isinstance(flat, list):
+        return {}
+    return {
+        text(name): value
+        for name, value in zip(flat[::2], flat[1::2], strict=False)
+        if isinstance(name, bytes)
+    }

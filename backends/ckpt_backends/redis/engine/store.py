@@ -1,0 +1,394 @@
+"""Reads checkpoints from Redis in any layout.
+
+Redis has no snapshots. The list of keys is cached until `refresh`: keys that are added later are
+not seen, and keys that are removed meanwhile are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, TypeVar
+
+from ckpt_backends.base import Closing
+from ckpt_backends.changes.rows import Row
+from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.expiry import Expiry
+from ckpt_backends.model import (
+    BlobKey,
+    Checkpoint,
+    CheckpointKey,
+    StoreInfo,
+    Thread,
+    ThreadSize,
+    Usage,
+    Write,
+)
+from ckpt_backends.redis.engine.archived_keys import own_keys
+from ckpt_backends.redis.engine.connect import RedisConnection
+from ckpt_backends.redis.engine.keyspace import (
+    CheckpointEntry,
+    Layout,
+    ListedNamespace,
+    ThreadKeys,
+    WriteEntry,
+    raw,
+)
+from ckpt_backends.redis.engine.thread_keys import Owning
+from ckpt_backends.redis.engine.thread_listing import lines_of
+from ckpt_backends.redis.javascript.documents import BLOBS
+from ckpt_backends.url import StoreUrl
+
+_Told = TypeVar("_Told")
+_STAYS, _GONE = -1, -2
+"""The answers of PTTL for a key without an expiry, and for a missing key."""
+_REMEMBERED, _AT_ONCE = 200, 50
+"""Number of threads with cached keys, and number of threads to look up together. A command usually
+reads the threads one after the other, in the order of the listing."""
+
+
+class RedisStore(Closing):
+    """A Redis database, opened for reading."""
+
+    measures_each_value: ClassVar[bool] = True
+
+    def __init__(self, connection: RedisConnection, url: StoreUrl, layout: Layout) -> None:
+        self._connection = connection
+        self._url = url
+        self._layout = layout
+        self._threads: list[_Listed] | None = None
+        self._order: dict[str, int] = {}
+        self._found: dict[str, ThreadKeys] = {}
+
+    def describe(self) -> StoreInfo:
+        server = self._connection.ask("INFO", "server")
+        memory = self._connection.find("INFO", "memory") or {}
+        return StoreInfo(
+            layout=self._layout.name,
+            url=str(self._url),
+            engine=engine_of(server),
+            saver=self._layout.saver,
+            capabilities=self._layout.capabilities,
+            tables=self._layout.tables,
+            size=memory.get("used_memory_dataset"),
+            notes=tuple(self.notes()),
+        )
+
+    def notes(self) -> Sequence[str]:
+        return []
+
+    def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
+        if self._threads is None:
+            self._threads = threads_of(self._layout.lines())
+        listed = self._threads[:limit]
+        self._order = {one.thread_id: n for n, one in enumerate(listed)}
+        for one in listed:
+            yield one.thread()
+
+    def thread(self, thread_id: str) -> Thread | None:
+        found = threads_of(lines_of(one.key for one in self._places_of(thread_id).values()))
+        return found[0].thread() if found else None
+
+    def size(self, thread_id: str) -> ThreadSize:
+        return _sizes(self._usage(thread_id), [thread_id])[0]
+
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        found = self._layout.find(thread_ids)
+        places = [place for one in found.values() for place in one.places.values()]
+        # A key may appear under several threads if its beginning is ambiguous: count it once.
+        writes = {write.name: write for one in found.values() for write in one.writes}
+        blobs = {name: None for one in found.values() for name in one.blobs}
+        every = ThreadKeys(writes=list(writes.values()), mixed=places, blobs=list(blobs))
+        return _sizes((one for _, one in self._layout.usage(every)), thread_ids)
+
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        for checkpoint_id, one in self._layout.usage(self._find(thread_id)):
+            if one.thread_id == thread_id and checkpoint_id:
+                key = CheckpointKey(thread_id, one.checkpoint_ns, checkpoint_id)
+                yield key, _sizes([one], [thread_id])[0]
+
+    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
+        sums: dict[tuple[str, ...], list[Any]] = {}
+        for one in self._usage(thread_id):
+            place = (one.thread_id, one.table, one.column, one.checkpoint_ns)
+            kind = (*place, one.channel or "", str(one.channel is None), one.type)
+            total = sums.setdefault(kind, [one, 0, 0])
+            total[1] += one.rows
+            total[2] += one.bytes
+        for _, (one, rows, size) in sorted(sums.items(), key=lambda item: raw(item[0][0])):
+            yield Usage(
+                one.table,
+                one.column,
+                one.thread_id,
+                one.checkpoint_ns,
+                one.channel,
+                one.type,
+                rows,
+                size,
+            )
+
+    def _usage(self, thread_id: str | None) -> Iterator[Usage]:
+        pages = self._layout.pages() if thread_id is None else iter([self._find(thread_id)])
+        for found in pages:
+            for _, one in self._layout.usage(found):
+                if thread_id in (None, one.thread_id):
+                    yield one
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        return sorted({ns for ns, _ in self._places_of(thread_id)})
+
+    def checkpoints(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
+        places = self._places(thread_id, checkpoint_ns, checkpoint_ids)
+        places.sort(key=lambda one: one.key.checkpoint_id, reverse=True)
+        places.sort(key=lambda one: one.key.checkpoint_ns)
+        return self._load(places, body=body, metadata=metadata, values=values)
+
+    def _load(
+        self,
+        places: Sequence[CheckpointEntry],
+        *,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
+        if body or metadata:
+            return self._layout.checkpoints(places, body=body, metadata=metadata, values=values)
+        return map(_bare, places)
+
+    def writes(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        wanted = None if checkpoint_ids is None else set(checkpoint_ids)
+        places = self._write_places(thread_id, wanted)
+        places.sort(key=lambda one: one.checkpoint_id)
+        kept = [
+            write
+            for write in self._layout.writes(places, values)
+            if write.key.thread_id == thread_id
+            and (checkpoint_ns is None or write.key.checkpoint_ns == checkpoint_ns)
+            and (wanted is None or write.key.checkpoint_id in wanted)
+            and (channels is None or write.channel in channels)
+        ]
+        kept.sort(key=_by_checkpoint if self._layout.is_by_arrival else _order)
+        yield from kept
+
+    def checkpoints_at(
+        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+    ) -> Iterator[Checkpoint]:
+        return self._load(self._named(keys), body=body, metadata=metadata)
+
+    def writes_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        wanted = set(keys)
+        kept = [
+            write
+            for write in self._layout.writes(self._layout.writes_at(keys), values)
+            if write.key in wanted and (channels is None or write.channel in channels)
+        ]
+        kept.sort(key=_by_checkpoint if self._layout.is_by_arrival else _order)
+        yield from kept
+
+    def expiries(
+        self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
+    ) -> Iterator[Expiry]:
+        wanted = set(checkpoint_ids)
+        names: dict[str, list[bytes]] = {one: [] for one in wanted}
+        for write in self._write_places(thread_id, wanted):
+            if write.checkpoint_id in wanted:
+                names[write.checkpoint_id].append(write.name)
+        now = datetime.now(UTC)
+        for place in self._places(thread_id, checkpoint_ns, wanted):
+            commands = [("PTTL", one) for one in (place.name, *names[place.key.checkpoint_id])]
+            own, *writes = (int(left) for left in self._connection.ask_all(commands))
+            if own == _GONE:
+                continue
+            first = min((left for left in writes if left >= 0), default=_STAYS)
+            yield Expiry(place.key, _moment(now, own), _moment(now, first))
+
+    def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
+        for _, thread, key, size in self._layout.blobs(self._find(thread_id)):
+            if thread == thread_id:
+                yield key, size
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        owning = Owning(self._connection, self._layout)
+        for owned in owning.of([thread_id]):
+            yield from owning.rows(owned)
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        types = Owning(self._connection, self._layout).types
+        return own_keys(self._layout, types, thread_id, rows)
+
+    def row_key(self, row: Row) -> Hashable:
+        return row.table, row.cells["key"]
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        return self._layout.sources(key)
+
+    def refresh(self) -> None:
+        self._threads = None
+        self._order.clear()
+        self._found.clear()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _find(self, thread_id: str) -> ThreadKeys:
+        """The keys of a thread."""
+        return self._remembered(self._found, thread_id, self._layout.find)
+
+    def _places_of(self, thread_id: str) -> Mapping[tuple[str, str], CheckpointEntry]:
+        """The checkpoints of a thread, by namespace and id."""
+        return self._find(thread_id).places
+
+    def _remembered(
+        self,
+        known: dict[str, _Told],
+        thread_id: str,
+        find: Callable[[Collection[str]], Mapping[str, _Told]],
+    ) -> _Told:
+        """The result of `find` for a thread, from the cache `known` if possible.
+
+        Without an index, the threads that were listed after it are looked up in the same call.
+        """
+        if thread_id not in known:
+            wanted = [thread_id]
+            if not self._layout.is_indexed():
+                wanted += [one.thread_id for one in self._after(thread_id)]
+            wanted = [one for one in wanted if one not in known]
+            while known and len(known) + len(wanted) > _REMEMBERED:
+                del known[next(iter(known))]
+            known |= find(wanted)
+        return known[thread_id]
+
+    def _after(self, thread_id: str) -> Sequence[_Listed]:
+        """The threads that were listed after this one."""
+        at = self._order.get(thread_id)
+        if at is None or self._threads is None:
+            return []
+        return self._threads[at + 1 : min(at + _AT_ONCE, len(self._order))]
+
+    def _places(
+        self, thread_id: str, checkpoint_ns: str | None, checkpoint_ids: Collection[str] | None
+    ) -> list[CheckpointEntry]:
+        """Checkpoints of a thread. If their keys can be computed, no search is needed."""
+        wanted = None if checkpoint_ids is None else set(checkpoint_ids)
+        if wanted is None or checkpoint_ns is None or thread_id in self._found:
+            return [
+                place
+                for (ns, checkpoint_id), place in self._places_of(thread_id).items()
+                if (checkpoint_ns is None or ns == checkpoint_ns)
+                and (wanted is None or checkpoint_id in wanted)
+            ]
+        return self._named([CheckpointKey(thread_id, checkpoint_ns, one) for one in wanted])
+
+    def _named(self, keys: Sequence[CheckpointKey]) -> list[CheckpointEntry]:
+        """The checkpoints with these keys that exist."""
+        wanted = set(keys)
+        names = sorted({self._layout.checkpoint_name(key) for key in keys})
+        return [place for place in self._layout.told(names) if place.key in wanted]
+
+    def _write_places(self, thread_id: str, wanted: Collection[str] | None) -> list[WriteEntry]:
+        """The writes of some checkpoints, or of a whole thread; may include others."""
+        found = self._find(thread_id)
+        known = {checkpoint_id for _, checkpoint_id in found.places}
+        return [
+            place
+            for place in found.writes
+            # The checkpoint id in the key is trusted only if such a checkpoint exists.
+            if wanted is None or place.checkpoint_id in wanted or place.checkpoint_id not in known
+        ]
+
+
+def _sizes(usage: Iterable[Usage], thread_ids: Sequence[str]) -> list[ThreadSize]:
+    """The sizes of these threads, added up from single values."""
+    sums = {one: [0, 0, 0, 0] for one in thread_ids}
+    for one in usage:
+        if (total := sums.get(one.thread_id)) is not None:
+            is_apart = one.table == BLOBS
+            total[0] += one.column == "metadata"
+            total[1] += one.channel is not None and not is_apart
+            total[2] += one.bytes
+            total[3] += is_apart
+    return [ThreadSize(*sums[one]) for one in thread_ids]
+
+
+def _by_checkpoint(write: Write) -> CheckpointKey:
+    return write.key
+
+
+def _order(write: Write) -> tuple[CheckpointKey, str, str, int]:
+    return write.key, write.task_path, write.task_id, write.idx
+
+
+def _moment(now: datetime, left: int) -> datetime | None:
+    return None if left < 0 else now + timedelta(milliseconds=left)
+
+
+def _bare(place: CheckpointEntry) -> Checkpoint:
+    return Checkpoint(place.key, place.parent)
+
+
+def engine_of(server: dict[str, Any]) -> str:
+    name = "Valkey" if server.get("server_name") == "valkey" else "Redis"
+    return f"{name} {server.get('valkey_version') or server.get('redis_version')}"
+
+
+@dataclass(slots=True)
+class _Listed:
+    """A thread in a listing."""
+
+    thread_id: str
+    oldest: str
+    newest: str
+    head: str | None = None
+    checkpoints: int = 0
+    namespaces: int = 0
+
+    def thread(self) -> Thread:
+        return Thread(
+            self.thread_id,
+            self.head,
+            time_of(self.oldest),
+            time_of(self.newest),
+            self.checkpoints,
+            self.namespaces,
+        )
+
+
+def threads_of(lines: Iterable[ListedNamespace]) -> list[_Listed]:
+    """The threads of these namespaces, the one with the newest checkpoint first."""
+    known: dict[str, _Listed] = {}
+    for line in lines:
+        found = known.get(line.thread_id)
+        if found is None:
+            found = known[line.thread_id] = _Listed(line.thread_id, line.oldest, line.newest)
+        found.oldest, found.newest = min(found.oldest, line.oldest), max(found.newest, line.newest)
+        found.checkpoints += line.checkpoints
+        found.namespaces += 1
+        if line.checkpoint_ns == "":
+            found.head = line.head or line.newest
+    ordered = sorted(known.values(), key=lambda one: one.thread_id)
+    ordered.sort(key=lambda one: one.newest, reverse=True)
+    return ordered

@@ -1,0 +1,1 @@
+"""The layouts that keep each checkpoint in a hash."""

@@ -1,0 +1,325 @@
+"""The layout of plain savers: each checkpoint and each write is a hash. It needs no Redis module.
+
+    checkpoint$THREAD$NS$ID             {type, checkpoint, metadata, parent_checkpoint_id,
+                                         checkpoint_id}
+    writes$THREAD$NS$ID$TASK$IDX        {channel, type, value}
+
+Source: `agents/graph/redis_checkpoint.py`, quoted by a user of LangGraph; it follows LangGraph's
+guide `persistence_redis.ipynb`. An earlier version of that guide uses `:` in place of `$`. Each key
+has a separate time to live. The field `checkpoint_id` may be missing. The optional field
+`metadata_type` is the type of `metadata`; without it, the type is JSON. Values are the serialized
+bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.layouts import LAYOUTS
+from ckpt_backends.model import (
+    BlobKey,
+    Checkpoint,
+    CheckpointKey,
+    TypedBytes,
+    Usage,
+    Write,
+)
+from ckpt_backends.redis.engine.connect import Command, RedisConnection, in_chunks
+from ckpt_backends.redis.engine.keyspace import (
+    CALL,
+    CheckpointEntry,
+    ListedNamespace,
+    ThreadKeys,
+    WriteEntry,
+    beginning,
+    literally,
+    raw,
+    text,
+)
+from ckpt_backends.redis.engine.thread_listing import lines_by_name
+from ckpt_backends.redis.official.documents import quoted
+
+DOLLAR, COLON = "$", ":"
+_CHECKPOINT, _WRITES = "checkpoint", "writes"
+_CALLS = re.compile(rf"(.*?):({CALL})", re.DOTALL)
+"""Thread, colon, and the namespace of a subgraph's call. Such a namespace contains colons."""
+_AT_ONCE = 1000
+_PARTS_OF_WRITE = 3
+"""Parts at the end of a write's key: checkpoint id, task id, idx. They contain no separator."""
+
+
+class Hashes:
+    """The layout of hashes. The parts of a key are joined by `separator`."""
+
+    capabilities = LAYOUTS["redis-hash"]
+    is_by_arrival = False
+
+    def __init__(self, connection: RedisConnection, separator: str) -> None:
+        self._connection = connection
+        self.separator = separator
+        self.name = "redis-hash" if separator == DOLLAR else "redis-hash-colon"
+        self.saver = f"a plain saver in the form of LangGraph's guide, keys joined by '{separator}'"
+        self.tables: tuple[str, ...] = (f"{_CHECKPOINT}{separator}*", f"{_WRITES}{separator}*")
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        """The key of a checkpoint's hash."""
+        parts = (_CHECKPOINT, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
+        return raw(self.separator.join(parts))
+
+    def write_name(self, key: CheckpointKey, task_id: str, idx: int) -> bytes:
+        """The key of a write's hash."""
+        place = (_WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id)
+        return raw(self.separator.join((*place, task_id, str(idx))))
+
+    def copied(self, source: bytes, target: bytes) -> Iterator[Command]:
+        """Commands that copy a hash. COPY cannot copy to another server of a cluster."""
+        if not self._connection.is_cluster:
+            yield ("COPY", source, target)
+            return
+        fields = self._connection.ask("HGETALL", source)
+        yield ("HSET", target, *(part for pair in sorted(fields.items()) for part in pair))
+
+    def lines(self) -> Iterator[ListedNamespace]:
+        return lines_by_name(self._names, self.told, raw(self.separator))
+
+    def _names(self) -> Iterator[list[bytes]]:
+        return self._connection.scan(self._pattern(_CHECKPOINT), "hash")
+
+    def find(self, thread_ids: Collection[str]) -> dict[str, ThreadKeys]:
+        start = literally(self.separator)
+        rest = start + b"*" if len(thread_ids) == 1 else b"*"
+        pattern = b"*" + start + beginning(thread_ids) + rest
+        checkpoints: dict[str, set[bytes]] = {one: set() for one in thread_ids}
+        writes: dict[str, dict[bytes, WriteEntry]] = {one: {} for one in thread_ids}
+        for names in self._connection.scan(pattern, "hash"):
+            for name in names:
+                key = self._key_of(name)
+                if key is None or key.thread_id not in checkpoints:
+                    continue
+                if name.startswith(self._start(_CHECKPOINT)):
+                    checkpoints[key.thread_id].add(name)
+                else:
+                    writes[key.thread_id][name] = WriteEntry(name, key.checkpoint_id)
+        return {one: self._found(checkpoints[one], writes[one]) for one in thread_ids}
+
+    def _found(self, names: Collection[bytes], writes: Mapping[bytes, WriteEntry]) -> ThreadKeys:
+        places = {
+            (place.key.checkpoint_ns, place.key.checkpoint_id): place
+            for place in self.told(sorted(names))
+        }
+        return ThreadKeys(places, [writes[name] for name in sorted(writes)])
+
+    def key_of(self, kind: str, name: bytes) -> CheckpointKey | None:
+        """The checkpoint of a key of this kind; None for other keys."""
+        return self._key_of(name) if name.startswith(self._start(kind)) else None
+
+    def _key_of(self, name: bytes) -> CheckpointKey | None:
+        """The checkpoint of a key of a checkpoint or write; None for other keys."""
+        if name.startswith(self._start(_CHECKPOINT)):
+            return self._parse(name)
+        parsed = self._parse_write(name) if name.startswith(self._start(_WRITES)) else None
+        return None if parsed is None else parsed[0]
+
+    def writes_at(self, keys: Collection[CheckpointKey]) -> list[WriteEntry]:
+        found: dict[bytes, WriteEntry] = {}
+        mark, wanted = raw(self.separator), {raw(key.checkpoint_id) for key in keys}
+        asked = set(keys)
+        start = self._pattern(_WRITES, {key.thread_id for key in keys})
+        for names in self._connection.scan(start, "hash"):
+            for name in names:
+                if wanted.isdisjoint(name.rsplit(mark, _PARTS_OF_WRITE)[1:2]):
+                    continue
+                key = self._key_of(name)
+                if key in asked:
+                    found[name] = WriteEntry(name, key.checkpoint_id)
+        return list(found.values())
+
+    def is_indexed(self) -> bool:
+        return False
+
+    def pages(self) -> Iterator[ThreadKeys]:
+        seen: set[bytes] = set()
+        for kind in (_CHECKPOINT, _WRITES):
+            for names in self._connection.scan(self._pattern(kind), "hash"):
+                new = [one for one in dict.fromkeys(names) if one not in seen]
+                seen.update(new)
+                if kind == _CHECKPOINT:
+                    yield ThreadKeys(mixed=list(self.told(new)))
+                else:
+                    yield ThreadKeys(writes=[WriteEntry(one, "") for one in new])
+
+    def _start(self, kind: str) -> bytes:
+        return raw(kind + self.separator)
+
+    def _pattern(self, kind: str, thread_ids: Collection[str] = ()) -> bytes:
+        return literally(kind + self.separator) + beginning(thread_ids) + b"*"
+
+    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
+        """The checkpoints among these keys. Hashes without a checkpoint are left out."""
+        fields = ("parent_checkpoint_id", "type")
+        answers = self._connection.ask_all((("HMGET", one, *fields) for one in names), _AT_ONCE)
+        for name, answer in zip(names, answers, strict=True):
+            key = self._parse(name)
+            if key is not None and answer is not None and answer[1] is not None:
+                yield CheckpointEntry(key, name, text(answer[0] or b"") or None)
+
+    def _parse(self, name: bytes) -> CheckpointKey | None:
+        """Parse the key of a checkpoint. A thread id may contain the separator, an id never."""
+        return self._place(name[len(self._start(_CHECKPOINT)) :])
+
+    def _parse_write(self, name: bytes) -> tuple[CheckpointKey, str, int] | None:
+        parts = text(name[len(self._start(_WRITES)) :]).rsplit(self.separator, 2)
+        if len(parts) != 3 or not re.fullmatch(r"-?\d+", parts[2]):
+            return None
+        key = self._place(raw(parts[0]))
+        return None if key is None else (key, parts[1], int(parts[2]))
+
+    def _place(self, rest: bytes) -> CheckpointKey | None:
+        parts = text(rest).rsplit(self.separator, 1)
+        if len(parts) != 2:
+            return None
+        place, checkpoint_id = parts
+        if self.separator == COLON and (found := _CALLS.fullmatch(place)):
+            return CheckpointKey(found[1], found[2], checkpoint_id)
+        thread_id, separator, ns = place.rpartition(self.separator)
+        return CheckpointKey(thread_id, ns, checkpoint_id) if separator else None
+
+    def checkpoints(
+        self,
+        places: Sequence[CheckpointEntry],
+        *,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str],  # noqa: ARG002  (they are in the body)
+    ) -> Iterator[Checkpoint]:
+        for some in in_chunks(places, partial(self._lengths, "checkpoint")):
+            fields = [
+                [
+                    *(("type", "checkpoint") if body and size <= MOST_BYTES else ("type",)),
+                    *(("metadata", "metadata_type") if metadata else ()),
+                ]
+                for _, size in some
+            ]
+            answers = self._connection.ask_all(
+                ("HMGET", place.name, *names)
+                for (place, _), names in zip(some, fields, strict=True)
+            )
+            for (place, size), names, answer in zip(some, fields, answers, strict=True):
+                stored = dict(zip(names, answer or (), strict=False))
+                if stored.get("type") is not None:  # expired or deleted since
+                    yield _checkpoint(place, stored, size, body, metadata)
+
+    def _lengths(
+        self, field: str, places: Sequence[CheckpointEntry] | Sequence[WriteEntry]
+    ) -> Iterator[Any]:
+        return self._connection.ask_all(("HSTRLEN", one.name, field) for one in places)
+
+    def writes(
+        self, places: Sequence[WriteEntry], values: bool | Collection[str]
+    ) -> Iterator[Write]:
+        for some in in_chunks(places, partial(self._lengths, "value")):
+            told = self._connection.ask_all(
+                ("HMGET", place.name, "channel", "type") for place, _ in some
+            )
+            # The saver sets fields one by one, so a write may be incomplete.
+            whole = [
+                (place, text(about[0]), text(about[1]), size)
+                for (place, size), about in zip(some, told, strict=True)
+                if about is not None and None not in about
+            ]
+            yield from self._load_writes(whole, values)
+
+    def _load_writes(
+        self, items: Sequence[tuple[WriteEntry, str, str, int]], values: bool | Collection[str]
+    ) -> Iterator[Write]:
+        def is_wanted(channel: str) -> bool:
+            return values if isinstance(values, bool) else channel in values
+
+        answers = self._connection.ask_all(
+            ("HGET", place.name, "value")
+            for place, channel, _, size in items
+            if is_wanted(channel) and size <= MOST_BYTES
+        )
+        for place, channel, tag, size in items:
+            value: TypedBytes | None = None
+            if is_wanted(channel):
+                value = (
+                    unread(tag, size)
+                    if size > MOST_BYTES
+                    else TypedBytes(tag, next(answers) or b"")
+                )
+            parsed = self._parse_write(place.name)
+            if parsed is not None:
+                key, task_id, idx = parsed
+                yield Write(key, task_id, "", idx, channel, size, value)
+
+    def written(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
+        told = self._connection.ask_all(("HMGET", name, "channel", "type") for name in names)
+        for name, about in zip(names, told, strict=True):
+            parsed = self._parse_write(name)
+            if parsed is not None and about is not None:
+                # The saver sets fields one by one, so a write may be incomplete.
+                yield name, parsed[0], None not in about
+
+    def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:  # noqa: ARG002
+        """Empty: all values are in the bodies."""
+        yield from ()
+
+    def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
+        yield from self._usage_of_checkpoints(found.checkpoints)
+        yield from self._usage_of_writes([one.name for one in found.writes])
+
+    def _usage_of_checkpoints(
+        self, places: Sequence[CheckpointEntry]
+    ) -> Iterator[tuple[str, Usage]]:
+        columns = ("checkpoint", "metadata")
+        types = self._connection.ask_all(
+            ("HMGET", one.name, "type", "metadata_type") for one in places
+        )
+        sizes = self._connection.ask_all(
+            ("HSTRLEN", one.name, column) for one in places for column in columns
+        )
+        for one, told in zip(places, types, strict=True):
+            tag, tag_of_metadata = (text(part or b"") for part in told or (b"", b""))
+            for column, kind in zip(columns, (tag, tag_of_metadata or "json"), strict=True):
+                key, size = one.key, int(next(sizes) or 0)
+                where = (self.tables[0], column, key.thread_id, key.checkpoint_ns)
+                yield key.checkpoint_id, Usage(*where, None, kind, 1, size)
+
+    def _usage_of_writes(self, names: Sequence[bytes]) -> Iterator[tuple[str, Usage]]:
+        told = self._connection.ask_all(("HMGET", name, "channel", "type") for name in names)
+        sizes = self._connection.ask_all(("HSTRLEN", name, "value") for name in names)
+        for name, about, size in zip(names, list(told), sizes, strict=True):
+            parsed = self._parse_write(name)
+            if parsed is None or about is None or None in about:
+                continue
+            key = parsed[0]
+            where = (self.tables[1], "value", key.thread_id, key.checkpoint_ns)
+            channel, tag = map(text, about)
+            yield key.checkpoint_id, Usage(*where, channel, tag, 1, int(size or 0))
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        name = self.checkpoint_name(key)
+        writes = self.separator.join(
+            (_WRITES, key.thread_id, key.checkpoint_ns, key.checkpoint_id, "")
+        )
+        return [f"HGETALL {quoted(name)}", f"SCAN 0 MATCH {quoted(literally(writes) + b'*')}"]
+
+
+def _checkpoint(
+    place: CheckpointEntry, stored: dict[str, bytes | None], length: int, body: bool, metadata: bool
+) -> Checkpoint:
+    tag = text(stored["type"] or b"")
+    value = None
+    if body:
+        kept = length <= MOST_BYTES
+        value = TypedBytes(tag, stored.get("checkpoint") or b"") if kept else unread(tag, length)
+    about = None
+    if metadata:
+        kind = text(stored.get("metadata_type") or b"json")
+        about = TypedBytes(kind, stored.get("metadata") or b"{}")
+    return Checkpoint(place.key, place.parent, value, about)

@@ -1,0 +1,1 @@
+"""The layouts of LangGraph.js on Redis."""

@@ -1,0 +1,307 @@
+"""The layouts of LangGraph.js: RedisJSON documents, with unchanged values in separate documents.
+
+    checkpoint:THREAD:NS:ID                {thread_id, checkpoint_ns, checkpoint_id,
+                                            parent_checkpoint_id, checkpoint: {...},
+                                            metadata: {...}, checkpoint_ts, has_writes: "true", ...}
+    checkpoint_blob:THREAD:NS:CHANNEL:VERSION
+                                           {thread_id, checkpoint_ns, checkpoint_id, channel,
+                                            version, type, value}
+    checkpoint_write:THREAD:NS:ID:TASK:IDX {thread_id, ..., task_id, idx, channel, type, value,
+                                            timestamp, global_idx}
+    write_keys_zset:THREAD:NS:ID           the keys of a checkpoint's writes
+
+* The body of a checkpoint contains the values that changed in its step. The other values are found
+  by channel and version; versions are numbers. Values in the body take precedence.
+* The shallow saver stores one document for each namespace, with all values, under the key
+  `checkpoint:THREAD:NS:shallow`.
+* Keys contain the plain namespace. In the full saver's documents of checkpoints and values, but not
+  of writes, an empty namespace is stored as `__empty__`.
+* No key names the head: it is the checkpoint with the greatest id.
+* Documents of the Python saver may have keys of the same form. There, `has_writes` is not a text,
+  and writes have a task path.
+
+Source: `index.js` and `shallow.js` of @langchain/langgraph-checkpoint-redis 1.0.11.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.layouts import LAYOUTS
+from ckpt_backends.model import (
+    Blob,
+    BlobKey,
+    Checkpoint,
+    CheckpointKey,
+    TypedBytes,
+    Usage,
+    Write,
+)
+from ckpt_backends.redis.engine.connect import RedisConnection, in_chunks
+from ckpt_backends.redis.engine.keyspace import (
+    CheckpointEntry,
+    ListedNamespace,
+    ThreadKeys,
+    WriteEntry,
+    literally,
+    raw,
+)
+from ckpt_backends.redis.engine.thread_listing import lines_of
+from ckpt_backends.redis.official.documents import (
+    JSON_TYPE,
+    USUAL,
+    Documents,
+    fields_of,
+    meant_ns,
+    quoted,
+)
+from ckpt_backends.sql.blob_tables import is_read
+
+BLOB = "checkpoint_blob"
+BLOBS = f"{BLOB}:*"
+_JSON = "json"
+_UNDEFINED = TypedBytes(_JSON, b'{"lc":2,"type":"undefined"}')
+"""The value of a document without `value`: JSON omits members that are undefined in JavaScript."""
+_KEY = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id")
+_WRITE = (*_KEY, "$.task_id", "$.idx", "$.channel", "$.task_path")
+_BLOB = ("$.thread_id", "$.checkpoint_ns", "$.channel", "$.version")
+_SHALLOW = (*_KEY, "$.parent_checkpoint_id", "$.has_writes")
+
+
+class JavaScriptDocuments(Documents):
+    """The layout of LangGraph.js's RedisSaver, with the full history."""
+
+    name = "redis-js"
+    saver = "LangGraph.js, @langchain/langgraph-checkpoint-redis 1.0"
+    capabilities = LAYOUTS["redis-js"]
+    dialect = _JSON
+    is_by_arrival = True
+    has_pointers = False
+    value = "value"
+
+    def __init__(self, connection: RedisConnection) -> None:
+        super().__init__(connection, USUAL)
+        self._kinds = (*self._kinds, BLOB)
+        self.tables = (*self.tables, BLOBS)
+
+    def stored_thread(self, thread_id: str) -> str:
+        return thread_id
+
+    def meant_thread(self, stored: str) -> str:
+        return stored
+
+    def is_own(self, flags: Sequence[object]) -> bool:
+        return any(isinstance(one, str) for one in flags)
+
+    def is_own_write(self, paths: Sequence[object]) -> bool:
+        return not paths
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        return raw(":".join((self.prefixes.checkpoint, *_parts(key))))
+
+    def registries(self, key: CheckpointKey) -> list[bytes]:
+        return [raw(":".join(("write_keys_zset", *_parts(key))))]
+
+    def checkpoints(
+        self,
+        places: Sequence[CheckpointEntry],
+        *,
+        body: bool,
+        metadata: bool,
+        values: bool | Collection[str],
+    ) -> Iterator[Checkpoint]:
+        found = super().checkpoints(places, body=body, metadata=metadata, values=values)
+        return self._with_blobs(found, values) if body else found
+
+    def _with_blobs(
+        self, checkpoints: Iterator[Checkpoint], values: bool | Collection[str]
+    ) -> Iterator[Checkpoint]:
+        """Add to each checkpoint the values that it names but that are not in its body."""
+        sizes: dict[bytes, int | None] = {}
+        read: dict[bytes, TypedBytes] = {}
+        for one in checkpoints:
+            named = {channel: blob_name(one.key, key) for channel, key in _apart(one).items()}
+            new = [name for name in named.values() if name not in sizes]
+            # Cache them: a checkpoint shares most of its values with the next one.
+            sizes = {name: sizes[name] for name in named.values() if name in sizes}
+            sizes |= dict(zip(new, self._lengths(new), strict=True))
+            there = {channel: name for channel, name in named.items() if sizes[name] is not None}
+            wanted = [name for channel, name in there.items() if is_read(channel, values)]
+            read = {name: read[name] for name in wanted if name in read}
+            for name in wanted:
+                if name not in read:
+                    read[name] = self._value(name, sizes[name] or 0)
+            blobs = {
+                channel: _blob(read.get(name), sizes[name] or 0) for channel, name in there.items()
+            }
+            yield replace(one, blobs=blobs)
+
+    def _lengths(self, names: Sequence[bytes]) -> Iterator[int | None]:
+        """The memory of each value in the server; None if it does not exist."""
+        asked = (("JSON.DEBUG", "MEMORY", name, "$.value") for name in names)
+        for answer in self._connection.ask_all(asked):
+            yield int(answer[0]) if answer else None
+
+    def _value(self, name: bytes, size: int) -> TypedBytes:
+        if size > MOST_BYTES:
+            return unread(_JSON, size)
+        return _only(self._connection.ask("JSON.GET", name, "$.value"))
+
+    def blobs(self, found: ThreadKeys) -> Iterator[tuple[bytes, str, BlobKey, int]]:
+        told = self._connection.ask_all(("JSON.GET", name, *_BLOB) for name in found.blobs)
+        sizes = self._lengths(found.blobs)
+        for name, answer, size in zip(found.blobs, list(told), sizes, strict=True):
+            match [fields_of(answer).get(path) for path in _BLOB]:
+                case [str(thread), str(ns), str(channel), str(version)]:
+                    yield name, thread, BlobKey(meant_ns(ns), channel, version), size or 0
+
+    def writes(
+        self, places: Sequence[WriteEntry], values: bool | Collection[str]
+    ) -> Iterator[Write]:
+        numbers = self._connection.ask_all(("JSON.GET", one.name, "$.global_idx") for one in places)
+        came = zip(map(_number, numbers), places, strict=True)
+        by_arrival = [one for _, one in sorted(came, key=lambda pair: pair[0])]
+        for some in in_chunks(by_arrival, self._sizes):
+            told = list(
+                self._connection.ask_all(("JSON.GET", one.name, *_WRITE) for one, _ in some)
+            )
+            stored = self._connection.ask_all(
+                ("JSON.GET", one.name, "$.value") for one, size in some if size <= MOST_BYTES
+            )
+            for (_, size), answer in zip(some, told, strict=True):
+                value = unread(_JSON, size) if size > MOST_BYTES else _only(next(stored))
+                if (one := _write(fields_of(answer), value, values)) is not None:
+                    yield one
+
+    def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
+        yield from super().usage(found)
+        for _, thread, key, size in self.blobs(found):
+            where = (BLOBS, "value", thread, key.checkpoint_ns)
+            yield "", Usage(*where, key.channel, _JSON, 1, size)
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        start = literally(":".join((key.thread_id, key.checkpoint_ns, "")))
+        own = literally(f"{key.checkpoint_id}:")
+        return [
+            f"JSON.GET {quoted(self.checkpoint_name(key))}",
+            f"ZRANGE {quoted(self.registries(key)[0])} 0 -1",
+            f"SCAN 0 MATCH {quoted(raw(self.prefixes.write) + b':' + start + own + b'*')}",
+            *([f"SCAN 0 MATCH {quoted(raw(BLOB) + b':' + start + b'*')}"] * (BLOB in self._kinds)),
+        ]
+
+
+class ShallowJavaScriptDocuments(JavaScriptDocuments):
+    """The layout of LangGraph.js's ShallowRedisSaver: the newest checkpoint of each namespace."""
+
+    name = "redis-js-shallow"
+    saver = "LangGraph.js, @langchain/langgraph-checkpoint-redis 1.0, ShallowRedisSaver"
+    capabilities = LAYOUTS["redis-js-shallow"]
+
+    def __init__(self, connection: RedisConnection) -> None:
+        super().__init__(connection)
+        self._kinds, self.tables = self._kinds[:-1], self.tables[:-1]
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        parts = (self.prefixes.checkpoint, key.thread_id, key.checkpoint_ns, "shallow")
+        return raw(":".join(parts))
+
+    def lines(self) -> Iterator[ListedNamespace]:
+        pattern = raw(f"{self.prefixes.checkpoint}:*:shallow")
+        names = self._connection.scan(pattern, JSON_TYPE)
+        return lines_of(place.key for some in names for place in self.told(some))
+
+    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
+        answers = self._connection.ask_all(("JSON.GET", name, *_SHALLOW) for name in names)
+        for name, answer in zip(names, answers, strict=True):
+            match [fields_of(answer).get(path) for path in _SHALLOW]:
+                case [str(thread), str(ns), str(own), str() | None as parent, str()]:
+                    key = CheckpointKey(thread, ns, own)
+                    if self.checkpoint_name(key) == name:
+                        yield CheckpointEntry(key, name, parent)
+
+    def _with_blobs(
+        self,
+        checkpoints: Iterator[Checkpoint],
+        values: bool | Collection[str],  # noqa: ARG002  (they are in the body)
+    ) -> Iterator[Checkpoint]:
+        return checkpoints
+
+
+def blob_name(key: CheckpointKey, blob: tuple[str, str]) -> bytes:
+    """The key of a value in the thread and namespace of a checkpoint, by channel and version."""
+    return raw(":".join((BLOB, key.thread_id, key.checkpoint_ns, *blob)))
+
+
+def versions_of(body: TypedBytes | None) -> dict[str, tuple[str, str]]:
+    """By channel of a body, (channel, version as text); empty if the body cannot be read."""
+    versions = _part(body, "channel_versions")
+    return {
+        channel: (channel, str(version))
+        for channel, version in versions.items()
+        if isinstance(version, str | int | float)
+    }
+
+
+def _apart(one: Checkpoint) -> dict[str, tuple[str, str]]:
+    """By channel, (channel, version) of the values that are not in the checkpoint's body."""
+    inside = _part(one.body, "channel_values")
+    return {name: at for name, at in versions_of(one.body).items() if name not in inside}
+
+
+def _part(body: TypedBytes | None, name: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(body.data) if body is not None else None
+    except (ValueError, RecursionError):
+        return {}
+    part = fields.get(name) if isinstance(fields, dict) else None
+    return part if isinstance(part, dict) else {}
+
+
+def _blob(value: TypedBytes | None, size: int) -> Blob:
+    if value is None:
+        return Blob(_JSON, size)
+    return Blob(_JSON, len(value.data) if value.whole is None else value.whole, value)
+
+
+def _parts(key: CheckpointKey) -> tuple[str, str, str]:
+    return key.thread_id, key.checkpoint_ns, key.checkpoint_id
+
+
+def _number(answer: Any) -> float:
+    """The order number of a write, from a clock that starts with the saver's process.
+
+    0 if there is none: the shallow saver does not store it.
+    """
+    match json.loads(answer or b"[]"):
+        case [int() | float() as number]:
+            return number
+    return 0
+
+
+def _only(answer: Any) -> TypedBytes:
+    """The value from the answer of JSON.GET with one path, with the server's exact bytes."""
+    data = bytes(answer or b"")[1:-1]
+    return TypedBytes(_JSON, data) if data else _UNDEFINED
+
+
+def _write(
+    fields: dict[str, Any], value: TypedBytes, values: bool | Collection[str]
+) -> Write | None:
+    """A write from its document; None if it was removed meanwhile or is of the Python saver."""
+    thread, ns, own, task, idx, channel, path = (fields.get(one) for one in _WRITE)
+    if not isinstance(thread, str) or not isinstance(channel, str) or path is not None:
+        return None
+    read = values if isinstance(values, bool) else channel in values
+    return Write(
+        CheckpointKey(thread, meant_ns(str(ns or "")), str(own or "")),
+        str(task or ""),
+        "",
+        idx if isinstance(idx, int) else 0,
+        channel,
+        len(value.data) if value.whole is None else value.whole,
+        value if read else None,
+    )

@@ -1,0 +1,118 @@
+"""The layout of langgraph-checkpoint-redis 0.0: a document's key contains the id of the parent.
+
+    checkpoint:THREAD:NS:PARENT              {thread_id, checkpoint_ns, checkpoint_id: PARENT,
+                                              parent_checkpoint_id: PARENT, checkpoint: {id, ...},
+                                              metadata: "JSON text", source, step}
+    checkpoint_write:THREAD:NS:ID:TASK:IDX   as in 0.1, with the id of the checkpoint
+    checkpoint_blob:THREAD:NS:CHANNEL:VERSION  {thread_id, ..., type, blob}
+
+Source: `put` in `langgraph/checkpoint/redis/__init__.py`, 0.0.1 to 0.0.8. The body of a checkpoint
+contains its id and all its values. Each value is also stored as a blob, which ckpt does not read.
+The saver itself reads such a store with wrong ids, without parents and without writes. The key of a
+first checkpoint has the nil UUID as parent; in 0.0.1 and 0.0.2 it has an empty text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ckpt_backends.changes.rows import Row
+from ckpt_backends.model import Capability, CheckpointKey
+from ckpt_backends.redis.engine.connect import RedisConnection
+from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ListedNamespace, literally, raw
+from ckpt_backends.redis.engine.store import RedisStore
+from ckpt_backends.redis.engine.thread_keys import APART, CHECKPOINT, Owning, rows_of
+from ckpt_backends.redis.engine.thread_listing import lines_of
+from ckpt_backends.redis.official.documents import (
+    JSON_TYPE,
+    USUAL,
+    Documents,
+    Prefixes,
+    fields_of,
+    meant_id,
+    meant_ns,
+    quoted,
+    stored_id,
+)
+from ckpt_backends.url import StoreUrl
+
+_FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint.id", "$.checkpoint_id")
+
+
+class OldDocuments(Documents):
+    """The layout of RedisSaver and AsyncRedisSaver 0.0. It is read-only here."""
+
+    saver = "langgraph-checkpoint-redis 0.0"
+    capabilities = Documents.capabilities & ~Capability.ADDING
+
+    def __init__(self, connection: RedisConnection, prefixes: Prefixes = USUAL) -> None:
+        super().__init__(connection, prefixes)
+        self.tables = (*self.tables, f"{APART}:*")
+
+    def lines(self) -> Iterator[ListedNamespace]:
+        return lines_of(place.key for names in self._names() for place in self.told(names))
+
+    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
+        answers = self._connection.ask_all(("JSON.GET", name, *_FIELDS) for name in names)
+        for name, answer in zip(names, answers, strict=True):
+            match [fields_of(answer).get(path) for path in _FIELDS]:
+                case [str(thread), str(ns), str(own), str(before)]:
+                    if name == raw(f"{self.prefixes.checkpoint}:{thread}:{ns}:{before}"):
+                        key = CheckpointKey(meant_id(thread), meant_ns(ns), own)
+                        yield CheckpointEntry(key, name, meant_id(before) or None)
+
+    def name_of(self, document: Mapping[str, Any]) -> bytes | None:
+        match document:
+            case {"thread_id": str(thread), "checkpoint_ns": str(ns), "checkpoint_id": str(before)}:
+                return raw(f"{self.prefixes.checkpoint}:{thread}:{ns}:{before}")
+        return None
+
+    def blob_names(self, thread_id: str) -> list[bytes]:
+        """The keys of the separate values of a thread."""
+        pattern = literally(f"{APART}:{stored_id(thread_id)}:") + b"*"
+        names = {name for some in self._connection.scan(pattern, JSON_TYPE) for name in some}
+        ordered = sorted(names)
+        told = self._connection.ask_all(("JSON.GET", name, *_FIELDS[:2]) for name in ordered)
+        return [
+            name
+            for name, answer in zip(ordered, told, strict=True)
+            if fields_of(answer).get(_FIELDS[0]) in {thread_id, stored_id(thread_id)}
+        ]
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        found = self.find([key.thread_id])[key.thread_id]
+        places = [one for one in found.places.values() if one.key == key]
+        writes = literally(f"{self.prefixes.write}:{stored_id(key.thread_id)}:")
+        return [
+            *(f"JSON.GET {quoted(one.name)}" for one in places),
+            f"SCAN 0 MATCH {quoted(writes + b'*:' + literally(key.checkpoint_id) + b':*')}",
+        ]
+
+
+class OldRedisStore(RedisStore):
+    """A Redis database with this layout, opened for reading."""
+
+    def __init__(self, connection: RedisConnection, url: StoreUrl, layout: OldDocuments) -> None:
+        super().__init__(connection, url, layout)
+        self._old = layout
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        found = self._find(thread_id)
+        names = [(APART, name) for name in self._old.blob_names(thread_id)]
+        of_writes = [one.name for one in found.writes]
+        names += [
+            ("checkpoint_write", name)
+            for name, key, _ in self._old.written(of_writes)
+            if key.thread_id == thread_id
+        ]
+        names += [(CHECKPOINT, one.name) for one in found.checkpoints]
+        return rows_of(self._connection, Owning(self._connection, self._old).types, names)
+
+    def _named(self, keys: Sequence[CheckpointKey]) -> list[CheckpointEntry]:
+        """Search the thread: the key of a checkpoint cannot be computed from its id."""
+        found = []
+        for key in dict.fromkeys(keys):
+            place = self._find(key.thread_id).places.get((key.checkpoint_ns, key.checkpoint_id))
+            found += [place] if place is not None else []
+        return found

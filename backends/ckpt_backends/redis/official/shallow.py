@@ -1,0 +1,66 @@
+"""The layout of ShallowRedisSaver: a RedisJSON document with the newest checkpoint of a namespace.
+
+    checkpoint:THREAD:NS    {thread_id, checkpoint_ns, checkpoint_id, checkpoint, metadata: {...}}
+
+Writes are stored as in `documents`, and the writes of overwritten checkpoints stay. An empty
+namespace is `""` in the key and `__empty__` in the document. Source: `shallow.py` of
+langgraph-checkpoint-redis 0.1.0 to 0.5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ckpt_backends.layouts import LAYOUTS
+from ckpt_backends.model import CheckpointKey
+from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ListedNamespace, literally, raw
+from ckpt_backends.redis.engine.thread_listing import lines_of
+from ckpt_backends.redis.official.documents import (
+    Documents,
+    fields_of,
+    meant_id,
+    meant_ns,
+    quoted,
+    stored_id,
+    stored_ns,
+)
+
+_FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id", "$.has_writes")
+
+
+class ShallowDocuments(Documents):
+    """The newest checkpoint of each namespace."""
+
+    name = "redis-shallow"
+    saver = "langgraph-checkpoint-redis, ShallowRedisSaver"
+    capabilities = LAYOUTS["redis-shallow"]
+    has_pointers = False
+
+    def checkpoint_name(self, key: CheckpointKey) -> bytes:
+        parts = (self.prefixes.checkpoint, stored_id(key.thread_id), key.checkpoint_ns)
+        return raw(":".join(parts))
+
+    def registries(self, key: CheckpointKey) -> list[bytes]:  # noqa: ARG002
+        """Empty: a namespace has one list for the writes of all its checkpoints."""
+        return []
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        place = f"{stored_id(key.thread_id)}:{stored_ns(key.checkpoint_ns)}"
+        start = literally(f"{self.prefixes.write}:{place}:{key.checkpoint_id}:")
+        return [
+            f"JSON.GET {quoted(self.checkpoint_name(key))}",
+            f"ZRANGE {quoted(raw(f'write_registry:{place}:shallow'))} 0 -1",
+            f"SCAN 0 MATCH {quoted(start + b'*')}",
+        ]
+
+    def lines(self) -> Iterator[ListedNamespace]:
+        return lines_of(place.key for names in self._names() for place in self.told(names))
+
+    def told(self, names: Sequence[bytes]) -> Iterator[CheckpointEntry]:
+        answers = self._connection.ask_all(("JSON.GET", name, *_FIELDS) for name in names)
+        for name, answer in zip(names, answers, strict=True):
+            match [fields_of(answer).get(path) for path in _FIELDS]:
+                case [str(thread), str(ns), str(own), flag] if self.is_own([flag]):
+                    key = CheckpointKey(meant_id(thread), meant_ns(ns), own)
+                    if self.checkpoint_name(key) == name:
+                        yield CheckpointEntry(key, name)

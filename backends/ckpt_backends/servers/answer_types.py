@@ -1,0 +1,140 @@
+"""Checks what a server answers. A hostile one may send a number for a name, or too few columns.
+
+`checked` is for classes that read from a server. What their methods return then has the types of
+the model, and errors about the shape of an answer are `Unreadable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache, wraps
+from inspect import isgeneratorfunction
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from ckpt_backends.servers.answer_errors import understood, unexpected
+
+_Class = TypeVar("_Class", bound=type)
+_Test = Callable[[Any], bool]
+
+
+def checked(*names: str) -> Callable[[_Class], _Class]:
+    """Check the results of these methods. The object must have its URL in `_url`."""
+
+    def decorate(kind: _Class) -> _Class:
+        for name in names:
+            setattr(kind, name, _checked(getattr(kind, name)))
+        return kind
+
+    return decorate
+
+
+STORE = (
+    "describe",
+    "notes",
+    "threads",
+    "thread",
+    "size",
+    "sizes",
+    "checkpoint_sizes",
+    "usage",
+    "namespaces",
+    "checkpoints",
+    "checkpoints_at",
+    "writes",
+    "writes_at",
+    "blobs",
+    "rows",
+)
+"""The methods of `Store` that read."""
+CHANGES = ("apply", "remove")
+MEMORY = ("describe", "namespaces", "items", "rows")
+
+
+def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def each(self: Any, *given: Any, **named: Any) -> Iterator[Any]:
+        test = _result(method)
+        with understood(self._url):
+            for one in method(self, *given, **named):
+                if not test(one):
+                    raise unexpected(self._url)
+                yield one
+
+    @wraps(method)
+    def once(self: Any, *given: Any, **named: Any) -> Any:
+        with understood(self._url):
+            found = method(self, *given, **named)
+            if not _result(method)(found):
+                raise unexpected(self._url)
+        return found
+
+    return each if isgeneratorfunction(method) else once
+
+
+@cache
+def _result(method: Callable[..., Any]) -> _Test:
+    """The test for a result, or for each item of a generator."""
+    hint = get_type_hints(method)["return"]
+    return _test(get_args(hint)[0] if isgeneratorfunction(method) else hint)
+
+
+def _test(hint: Any) -> _Test:
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in {Union, UnionType}:
+        tests = [_test(part) for part in parts if part is not NoneType]
+        can_be_none = len(tests) < len(parts)
+        some = tests[0] if len(tests) == 1 else lambda value: any(test(value) for test in tests)
+        return lambda value: can_be_none if value is None else some(value)
+    if origin is not None:
+        inside = _inside(origin, parts)
+        return lambda value: isinstance(value, origin) and inside(value)
+    if isinstance(hint, type):
+        if is_dataclass(hint):
+            return _of_dataclass(hint)
+        return lambda value: isinstance(value, hint)
+    return lambda _: True
+
+
+def _inside(origin: type, parts: tuple[Any, ...]) -> _Test:
+    """The test for what a collection contains."""
+    tests = [_test(part) for part in parts if part is not ...]
+    if issubclass(origin, Mapping):
+        return lambda value: all(tests[0](name) and tests[1](one) for name, one in value.items())
+    if origin is tuple and parts[-1] is not ...:
+        return lambda value: len(value) == len(tests) and all(map(_call, tests, value))
+    return lambda value: all(map(tests[0], value))
+
+
+def _call(test: _Test, value: object) -> bool:
+    return test(value)
+
+
+@cache
+def _of_dataclass(kind: Any) -> _Test:
+    hints = get_type_hints(kind)
+    names = [one.name for one in fields(kind)]
+    tests = [(one, _test(hints[one])) for one in names]
+    inner = [(name, test) for name, test in tests if not _is_told_by_type(hints[name])]
+    right: set[tuple[type, ...]] = set()
+    """Types that the fields had before. Their tests cost too much for each row."""
+
+    def test(value: Any) -> bool:
+        if not isinstance(value, kind):
+            return False
+        types = tuple([type(getattr(value, name)) for name in names])
+        for name, one in inner if types in right else tests:
+            if not one(getattr(value, name)):
+                return False
+        right.add(types)
+        return True
+
+    return test
+
+
+def _is_told_by_type(hint: Any) -> bool:
+    """Whether the type of a value is enough to test it."""
+    if get_origin(hint) in {Union, UnionType}:
+        return all(map(_is_told_by_type, get_args(hint)))
+    return isinstance(hint, type) and get_origin(hint) is None and not is_dataclass(hint)

@@ -1,0 +1,1 @@
+"""What all layouts in SQL tables share, over the dialect of an engine."""

@@ -1,0 +1,114 @@
+"""Shared facts about LangGraph's savers for PostgreSQL, MySQL and memory.
+
+They use three tables: checkpoint bodies, writes, and channel values ("blobs"). A body names the
+version of each channel's value; the value itself is in the blobs table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Set
+from typing import Any
+
+from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.model import USERS, Blob, Checkpoint, TypedBytes
+
+CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
+NAMES = (CHECKPOINTS, BLOBS, WRITES)
+
+_SHALLOW: Mapping[str, frozenset[str]] = {
+    CHECKPOINTS: frozenset({"thread_id", "checkpoint_ns", "checkpoint", "metadata"}),
+    BLOBS: frozenset({"thread_id", "checkpoint_ns", "channel", "type", "blob"}),
+    WRITES: frozenset(
+        {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "type", "blob"}
+    ),
+}
+_FULL: Mapping[str, frozenset[str]] = {
+    CHECKPOINTS: _SHALLOW[CHECKPOINTS] | {"checkpoint_id", "parent_checkpoint_id"},
+    BLOBS: _SHALLOW[BLOBS] | {"version"},
+    WRITES: _SHALLOW[WRITES],
+}
+
+_CONTROL = re.compile(r"__|branch:|join:|start:")
+
+
+def is_read(channel: str, values: bool | Collection[str]) -> bool:
+    """Whether the value of a channel is read with its checkpoint.
+
+    `values` is the parameter of `Store.checkpoints`.
+    """
+    if values is True or (values is not False and channel in values):
+        return True
+    return is_control(channel)
+
+
+def is_control(channel: str) -> bool:
+    """Whether LangGraph uses a channel for its own control flow, such as `branch:to:NODE`."""
+    return _CONTROL.match(channel) is not None and channel not in USERS
+
+
+def missing_columns(columns: Mapping[str, Set[str]], *, shallow: bool) -> list[str]:
+    """The required columns that are missing from these tables, as `table.column`.
+
+    A column is required if every release of the saver creates it.
+    """
+    return [
+        f"{name}.{column}"
+        for name, needed in (_SHALLOW if shallow else _FULL).items()
+        for column in sorted(needed - columns.get(name, frozenset()))
+    ]
+
+
+def unknown_columns(
+    columns: Mapping[str, Set[str]], also: Mapping[str, frozenset[str]]
+) -> list[str]:
+    """The columns that no release of the saver creates, as `table.column`.
+
+    `also` lists by table the columns that only some releases create.
+    """
+    return [
+        f"{name}.{column}"
+        for name, known in _FULL.items()
+        for column in sorted(columns[name] - known - also[name])
+    ]
+
+
+_MARGIN = 6
+"""Before format 4 each node has a channel of the same name, with the node's name as its value.
+Such a value is at most this many bytes longer than the channel's name when serialised."""
+
+
+def is_wanted(channel: str, blob: Blob, values: bool | Collection[str], *, is_old: bool) -> bool:
+    """Whether a channel's value is read with its checkpoint.
+
+    `values` is the parameter of `Store.checkpoints`; `is_old` means a checkpoint format before 4.
+    """
+    margin = len(channel.encode("utf-8", "surrogatepass")) + _MARGIN
+    return is_read(channel, values) or (is_old and blob.size < margin)
+
+
+def typed(tag: str, size: int, blob: bytes | None) -> TypedBytes:
+    """A value as stored, or a placeholder if it is longer than `MOST_BYTES`."""
+    return unread(tag, size) if size > MOST_BYTES else TypedBytes(tag, blob or b"")
+
+
+def json_bytes(text: str | None) -> TypedBytes:
+    """A checkpoint body or metadata from the JSON text that the engine returns."""
+    return TypedBytes("json", (text or "null").encode())
+
+
+def cells_of_checkpoint(one: Checkpoint) -> dict[str, Any]:
+    """The query parameters for inserting a checkpoint."""
+    assert one.body is not None  # noqa: S101
+    assert one.metadata is not None  # noqa: S101
+    return {
+        "parent": one.parent_checkpoint_id,
+        "body": one.body.data.decode(),
+        "metadata": one.metadata.data.decode(),
+    }
+
+
+def cells_of_value(value: TypedBytes | None) -> dict[str, Any]:
+    """The query parameters for inserting a channel value."""
+    assert value is not None  # noqa: S101
+    return {"tag": value.type, "blob": None if value.type == "empty" else value.data}

@@ -1,0 +1,124 @@
+"""A store that passes every call to another store: the base class of wrappers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+
+from ckpt_backends.base import Closing
+from ckpt_backends.changes.rows import Row
+from ckpt_backends.model import (
+    BlobKey,
+    Checkpoint,
+    CheckpointKey,
+    StoreInfo,
+    Thread,
+    ThreadSize,
+    Usage,
+    Write,
+)
+from ckpt_backends.protocol import Store
+
+
+class WrappedStore(Closing):
+    """Passes every call to `inner`. Subclasses override some methods."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+
+    def describe(self) -> StoreInfo:
+        return self.inner.describe()
+
+    def notes(self) -> Sequence[str]:
+        return self.inner.notes()
+
+    def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
+        return self.inner.threads(limit=limit)
+
+    def thread(self, thread_id: str) -> Thread | None:
+        return self.inner.thread(thread_id)
+
+    def size(self, thread_id: str) -> ThreadSize:
+        return self.inner.size(thread_id)
+
+    def sizes(self, thread_ids: Sequence[str]) -> list[ThreadSize]:
+        return self.inner.sizes(thread_ids)
+
+    def checkpoint_sizes(self, thread_id: str) -> Iterator[tuple[CheckpointKey, ThreadSize]]:
+        return self.inner.checkpoint_sizes(thread_id)
+
+    def usage(self, thread_id: str | None = None) -> Iterator[Usage]:
+        return self.inner.usage(thread_id)
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        return self.inner.namespaces(thread_id)
+
+    def checkpoints(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        body: bool = False,
+        metadata: bool = False,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Checkpoint]:
+        return self.inner.checkpoints(
+            thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=checkpoint_ids,
+            body=body,
+            metadata=metadata,
+            values=values,
+        )
+
+    def writes(
+        self,
+        thread_id: str,
+        *,
+        checkpoint_ns: str | None = None,
+        checkpoint_ids: Collection[str] | None = None,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        return self.inner.writes(
+            thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=checkpoint_ids,
+            channels=channels,
+            values=values,
+        )
+
+    def checkpoints_at(
+        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
+    ) -> Iterator[Checkpoint]:
+        return self.inner.checkpoints_at(keys, body=body, metadata=metadata)
+
+    def writes_at(
+        self,
+        keys: Sequence[CheckpointKey],
+        *,
+        channels: Collection[str] | None = None,
+        values: bool | Collection[str] = False,
+    ) -> Iterator[Write]:
+        return self.inner.writes_at(keys, channels=channels, values=values)
+
+    def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
+        return self.inner.blobs(thread_id)
+
+    def rows(self, thread_id: str) -> Iterator[Row]:
+        return self.inner.rows(thread_id)
+
+    def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
+        return self.inner.own_rows(thread_id, rows)
+
+    def row_key(self, row: Row) -> Hashable:
+        return self.inner.row_key(row)
+
+    def sources(self, key: CheckpointKey) -> list[str]:
+        return self.inner.sources(key)
+
+    def refresh(self) -> None:
+        self.inner.refresh()
+
+    def close(self) -> None:
+        self.inner.close()

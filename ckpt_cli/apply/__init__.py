@@ -1,0 +1,1 @@
+"""Carry out plans. No other room opens a store for writing."""

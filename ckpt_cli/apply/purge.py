@@ -1,0 +1,119 @@
+"""Apply a purge in batches, so that writers never wait long and stopping loses nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ckpt_backends.changes.bundle import Header, bundle_name, write_bundle
+from ckpt_backends.changes.signatures import SigningKey
+from ckpt_backends.errors import CkptError
+from ckpt_backends.model import StoreInfo
+from ckpt_backends.protocol import Store, WritableStore
+from ckpt_cli.core.retention.purge_plan import PlannedRemoval, PurgeReport
+
+_ROWS_AT_ONCE = 5000
+"""A batch ends early after this number of rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a purge runs."""
+
+    batch: int = 100
+    """Maximum number of threads in one transaction."""
+    sleep: float = 0.0
+    """Seconds to wait between transactions."""
+    until: float | None = None
+    """Start no transaction after this time (`time.monotonic`); None for no limit."""
+
+    def why_stop(self) -> str:
+        """Return why no further batch starts; empty if one may."""
+        is_over = self.until is not None and time.monotonic() >= self.until
+        return "--max-duration reached" if is_over else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A folder that gets a bundle of each thread before anything of it is removed."""
+
+    folder: Path
+    rows: Store
+    """The store without decryption or redaction, so that rows are written as stored."""
+    info: StoreInfo
+    made_at: str
+    key: SigningKey | None = None
+    """Signs the bundles."""
+
+    def keep(self, thread_ids: Iterable[str]) -> None:
+        """Write a bundle of each thread. Raises `StoreUnavailable`."""
+        info = self.info
+        for thread_id in thread_ids:
+            header = Header(thread_id, info.layout, info.saver, info.url, self.made_at)
+            path = self.folder / bundle_name(thread_id, self.made_at)
+            write_bundle(path, header, self.rows.rows(thread_id), self.key)
+        # In a file that is not in WAL mode, an open read would block our own writer.
+        self.rows.refresh()
+
+
+def run_purge(
+    writable: WritableStore,
+    threads: Iterable[PlannedRemoval],
+    pace: Pace,
+    archive: Archive | None,
+    why_stop: Callable[[], str],
+) -> PurgeReport:
+    """Remove the planned rows of each thread; after a stop, only count the remaining threads.
+
+    `why_stop` is called before each batch and returns `''` to continue. If the first batch fails,
+    its error is raised; if a later batch fails, the purge stops there.
+    """
+    report = PurgeReport()
+    for number, batch in enumerate(_batches(threads, pace.batch)):
+        if not report.stopped:
+            report.stopped = why_stop() or pace.why_stop()
+        if report.stopped:
+            report.left += len(batch)
+            continue
+        if number and pace.sleep:
+            time.sleep(pace.sleep)
+        try:
+            _run_batch(writable, batch, archive, report)
+        except CkptError as error:
+            if not report.done:
+                raise
+            report.stopped = error.message
+            report.left += len(batch)
+    return report
+
+
+def _run_batch(
+    writable: WritableStore,
+    batch: Sequence[PlannedRemoval],
+    archive: Archive | None,
+    report: PurgeReport,
+) -> None:
+    if archive is not None:
+        archive.keep(one.thread_id for one in batch)
+    for one, what in zip(batch, writable.remove([one.removal for one in batch]), strict=True):
+        report.done += 1
+        if what.skipped:
+            report.skipped[one.thread_id] = what.skipped
+            continue
+        report.sums.add(one)
+        report.rows.update(what.rows)
+
+
+def _batches(threads: Iterable[PlannedRemoval], most: int) -> Iterator[list[PlannedRemoval]]:
+    batch: list[PlannedRemoval] = []
+    rows = 0
+    for one in threads:
+        batch.append(one)
+        rows += one.checkpoints + one.writes
+        if len(batch) >= most or rows >= _ROWS_AT_ONCE:
+            yield batch
+            batch, rows = [], 0
+    if batch:
+        yield batch

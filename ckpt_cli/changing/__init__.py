@@ -1,1 +1,0 @@
-"""Apply plans batch by batch; the store's `apply` handles plans of one transaction."""

@@ -1,0 +1,99 @@
+"""What commands that change a thread share: show the plan, ask, write, say how to resume."""
+
+from __future__ import annotations
+
+from ckpt_backends.changes.change import Change
+from ckpt_backends.changes.removal import finish_removal
+from ckpt_backends.errors import Refused, UsageError
+from ckpt_backends.registry import open_writable
+from ckpt_backends.url import printable
+from ckpt_cli import diagnostics
+from ckpt_cli.core.forking.plan import CheckpointPlan
+from ckpt_cli.render.plan import (
+    done_lines,
+    plan_columns,
+    plan_lines,
+    plan_record,
+    plan_rows,
+    undo_command,
+)
+from ckpt_cli.session import Session
+from ckpt_cli.threads import redaction
+
+
+def carry_out(
+    session: Session, plan: CheckpointPlan, question: str, *, dry_run: bool, yes: bool
+) -> None:
+    """Show a plan and, unless it is a dry run, carry it out.
+
+    With `yes` it is carried out first, so that a closed pipe cannot stop it halfway.
+    Raises `Refused` where nobody can be asked or the answer is no, and what `apply` raises.
+    """
+    if not dry_run:
+        refuse_copy(session)
+    output = session.output
+    undo = ""
+    if plan.action != "undo" and plan.is_undoable:
+        undo = undo_command(store_words(session), plan.main.key.thread_id)
+    is_redacted = redaction.is_redacted(session.store)
+    shown = redaction.plan(plan) if is_redacted else plan
+    if yes and not dry_run:
+        write(session, plan.change, question, yes=True)
+    if dry_run or not output.machine:
+        rows = dry_run and not is_redacted
+        output.document(
+            lambda: plan_record(shown, undo, dry_run=dry_run, rows=rows),
+            lambda: plan_lines(shown, output.width, undo=undo, is_done=not dry_run and yes),
+            rows=lambda: plan_rows(shown),
+            columns=plan_columns(),
+        )
+    if dry_run:
+        session.note("dry run: nothing was written")
+        return
+    if not yes:
+        write(session, plan.change, question, yes=False)
+    if output.machine:
+        record = plan_record(shown, undo, dry_run=False, rows=False)
+        output.document(lambda: record, tuple, rows=tuple, columns=())
+    elif output.text:
+        output.document(tuple, lambda: done_lines(shown, undo), rows=tuple, columns=())
+
+
+def refuse_copy(session: Session) -> None:
+    """Raise `UsageError` where a private copy would be changed."""
+    if session.settings.get("copy"):
+        raise UsageError(
+            "cannot change a private copy: --copy is read-only",
+            hint="run the command without --copy, or with --dry-run",
+        )
+
+
+def store_words(session: Session) -> list[str]:
+    """The options that name the store again, without a password."""
+    name = session.settings.get("store")
+    return [] if name is None else ["-s", printable(name)]
+
+
+def write(session: Session, change: Change, question: str, *, yes: bool) -> None:
+    """Ask unless `yes`, and carry out a change. Raises `Refused`, and what `apply` raises."""
+    if not yes:
+        confirm(question)
+    with open_writable(session.store_url) as writable:
+        # A reader of a file that is not in WAL mode would block its own writer.
+        for reading in (session.store, session.rows):
+            reading.refresh()
+        writable.apply(change)
+        if change.removed and (left := finish_removal(writable)):
+            session.note(left)
+
+
+def confirm(question: str) -> None:
+    """Ask a person. Raises `Refused` where there is none, or the answer is no."""
+    answer = diagnostics.ask(question)
+    if answer is None:
+        raise Refused(
+            "confirmation needed, but there is no terminal; nothing was written",
+            hint="add --yes to go ahead, or --dry-run to see the plan",
+        )
+    if not answer:
+        raise Refused("not confirmed; nothing was written")

@@ -1,0 +1,205 @@
+"""What purge, gc and threads delete share: show the plan, ask, remove, report."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from typer import Exit
+
+from ckpt_backends.changes.bundle import make_folder
+from ckpt_backends.changes.removal import finish_removal
+from ckpt_backends.changes.signatures import SigningKey
+from ckpt_backends.errors import CkptError, PartlyDone
+from ckpt_backends.registry import open_writable
+from ckpt_cli.apply.purge import Archive, Pace, run_purge
+from ckpt_cli.commands.apply_plan import confirm, refuse_copy
+from ckpt_cli.commands.thread_memory import remembered
+from ckpt_cli.core.retention.purge_plan import PurgeReport
+from ckpt_cli.diagnostics import progress
+from ckpt_cli.plans.plan_file import PlanFile
+from ckpt_cli.render.purge import (
+    done,
+    plan_lines,
+    plan_rows,
+    purge_columns,
+    purge_record,
+    question,
+    removed_sizes,
+    report_lines,
+    sum_record,
+)
+from ckpt_cli.render.terminal.styled_text import StyledLine
+from ckpt_cli.render.terminal.units import iso
+from ckpt_cli.render.values.one_line import counted
+from ckpt_cli.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a plan is carried out."""
+
+    pace: Pace = field(default_factory=Pace)
+    archive: Path | None = None
+    """Where each thread is archived before anything of it is removed."""
+    vacuum: bool = False
+    dry_run: bool = False
+    yes: bool = False
+    memory: str | None = None
+    """The long-term memory of the threads, where it was given."""
+    key: SigningKey | None = None
+    """Signs the archives."""
+
+
+def check_terms(session: Session, terms: Terms) -> None:
+    """Raise `UsageError` or `StoreUnavailable` early for what would fail after planning."""
+    if not terms.dry_run:
+        refuse_copy(session)
+    if terms.archive is not None and not terms.dry_run:
+        make_folder(terms.archive)
+
+
+def carry_out_plan(
+    session: Session, plan: PlanFile, terms: Terms, *, receipt: bool = False
+) -> PurgeReport:
+    """Show a plan, ask, remove and report. Raises `PartlyDone` after a stop or a failed vacuum.
+
+    With `receipt`, the JSON also has the sizes of the threads before and after.
+    """
+    output = session.output
+    memories = _memories(session, plan, terms)
+    if terms.dry_run:
+        output.document(
+            lambda: {
+                **purge_record(plan, PurgeReport(), terms.archive, dry_run=True),
+                **({} if memories is None else {"memories": memories}),
+            },
+            lambda: chain(plan_lines(plan, output.width), _going_lines(memories, output.width)),
+            rows=lambda: plan_rows(plan.threads()),
+            columns=purge_columns(),
+        )
+        session.note("dry run: nothing was removed")
+        return PurgeReport()
+    report = PurgeReport()
+    if plan.going:
+        if not terms.yes:
+            _show_and_ask(session, plan, memories)
+        report = _remove(session, plan, terms)
+    else:
+        session.note("nothing to remove")
+
+    if memories:
+        gone = {one.thread_id for one in done(plan, report)}
+        memories = [row for row in memories if row["thread_id"] in gone]
+
+    def record() -> dict[str, Any]:
+        found = purge_record(plan, report, terms.archive, dry_run=False)
+        if memories is not None:
+            found["memories"] = memories
+        if receipt:
+            session.store.refresh()
+            found["before"] = sum_record(removed_sizes(plan, report))
+            found["after"] = sum_record(
+                session.store.size(one.thread_id) for one in done(plan, report)
+            )
+        return found
+
+    if report.sums.threads or output.machine or not session.settings.get("quiet"):
+        output.document(
+            record,
+            lambda: chain(
+                report_lines(plan, report, output.width, terms.archive),
+                _going_lines(memories, output.width),
+            ),
+            rows=lambda: plan_rows(done(plan, report)),
+            columns=purge_columns(),
+        )
+    if report.signal == signal.SIGINT:
+        raise Exit(130)
+    if report.stopped:
+        raise PartlyDone(
+            f"stopped: {report.stopped}; {counted(report.left, 'thread')} left",
+            hint="run the same command again",
+        )
+    if report.vacuum is not None:
+        raise PartlyDone(
+            f"cannot reclaim disk space: {report.vacuum.message}", hint=report.vacuum.hint
+        )
+    return report
+
+
+def _memories(session: Session, plan: PlanFile, terms: Terms) -> list[dict[str, Any]] | None:
+    """The memories that came from removed threads; None where no memory is known."""
+    found = remembered(session, terms.memory, lambda _: True)
+    if not found:
+        return found
+    named = {row["thread_id"] for row in found}
+    removed = (one.thread_id for one in plan.threads() if one.action == "remove")
+    going = {thread_id for thread_id in removed if thread_id in named}
+    return [row for row in found if row["thread_id"] in going]
+
+
+def _going_lines(memories: list[dict[str, Any]] | None, width: int) -> Iterator[StyledLine]:
+    if memories:
+        from ckpt_cli.render.memory.provenance import going_lines
+
+        yield from going_lines(memories, width)
+
+
+def _show_and_ask(session: Session, plan: PlanFile, memories: list[dict[str, Any]] | None) -> None:
+    output = session.output
+    if not output.machine:
+        width = output.width
+        lines = partial(chain, plan_lines(plan, width), _going_lines(memories, width))
+        output.document(dict, lines, rows=tuple, columns=())
+    confirm(question(plan.sums))
+
+
+def _remove(session: Session, plan: PlanFile, terms: Terms) -> PurgeReport:
+    kept = None
+    if terms.archive is not None:
+        kept = Archive(
+            terms.archive, session.rows, session.store.describe(), iso(session.now), terms.key
+        )
+    with open_writable(session.store_url) as writable:
+        # A reader of a file that is not in WAL mode would stand in the way of its own writer.
+        session.store.refresh()
+        seen = progress(plan.threads(), total=plan.going, label="purging")
+        with _stop_at_signals() as caught:
+            report = run_purge(writable, seen, terms.pace, kept, partial(_why_stop, caught))
+        if report.stopped and caught:
+            report.signal = caught[0]
+        if terms.vacuum and not report.stopped:
+            try:
+                writable.vacuum()
+            except CkptError as error:
+                # Reported after what was removed.
+                report.vacuum = error
+        if left := finish_removal(writable):
+            session.note(left)
+    return report
+
+
+def _why_stop(caught: Sequence[int]) -> str:
+    return f"received {signal.Signals(caught[0]).name}" if caught else ""
+
+
+@contextmanager
+def _stop_at_signals() -> Iterator[list[int]]:
+    """Collect signals instead of acting on them, so that the current batch is finished."""
+    caught: list[int] = []
+    keep: Callable[..., None] = lambda number, frame: caught.append(number)  # noqa: E731, ARG005
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heeded = [one for one in ending if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, keep) for one in heeded}
+    try:
+        yield caught
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

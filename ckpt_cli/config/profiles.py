@@ -1,0 +1,307 @@
+"""Named stores, from `ckpt.toml`, `[tool.ckpt]` of `pyproject.toml`, or the user's config folder.
+
+    default = "prod"
+
+    [stores.prod]
+    url = "postgresql://reader:${PGPASSWORD}@db/agents"
+    retention = "90d"
+
+    [stores.prod.reducers]
+    notes = "append"
+
+The nearest file wins: this folder and those above it, then `$XDG_CONFIG_HOME/ckpt/ckpt.toml`. A
+file in this folder or above it may be a stranger's: until `ckpt trust` recorded it, its profiles
+may only open local stores beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import quote
+
+from ckpt_backends import shell
+from ckpt_backends.errors import UsageError
+from ckpt_backends.url import VARIABLE, StoreUrl, is_almost_url, parse_url, printable_written
+from ckpt_cli.config import trust
+from ckpt_cli.config.confined import needs_trust
+
+_TOP = frozenset({"default", "stores"})
+"""Keys of the file."""
+_OWN = frozenset({"url", "reducers", "retention", "threads", "memory"})
+"""Keys of a profile. Any other key is a parameter of its URL, which the backend accepts or
+rejects.
+"""
+_DEEP = re.compile(
+    rb"""(?:^|[\[{,])[ \t]*+"""
+    rb"""(?:(?:[\w-]++|"(?:[^"\\\n]++|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""",
+    re.ASCII | re.MULTILINE,
+)
+"""A key with more than 32 parts. `tomllib` needs time and memory quadratic in their number."""
+_EXAMPLES = {
+    "retention": 'retention = "90d"',
+    "threads": 'threads = "agent.db"',
+    "memory": 'memory = "memory.db"',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One named store."""
+
+    name: str
+    url: str
+    """As written: `${NAME}` is not replaced yet, so it can be printed safely."""
+    params: Mapping[str, str]
+    """Parameters added to the URL's query."""
+    reducers: Mapping[str, str] = field(default_factory=dict)
+    """Maps a channel to the reducer that its graph uses."""
+    retention: str | None = None
+    """How long threads are kept after their last activity, such as `90d`."""
+    threads: str | None = None
+    """The store of the threads that this memory came from: a file, a URL or a profile."""
+    memory: str | None = None
+    """The store of the long-term memory of these threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """All named stores of one configuration file."""
+
+    source: Path | None
+    default: str | None
+    stores: Mapping[str, Profile]
+    distrust: str | None = None
+    """Why the file is not trusted: then its profiles may only open local stores beside it."""
+
+
+def load_profiles(chosen: str | None, folder: Path) -> Profiles:
+    """Return the profiles of the file `chosen`, or of the nearest one from `folder` upwards.
+
+    Raises `UsageError` if a file is missing or unreadable, contains an unknown key, or is not
+    `chosen` and could have been written by another user.
+    """
+    if chosen is not None:
+        contents = trust.read(Path(chosen), only_regular=False)
+        return parse(contents.path, table_of(contents))
+    found = discover(folder)
+    if found is None:
+        return Profiles(None, None, {})
+    contents, table = found
+    contents.check_owner()
+    own = trust.where_it_lies(contents.path) in map(trust.where_it_lies, _own())
+    return parse(contents.path, table, None if own else trust.distrust(contents))
+
+
+def discover(folder: Path) -> tuple[trust.Contents, object] | None:
+    """Return the nearest configuration file from `folder` upwards, and its table.
+
+    Raises `UsageError` if it cannot be read. A `pyproject.toml` counts only if it has a table.
+    """
+    beside = ((one / "ckpt.toml", one / "pyproject.toml") for one in (folder, *folder.parents))
+    for path in (*chain.from_iterable(beside), *_own()):
+        # A folder that may not be read has no file for us.
+        if not os.path.lexists(path) or os.path.isdir(path):
+            continue
+        try:
+            contents = trust.read(path)
+            table = table_of(contents)
+        except UsageError:
+            if path.name != "pyproject.toml":
+                raise
+            continue
+        if table is not None:
+            return contents, table
+    return None
+
+
+def table_of(contents: trust.Contents) -> object:
+    """Return the table of a configuration; None for a pyproject.toml without `[tool.ckpt]`.
+
+    Raises `UsageError` if the file is not TOML.
+    """
+    import tomllib
+
+    if _DEEP.search(contents.data):
+        raise UsageError(f"cannot read '{contents.path}': a key has more than 32 parts")
+    try:
+        table = tomllib.loads(contents.data.decode())
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read '{contents.path}': {error}") from error
+    if contents.path.name != "pyproject.toml":
+        return table
+    tool = table.get("tool")
+    return tool.get("ckpt") if isinstance(tool, dict) else None
+
+
+def _own() -> Iterator[Path]:
+    folder = trust.user_folder("XDG_CONFIG_HOME", "~/.config")
+    if folder is not None:
+        yield folder / "ckpt" / "ckpt.toml"
+
+
+def store_of(
+    profiles: Profiles, what: str, written: str, params: Mapping[str, str] = MappingProxyType({})
+) -> StoreUrl:
+    """Return a store that a configuration names, with `${NAME}` replaced.
+
+    Raises `UsageError` if a variable is not set, or if this needs a trusted file.
+    """
+    if profiles.distrust is not None and profiles.source is not None:
+        place = beside(profiles.source, written)
+        need = needs_trust(place, params, profiles.source.parent)
+        if need is not None:
+            raise refusal(profiles, what, need)
+    names = VARIABLE.findall(" ".join((written, *params.values())))
+    place = beside(profiles.source, expand_url(written, os.environ))
+    try:
+        url = parse_url(place)
+    except UsageError as error:
+        if names:
+            error.message = f"cannot parse the URL '{printable_written(written, place)}'"
+        raise
+    return replace(
+        url,
+        params={**url.params, **{key: expand(text, os.environ) for key, text in params.items()}},
+        written=written if names else "",
+        variables={name: os.environ[name] for name in names},
+    )
+
+
+def refusal(profiles: Profiles, what: str, need: str) -> UsageError:
+    """Return the error for something that needs a trusted file."""
+    return UsageError(
+        f"cannot use {what}: '{profiles.source}' {profiles.distrust} and {need}",
+        hint=f"read the file, then run `ckpt trust {shell.word(str(profiles.source))}`",
+    )
+
+
+def expand(text: str, environment: Mapping[str, str]) -> str:
+    """Replace each `${NAME}` in a text. Raises `UsageError` for a variable that is not set."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in environment:
+            raise UsageError(
+                f"environment variable '{name}' is not set, but the profile uses it",
+                hint=f"export {name}=VALUE",
+            )
+        return environment[name]
+
+    return VARIABLE.sub(value, text)
+
+
+def expand_url(text: str, environment: Mapping[str, str]) -> str:
+    """Replace each `${NAME}` in a URL; values in its user or password are percent-encoded.
+
+    Raises `UsageError` for a variable that is not set.
+    """
+    scheme, separator, rest = text.partition("://")
+    user, at, place = rest.rpartition("@")
+    if not at:
+        return expand(text, environment)
+    quoted = {
+        name: quote(value, safe="", errors="surrogateescape") for name, value in environment.items()
+    }
+    return (
+        expand(scheme, environment)
+        + separator
+        + expand(user, quoted)
+        + at
+        + expand(place, environment)
+    )
+
+
+def beside(source: Path | None, url: str) -> str:
+    """Return a profile's URL; a relative path is relative to the folder of the configuration
+    file.
+    """
+    if source is None or "://" in url or os.path.isabs(url) or is_almost_url(url):
+        return url
+    return str(source.parent / url)
+
+
+def parse(path: Path, table: object, distrust: str | None = None) -> Profiles:
+    """Return the profiles of a table. Raises `UsageError` if it has an unknown or wrong key."""
+    if not isinstance(table, dict):
+        raise UsageError(f"cannot read '{path}': [tool.ckpt] is not a table")
+    for key in sorted(set(table) - _TOP):
+        hint = _did_you_mean(key, _TOP)
+        if (own := _closest(key, _OWN)) is not None:
+            hint = f"did you mean '{own}'? it belongs in a table [stores.NAME]"
+        raise UsageError(f"unknown key '{key}' in '{path}'", hint=hint)
+    stores = table.get("stores", {})
+    default = table.get("default")
+    if not isinstance(stores, dict) or not (default is None or isinstance(default, str)):
+        raise UsageError(
+            f"cannot read '{path}': default is not text, or stores is not a table",
+            hint='write default = "NAME" and a table [stores.NAME] for each store',
+        )
+    found = {name: _profile(path, name, it) for name, it in stores.items()}
+    return Profiles(path, default, found, distrust)
+
+
+def _profile(path: Path, name: str, table: object) -> Profile:
+    where = f"profile '{name}' in '{path}'"
+    if not name or "/" in name:
+        raise UsageError(
+            f"cannot use {where}: the name is empty or contains '/'", hint="rename the profile"
+        )
+    if not isinstance(table, dict) or not isinstance(table.get("url"), str):
+        raise UsageError(f"{where} has no url", hint=f'write [stores.{name}] and url = "agent.db"')
+    params = {key: value for key, value in table.items() if key not in _OWN}
+    for key, value in params.items():
+        if isinstance(value, dict | list) or _closest(key, _OWN) is not None:
+            raise UsageError(f"unknown key '{key}' in {where}", hint=_did_you_mean(key, _OWN))
+    for key in ("retention", "threads", "memory"):
+        if not isinstance(table.get(key, ""), str):
+            raise UsageError(f"{key} is not text in {where}", hint=f"write {_EXAMPLES[key]}")
+    return Profile(
+        name,
+        table["url"],
+        {key: _param(value) for key, value in params.items()},
+        _reducers(name, where, table.get("reducers", {})),
+        table.get("retention"),
+        table.get("threads"),
+        table.get("memory"),
+    )
+
+
+def _param(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _reducers(profile: str, where: str, table: object) -> Mapping[str, str]:
+    """Return channel to reducer. Raises `UsageError` for a reducer that is not built in."""
+    if not isinstance(table, dict) or not all(isinstance(one, str) for one in table.values()):
+        raise UsageError(
+            f"reducers are not a table of names in {where}",
+            hint=f'write [stores.{profile}.reducers] and messages = "add_messages"',
+        )
+    if table:
+        from ckpt_cli.core.replay.reducers import CUSTOM, REDUCERS
+
+        known = [*REDUCERS, CUSTOM]
+        for channel, name in table.items():
+            if name not in known:
+                raise UsageError(
+                    f"unknown reducer '{name}' for channel '{channel}' in {where}",
+                    hint=_did_you_mean(name, known),
+                )
+    return table
+
+
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
+    close = _closest(word, known)
+    return f"known: {', '.join(sorted(known))}" if close is None else f"did you mean '{close}'?"
+
+
+def _closest(word: str, known: Iterable[str]) -> str | None:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, known, n=1, cutoff=0.75)), None)

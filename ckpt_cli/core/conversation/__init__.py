@@ -1,0 +1,1 @@
+"""Read chat messages from values, and turn them into a conversation."""

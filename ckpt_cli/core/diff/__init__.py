@@ -1,0 +1,1 @@
+"""Compute the differences of values and states."""

@@ -1,0 +1,1 @@
+"""Copy a checkpoint with edits, so that LangGraph resumes from the copy."""

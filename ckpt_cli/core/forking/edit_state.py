@@ -1,0 +1,399 @@
+"""Edit the state while a checkpoint is copied.
+
+`set` stores a write by the caller, as `Command(update=...)` does: the application's reducer merges
+it when LangGraph loads the checkpoint. `replace` and `append` change the stored value under a new
+version, without the reducer.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import uuid4
+
+from ckpt_backends import shell
+from ckpt_backends.changes.change import NewBlob
+from ckpt_backends.codec import encode_lossless, from_json
+from ckpt_backends.codec.msgpack.scan import ARRAY, head
+from ckpt_backends.codec.msgpack.splice import Edit, Put, splice
+from ckpt_backends.codec.values import JSON_TYPES, Tagged, Value
+from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
+from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, TypedBytes, Write
+from ckpt_cli.core.channels import is_state
+from ckpt_cli.core.conversation.messages import as_message
+from ckpt_cli.core.state import Body, Version
+
+VALUES, VERSIONS, SEEN = "channel_values", "channel_versions", "versions_seen"
+BRANCH = "branch:to:"
+_CLEARED = ("__start__", "__pregel_tasks")
+"""Channels that, besides edges, hold future tasks in format 4."""
+_MESSAGE = ({"role", "content"}, {"type", "content"})
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelEdit:
+    """An edit of one channel's value."""
+
+    kind: Literal["set", "append", "replace"]
+    channel: str
+    value: Any
+    """Plain JSON."""
+
+
+@dataclass(slots=True)
+class EditedState:
+    """What the edits change in a copy, apart from its id."""
+
+    body: dict[str, Edit]
+    writes: list[Write]
+    blobs: list[NewBlob]
+    dropped: set[str]
+    """Channels that are replaced; the caller's writes to them are not copied."""
+
+
+def parse_edit(kind: Literal["set", "append", "replace"], text: str) -> ChannelEdit:
+    """Parse `CHANNEL=JSON`.
+
+    Raises `UsageError` if the channel is missing, or if the value is not plain JSON that can be
+    stored.
+    """
+    channel, equals, form = text.partition("=")
+    if not channel or not equals:
+        raise UsageError(
+            f"'{text}' is not CHANNEL=JSON", hint=f"strings are JSON: --{kind} 'plan=\"hello\"'"
+        )
+    try:
+        value = json.loads(form)
+        plain = from_json(value)
+    except (ValueError, RecursionError) as error:
+        named = shell.word(f"{channel}={json.dumps(form, ensure_ascii=False)}")
+        raise UsageError(
+            f"the value for '{channel}' is not JSON: {str(error).lower()}",
+            hint=f"for a string, write --{kind} {named}",
+        ) from None
+    if _has_objects(plain):
+        raise UsageError(
+            f"cannot store an object of a class in '{channel}'",
+            hint='give plain JSON; a message is {"role": "user", "content": "..."}',
+        )
+    try:
+        encode_lossless("msgpack", plain)
+    except Exception:
+        raise UsageError(
+            f"cannot store the value for '{channel}': it holds a number beyond 64 bits, or half of"
+            " a surrogate pair",
+            hint="write large numbers as strings",
+        ) from None
+    return ChannelEdit(kind, channel, plain)
+
+
+def check_editable(original: Checkpoint) -> None:
+    """Raise `Unsupported` if the checkpoint can only be copied, not edited (pickled body)."""
+    if original.body is not None and original.body.type == "pickle":
+        raise Unsupported(
+            f"cannot edit checkpoint '{original.key.checkpoint_id}': it is pickled",
+            hint="fork it without edits, then call update_state in the application",
+        )
+
+
+def edit_copy(
+    original: Checkpoint,
+    body: Body,
+    key: CheckpointKey,
+    edits: Sequence[ChannelEdit],
+    kept: Sequence[Write],
+    delta: Collection[str],
+    known: Collection[str],
+    version: Version,
+) -> EditedState:
+    """Return what the edits change in a copy stored under `key`.
+
+    `kept` are the caller's writes that are copied, `delta` the DeltaChannels, `known` all channels
+    of the thread. `version` is greater than all stored versions.
+
+    Raises `NotFound` for an unknown channel, `UsageError` for a channel edited twice, `Refused` for
+    an edit that LangGraph would not accept, and `Unsupported` for one that cannot be stored.
+    """
+    found = EditedState({}, [], [], set())
+    channels = sorted(name for name in known if is_state(name, body))
+    seen: set[str] = set()
+    for edit in edits:
+        if edit.channel not in channels:
+            raise NotFound(
+                f"no channel '{edit.channel}' in this thread",
+                hint=f"its channels: {', '.join(map(shell.word, channels)) or 'none'}",
+            )
+        if edit.channel in seen:
+            raise UsageError(
+                f"channel '{edit.channel}' is edited twice", hint="edit each channel once"
+            )
+        seen.add(edit.channel)
+        if edit.kind == "set":
+            if any(one.channel == edit.channel for one in kept):
+                raise Refused(
+                    f"the caller has already written to '{edit.channel}' at this checkpoint",
+                    hint=f"--replace {_json_for(edit)} replaces that write and the stored value",
+                )
+            continue
+        if edit.channel in delta:
+            raise Unsupported(
+                f"cannot use --{edit.kind} on '{edit.channel}': a DeltaChannel stores no value",
+                hint=f"--set {_json_for(edit)} merges a value into it",
+            )
+        _edit_value(found, original, body, key.checkpoint_ns, edit, version)
+    place = max((one.idx for one in kept if one.channel not in found.dropped), default=-1) + 1
+    tag = value_type(original, body) if edits else ""
+    for number, edit in enumerate(one for one in edits if one.kind == "set"):
+        data = encode_lossless(tag, with_message_ids(edit.value))
+        stored = TypedBytes(tag, data)
+        found.writes.append(
+            Write(key, NULL_TASK_ID, "", place + number, edit.channel, len(data), stored)
+        )
+    return found
+
+
+def go_on_after(
+    found: EditedState,
+    original: Checkpoint,
+    body: Body,
+    ns: str,
+    channels: Iterable[str],
+    version: Version,
+) -> None:
+    """Schedule exactly the tasks that a node's writes on these edges start.
+
+    Source: `apply_writes` in `langgraph/pregel/_algo.py`: edges that are not written are emptied,
+    and all changed channels get the same new version.
+    """
+    if body.v < 4 or body.is_javascript:
+        raise Unsupported(
+            "cannot use --as-node: it needs a checkpoint of Python's LangGraph 0.5 or later",
+            hint="leave it out, then call update_state(..., as_node=NODE) in the application",
+        )
+    values = _part(found, VALUES)
+    versions = _part(found, VERSIONS)
+    for name in body.values:
+        if name.startswith(BRANCH) or name in _CLEARED:
+            values[name] = None
+            versions[name] = Put(version)
+    for name in channels:
+        versions[name] = Put(version)
+        if original.blobs is None or _holds_values(original):
+            values[name] = Put(None)
+        else:
+            found.blobs.append(NewBlob(ns, name, str(version), TypedBytes("msgpack", b"\xc0")))
+    found.body["updated_channels"] = Put(None)
+
+
+def next_version(body: Body, above: int = 0) -> Version:
+    """Return a version greater than all versions of a body and than `above`, as savers make it.
+
+    Source: `get_next_version` of the savers: a text of a number and a random fraction; in
+    LangGraph.js a number.
+    """
+    numbers = [_number(one) for one in body.versions.values()]
+    number = max(above, *numbers, 0) + 1
+    if body.versions and all(isinstance(one, int) for one in body.versions.values()):
+        return number
+    return f"{number:032}.{random.random():016}"  # noqa: S311
+
+
+def lift(found: EditedState, original: Checkpoint, body: Body, ns: str, new: Version) -> None:
+    """Raise one version above all others of the thread, so that later versions are unused.
+
+    LangGraph.js numbers versions per branch and keeps the first value stored under a number, so two
+    branches would share values. Nodes that have seen the old version are recorded as having seen
+    the new one.
+    """
+    channel = lifted_channel(body)
+    old = body.versions[channel]
+    value = _stored(original, body, channel) or TypedBytes("empty", b"")
+    found.blobs.append(NewBlob(ns, channel, str(new), value))
+    _part(found, VERSIONS)[channel] = Put(new)
+    seen = {
+        node: {channel: Put(new)}
+        for node, versions in body.seen.items()
+        if versions.get(channel) == old
+    }
+    if seen:
+        found.body[SEEN] = seen
+
+
+def lifted_channel(body: Body) -> str:
+    """Return the channel whose version `lift` raises: usually one that is already empty."""
+    return "__start__" if "__start__" in body.versions else min(body.versions)
+
+
+def greatest(bodies: Iterable[Body]) -> int:
+    """Return the greatest version number in some bodies; 0 if there is none."""
+    return max((_number(one) for body in bodies for one in body.versions.values()), default=0)
+
+
+def is_numbered(original: Checkpoint, body: Body) -> bool:
+    """Return whether values are stored apart under plain numbers, as LangGraph.js does."""
+    return (
+        original.blobs is not None
+        and bool(body.versions)
+        and all(isinstance(one, int) for one in body.versions.values())
+    )
+
+
+def value_type(original: Checkpoint, body: Body) -> str:
+    """Return the type tag under which the application's saver stores plain values.
+
+    Raises `Unsupported` if the other values are encrypted.
+    """
+    if original.blobs is None and original.body is not None:
+        return original.body.type
+    if body.is_javascript:
+        return "json"
+    tags = {blob.type for blob in (original.blobs or {}).values()}
+    if any("+" in tag for tag in tags):
+        raise Unsupported(
+            "cannot edit: the other values are encrypted",
+            hint="call update_state in the application",
+        )
+    return "json" if "json" in tags and "msgpack" not in tags else "msgpack"
+
+
+def with_message_ids(value: Any) -> Any:
+    """Return the value with an id for each message; without one it gets a new id at each load.
+
+    Source: `ensure_message_ids`, which LangGraph calls before it stores a caller's writes.
+    """
+    if isinstance(value, list):
+        return [with_message_ids(item) for item in value]
+    if isinstance(value, dict) and any(part <= value.keys() for part in _MESSAGE):
+        return value if value.get("id") else {**value, "id": str(uuid4())}
+    return value
+
+
+def _edit_value(
+    found: EditedState,
+    original: Checkpoint,
+    body: Body,
+    ns: str,
+    edit: ChannelEdit,
+    version: Version,
+) -> None:
+    """Replace a stored value under a new version."""
+    name = edit.channel
+    found.dropped.add(name)
+    _part(found, VERSIONS)[name] = Put(version)
+    tag = value_type(original, body)
+    if edit.kind == "append":
+        _check_item(body.values.get(name), edit)
+    if original.blobs is None:
+        new: Edit = Put(edit.value)
+        if edit.kind == "append":
+            item = encode_lossless(tag, edit.value)
+            new = lambda stored: append(TypedBytes(tag, stored), item).data  # noqa: E731
+        _part(found, VALUES)[name] = new
+        return
+    value = TypedBytes(tag, encode_lossless(tag, edit.value))
+    if edit.kind == "append":
+        stored = _stored(original, body, name)
+        if stored is None:
+            raise Unsupported(f"cannot append to '{name}': its value is not stored")
+        value = append(stored, encode_lossless(stored.type, edit.value))
+    found.blobs.append(NewBlob(ns, name, str(version), value))
+    if _holds_values(original):
+        # The body also holds the old value: remove it.
+        _part(found, VALUES)[name] = None
+
+
+def _stored(original: Checkpoint, body: Body, channel: str) -> TypedBytes | None:
+    """Return a value as stored, either apart from the body or inside it; None if it is not stored.
+
+    On Redis, LangGraph.js stores the values that changed in the step in the body.
+    """
+    blob = (original.blobs or {}).get(channel)
+    if blob is not None:
+        if blob.value is None:
+            raise ValueError(f"the value of '{channel}' was not read")
+        return blob.value
+    if original.body is None or channel not in body.values:
+        return None
+    found: list[bytes] = []
+
+    def keep(stored: bytes) -> bytes:
+        found.append(stored)
+        return stored
+
+    splice(original.body, {VALUES: {channel: keep}})
+    return TypedBytes(original.body.type, found[0]) if found else None
+
+
+def append(stored: TypedBytes, item: bytes) -> TypedBytes:
+    """Return a stored list with one more item; all other bytes stay the same.
+
+    Raises `Unsupported` if the value is not a list, or is stored with an unknown type.
+    """
+    if stored.type in JSON_TYPES:
+        text = stored.data.rstrip()
+        if not (text.startswith(b"[") and text.endswith(b"]")):
+            raise Unsupported("cannot append to a value that is not a list")
+        inner = text[1:-1].rstrip()
+        comma = b", " if b", " in inner else b","
+        return TypedBytes(stored.type, b"[" + inner + (comma if inner else b"") + item + b"]")
+    if stored.type != "msgpack":
+        raise Unsupported(f"cannot append to a value of type '{stored.type}'")
+    kind, start, length = head(stored.data, 0)
+    if kind != ARRAY:
+        raise Unsupported("cannot append to a value that is not a list")
+    return TypedBytes("msgpack", _array_header(length + 1) + stored.data[start:] + item)
+
+
+def _array_header(length: int) -> bytes:
+    if length < 16:
+        return bytes([0x90 | length])
+    if length < 1 << 16:
+        return b"\xdc" + length.to_bytes(2, "big")
+    return b"\xdd" + length.to_bytes(4, "big")
+
+
+def _check_item(value: Value, edit: ChannelEdit) -> None:
+    if not isinstance(value, list):
+        raise Refused(
+            f"cannot append to '{edit.channel}': it does not hold a list",
+            hint=f"--replace {_json_for(edit)} replaces its value",
+        )
+    if any(as_message(item) is not None and isinstance(item, Tagged) for item in value):
+        raise Refused(
+            f"cannot append plain JSON to '{edit.channel}': its items are message objects",
+            hint=f"--set {shell.word(f'{edit.channel}=[...]')} lets the application convert JSON to"
+            " messages",
+        )
+
+
+def _json_for(edit: ChannelEdit) -> str:
+    return shell.word(f"{edit.channel}=JSON")
+
+
+def _holds_values(original: Checkpoint) -> bool:
+    """Return whether the body holds small values although other values are stored apart."""
+    return original.body is not None and b'"channel_values"' in original.body.data
+
+
+def _part(found: EditedState, name: str) -> dict[str, Edit]:
+    part = found.body.setdefault(name, {})
+    if not isinstance(part, dict):
+        raise TypeError(f"'{name}' is replaced as a whole")
+    return part
+
+
+def _number(version: Version) -> int:
+    """Return the number at the start of a version; 0 if there is none."""
+    text = str(version).partition(".")[0]
+    return int(text) if text.isdecimal() else 0
+
+
+def _has_objects(value: Value) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_objects, value))
+    if isinstance(value, Mapping):
+        return any(map(_has_objects, value.values()))
+    return not isinstance(value, bool | int | float | str | None)

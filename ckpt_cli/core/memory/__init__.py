@@ -1,0 +1,1 @@
+"""Filter, check and edit items of long-term memory."""

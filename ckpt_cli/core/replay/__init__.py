@@ -1,0 +1,1 @@
+"""Merge writes into a state as LangGraph does, and compare the result with what is stored."""

@@ -1,0 +1,378 @@
+"""Find the reducer of a channel: those that explain all stored values.
+
+Each transition of a channel is tried with every reducer; the set of reducers that explain it is a
+bit mask. A `Tally` collects the results of one thread. Judging it names the reducers that remain
+and gives each transition a verdict: by the reducer that the user named, or by the one that explains
+most.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from ckpt_backends.codec.values import Cut, Opaque, Value
+from ckpt_cli.core.conversation.messages import as_message
+from ckpt_cli.core.replay.differences import Differences
+from ckpt_cli.core.replay.reducers import (
+    ABSENT,
+    CUSTOM,
+    REDUCERS,
+    Held,
+    Reducer,
+    fits,
+    same_objects,
+)
+
+CANDIDATES: Sequence[Reducer] = tuple(REDUCERS.values())
+ALL = (1 << len(CANDIDATES)) - 1
+
+
+def bits(names: Iterable[str]) -> int:
+    """Return the bit mask of these reducers."""
+    order = list(REDUCERS)
+    return sum(1 << order.index(name) for name in set(names))
+
+
+def bits_at(places: Iterable[int]) -> int:
+    """Return the bit mask of the reducers at these positions in `CANDIDATES`."""
+    return sum(1 << place for place in places)
+
+
+_SHORT_LIVED = bits(["topic", "ephemeral", "untracked"])
+KEPT = ALL & ~_SHORT_LIVED
+"""Reducers for which a channel without writes stays unchanged."""
+_DOUBTFUL = ("any_value", "first_value", "max", "min")
+"""Reducers that select one of the existing values; a custom reducer may do the same by chance."""
+_SELECTORS = bits(_DOUBTFUL)
+
+
+class Verdict(StrEnum):
+    """Whether the stored value of a channel follows from what was written to it."""
+
+    MATCH = "match"
+    MISMATCH = "mismatch"
+    UNVERIFIABLE = "unverifiable"
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Which reducers explain one transition of one channel."""
+
+    mask: int
+    applicable: int
+    """Reducers that accept such values; a transition that they do not explain contradicts them."""
+    by_rebuilt: int
+    """Reducers that explain it only from the value that they rebuilt for the steps before."""
+    assumed: int
+    """Reducers that explain it only with an order or a set of writes that is not stored."""
+    rebuilt: Mapping[int, Held]
+    """For each candidate that does not explain it: the value that it would have made."""
+
+
+Masks = Counter[tuple[int, int, bool]]
+"""Number of transitions by (mask, applicable reducers, whether something was written)."""
+
+
+@dataclass(slots=True)
+class Check:
+    """One transition of one channel, tried with all reducers."""
+
+    channel: str
+    child: str
+    """Id of the checkpoint that holds the resulting value."""
+    mask: int
+    applicable: int
+    wrote: int
+    """Number of writes to the channel."""
+    assumed: int = 0
+    confirmed: int = 0
+    """Reducers that explain the next steps if they start from the expected value."""
+    denied: int = 0
+    """Reducers that fail to explain a next step from the expected value."""
+    lacking: str = ""
+    """Why the transition proves nothing if no reducer explains it; empty if it does."""
+    lost: bool = False
+    """The layout stores values apart, and the value of the version that the checkpoint names is
+    missing.
+    """
+    missing: int = 0
+    """Number of writes that are not stored, though the checkpoint's versions or metadata name them.
+    """
+    differing: Mapping[int, Differences] | None = None
+    """For each candidate that does not explain it: where the stored value differs from its result.
+    """
+
+    def differs_from(self, mask: int) -> Differences | None:
+        """Return the differences from the result of the first reducer in the mask; None if
+        unknown.
+        """
+        places = self.differing or {}
+        return next((found for place, found in places.items() if mask & 1 << place), None)
+
+
+@dataclass(slots=True)
+class ReducerTally:
+    """The results for one channel in one thread."""
+
+    checks: list[Check] = field(default_factory=list)
+    """Transitions with writes, and transitions that not every reducer explains."""
+    masks: Masks = field(default_factory=Counter)
+    kept: int = 0
+    """Number of transitions that correctly left the channel unchanged."""
+    counts: list[int] = field(default_factory=lambda: [0] * len(CANDIDATES))
+    """For each reducer, the number of transitions that it explains."""
+
+    @property
+    def leaders(self) -> int:
+        """The reducers that explain the most transitions so far; all of them at the beginning."""
+        most = max(self.counts)
+        return sum(1 << place for place, n in enumerate(self.counts) if n == most)
+
+    def keep(self, *, bumps: bool) -> None:
+        """Count a transition without writes that changed nothing."""
+        self.kept += 1
+        mask = KEPT if bumps else ALL
+        self._count(mask, mask, wrote=False)
+
+    def add(self, check: Check) -> None:
+        """Add a transition; count it unless it proves nothing."""
+        self.checks.append(check)
+        if check.lost and check.wrote:
+            return  # the value should be stored, whatever the reducer is
+        if not check.lacking and (check.mask or check.wrote):
+            self._count(check.mask, check.applicable, wrote=check.wrote > 0)
+
+    def _count(self, mask: int, applicable: int, *, wrote: bool) -> None:
+        self.masks[mask, applicable, wrote] += 1
+        for place in range(len(CANDIDATES)):
+            self.counts[place] += mask >> place & 1
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is known about the reducer of a channel."""
+
+    survivors: tuple[str, ...]
+    """Reducers that remain, the preferred one first; empty if nothing is known."""
+    evidence: int
+    """Number of transitions that the survivors explain and at least one other reducer does not."""
+    against: int = 0
+    """Number of transitions that no survivor explains."""
+    told: bool = False
+    doubted: bool = False
+    """In this thread, more transitions contradict the reducer than support it."""
+
+    @property
+    def reducer(self) -> str | None:
+        """The reducer; None if reducers of a different kind are equally possible."""
+        if self.told:
+            return self.survivors[0]
+        kinds = {REDUCERS[name].makes for name in self.survivors}
+        if len(kinds) != 1 or self.doubted or (self.against and self.is_doubtful):
+            return None
+        return self.survivors[0]
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether this reducer may explain by chance what another reducer did."""
+        return self.evidence <= self.against or self.survivors[0] in _DOUBTFUL
+
+    @property
+    def mask(self) -> int:
+        return bits(name for name in self.survivors if name in REDUCERS)
+
+
+def explain(
+    base: Held,
+    carried: Mapping[int, Held],
+    ways: Iterable[tuple[Sequence[Sequence[Value]], bool]],
+    stored: Held,
+) -> Explained:
+    """Try all reducers, from the base or from each reducer's own earlier result, to the stored
+    value.
+
+    `ways` are the batches of writes that may have been applied, the likeliest first, each with
+    whether it is assumed.
+    """
+    tried = list(ways)
+    mask = applicable = by_rebuilt = assumed = 0
+    rebuilt: dict[int, Held] = {}
+    known: list[tuple[Held, bool]] = []
+
+    def is_it(result: Held) -> bool:
+        for other, verdict in known:
+            if same_objects(result, other):
+                return verdict
+        verdict = fits(result, stored)
+        known.append((result, verdict))
+        return verdict
+
+    for place, reducer in enumerate(CANDIDATES):
+        bit = 1 << place
+        mine = carried.get(place, ABSENT)
+        for start, is_own in ((base, False), (mine, True)):
+            if (is_own and (place not in carried or mask & bit)) or is_unreadable(start):
+                continue
+            for n, (batches, is_assumed) in enumerate(tried):
+                results = reducer.results(start, batches)
+                if results and n == 0:
+                    rebuilt[place] = results[0]
+                    if _is_meant(reducer, stored):
+                        applicable |= bit
+                if any(map(is_it, results)):
+                    applicable |= bit
+                    mask |= bit
+                    by_rebuilt |= bit if is_own else 0
+                    assumed |= bit if is_assumed else 0
+                    break
+        if mask & bit:
+            rebuilt.pop(place, None)
+    return Explained(mask, applicable, by_rebuilt, assumed, rebuilt)
+
+
+def is_unreadable(value: Held) -> bool:
+    """Return whether a value is missing or only partly available."""
+    return isinstance(value, Cut | Opaque)
+
+
+def judge(masks: Masks, told: str | None = None) -> Judgement:
+    """Return the reducers that explain the most transitions; `told` is a reducer named by the
+    user.
+    """
+    if told == CUSTOM:
+        return Judgement((CUSTOM,), 0, told=True)
+    if told is not None:
+        bit = bits([told])
+        return Judgement((told,), _evidence(masks, bit), _against(masks, bit), told=True)
+    counts = [
+        sum(n for (mask, _, _), n in masks.items() if mask & 1 << place)
+        for place in range(len(CANDIDATES))
+    ]
+    most = max(counts)
+    if not most:
+        return Judgement((), 0, sum(masks.values()))
+    best = counts.index(most)
+    same = [
+        place
+        for place in range(len(CANDIDATES))
+        if all(bool(mask & 1 << place) == bool(mask & 1 << best) for mask, _, _ in masks)
+    ]
+    names = tuple(CANDIDATES[place].name for place in same)
+    bit = 1 << best
+    return Judgement(names, _evidence(masks, bit), _against(masks, bit))
+
+
+def judge_thread(masks: Masks, known: Masks, told: str | None = None) -> Judgement:
+    """Judge one thread by its own transitions (`masks`) and those it is judged together with
+    (`known`).
+    """
+    found = judge(known, told)
+    if told is not None or not found.survivors:
+        return found
+    bit = bits(found.survivors[:1])
+    doubted = _evidence(masks, bit) < _against(masks, bit)
+    return replace(found, doubted=doubted)
+
+
+def verdict_of(check: Check, judgement: Judgement) -> tuple[Verdict, str]:
+    """Return the verdict on a transition, and the reason if it is not a match."""
+    if judgement.survivors == (CUSTOM,):
+        return Verdict.UNVERIFIABLE, "the channel has a custom reducer"
+    if check.missing:
+        return Verdict.MISMATCH, _missing(check)
+    if check.mask & judgement.mask:
+        return Verdict.MATCH, ""
+    if check.lacking:
+        return Verdict.UNVERIFIABLE, check.lacking
+    if check.lost and judgement.survivors:
+        return Verdict.MISMATCH, "no value is stored for this version"
+    if not check.wrote:
+        return Verdict.MISMATCH, "changed although nothing was written to it"
+    name = judgement.survivors[0] if judgement.survivors else "any known reducer"
+    other = f"stored value differs from what {name} produces"
+    if judgement.told or check.confirmed & judgement.mask:
+        return Verdict.MISMATCH, other
+    if judgement.doubted or judgement.evidence <= judgement.against:
+        return Verdict.UNVERIFIABLE, "no known reducer explains the stored value"
+    makes = any(REDUCERS[name].makes for name in judgement.survivors)
+    if not makes and check.mask & _SELECTORS:
+        return Verdict.UNVERIFIABLE, f"{name} explains other steps, but not this one"
+    return Verdict.MISMATCH, other
+
+
+def _missing(check: Check) -> str:
+    if check.missing == 1:
+        return "a write to it is missing"
+    return f"{check.missing} writes to it are missing"
+
+
+def is_contradictory(masks: Masks) -> bool:
+    """Return whether no single reducer explains all transitions."""
+    common = ALL
+    for mask, _, _ in masks:
+        common &= mask
+    return not common
+
+
+class Pool:
+    """The results of all threads, for each channel name.
+
+    Graphs may use one channel name with different reducers, so threads are combined only as long as
+    one reducer explains all of them.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[str, list[Masks]] = {}
+
+    def add(self, channel: str, masks: Masks) -> None:
+        """Add the results of a thread, unless they contradict each other."""
+        if is_contradictory(masks):
+            return
+        group = self._fitting(channel, masks)
+        if group is None:
+            self._groups.setdefault(channel, []).append(Counter(masks))
+        else:
+            group += masks
+
+    def known(self, channel: str, masks: Masks) -> Masks:
+        """Return the results by which a thread is judged: its group, or its own results.
+
+        If the thread contradicts itself: its own results and those of the group that fits best.
+        """
+        if not is_contradictory(masks):
+            return self._fitting(channel, masks) or masks
+        survivors = judge(masks).mask
+        groups = [one for one in self._groups.get(channel, []) if judge(one).mask & survivors]
+        return masks + max(groups, key=Counter.total, default=Counter())
+
+    def _fitting(self, channel: str, masks: Masks) -> Masks | None:
+        for group in self._groups.get(channel, []):
+            if not is_contradictory(group + masks):
+                return group
+        return None
+
+
+def _evidence(masks: Masks, bit: int) -> int:
+    return sum(
+        n
+        for (mask, applicable, wrote), n in masks.items()
+        if wrote and mask & bit and applicable & ~mask
+    )
+
+
+def _against(masks: Masks, bit: int) -> int:
+    return sum(n for (mask, _, wrote), n in masks.items() if wrote and not mask & bit)
+
+
+def _is_meant(reducer: Reducer, stored: Held) -> bool:
+    """Return whether a reducer is contradicted if its result differs from the stored value.
+
+    `add_messages` turns any text into a message, so a stored list of plain texts says nothing about
+    it.
+    """
+    if reducer.name != "add_messages":
+        return True
+    return isinstance(stored, list) and any(as_message(item) is not None for item in stored)

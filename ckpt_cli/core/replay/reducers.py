@@ -1,0 +1,301 @@
+"""LangGraph's channels, exactly: the reducers that stored values are verified with.
+
+The reducer of a channel is not stored in a thread. Each reducer here computes the value of a
+channel after some writes, or raises that it does not accept such values; `elimination` finds out
+which reducer a channel has. Source: `langgraph/channels` of 1.2.22; older versions and LangGraph.js
+have the same rules.
+
+Unlike `reducers.fold`, which shows the probable result, nothing is assumed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import reduce
+from itertools import chain
+from operator import add, is_
+from typing import Final, TypeAlias, TypeGuard
+
+from ckpt_backends.codec.values import UNDEFINED, Tagged, Value
+from ckpt_cli.core.replay import add_messages
+from ckpt_cli.core.replay.add_messages import Pending
+from ckpt_cli.core.replay.equality import Numbers, is_set, same
+from ckpt_cli.core.replay.unknown_reducer import overwrite
+
+CUSTOM = "custom"
+"""Reducer name that a user gives for a channel with a reducer that is not listed here."""
+
+
+class Absent(Enum):
+    """The content of a channel without a value."""
+
+    ABSENT = "absent"
+
+
+ABSENT: Final = Absent.ABSENT
+Held: TypeAlias = "Value | Absent"
+"""The content of a channel. A list may contain `Pending` messages."""
+Batch: TypeAlias = "Sequence[Value]"
+"""The writes that a channel receives in one update, in order; empty if a step did not write to it.
+"""
+
+
+class DoesNotApply(Exception):
+    """The reducer does not accept such values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """How a channel merges writes."""
+
+    name: str
+    merge: Callable[[Held, Batch], Held]
+    """Maps (content before, one batch) to the content after. Raises `DoesNotApply`."""
+    starts: tuple[Held, ...] = (ABSENT,)
+    """Possible start values of a channel without a value: for example `int()` is 0, which is not
+    stored.
+    """
+    makes: bool = False
+    """Makes new values from old ones, so it is unlikely to explain another reducer's result by
+    chance.
+    """
+
+    def results(self, base: Held, batches: Sequence[Batch]) -> list[Held]:
+        """Return what a channel may hold after these batches; empty if the reducer does not
+        apply.
+        """
+        found: list[Held] = []
+        for start in self.starts if base is ABSENT and any(batches) else (base,):
+            held = start
+            try:
+                for batch in batches:
+                    held = self._merged(held, batch)
+            except DoesNotApply:
+                continue
+            found.append(held)
+        return found
+
+    def _merged(self, held: Held, batch: Batch) -> Held:
+        for value in batch:
+            found, replacement = overwrite(value)
+            if found:
+                # A step may have only one Overwrite; its other writes are lost.
+                return replacement
+        return self.merge(held, batch)
+
+
+def fits(expected: Held, stored: Held) -> bool:
+    """Return whether a stored value equals the expected one, apart from generated ids."""
+    if expected is ABSENT or stored is ABSENT:
+        # JavaScript's `undefined` is stored as a write, but not in the state.
+        return expected is stored or (stored is ABSENT and expected == UNDEFINED)
+    if isinstance(stored, bytes | dict) and (data := _bytes(expected)) is not None:
+        return stored in (data, {str(n): byte for n, byte in enumerate(data)})
+    if isinstance(expected, list) and any(isinstance(item, Pending) for item in expected):
+        return (
+            isinstance(stored, list)
+            and len(stored) == len(expected)
+            and all(map(_item_fits, expected, stored))
+        )
+    return same(expected, stored)
+
+
+def is_empty(value: Held) -> bool:
+    """Return whether a channel may start with this value: absent, zero, or without items."""
+    if isinstance(value, Tagged):
+        return is_set(value) and value.payload == []
+    return value is ABSENT or not value
+
+
+def is_complete(value: Held) -> bool:
+    """Return whether the whole value is known, including generated ids."""
+    return not (
+        isinstance(value, Absent)
+        or (isinstance(value, list) and any(isinstance(item, Pending) for item in value))
+    )
+
+
+def same_objects(one: Held, other: Held) -> bool:
+    """Return whether two results consist of the same objects; False only means that it is not
+    known.
+    """
+    if one is other:
+        return True
+    return (
+        isinstance(one, list)
+        and isinstance(other, list)
+        and len(one) == len(other)
+        and all(map(is_, one, other))
+    )
+
+
+def _bytes(value: Value) -> bytes | None:
+    """Return the value as bytes; None if it is something else.
+
+    Writes of bytes have a type tag of their own; in a body they are part of msgpack or JSON.
+    LangGraph.js writes them to JSON as an object with one key per byte.
+    """
+    if isinstance(value, Tagged) and value.type == "builtins.bytearray":
+        value = value.payload
+    return value if isinstance(value, bytes) else None
+
+
+def _item_fits(expected: Value, stored: Value) -> bool:
+    if isinstance(expected, Pending):
+        return add_messages.fits(expected, stored)
+    return same(expected, stored)
+
+
+def _last_value(held: Held, batch: Batch) -> Held:
+    if len(batch) > 1:
+        raise DoesNotApply  # LangGraph raises InvalidUpdateError
+    return batch[0] if batch else held
+
+
+def _any_value(held: Held, batch: Batch) -> Held:
+    return batch[-1] if batch else held
+
+
+def _first_value(held: Held, batch: Batch) -> Held:
+    return held if held is not ABSENT or not batch else batch[0]
+
+
+def _add_messages(held: Held, batch: Batch) -> Held:
+    for value in batch:
+        merged = add_messages.merge([] if held is ABSENT else held, value)
+        if merged is None:
+            raise DoesNotApply
+        held = merged
+    return held
+
+
+def _append(held: Held, batch: Batch) -> Held:
+    """`operator.add` on lists; a write that is not a list counts as one item, and None as
+    nothing.
+    """
+    if not batch:
+        return held
+    if not (held is ABSENT or isinstance(held, list)):
+        raise DoesNotApply
+    parts = [value if isinstance(value, list) else [value] for value in batch if value is not None]
+    return [*([] if held is ABSENT else held), *chain.from_iterable(parts)]
+
+
+def _concat(held: Held, batch: Batch) -> Held:
+    if not all(isinstance(value, str) for value in batch):
+        raise DoesNotApply
+    texts = [value for value in batch if isinstance(value, str)]
+    if not texts:
+        return held
+    if not (held is ABSENT or isinstance(held, str)):
+        raise DoesNotApply
+    return "".join([*([] if held is ABSENT else [held]), *texts])
+
+
+def _numbers(held: Held, batch: Batch) -> list[int | float]:
+    values = list(batch) if held is ABSENT else [held, *batch]
+    numbers = [value for value in values if _is_number(value)]
+    if len(numbers) < len(values):
+        raise DoesNotApply
+    return numbers
+
+
+def _is_number(value: Held) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _sum(held: Held, batch: Batch) -> Held:
+    # Do not use `sum`: since Python 3.12 it rounds floats differently.
+    return reduce(add, _numbers(held, batch)) if batch else held
+
+
+def _max(held: Held, batch: Batch) -> Held:
+    return max(_numbers(held, batch)) if batch else held
+
+
+def _min(held: Held, batch: Batch) -> Held:
+    return min(_numbers(held, batch)) if batch else held
+
+
+def _dict_merge(held: Held, batch: Batch) -> Held:
+    if not batch:
+        return held
+    merged: dict[Value, Value] = {}
+    for value in batch if held is ABSENT else [held, *batch]:
+        if value is None:
+            continue
+        if not isinstance(value, dict):
+            raise DoesNotApply
+        merged |= value
+    return merged
+
+
+def _set_union(held: Held, batch: Batch) -> Held:
+    if not batch:
+        return held
+    numbers = Numbers()
+    members: dict[int, Value] = {}
+    kind = ""
+    for value in batch if held is ABSENT else [held, *batch]:
+        if not (isinstance(value, Tagged) and is_set(value) and isinstance(value.payload, list)):
+            raise DoesNotApply
+        kind = kind or value.type
+        for item in value.payload:
+            members.setdefault(numbers(item), item)
+    return Tagged(kind, list(members.values()))
+
+
+def _topic(held: Held, batch: Batch) -> Held:
+    """A `Topic` that does not accumulate: only the writes of the last step."""
+    if held is not ABSENT and not isinstance(held, list):
+        raise DoesNotApply
+    if not batch:
+        return ABSENT if held is ABSENT else []
+    return list(chain.from_iterable(v if isinstance(v, list) else [v] for v in batch))
+
+
+def _ephemeral(_: Held, batch: Batch) -> Held:
+    """`EphemeralValue` and `AnyValue`: the last write of the last step, or nothing."""
+    return batch[-1] if batch else ABSENT
+
+
+def _barrier(held: Held, batch: Batch) -> Held:
+    """`NamedBarrierValue`: the set of names that have arrived."""
+    if not (held is ABSENT or (isinstance(held, Tagged) and is_set(held))):
+        raise DoesNotApply
+    if not batch:
+        return held
+    if not all(isinstance(value, str) for value in batch):
+        raise DoesNotApply
+    arrived = Tagged("builtins.set", list(batch))
+    return _set_union(held, [arrived])
+
+
+def _untracked(held: Held, _: Batch) -> Held:
+    """`UntrackedValue`, or a channel that the graph does not have: nothing is ever stored."""
+    if held is not ABSENT:
+        raise DoesNotApply
+    return ABSENT
+
+
+_ALL = (
+    Reducer("add_messages", _add_messages, makes=True),
+    Reducer("last_value", _last_value),
+    Reducer("append", _append, makes=True),
+    Reducer("dict_merge", _dict_merge, makes=True),
+    Reducer("set_union", _set_union, makes=True),
+    Reducer("sum", _sum, (ABSENT, 0.0), makes=True),
+    Reducer("concat", _concat, makes=True),
+    Reducer("any_value", _any_value),
+    Reducer("max", _max, (ABSENT, 0, 0.0)),
+    Reducer("min", _min, (ABSENT, 0, 0.0)),
+    Reducer("first_value", _first_value),
+    Reducer("topic", _topic),
+    Reducer("ephemeral", _ephemeral),
+    Reducer("barrier", _barrier, makes=True),
+    Reducer("untracked", _untracked),
+)
+REDUCERS: Mapping[str, Reducer] = {reducer.name: reducer for reducer in _ALL}
+"""In order of preference, for reducers that the data cannot tell apart."""

@@ -1,0 +1,51 @@
+"""The plan of a repair: made before anything is written, then applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ckpt_backends.changes.change import Change
+from ckpt_backends.codec.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedValue:
+    """The value of a channel at one version, and the first checkpoint that refers to it."""
+
+    checkpoint_ns: str
+    checkpoint_id: str
+    step: int | None
+    channel: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A value that the repair restores."""
+
+    place: DamagedValue
+    reducers: tuple[str, ...]
+    """All reducers that explain the channel; they produce the same value."""
+    evidence: int
+    value: Value
+    bytes: int
+    replaces: bool
+    """Whether an unreadable value is stored there now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A value that is missing or unreadable and cannot be restored."""
+
+    place: DamagedValue
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The whole plan."""
+
+    thread_id: str
+    rebuilt: tuple[Rebuilt, ...]
+    refused: tuple[Refusal, ...]
+    change: Change

@@ -1,0 +1,172 @@
+"""The result of replaying a thread: transitions, reducers of channels, and findings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ckpt_cli.core.channels import PREVIOUS
+from ckpt_cli.core.replay.differences import Differences
+from ckpt_cli.core.replay.elimination import (
+    Check,
+    Judgement,
+    Pool,
+    ReducerTally,
+    Verdict,
+    is_contradictory,
+    judge_thread,
+    verdict_of,
+)
+from ckpt_cli.core.size_sums import namespace_kind
+
+Place = tuple[str, str]
+"""(graph, channel): the graph is the `namespace_kind` of its namespaces, `''` for the root."""
+
+
+_BUILT_IN: Mapping[str, str] = {PREVIOUS: "last_value"}
+"""Reducers of channels that LangGraph itself creates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A checkpoint, and how each of its channels follows from its parent."""
+
+    checkpoint_ns: str
+    parent: str | None
+    """None for the first checkpoint."""
+    child: str
+    step: int | None
+    source: str | None
+    checks: Sequence[Check]
+    """Channels that were written to, or that changed."""
+
+
+@dataclass(slots=True)
+class Replayed:
+    """One thread, replayed but not judged yet."""
+
+    thread_id: str
+    transitions: list[Transition] = field(default_factory=list)
+    tallies: dict[Place, ReducerTally] = field(default_factory=dict)
+
+    @property
+    def is_contradictory(self) -> bool:
+        """Whether a channel of the thread can only be judged with the results of other threads."""
+        return any(is_contradictory(tally.masks) for tally in self.tallies.values())
+
+    def tell(self, pool: Pool) -> None:
+        """Add the results of this thread to the pool."""
+        for (_, channel), tally in self.tallies.items():
+            pool.add(channel, tally.masks)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A channel of a transition that does not follow from its writes, or cannot be verified."""
+
+    transition: Transition
+    channel: str
+    verdict: Verdict
+    reason: str
+    differences: Differences | None = None
+    """Where the stored value differs, if the verdict is a mismatch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelReport:
+    """What is known about one channel of one graph."""
+
+    judgement: Judgement
+    verdicts: Mapping[Verdict, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """The result of replaying a thread."""
+
+    thread_id: str
+    verdicts: Mapping[Verdict, int]
+    """Number of transitions by the worst verdict among their channels."""
+    channels: Mapping[Place, ChannelReport]
+    findings: tuple[Finding, ...]
+    assumed: int
+    """Number of channel transitions that match only in an order of tasks that is not stored."""
+
+    @property
+    def transitions(self) -> int:
+        return sum(self.verdicts.values())
+
+
+def label(place: Place) -> str:
+    """Return the name of a channel; in a subgraph, it follows the node that calls the subgraph."""
+    graph, channel = place
+    return f"{graph}/{channel}" if graph else channel
+
+
+def judged(found: Replayed, pool: Pool, told: Mapping[str, str]) -> dict[Place, Judgement]:
+    """Judge the reducers of a thread's channels. `told` names reducers by label or by channel."""
+    return {
+        place: judge_thread(
+            tally.masks,
+            pool.known(place[1], tally.masks),
+            told.get(label(place), told.get(place[1], _BUILT_IN.get(place[1]))),
+        )
+        for place, tally in sorted(found.tallies.items())
+    }
+
+
+def verdicts(
+    transition: Transition, judgements: Mapping[Place, Judgement]
+) -> Iterator[tuple[Check, Verdict, str]]:
+    """Yield each channel that was checked in a transition, with its verdict and the reason."""
+    graph = namespace_kind(transition.checkpoint_ns)
+    for check in transition.checks:
+        yield check, *verdict_of(check, judgements[graph, check.channel])
+
+
+def judge_all(
+    threads: Iterable[Replayed], told: Mapping[str, str]
+) -> Iterator[tuple[Replayed, dict[Place, Judgement]]]:
+    """Yield each thread with the reducers of its channels.
+
+    Threads keep their order, except those that contradict themselves: these come last and are
+    judged by the results of all threads.
+    """
+    pool = Pool()
+    waiting: list[Replayed] = []
+    for found in threads:
+        found.tell(pool)
+        if found.is_contradictory:
+            waiting.append(found)
+        else:
+            yield found, judged(found, pool, told)
+    for found in waiting:
+        yield found, judged(found, pool, told)
+
+
+def report(found: Replayed, judgements: Mapping[Place, Judgement]) -> ReplayReport:
+    """Count the verdicts of a thread and collect its findings."""
+    totals: Counter[Verdict] = Counter()
+    counts: dict[Place, Counter[Verdict]] = {place: Counter() for place in found.tallies}
+    findings: list[Finding] = []
+    assumed = 0
+    for place, tally in found.tallies.items():
+        counts[place][Verdict.MATCH] += tally.kept
+    for transition in found.transitions:
+        worst = Verdict.MATCH
+        graph = namespace_kind(transition.checkpoint_ns)
+        for check, verdict, reason in verdicts(transition, judgements):
+            counts[graph, check.channel][verdict] += 1
+            if verdict is Verdict.MATCH:
+                assumed += bool(check.assumed & judgements[graph, check.channel].mask)
+                continue
+            mask = judgements[graph, check.channel].mask
+            differs = check.differs_from(mask) if verdict is Verdict.MISMATCH else None
+            findings.append(Finding(transition, check.channel, verdict, reason, differs))
+            worst = verdict if worst is not Verdict.MISMATCH else worst
+        totals[worst] += 1
+    channels = {
+        place: ChannelReport(judgements[place], dict(counts[place])) for place in judgements
+    }
+    return ReplayReport(found.thread_id, dict(totals), channels, tuple(findings), assumed)

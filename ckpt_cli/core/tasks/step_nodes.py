@@ -1,0 +1,125 @@
+"""The nodes of a step: which ran, which failed, and which asked inside a subgraph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ckpt_backends.model import Status
+from ckpt_cli.core.state import Version
+from ckpt_cli.core.tasks.task_ids import is_call
+from ckpt_cli.core.tasks.tasks import Question, Step, Task, conditions_of
+from ckpt_cli.core.tasks.triggers import NOT_NODES
+
+RETRIED = "retried"
+HANDLED = "handled"
+_UPDATE = "~__interrupt__"
+_NO_RUN = {"input", "update", "fork"}
+
+NodePath = tuple[str, ...]
+"""The nodes that called each other's subgraphs, outermost first, then the node itself."""
+
+
+def node_path(checkpoint_ns: str, nodes: Iterable[str]) -> NodePath:
+    """Return nodes within a namespace as a path from the root graph."""
+    outer = (
+        segment.rpartition(":")[0] or segment
+        for segment in checkpoint_ns.split("|")
+        if segment and not segment.isdecimal()
+    )
+    return (*outer, *nodes)
+
+
+def path_text(path: NodePath) -> str:
+    """Return a path in readable form: `research > ask`."""
+    return " > ".join(path)
+
+
+def asked_by(question: Question) -> NodePath:
+    """Return the path of the node that asked, relative to the checkpoint's namespace."""
+    return question.path or (question.node or "?",)
+
+
+def failed_at(task: Task) -> NodePath:
+    """Return the path of the node that caused the failure, relative to the checkpoint's
+    namespace.
+    """
+    return task.failed_in or (task.node or "?",)
+
+
+def next_paths(step: Step) -> tuple[NodePath, ...] | None:
+    """Return the nodes that run next; for a subgraph that asks, the path to the node that asked.
+
+    Returns None if the next nodes are not known.
+    """
+    if step.next is None:
+        return None
+    return tuple(_next_path(task) for task in step.tasks if task.node is not None)
+
+
+def _next_path(task: Task) -> NodePath:
+    asking = [question for question in task.questions if not question.answered]
+    return asked_by(asking[0]) if asking else (task.node or "?",)
+
+
+def failures(step: Step) -> list[Task]:
+    """Return the tasks that failed, including those that were retried with success or handled.
+
+    Calls of `@task` functions are left out: their failure counts for the caller, or was caught
+    there.
+    """
+    return [
+        run
+        for run in (*step.tasks, *step.others)
+        if run.error is not None and not is_call(run.path)
+    ]
+
+
+def marks(step: Step, *, passed: bool) -> list[str]:
+    """Return the marks of a checkpoint's step: its conditions, and whether failures were handled.
+
+    `passed`: other checkpoints follow this one, so nothing is pending any more.
+    """
+    conditions = conditions_of(step)
+    found: list[str] = []
+    if not (passed and conditions == (Status.PENDING,)):
+        found += conditions
+    failed = failures(step)
+    if any(run.finished for run in failed):
+        found.append(RETRIED)
+    if any(run.handled and not run.finished for run in failed):
+        found.append(HANDLED)
+    return found
+
+
+def ran_here(source: str | None) -> bool:
+    """Return whether a run made the checkpoint: False for inputs, updates and forks."""
+    return source not in _NO_RUN
+
+
+def ran(
+    before: Step,
+    seen_before: Mapping[str, Mapping[str, Version]],
+    seen: Mapping[str, Mapping[str, Version]],
+) -> tuple[str, ...]:
+    """Return the nodes that ran to make a checkpoint, one entry per task.
+
+    These are the tasks of its parent with output, and nodes that have read newer channel versions
+    than at the parent: such nodes ran even if none of their writes is stored.
+    """
+    found = finished(before)
+    read = {
+        node
+        for node, versions in seen.items()
+        if node not in NOT_NODES and versions != seen_before.get(node)
+    }
+    called = {run.node for run in before.others if is_call(run.path)}
+    return (*found, *sorted(read.difference(found, called)))
+
+
+def finished(step: Step) -> tuple[str, ...]:
+    """Return the nodes with stored output, one entry per task."""
+    runs: Sequence[Task] = [
+        *step.tasks,
+        *(run for run in step.others if not is_call(run.path) and not run.path.startswith(_UPDATE)),
+    ]
+    return tuple(run.node for run in runs if run.finished and run.node is not None)

@@ -1,0 +1,1 @@
+"""Find, cut, hide and search values."""

@@ -1,0 +1,156 @@
+"""Hide the contents of values, so that output can be pasted into a ticket.
+
+These are not hidden: ids of threads, checkpoints, tasks and interrupts, namespaces, names of
+channels, nodes, classes and metadata keys, versions, times and sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ckpt_backends.codec.values import Cut, Opaque, Tagged, Value
+from ckpt_cli.core.channels import LOST_DELTA
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.conversation.transcript import Turn
+    from ckpt_cli.core.diff.state_diff import ChannelChange
+    from ckpt_cli.core.tasks.tasks import Step, Task
+    from ckpt_cli.core.values.search import Match
+
+REDACTED = "ckpt.redacted"
+"""Type of the `Tagged` that replaces a value; its payload is the type and size in words."""
+REASON = "redacted"
+
+_SOURCES = ("input", "loop", "update", "fork")
+
+
+def redact(value: Value) -> Tagged:
+    """Replace a value by its type and size."""
+    name, size = _measure(value)
+    return Tagged(REDACTED, f"{name}, {size}" if size else name)
+
+
+def redact_text(text: str) -> str:
+    """Return the replacement for a text."""
+    return f"{REASON}, {_counted(len(text), 'character')}"
+
+
+def redact_values(values: Mapping[str, Value]) -> dict[str, Value]:
+    """Hide the values, but not their names."""
+    return {name: redact(value) for name, value in values.items()}
+
+
+def redact_metadata(metadata: Mapping[str, Value]) -> dict[str, Value]:
+    """Hide a checkpoint's metadata, except `source`, `step` and `parents` if these are well-
+    formed.
+    """
+    return {
+        name: value if _is_structure(name, value) else redact(value)
+        for name, value in metadata.items()
+    }
+
+
+def redact_opaque(value: Opaque) -> Opaque:
+    """Hide the reason and hash of an unreadable value: the reason may quote it, and short values
+    can be guessed from a hash.
+    """
+    return replace(value, sha256="", reason=REASON)
+
+
+def redact_step(step: Step) -> Step:
+    """Hide the text of questions and errors of tasks."""
+    return replace(step, tasks=tuple(map(_task, step.tasks)), others=tuple(map(_task, step.others)))
+
+
+def redact_change(change: ChannelChange) -> ChannelChange:
+    """Keep only the fact that a channel changed, and the types and sizes."""
+    from ckpt_cli.core.diff.value_diff import Op
+
+    if change.change == "added":
+        return replace(change, after=redact(change.after))
+    if change.change == "removed":
+        return replace(change, before=redact(change.before))
+    before, after = redact(change.before), redact(change.after)
+    return replace(
+        change, before=before, after=after, ops=(Op("replace", (), before=before, after=after),)
+    )
+
+
+def redact_match(match: Match) -> Match:
+    """Hide the text of a matching line and the keys of its path."""
+    path = tuple("*" if isinstance(step, str) else step for step in match.path)
+    return replace(match, path=path, place=(), line=redact_text(match.line), start=0, end=0)
+
+
+def redact_turn(turn: Turn) -> Turn:
+    """Keep only the role, the size, the number of tool calls and the tokens of a message."""
+    from ckpt_cli.core.conversation.messages import ROLES, Message, ToolCall
+    from ckpt_cli.core.conversation.transcript import Call
+
+    message = turn.message
+    calls = [Call(ToolCall(REASON, redact(one.call.args), None), one.result) for one in turn.calls]
+    return replace(
+        turn,
+        value=redact(turn.value),
+        message=Message(
+            message.role if message.role in ROLES else "?",
+            redact(message.content),
+            id=None,
+            name=None,
+            tool_calls=tuple(one.call for one in calls),
+            fields={},
+        ),
+        calls=tuple(calls),
+        model=None,
+    )
+
+
+def _task(task: Task) -> Task:
+    return replace(
+        task,
+        error=None if task.error is None else redact_text(task.error),
+        questions=tuple(replace(one, value=redact(one.value)) for one in task.questions),
+        writes=(),
+    )
+
+
+def _is_structure(name: str, value: Value) -> bool:
+    match name:
+        case "source":
+            return value in _SOURCES
+        case "step":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "parents":
+            return isinstance(value, dict) and all(
+                isinstance(part, str) for pair in value.items() for part in pair
+            )
+    return False
+
+
+def _measure(value: Value) -> tuple[str, str]:
+    """Return type and size in words; the size is `''` if it would reveal the value."""
+    match value:
+        case None:
+            return "null", ""
+        case str():
+            return "str", _counted(len(value), "character")
+        case bytes():
+            return "bytes", _counted(len(value), "byte")
+        case list():
+            return "list", _counted(len(value), "item")
+        case dict():
+            return "dict", _counted(len(value), "item")
+        case Tagged():
+            return value.type, _measure(value.payload)[1]
+        case Opaque():
+            is_lost = value == LOST_DELTA
+            return value.type, "not stored" if is_lost else _counted(value.size, "byte")
+        case Cut():
+            return _measure(value.kept)[0], _counted(value.size, "byte")
+    return type(value).__name__, ""
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

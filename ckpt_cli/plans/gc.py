@@ -1,0 +1,127 @@
+"""Plans that remove orphaned rows: values, writes and subgraph calls that nothing refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import groupby
+from typing import Literal
+
+from ckpt_backends.changes.removal import Inside, Removal
+from ckpt_backends.checkpoint_ids import time_of
+from ckpt_backends.errors import CkptError
+from ckpt_backends.model import BlobKey, Capability, Thread
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.retention.purge_plan import PlannedRemoval
+from ckpt_cli.core.state import read_body
+from ckpt_cli.plans.purge import named_blobs, root_of, sizes_of_blobs, sum_of
+from ckpt_cli.threads.thread import unreadable
+
+Scope = Literal["blobs", "writes", "calls"]
+SCOPES: tuple[Scope, ...] = ("blobs", "writes", "calls")
+
+
+def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator[PlannedRemoval]:
+    """Yield the orphaned rows of each thread, including threads that have no other rows.
+
+    Rows stored after `before` are kept, because savers may commit a row before the row that refers
+    to it. A value has no time; the time of its thread's last activity is used instead.
+    """
+    wanted = set(scopes)
+    is_bare = Capability.BARE in store.describe().capabilities
+    ids = (thread_id for thread_id, _ in groupby(store.usage(), lambda one: one.thread_id))
+    for thread_id in ids:
+        thread = store.thread(thread_id) or Thread(thread_id, None, None, None, 0, 0)
+        try:
+            found = _orphans(store, thread, wanted, before, is_bare=is_bare)
+        except CkptError as error:
+            removal = Removal(thread_id, thread.last_at, thread.checkpoints, 0)
+            found = PlannedRemoval("keep", error.message, 0, 0, removal)
+        if found is not None:
+            yield found
+
+
+def _orphans(
+    store: Store, thread: Thread, wanted: set[Scope], before: datetime, *, is_bare: bool
+) -> PlannedRemoval | None:
+    name = thread.thread_id
+    there = {(one.key.checkpoint_ns, one.key.checkpoint_id) for one in store.checkpoints(name)}
+    lost: dict[tuple[str, str], datetime | None] = {}
+    """Missing checkpoints that have writes, with the time of the writes if it is stored."""
+    number = 0
+    for write in store.writes(name):
+        number += 1
+        key = (write.key.checkpoint_ns, write.key.checkpoint_id)
+        if key not in there:
+            lost[key] = write.at
+    calls: set[tuple[str, str]] = set()
+    if "calls" in wanted:
+        calls = {key for key in _calls(store, thread, there) if _old(key[1], before)}
+    orphaned: set[tuple[str, str]] = set()
+    if "writes" in wanted:
+        orphaned = {key for key, at in lost.items() if _old(key[1], before, at)}
+    blobs: dict[BlobKey, tuple[int, int]] = {}
+    if "blobs" in wanted and (thread.last_at is None or thread.last_at < before):
+        blobs = _unnamed(store, thread, calls, is_bare=is_bare)
+    keys = calls | orphaned
+    if not keys and not blobs:
+        return None
+    inside: dict[str, list[str]] = {}
+    for ns, checkpoint_id in sorted(keys):
+        inside.setdefault(ns, []).append(checkpoint_id)
+    size = sum_of(store, name, keys)
+    of_blobs = sum(rows for rows, _ in blobs.values())
+    parts = {
+        "blobs": of_blobs,
+        "writes": sum_of(store, name, orphaned).writes if orphaned else 0,
+        "calls": len(calls),
+    }
+    return PlannedRemoval(
+        action="prune",
+        reason="orphans: " + ", ".join(f"{n} {what}" for what, n in parts.items() if n),
+        checkpoints=size.checkpoints,
+        writes=size.writes,
+        blobs=of_blobs,
+        bytes=size.bytes + sum(taken for _, taken in blobs.values()),
+        removal=Removal(
+            name,
+            thread.last_at,
+            thread.checkpoints,
+            number,
+            Inside({ns: tuple(ids) for ns, ids in inside.items()}, tuple(blobs)),
+        ),
+    )
+
+
+def _old(checkpoint_id: str, before: datetime, at: datetime | None = None) -> bool:
+    at = at or time_of(checkpoint_id)
+    return at is not None and at < before
+
+
+def _calls(store: Store, thread: Thread, there: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the checkpoints of subgraph calls with a root checkpoint that does not exist."""
+    for ns in store.namespaces(thread.thread_id):
+        if ":" not in ns:
+            continue
+        for one in store.checkpoints(thread.thread_id, checkpoint_ns=ns, metadata=True):
+            root = root_of(one)
+            if root is not None and ("", root) not in there:
+                yield ns, one.key.checkpoint_id
+
+
+def _unnamed(
+    store: Store, thread: Thread, going: set[tuple[str, str]], *, is_bare: bool
+) -> dict[BlobKey, tuple[int, int]]:
+    """Return the values that no remaining checkpoint refers to, with their rows and bytes."""
+    stored = sizes_of_blobs(store, thread.thread_id)
+    if not stored:
+        return {}
+    for ns in store.namespaces(thread.thread_id):
+        for one in store.checkpoints(thread.thread_id, checkpoint_ns=ns, body=True):
+            body = read_body(one)
+            if body.problem is not None and not is_bare:
+                raise unreadable(f"checkpoint '{one.key.checkpoint_id}'", body.problem)
+            if (ns, one.key.checkpoint_id) not in going:
+                for key in named_blobs(ns, one, body):
+                    stored.pop(key, None)
+    return stored

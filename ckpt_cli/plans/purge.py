@@ -1,0 +1,337 @@
+"""Plans that remove whole threads, or the checkpoints that a policy does not keep."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import NamedTuple
+
+from ckpt_backends.changes.removal import Inside, Removal
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.values import Opaque
+from ckpt_backends.errors import CkptError
+from ckpt_backends.model import BlobKey, Checkpoint, Status, Thread, ThreadSize
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.retention.policy import PROTECTED, Keep, RetentionCandidate, choose, why_kept
+from ckpt_cli.core.retention.purge_plan import NOT_FOUND, PlannedRemoval
+from ckpt_cli.core.state import Body, read_body, read_metadata
+from ckpt_cli.core.tasks.triggers import SENDS
+from ckpt_cli.queries.threads import Selection, list_threads
+from ckpt_cli.threads.heads import head_keys, read_heads, some_at_once
+from ckpt_cli.threads.thread import ThreadReader, moment_time, unreadable
+from ckpt_cli.threads.trigger_inference import Lessons
+
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+_AT_ONCE = 500
+"""Number of threads that are measured together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Which threads are considered, and what is removed from them."""
+
+    selection: Selection = field(default_factory=Selection)
+    older_than: datetime | None = None
+    """Only threads with their last activity before this."""
+    protect: tuple[str, ...] = ()
+    """Shell patterns of thread ids that are never touched."""
+    keep: Keep = field(default_factory=Keep)
+    """What is kept inside a thread; if empty, threads are removed whole."""
+    include_interrupted: bool = False
+    include_pending: bool = False
+    include_error: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no condition is given, so that it would select all threads."""
+        return self.older_than is None and self.selection == Selection() and self.keep.is_empty
+
+    @property
+    def included(self) -> frozenset[Status]:
+        """The conditions in which threads are removed despite the protection."""
+        found: set[Status] = set()
+        found |= {Status.INTERRUPTED} if self.include_interrupted else set()
+        found |= {Status.PENDING, Status.UNKNOWN} if self.include_pending else set()
+        found |= {Status.ERROR} if self.include_error else set()
+        return frozenset(found)
+
+    @property
+    def reads_heads(self) -> bool:
+        """Whether it depends on the status of a thread."""
+        return self.keep.is_empty and not PROTECTED.keys() <= self.included
+
+
+def plan_purge(
+    store: Store,
+    policy: Policy,
+    now: datetime,
+    watch: Callable[[Iterable[Thread]], Iterable[Thread]] = iter,
+) -> Iterator[PlannedRemoval]:
+    """Yield the plan for each thread that the policy selects, newest first.
+
+    A thread from which nothing is removed is left out, unless a rule keeps it.
+    """
+    lessons = Lessons(store)
+    rows = list_threads(store, policy.selection, sizes=False, watch=watch)
+    threads = (row.thread for row in rows)
+    chosen = (thread for thread in threads if not _is_young(thread, policy))
+    for some in some_at_once(chosen):
+        held = _held(store, some, policy, lessons) if policy.reads_heads else {}
+        found = [_plan_thread(store, thread, policy, now, lessons, held) for thread in some]
+        yield from _sized(store, [one for one in found if one is not None])
+
+
+def _is_young(thread: Thread, policy: Policy) -> bool:
+    if policy.older_than is None or thread.last_at is None:
+        return False
+    return thread.last_at >= policy.older_than
+
+
+class _Held(NamedTuple):
+    """What the conditions of a thread mean for its removal."""
+
+    kept: str = ""
+    """Why the thread is kept; `''` if it may be removed."""
+    removed: str = ""
+    """The conditions that an option lets it be removed in."""
+
+
+def _held(
+    store: Store, threads: Sequence[Thread], policy: Policy, lessons: Lessons
+) -> dict[str, _Held]:
+    """Return what the conditions of each thread mean; an unreadable thread is kept."""
+    told: dict[str, tuple[Status, ...]] = {one.thread_id: (Status.EMPTY,) for one in threads}
+    told |= {key.thread_id: (Status.UNKNOWN,) for key in head_keys(threads)}
+    try:
+        told |= {one.key.thread_id: one.conditions for one in read_heads(store, threads, lessons)}
+    except CkptError as error:
+        return dict.fromkeys(told, _Held(error.message))
+    return {
+        name: _Held(
+            why_kept(conditions, policy.included),
+            ", ".join(one for one in conditions if one in policy.included),
+        )
+        for name, conditions in told.items()
+    }
+
+
+def _plan_thread(
+    store: Store,
+    thread: Thread,
+    policy: Policy,
+    now: datetime,
+    lessons: Lessons,
+    held: Mapping[str, _Held],
+) -> PlannedRemoval | None:
+    if any(fnmatchcase(thread.thread_id, pattern) for pattern in policy.protect):
+        return _kept(thread, "matches --protect")
+    if policy.older_than is not None and thread.last_at is None:
+        return _kept(thread, "its age is unknown")
+    if not policy.keep.is_empty:
+        try:
+            return plan_inside(ThreadReader(store, thread, lessons), policy.keep, now)
+        except CkptError as error:
+            return _kept(thread, error.message)
+    conditions = held.get(thread.thread_id, _Held())
+    if conditions.kept:
+        return _kept(thread, conditions.kept)
+    reasons = (conditions.removed, _reason(thread, policy, now))
+    return _whole(thread, "; ".join(filter(None, reasons)))
+
+
+def _reason(thread: Thread, policy: Policy, now: datetime) -> str:
+    if policy.older_than is not None and thread.last_at is not None:
+        # Plans are carried out elsewhere and later: no time of a zone.
+        idle = (now - thread.last_at).total_seconds()
+        unit, seconds = next(((u, s) for u, s in _UNITS if idle >= s), _UNITS[-1])
+        return f"idle for {int(idle // seconds)}{unit}"
+    wanted = policy.selection
+    options = {"--match": wanted.match, "--where": wanted.where, "--status": wanted.status}
+    return f"matches {' and '.join(name for name, value in options.items() if value)}"
+
+
+def plan_named(store: Store, names: Mapping[str, str]) -> Iterator[PlannedRemoval]:
+    """Plan to remove these threads, given with the reason; a missing one is `NOT_FOUND`.
+
+    A thread without checkpoints is removed if other rows of it are left.
+    """
+    remaining = iter(names)
+    while some := list(islice(remaining, _AT_ONCE)):
+        yield from _sized(store, [_named(store, name, names[name]) for name in some])
+
+
+def _named(store: Store, name: str, reason: str) -> PlannedRemoval:
+    thread = store.thread(name)
+    if thread is not None:
+        return _whole(thread, reason)
+    if store.size(name) == ThreadSize(0, 0, 0):
+        return PlannedRemoval("keep", NOT_FOUND, 0, 0, Removal(name, None, 0, 0))
+    return _whole(Thread(name, None, None, None, 0, 0), f"{reason}; rows without checkpoints")
+
+
+def _whole(thread: Thread, reason: str) -> PlannedRemoval:
+    """Return the plan to remove a whole thread; its writes are not counted yet."""
+    removal = Removal(thread.thread_id, thread.last_at, thread.checkpoints, 0)
+    return PlannedRemoval("remove", reason, thread.checkpoints, 0, removal)
+
+
+def _sized(store: Store, threads: Sequence[PlannedRemoval]) -> Iterator[PlannedRemoval]:
+    """Add the sizes to threads that are removed whole."""
+    whole = [one.thread_id for one in threads if one.action == "remove"]
+    sizes = dict(zip(whole, store.sizes(whole), strict=True))
+    for one in threads:
+        size = sizes.get(one.thread_id)
+        if size is None:
+            yield one
+        else:
+            removal = replace(one.removal, writes=size.writes)
+            yield replace(
+                one, writes=size.writes, blobs=size.blobs, bytes=size.bytes, removal=removal
+            )
+
+
+def plan_inside(reader: ThreadReader, keep: Keep, now: datetime) -> PlannedRemoval | None:
+    """Plan to remove the checkpoints that a policy does not keep; None if it keeps all of them."""
+    facts = _Facts(reader)
+    stays = choose(facts.items, keep, now)
+    goes = [key for key in facts.blobs if key not in stays]
+    if not goes:
+        return None
+    named = {blob for key in stays for blob in facts.blobs[key]}
+    left = {blob for key in goes for blob in facts.blobs[key]} - named
+    inside: dict[str, list[str]] = {}
+    for ns, checkpoint_id in goes:
+        inside.setdefault(ns, []).append(checkpoint_id)
+    thread = reader.thread
+    stored = sizes_of_blobs(reader.store, thread.thread_id, left) if left else {}
+    size = sum_of(reader.store, thread.thread_id, goes)
+    why = Counter(reasons[0] for reasons in stays.values())
+    return PlannedRemoval(
+        action="prune",
+        reason=f"keeps {len(stays)} of {len(facts.items)}: {_listed(why)}",
+        checkpoints=size.checkpoints,
+        writes=size.writes,
+        blobs=sum(number for number, _ in stored.values()),
+        bytes=size.bytes + sum(taken for _, taken in stored.values()),
+        removal=Removal(
+            thread.thread_id,
+            thread.last_at,
+            thread.checkpoints,
+            facts.writes,
+            Inside({ns: tuple(ids) for ns, ids in inside.items()}, tuple(stored)),
+        ),
+        keeps={
+            ns: {one: tuple(reasons) for (space, one), reasons in stays.items() if space == ns}
+            for ns in reader.namespaces
+        },
+    )
+
+
+def _listed(why: Counter[str]) -> str:
+    """Reasons for which checkpoints are kept, with the number of each if there are several."""
+    if len(why) == 1:
+        return next(iter(why))
+    return ", ".join(f"{reason} ({n})" for reason, n in why.most_common())
+
+
+def sum_of(store: Store, thread_id: str, keys: Collection[tuple[str, str]]) -> ThreadSize:
+    """Return the size of some checkpoints with their writes, as the store counts it.
+
+    Writes count even if their checkpoint is missing.
+    """
+    wanted = set(keys)
+    checkpoints = writes = size = 0
+    for key, one in store.checkpoint_sizes(thread_id):
+        if (key.checkpoint_ns, key.checkpoint_id) in wanted:
+            checkpoints += one.checkpoints
+            writes += one.writes
+            size += one.bytes
+    return ThreadSize(checkpoints, writes, size)
+
+
+def sizes_of_blobs(
+    store: Store, thread_id: str, keys: Collection[BlobKey] | None = None
+) -> dict[BlobKey, tuple[int, int]]:
+    """Return (rows, bytes) of the values that are stored apart; with `keys`, only of those."""
+    found: dict[BlobKey, tuple[int, int]] = {}
+    for key, size in store.blobs(thread_id):
+        if keys is None or key in keys:
+            number, taken = found.get(key, (0, 0))
+            found[key] = number + 1, taken + size
+    return found
+
+
+def _kept(thread: Thread, why: str) -> PlannedRemoval:
+    removal = Removal(thread.thread_id, thread.last_at, thread.checkpoints, 0)
+    return PlannedRemoval("keep", why, 0, 0, removal)
+
+
+class _Facts:
+    """The facts about a thread that decide what is kept; reads no channel values."""
+
+    def __init__(self, reader: ThreadReader) -> None:
+        self.items: list[RetentionCandidate] = []
+        self.writes = 0
+        """Number of writes of the thread."""
+        self.blobs: dict[tuple[str, str], set[BlobKey]] = {}
+        """The separately stored values that each checkpoint refers to."""
+        sends, waiting = set(), set()
+        for write in reader.store.writes(reader.thread_id):
+            key = (write.key.checkpoint_ns, write.key.checkpoint_id)
+            self.writes += 1
+            if not reader.is_bare:
+                waiting.add(key)
+            if write.channel == SENDS:
+                sends.add(key)
+        for ns in reader.namespaces:
+            delta = reader.delta_channels(ns)
+            followed = {one.parent_checkpoint_id for one in reader.index(ns)}
+            for one in reader.store.checkpoints(
+                reader.thread_id, checkpoint_ns=ns, body=True, metadata=True
+            ):
+                key = (ns, one.key.checkpoint_id)
+                body, metadata = read_body(one), decode(one.metadata) if one.metadata else None
+                for part in (body.problem, metadata):
+                    if isinstance(part, Opaque) and not reader.is_bare:
+                        raise unreadable(f"checkpoint '{one.key.checkpoint_id}'", part)
+                self.blobs[key] = named_blobs(ns, one, body)
+                self.items.append(
+                    RetentionCandidate(
+                        *key,
+                        parent=one.parent_checkpoint_id,
+                        at=one.at or moment_time(one.key.checkpoint_id, body),
+                        root=root_of(one) if ns else None,
+                        unfinished=key in waiting and one.key.checkpoint_id not in followed,
+                        needs_sends=body.v < 4 and (ns, one.parent_checkpoint_id) in sends,
+                        missing=frozenset(delta & (body.versions.keys() - body.values.keys())),
+                        stored=frozenset(delta & body.values.keys()),
+                        inherited=_inherited(one),
+                    )
+                )
+
+
+def _inherited(one: Checkpoint) -> frozenset[str]:
+    """Return the channels with a value that is partly stored at an ancestor."""
+    return frozenset(name for name, blob in (one.blobs or {}).items() if blob.inherited)
+
+
+def named_blobs(ns: str, one: Checkpoint, body: Body) -> set[BlobKey]:
+    """Return the values that a checkpoint refers to, if values are stored apart.
+
+    A value that it refers to may not be stored: a channel may have none, or a small one is in the
+    body.
+    """
+    if one.blobs is None:
+        return set()
+    return {BlobKey(ns, channel, str(version)) for channel, version in body.versions.items()}
+
+
+def root_of(one: Checkpoint) -> str | None:
+    """Return the root checkpoint with the step that called a subgraph; None if it is not stored."""
+    parents = read_metadata(one).get("parents")
+    root = parents.get("") if isinstance(parents, dict) else None
+    return root if isinstance(root, str) else None

@@ -1,0 +1,158 @@
+"""Find the checkpoint to roll back to or fork from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+
+from ckpt_backends import shell
+from ckpt_backends.errors import NotFound, UsageError
+from ckpt_backends.model import Status
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.forking.checkpoint_copy import BY, FROM, NAME
+from ckpt_cli.core.state import read_metadata
+from ckpt_cli.threads.target import Target, TargetArguments, find_checkpoint
+from ckpt_cli.threads.thread import Moment, ThreadReader
+
+ROLLBACK_OPTIONS = "a REF, --steps N, --to-last STATUS, --last-good or --as-of TIME"
+FORK_OPTIONS = "a REF such as `head`, or --as-of TIME"
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """How the user chose the checkpoint: at most one of the first six fields is set."""
+
+    ref: str | None = None
+    at: str | None = None
+    as_of: str | None = None
+    steps: int | None = None
+    to_last: str | None = None
+    last_good: bool = False
+    options: str = ROLLBACK_OPTIONS
+    """The options of the command, for a hint."""
+    head_by_default: bool = False
+    """Whether a thread without a REF means its head."""
+
+
+def find_target(
+    store: Store,
+    thread: str,
+    back: Back,
+    now: datetime,
+    zone: tzinfo,
+    note: Callable[[str], None],
+) -> Target:
+    """Return the chosen checkpoint of the root namespace.
+
+    Raises `NotFound`, `Ambiguous`, or `UsageError` if no checkpoint is chosen, or more than one.
+    """
+    said = [
+        name
+        for name, value in {
+            "a REF": back.ref,
+            "--at": back.at,
+            "--as-of": back.as_of,
+            "--steps": back.steps,
+            "--to-last": back.to_last,
+            "--last-good": back.last_good or None,
+        }.items()
+        if value is not None
+    ]
+    if len(said) > 1:
+        raise UsageError(f"{said[0]} cannot be combined with {said[1]}", hint="use one of them")
+    status = _status(back.to_last)
+    at = back.at if back.ref is None else back.ref
+    if at == "":
+        raise UsageError("the REF is empty", hint="`head` is the newest checkpoint")
+    found = find_checkpoint(store, TargetArguments(thread, at, as_of=back.as_of), now, zone, note)
+    if found.chosen and said and said[0].startswith("--") and at is None and back.as_of is None:
+        raise UsageError(
+            f"'{thread}' names a checkpoint already, so {said[0]} cannot choose one",
+            hint=f"give the thread alone: {shell.word(found.reader.thread_id)}",
+        )
+    if not said and not found.chosen and not back.head_by_default:
+        raise UsageError(
+            f"no checkpoint given for thread '{found.reader.thread_id}'",
+            hint=f"give {back.options}; {_tree(found.reader)} lists the checkpoints",
+        )
+    reader = found.reader
+    if back.steps is not None:
+        chosen = _up(reader, found.checkpoint_id, back.steps)
+    elif status is not None:
+        chosen = _last_with(reader, found.checkpoint_id, status)
+    elif back.last_good:
+        chosen = _input_of_failed(reader, found.checkpoint_id, note)
+    else:
+        return found
+    return Target(reader, "", chosen, True)
+
+
+def _status(text: str | None) -> Status | None:
+    known = [one for one in Status if one is not Status.EMPTY]
+    if text is None or text in known:
+        return None if text is None else Status(text)
+    raise UsageError(f"no status '{text}'", hint=f"use {', '.join(known)}")
+
+
+def _up(reader: ThreadReader, start: str, steps: int) -> str:
+    """Return the ancestor N steps up; a copy added by `ckpt` and its original count as one step."""
+    line = reader.ancestry("", start)
+    copies = {
+        one.key.checkpoint_id
+        for one in reader.store.checkpoints(
+            reader.thread_id, checkpoint_ns="", checkpoint_ids=line, metadata=True
+        )
+        if (metadata := read_metadata(one)).get(BY) == NAME
+        and metadata.get(FROM) == one.parent_checkpoint_id
+    }
+    found = [one for one in line if one not in copies]
+    if steps >= len(found):
+        raise NotFound(
+            f"--steps {steps} is too far for thread '{reader.thread_id}':"
+            f" its head has {len(found) - 1 or 'no'} earlier checkpoint{'s' * (len(found) != 2)}",
+            hint=_list_them(reader),
+        )
+    return found[steps]
+
+
+def _last_with(reader: ThreadReader, start: str, status: Status) -> str:
+    for moment in _moments(reader, reader.ancestry("", start)[1:]):
+        if status in moment.conditions:
+            return moment.key.checkpoint_id
+    raise NotFound(
+        f"no earlier checkpoint of thread '{reader.thread_id}' has status {status}",
+        hint=_list_them(reader),
+    )
+
+
+def _input_of_failed(reader: ThreadReader, start: str, note: Callable[[str], None]) -> str:
+    """Return the checkpoint from which the last failed step started, even if a retry succeeded.
+
+    It contains the answers to earlier questions, so that nobody is asked again.
+    """
+    for moment in _moments(reader, reader.ancestry("", start)):
+        nodes = [task.node or "?" for task in moment.step.tasks if task.error and not task.handled]
+        if nodes or moment.status is Status.ERROR:
+            step = "?" if moment.number is None else moment.number + 1
+            failed = f" ({', '.join(dict.fromkeys(nodes))})" if nodes else ""
+            note(f"the last step that failed is step {step}{failed}; going back to its input")
+            return moment.key.checkpoint_id
+    raise NotFound(
+        f"no step failed on the current branch of thread '{reader.thread_id}'",
+        hint=f"{_tree(reader)} shows all branches",
+    )
+
+
+def _list_them(reader: ThreadReader) -> str:
+    return f"`{shell.command('ckpt', 'history', ids=[reader.thread_id])}` lists them"
+
+
+def _tree(reader: ThreadReader) -> str:
+    return f"`{shell.command('ckpt', 'show', '--tree', ids=[reader.thread_id])}`"
+
+
+def _moments(reader: ThreadReader, ids: list[str]) -> Iterator[Moment]:
+    """Yield these checkpoints, newest first."""
+    if ids:
+        yield from reader.moments("", ids)

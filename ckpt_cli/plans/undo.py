@@ -1,0 +1,210 @@
+"""Plans that undo what `ckpt` added to a thread."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from ckpt_backends import shell
+from ckpt_backends.changes.change import Change
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import NotFound, Refused
+from ckpt_backends.model import Checkpoint, CheckpointKey
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.diff.state_diff import diff_channels
+from ckpt_cli.core.forking.checkpoint_copy import BY, CHECKPOINTS, FROM, NAME, THREAD, WITH, WRITES
+from ckpt_cli.core.forking.plan import CheckpointPlan, Touched
+from ckpt_cli.core.state import read_body, read_metadata
+from ckpt_cli.plans.rollback import RollbackOptions, check_store, heads_of, named, plan_rollback
+from ckpt_cli.threads.thread import ThreadReader
+
+
+def plan_undo(reader: ThreadReader, rows: Store, now: datetime, *, force: bool) -> CheckpointPlan:
+    """Plan to undo the newest rollback or fork on the head's branch.
+
+    If nothing followed it, its rows are removed, and the thread is as before. Otherwise later
+    checkpoints need them: then the plan rolls back to the previous head. Raises `NotFound` if there
+    is nothing to undo, and everything that `plan_rollback` raises.
+    """
+    check_store(rows)
+    added = _newest_added(reader)
+    if THREAD in read_metadata(added):
+        return _plan_removal(reader, added)
+    before = _head_before(reader, added)
+    parts = _parts(reader, added)
+    if why := _built_on(reader, parts):
+        wishes = RollbackOptions(reason=f"undo of {added.key.checkpoint_id}", force=force)
+        back = plan_rollback(reader, rows, before, now, wishes)
+        return _as_undo(back, added, why)
+    head = reader.moment("", added.key.checkpoint_id, state=True)
+    earlier = reader.moment("", before, state=True)
+    touched = [_touched(one) for one in parts]
+    return CheckpointPlan(
+        action="undo",
+        main=touched[0],
+        before=head.key,
+        head=earlier.key,
+        why="ckpt added it, and nothing followed",
+        next=earlier.step.waiting,
+        again=(),
+        asked=(),
+        changes=diff_channels(reader.state(head).values, reader.state(earlier).values),
+        also=tuple(touched[1:]),
+        configurable=None,
+        change=Change(
+            reader.thread_id,
+            heads_of(reader),
+            removed={one.key: _expected_writes(read_metadata(one)) for one in parts},
+            removed_blobs=tuple(blob for one in parts for blob in _blobs(reader, one)),
+        ),
+        names=named(reader, head, earlier, {}),
+        now=head.step,
+    )
+
+
+def _plan_removal(reader: ThreadReader, added: Checkpoint) -> CheckpointPlan:
+    """Plan to remove a thread that is a copy. Raises `Refused` if it was used since it was made."""
+    metadata = read_metadata(added)
+    every: Counter[CheckpointKey] = Counter()
+    for one in reader.store.checkpoints(reader.thread_id):
+        every[one.key] = 0
+    for write in reader.store.writes(reader.thread_id):
+        every[write.key] += 1
+    number = metadata.get(CHECKPOINTS), metadata.get(WRITES)
+    if (len(every), every.total()) != number or reader.head("") != added.key.checkpoint_id:
+        raise Refused(
+            f"cannot undo: the copy '{reader.thread_id}' has been used since",
+            hint=_delete(reader),
+        )
+    head = reader.moment("", added.key.checkpoint_id)
+    return CheckpointPlan(
+        action="undo",
+        main=_touched(added),
+        before=head.key,
+        head=None,
+        why="it is an unused copy",
+        next=(),
+        again=(),
+        asked=(),
+        changes={},
+        also=(),
+        configurable=None,
+        change=Change(reader.thread_id, heads_of(reader), removed=dict(every)),
+        names=named(reader, head, head, {}),
+        now=head.step,
+    )
+
+
+def _delete(reader: ThreadReader) -> str:
+    """Return a hint."""
+    line = shell.command("ckpt", "threads", "delete", ids=[reader.thread_id])
+    return f"`{line}` deletes the thread"
+
+
+def _newest_added(reader: ThreadReader) -> Checkpoint:
+    """Return the nearest checkpoint on the head's branch that `ckpt` added."""
+    head = reader.head("")
+    line = [] if head is None else reader.ancestry("", head)
+    place = {checkpoint_id: number for number, checkpoint_id in enumerate(line)}
+    found = reader.store.checkpoints(
+        reader.thread_id, checkpoint_ns="", checkpoint_ids=line, metadata=True
+    )
+    ours = [one for one in found if _is_ours(read_metadata(one))]
+    if not ours:
+        raise NotFound(
+            f"nothing to undo in thread '{reader.thread_id}': no rollback or fork on its current"
+            " branch",
+            hint=f"`{shell.command('ckpt', 'rollback', ids=[reader.thread_id, 'REF'])}`"
+            " goes to any checkpoint",
+        )
+    return min(ours, key=lambda one: place[one.key.checkpoint_id])
+
+
+def _is_ours(metadata: Mapping[str, Value]) -> bool:
+    return metadata.get(BY) == NAME and (metadata.get("source") == "fork" or THREAD in metadata)
+
+
+def _head_before(reader: ThreadReader, added: Checkpoint) -> str:
+    """Return the previous head: an added checkpoint is newer than all others at that time."""
+    ids = [one.key.checkpoint_id for one in reader.index("")]
+    for before in ids[ids.index(added.key.checkpoint_id) + 1 :]:
+        return before
+    raise Refused(
+        "cannot undo: no checkpoint is left from before the added one",
+        hint=_delete(reader),
+    )
+
+
+def _parts(reader: ThreadReader, added: Checkpoint) -> list[Checkpoint]:
+    """Return the checkpoints that one command added: the root's first, then those of subgraphs."""
+    parts = [added]
+    for ns in reader.namespaces:
+        if ns:
+            of_ns = reader.store.checkpoints(reader.thread_id, checkpoint_ns=ns, metadata=True)
+            parts += [
+                one
+                for one in of_ns
+                if read_metadata(one).get(WITH) == added.key.checkpoint_id
+                and _is_ours(read_metadata(one))
+            ]
+    return parts
+
+
+def _built_on(reader: ThreadReader, parts: list[Checkpoint]) -> str:
+    """Return what follows the added checkpoints, in words; `''` if nothing does."""
+    root = parts[0].key.checkpoint_id
+    heads = heads_of(reader)
+    if heads[""] != root or (not reader.is_bare and any(head > root for head in heads.values())):
+        return "later checkpoints follow"
+    for one in parts:
+        if heads[one.key.checkpoint_ns] != one.key.checkpoint_id:
+            return "checkpoints of a subgraph follow"
+        stored = reader.stored(one.key.checkpoint_ns, one.key.checkpoint_id)
+        if len(stored.writes) != _expected_writes(stored.metadata):
+            return "its tasks have stored writes"
+    return ""
+
+
+def _expected_writes(metadata: Mapping[str, Value]) -> int:
+    number = metadata.get(WRITES, 0)
+    return number if isinstance(number, int) else 0
+
+
+def _blobs(reader: ThreadReader, added: Checkpoint) -> Iterator[tuple[str, str, str]]:
+    """Yield the values that were added with a checkpoint: versions that its original does not have.
+
+    Yields (namespace, channel, version); nothing if values are stored in the body.
+    """
+    ns, origin = added.key.checkpoint_ns, read_metadata(added).get(FROM)
+    ids = [added.key.checkpoint_id, *([origin] if isinstance(origin, str) else [])]
+    bodies = {
+        one.key.checkpoint_id: read_body(one).versions
+        for one in reader.store.checkpoints(
+            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, body=True
+        )
+        if one.blobs is not None
+    }
+    if len(bodies) < len(ids):
+        return
+    for channel, version in bodies[ids[0]].items():
+        if bodies[ids[-1]].get(channel) != version:
+            yield ns, channel, str(version)
+
+
+def _touched(one: Checkpoint) -> Touched:
+    origin = read_metadata(one).get(FROM)
+    return Touched(
+        one.key,
+        one.parent_checkpoint_id,
+        "removal",
+        origin if isinstance(origin, str) else None,
+    )
+
+
+def _as_undo(back: CheckpointPlan, added: Checkpoint, why: str) -> CheckpointPlan:
+    notes = [f"checkpoint {added.key.checkpoint_id} is kept: {why}"]
+    if back.again:
+        notes.append("answers and task results from before the rollback are not restored")
+    return replace(back, action="undo", why=f"{why}; {back.why}", notes=(*notes, *back.notes))

@@ -1,0 +1,162 @@
+"""Measure what uses the space of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal, TypeAlias
+
+from ckpt_backends.errors import NotFound
+from ckpt_backends.model import Capability, StoreInfo, TypedBytes, Usage
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.size_sums import ByteSum, Ranking, SizeTally, namespace_kind, rank
+
+By: TypeAlias = Literal["thread", "channel", "ns", "type", "table"]
+BYS: tuple[By, ...] = ("thread", "channel", "ns", "type", "table")
+
+METADATA = "metadata"
+_QUICK = 256 << 20
+"""Maximum bytes of bodies to scan, unless all are requested."""
+
+Watch: TypeAlias = Callable[[Iterable[str]], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ChannelSize:
+    """A channel, or a part of a checkpoint that belongs to no channel."""
+
+    name: str | None
+    part: Literal["channel", "metadata", "bookkeeping", "unread", "not scanned"] = "channel"
+
+    def __str__(self) -> str:
+        return self.name if self.name is not None else f"({self.part})"
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """How many checkpoints were scanned to measure channels."""
+
+    bodies: int
+    bytes: int
+    of_bodies: int
+    of_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A store, or one thread of it, in bytes."""
+
+    info: StoreInfo
+    bytes: int
+    """Stored length of all values."""
+    tables: Ranking[tuple[str, str]]
+    threads: Ranking[str]
+    namespaces: Ranking[str]
+    types: Ranking[str]
+    channels: Ranking[ChannelSize] | None
+    """None if bodies were not scanned."""
+    scanned: Scanned | None
+
+
+def survey(
+    store: Store, thread_id: str | None, top: int, *, scan: bool, whole: bool, watch: Watch
+) -> Survey:
+    """Measure a store, or one thread. Raises `NotFound` if the thread does not exist.
+
+    With `scan`, bodies are scanned for the sizes of channels: all with `whole`, otherwise those of
+    the largest threads, up to a limit. `watch` wraps the ids of the threads to scan, to show
+    progress.
+    """
+    if thread_id is not None and store.thread(thread_id) is None:
+        raise NotFound(
+            f"no thread '{thread_id}' in this store",
+            hint="`ckpt threads list --all` lists all; `--match 'PART*'` searches",
+        )
+    tables, namespaces, types = SizeTally[tuple[str, str]](), SizeTally[str](), SizeTally[str]()
+    channels = SizeTally[ChannelSize]()
+    bodies = SizeTally[None]()
+    info = store.describe()
+    has_inline = Capability.INLINE_VALUES in info.capabilities
+
+    def threads() -> Iterator[ByteSum[str]]:
+        for thread, used in groupby(store.usage(thread_id), lambda one: one.thread_id):
+            rows = size = 0
+            for one in used:
+                count = 0 if one.column == METADATA else one.rows
+                tables.add((one.table, one.column), one.rows, one.bytes)
+                namespaces.add(namespace_kind(one.checkpoint_ns), count, one.bytes)
+                types.add(one.type, count, one.bytes)
+                if _is_body(one) and not has_inline:
+                    channels.add(ChannelSize(None, "bookkeeping"), one.rows, one.bytes)
+                elif _is_body(one):
+                    bodies.add(None, one.rows, one.bytes)
+                else:
+                    channels.add(_channel(one), one.rows, one.bytes)
+                rows, size = rows + count, size + one.bytes
+            yield ByteSum(thread, rows, size)
+
+    largest = rank(threads(), top)
+    scanned = None
+    if scan and has_inline:
+        of = next(iter(bodies.amounts()), ByteSum(None, 0, 0))
+        chosen: Iterable[str] = ()
+        if thread_id is not None:
+            chosen = [thread_id]
+        elif whole:
+            chosen = (thread.thread_id for thread in store.threads())
+        else:
+            chosen = [one.key for one in largest.top]
+        scanned = _scan(store, watch(chosen), channels, of, None if whole else _QUICK)
+    return Survey(
+        info,
+        largest.total,
+        rank(tables.amounts(), top),
+        largest,
+        rank(namespaces.amounts(), top),
+        rank(types.amounts(), top),
+        rank(channels.amounts(), top) if scan else None,
+        scanned,
+    )
+
+
+def _scan(
+    store: Store,
+    threads: Iterable[str],
+    channels: SizeTally[ChannelSize],
+    of: ByteSum[None],
+    limit: int | None,
+) -> Scanned:
+    """Add the sizes of channels inside bodies; stop after `limit` bytes."""
+    from ckpt_backends.codec.msgpack.sizes import channel_sizes  # loads ormsgpack
+
+    number = size = 0
+    for body in _bodies(store, threads):
+        if limit is not None and size >= limit:
+            break
+        number, size = number + 1, size + len(body.data)
+        sizes = channel_sizes(body)
+        if sizes is None:
+            channels.add(ChannelSize(None, "unread"), 1, len(body.data))
+            continue
+        for name, length in sizes.items():
+            channels.add(ChannelSize(name), 1, length)
+        channels.add(ChannelSize(None, "bookkeeping"), 1, len(body.data) - sum(sizes.values()))
+    if size < of.bytes:
+        channels.add(ChannelSize(None, "not scanned"), of.rows - number, of.bytes - size)
+    return Scanned(number, size, of.rows, of.bytes)
+
+
+def _bodies(store: Store, threads: Iterable[str]) -> Iterator[TypedBytes]:
+    for thread_id in threads:
+        for one in store.checkpoints(thread_id, body=True):
+            if one.body is not None:
+                yield one.body
+
+
+def _is_body(usage: Usage) -> bool:
+    return usage.channel is None and usage.column != METADATA
+
+
+def _channel(usage: Usage) -> ChannelSize:
+    return ChannelSize(None, "metadata") if usage.channel is None else ChannelSize(usage.channel)

@@ -1,0 +1,102 @@
+"""List the checkpoints of a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from ckpt_backends.model import NULL_TASK_ID, Checkpoint
+from ckpt_cli.core.tasks.step_nodes import ran, ran_here
+from ckpt_cli.core.tasks.task_ids import pulled_node
+from ckpt_cli.threads import redaction
+from ckpt_cli.threads.thread import Moment, ThreadReader
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One checkpoint in a list."""
+
+    moment: Moment
+    depth: int
+    """Number of forks between it and the branch that leads to the head; 0 on that branch."""
+    children: Sequence[str]
+    nodes: tuple[str, ...] | None
+    """The nodes that ran to make it, one entry per task; None if its parent is not stored."""
+    plaintext: bool = False
+    """True if it is stored unencrypted in a thread with encrypted checkpoints."""
+
+
+def history_entries(
+    reader: ThreadReader, checkpoint_ns: str | None, *, all_ns: bool, limit: int | None
+) -> Iterator[Entry]:
+    """Yield checkpoints, newest first within each namespace, read a few at a time."""
+    chosen = "" if checkpoint_ns is None else reader.namespace(checkpoint_ns)
+    namespaces = reader.namespaces if all_ns else [chosen]
+    found = (entry for ns in namespaces for entry in _entries(reader, ns))
+    return islice(found, limit)
+
+
+def _entries(reader: ThreadReader, checkpoint_ns: str) -> Iterator[Entry]:
+    index = reader.index(checkpoint_ns)
+    depths = branch_depths(index, reader.head(checkpoint_ns))
+    children: dict[str, list[str]] = {}
+    for one in reversed(index):
+        if one.parent_checkpoint_id is not None:
+            children.setdefault(one.parent_checkpoint_id, []).append(one.key.checkpoint_id)
+    stream = reader.moments(checkpoint_ns)
+    moment = next(stream, None)
+    while moment is not None:
+        older = next(stream, None)
+        checkpoint_id = moment.key.checkpoint_id
+        yield Entry(
+            redaction.moment(moment) if redaction.is_redacted(reader.store) else moment,
+            depths[checkpoint_id],
+            children.get(checkpoint_id, []),
+            made_by(reader, moment, older),
+            reader.is_plaintext(moment),
+        )
+        moment = older
+
+
+def made_by(
+    reader: ThreadReader, moment: Moment, older: Moment | None = None
+) -> tuple[str, ...] | None:
+    """Return the nodes that ran to make a checkpoint, one entry per task.
+
+    Returns None if its parent is not stored. `older` is a checkpoint that was already read and may
+    be the parent; otherwise the parent is read.
+    """
+    if reader.is_bare:
+        tasks = {write.task_id: write for write in moment.writes if write.task_id != NULL_TASK_ID}
+        nodes = (write.node or pulled_node(write.task_path) for write in tasks.values())
+        return tuple(node for node in nodes if node is not None)
+    if not ran_here(moment.source):
+        return ()
+    parent_id = moment.checkpoint.parent_checkpoint_id
+    if parent_id is None:
+        return None
+    parent = older
+    if parent is None or parent.key.checkpoint_id != parent_id:
+        parent = next(reader.moments(moment.key.checkpoint_ns, [parent_id]), None)
+    if parent is None:
+        return None
+    return ran(parent.step, parent.body.seen, moment.body.seen)
+
+
+def branch_depths(index: Sequence[Checkpoint], head: str | None) -> dict[str, int]:
+    """Return the number of forks between each checkpoint and the branch that leads to the head.
+
+    At a fork, the ancestor of the newest tip continues the branch.
+    """
+    parents = {one.key.checkpoint_id: one.parent_checkpoint_id for one in index}
+    depths: dict[str, int] = {}
+    for start in [*([] if head is None else [head]), *parents]:
+        path: dict[str, None] = {}
+        here: str | None = start
+        while here in parents and here not in depths and here not in path:
+            path[here] = None
+            here = parents[here]
+        depth = 0 if start == head else depths.get(here or "", -1) + 1
+        depths.update(dict.fromkeys(path, depth))
+    return depths

@@ -1,0 +1,103 @@
+"""List the questions that wait for an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from ckpt_backends.model import CheckpointKey, Thread
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.tasks.tasks import INTERRUPT, Question
+from ckpt_cli.core.values.redact import redact
+from ckpt_cli.threads import redaction
+from ckpt_cli.threads.heads import head_keys, some_at_once
+from ckpt_cli.threads.nested_nodes import called
+from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.trigger_inference import Lessons
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An open question, at the checkpoint with the step that asked it."""
+
+    key: CheckpointKey
+    question: Question
+    since: datetime | None
+    """Time of the checkpoint with the step that asked it."""
+
+
+def open_questions(
+    store: Store, threads: Iterable[Thread], before: datetime | None
+) -> Iterator[Waiting]:
+    """Yield the open questions of some threads, in the order of the threads.
+
+    With `before`, only those that were asked by then. A thread's head is read only if an Interrupt
+    is stored on it.
+    """
+    lessons = Lessons(store)
+    for some in some_at_once(threads):
+        for waiting in _of_threads(store, some, lessons):
+            if before is None or (waiting.since is not None and waiting.since <= before):
+                yield _shown(store, waiting)
+
+
+def of_threads(store: Store, threads: Sequence[Thread]) -> Iterator[Waiting]:
+    """Yield the open questions of a few hundred threads, in their order."""
+    lessons = Lessons(store)
+    return (_shown(store, waiting) for waiting in _of_threads(store, threads, lessons))
+
+
+def _of_threads(store: Store, threads: Sequence[Thread], lessons: Lessons) -> Iterator[Waiting]:
+    for thread in _that_may_ask(store, threads):
+        yield from of_thread(ThreadReader(store, thread, lessons))
+
+
+def _shown(store: Store, found: Waiting) -> Waiting:
+    if not redaction.is_redacted(store):
+        return found
+    return replace(found, question=replace(found.question, value=redact(found.question.value)))
+
+
+def of_thread(reader: ThreadReader) -> Iterator[Waiting]:
+    """Yield the open questions of a thread's head."""
+    head = reader.head("")
+    if head is not None:
+        yield from _leaves(reader, reader.moment("", head))
+
+
+def _that_may_ask(store: Store, threads: Sequence[Thread]) -> list[Thread]:
+    """Return the threads that have an Interrupt at their head."""
+    keys = head_keys(threads)
+    found = store.writes_at(keys, channels=[INTERRUPT]) if keys else ()
+    asking = {write.key.thread_id for write in found}
+    return [one for one in threads if one.thread_id in asking]
+
+
+def _leaves(reader: ThreadReader, moment: Moment) -> Iterator[Waiting]:
+    """Yield the open questions of a checkpoint, each in the innermost subgraph call that asked it.
+
+    The same Interrupt is stored at every level, from the node that asked up to the root.
+    """
+    for task in (*moment.step.tasks, *moment.step.others):
+        own = [question for question in task.questions if not question.answered]
+        if not own:
+            continue
+        inner = list(_inside(reader, moment.key, task.id, task.node))
+        asked = {waiting.question.interrupt_id for waiting in inner}
+        yield from inner
+        for question in own:
+            if not inner or (
+                question.interrupt_id is not None and question.interrupt_id not in asked
+            ):
+                yield Waiting(moment.key, question, moment.at)
+
+
+def _inside(
+    reader: ThreadReader, key: CheckpointKey, task_id: str | None, node: str | None
+) -> Iterator[Waiting]:
+    """Yield the open questions of subgraphs that a task called, stateful ones included."""
+    for ns in called(reader, key, task_id, node):
+        head = reader.head(ns)
+        if head is not None:
+            yield from _leaves(reader, reader.moment(ns, head))

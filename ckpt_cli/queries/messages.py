@@ -1,0 +1,79 @@
+"""Read the conversation at a checkpoint, from the channel that holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ckpt_backends import shell
+from ckpt_backends.codec.values import Cut, Opaque, Value
+from ckpt_backends.errors import NotFound
+from ckpt_cli.core.conversation.transcript import Turn, message_list, transcript
+from ckpt_cli.core.values.redact import redact_turn
+from ckpt_cli.threads import redaction
+from ckpt_cli.threads.target import Target
+from ckpt_cli.threads.thread import unreadable
+
+USUAL = "messages"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The messages of one channel at one checkpoint."""
+
+    channel: str
+    turns: Sequence[Turn]
+    others: Sequence[str]
+    """Other channels that contain messages."""
+    remarks: Sequence[str]
+    """Notes on the value, for example that it was rebuilt or cut."""
+
+
+def conversation(target: Target, channel: str | None) -> Conversation:
+    """Return the messages of a channel, by default of the channel that contains the conversation.
+
+    Raises `NotFound` if the channel does not exist or contains no messages, or `Unreadable`.
+    """
+    reader = target.reader
+    wanted = True if channel is None else [channel]
+    stored = reader.stored(target.checkpoint_ns, target.checkpoint_id, state=wanted)
+    stored.check_readable()
+    state = reader.state(stored, None if channel is None else [channel])
+    held = {name: found for name, value in state.values.items() if (found := message_list(value))}
+    if channel is None:
+        channel = _usual(held, state.values)
+    elif channel not in state.values:
+        there = ", ".join(map(shell.word, state.values)) or "none"
+        raise NotFound(f"no channel '{channel}' at this checkpoint", hint=f"its channels: {there}")
+    value = state.values[channel]
+    if isinstance(value, Opaque):
+        raise unreadable(f"channel '{channel}'", value)
+    remarks = [state.rebuilt[channel]] if channel in state.rebuilt else []
+    if isinstance(value, Cut):
+        remarks.append(f"cut: {value.reason}")
+    found = held.get(channel)
+    if found is None and value not in (None, [], {}):
+        there = ", ".join(map(shell.word, held)) or "none"
+        raise NotFound(
+            f"channel '{channel}' holds no messages", hint=f"channels with messages: {there}"
+        )
+    others = [name for name in held if name != channel]
+    turns = transcript(found or [])
+    if redaction.is_redacted(reader.store):
+        turns = list(map(redact_turn, turns))
+    return Conversation(channel, turns, others, remarks)
+
+
+def _usual(held: Mapping[str, Sequence[Value]], values: Mapping[str, Value]) -> str:
+    """Return the channel `messages`, or else the one with the most messages.
+
+    Raises `NotFound` if no channel contains messages.
+    """
+    if USUAL in held:
+        return USUAL
+    if held:
+        return max(held, key=lambda name: len(held[name]))
+    if isinstance(values.get(USUAL), Opaque):
+        return USUAL
+    there = ", ".join(map(shell.word, values)) or "none"
+    raise NotFound("no channel of this checkpoint holds messages", hint=f"its channels: {there}")

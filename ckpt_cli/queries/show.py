@@ -1,0 +1,154 @@
+"""Read one checkpoint as a whole, for `show`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from ckpt_backends import shell
+from ckpt_backends.codec.values import Value
+from ckpt_backends.errors import NotFound, Unreadable, Unsupported
+from ckpt_cli.core.channels import is_state
+from ckpt_cli.core.tasks.writes import Placed, place
+from ckpt_cli.threads import redaction
+from ckpt_cli.threads.expiry import Lifetime, lifetime
+from ckpt_cli.threads.target import Target
+from ckpt_cli.threads.thread import Moment, State
+
+if TYPE_CHECKING:
+    from ckpt_cli.core.values.paths import Selected
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointView:
+    """A checkpoint, its state and its writes."""
+
+    moment: Moment
+    state: State
+    writes: Sequence[Placed]
+    children: Sequence[str]
+    is_head: bool
+    lifetime: Lifetime | None = None
+    """When it expires; None if nothing of it does."""
+    plaintext: bool = False
+    """It is stored unencrypted, in a thread with encrypted checkpoints."""
+    unstored: Sequence[str] = ()
+    """Channels that were written but have no stored value.
+
+    These are DeltaChannels of a shallow saver, and, in layouts that store writes with the
+    checkpoint they produced, channels without a value there.
+    """
+
+
+def view(target: Target, channels: Collection[str] | None, *, writes: bool) -> CheckpointView:
+    """Return a checkpoint; `channels` limits the values; `writes` reads the values of writes.
+
+    Raises `NotFound`; with `channels` also `Unreadable`.
+    """
+    reader = target.reader
+    moment = reader.moment(
+        target.checkpoint_ns,
+        target.checkpoint_id,
+        values=writes,
+        state=True if channels is None else channels,
+    )
+    state = reader.state(moment, channels)
+    if channels is not None:
+        moment.check_readable()
+        state = State(_chosen(moment, state, channels), state.rebuilt)
+    found = CheckpointView(
+        moment,
+        state,
+        place(moment.writes, moment.step),
+        reader.children(moment.key),
+        is_head=target.checkpoint_id == reader.head(target.checkpoint_ns),
+        lifetime=lifetime(reader, moment.key),
+        plaintext=reader.is_plaintext(moment),
+        unstored=(
+            _unstored(moment, state) if reader.is_bare and channels is None else state.unstored
+        ),
+    )
+    return _redacted(found) if redaction.is_redacted(reader.store) else found
+
+
+def _unstored(moment: Moment, state: State) -> list[str]:
+    if moment.body.problem is not None:
+        return []
+    written = {one.channel for one in moment.writes if is_state(one.channel, moment.body)}
+    return sorted(written - state.values.keys())
+
+
+def _redacted(found: CheckpointView) -> CheckpointView:
+    return replace(
+        found,
+        moment=redaction.moment(found.moment),
+        state=redaction.state(found.state),
+        writes=[redaction.placed(one) for one in found.writes],
+    )
+
+
+def picked(target: Target, path: str) -> list[Selected]:
+    """Return the parts of the state that a path such as `messages[-1].content` selects.
+
+    Raises `NotFound` with the existing keys, `Unreadable`, or `UsageError`.
+    """
+    from ckpt_cli.core.values.paths import parse_path, select
+
+    parsed = parse_path(path)
+    reader = target.reader
+    name = parsed[0] if parsed else None
+    channels = [name] if isinstance(name, str) else None
+    moment = reader.moment(
+        target.checkpoint_ns, target.checkpoint_id, state=True if channels is None else channels
+    )
+    moment.check_readable()
+    values = cast("dict[Value, Value]", dict(reader.state(moment, channels).values))
+    if isinstance(name, str) and name not in values and name in moment.body.values:
+        values[name] = moment.body.values[name]
+    if not redaction.is_redacted(reader.store):
+        return select(values, parsed)
+    try:
+        return [redaction.selected(one, parsed) for one in select(values, parsed)]
+    except NotFound:
+        # The usual error message would reveal the keys of the state.
+        raise NotFound(f"nothing at '{path}' in this state") from None
+
+
+def raw_bytes(target: Target) -> bytes:
+    """Return the checkpoint body as stored.
+
+    Raises `NotFound`, `Unreadable`, `Unsupported` if the layout stores no body, or `UsageError` if
+    redaction is on.
+    """
+    redaction.refuse_raw(target.reader.store)
+    if target.reader.is_bare:
+        raise Unsupported(
+            "cannot print the stored bytes: this layout stores no checkpoint body",
+            hint="`ckpt show --where` prints queries for the rows it stores",
+        )
+    stored = target.reader.store.checkpoints(
+        target.reader.thread_id,
+        checkpoint_ns=target.checkpoint_ns,
+        checkpoint_ids=[target.checkpoint_id],
+        body=True,
+    )
+    for found in stored:
+        if found.body is not None and found.body.whole is not None:
+            raise Unreadable(
+                f"the body of checkpoint '{target.checkpoint_id}' is {found.body.problem}",
+                hint="`ckpt show --where` prints a query for it",
+            )
+        if found.body is not None:
+            return found.body.data
+    raise NotFound(f"no checkpoint '{target.checkpoint_id}'")
+
+
+def _chosen(moment: Moment, state: State, channels: Collection[str]) -> dict[str, Value]:
+    """Return the requested values; includes LangGraph's internal channels if they are named."""
+    known = {**moment.body.values, **state.values}
+    for name in channels:
+        if name not in known:
+            there = ", ".join(map(shell.word, state.values)) or "none"
+            raise NotFound(f"no channel '{name}' at this checkpoint", hint=f"its channels: {there}")
+    return {name: known[name] for name in channels}

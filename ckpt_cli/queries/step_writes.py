@@ -1,0 +1,240 @@
+"""Find out how one checkpoint was made: the writes of each task to each channel, and their
+effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from ckpt_backends.codec.values import Value
+from ckpt_cli.core.channels import is_state
+from ckpt_cli.core.diff.state_diff import json_size
+from ckpt_cli.core.replay.contribution import (
+    Contribution,
+    Effect,
+    contributions,
+    is_not_stored,
+    plain,
+)
+from ckpt_cli.core.replay.differences import Differences, differences, without_values
+from ckpt_cli.core.replay.elimination import CANDIDATES, Judgement, Verdict, verdict_of
+from ckpt_cli.core.replay.reducers import ABSENT, Held, fits
+from ckpt_cli.core.replay.report import judge_all
+from ckpt_cli.core.replay.transition import Sorted, Way
+from ckpt_cli.core.size_sums import namespace_kind
+from ckpt_cli.core.tasks.writes import Placed, place
+from ckpt_cli.core.values.redact import redact
+from ckpt_cli.queries.replay import Look, Looked, look_at
+from ckpt_cli.threads import redaction
+from ckpt_cli.threads.target import Target
+from ckpt_cli.threads.thread import Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes in bytes, as compact JSON."""
+
+    before: int
+    written: int
+    stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSizes:
+    """Numbers and stored bytes of a checkpoint's writes and values."""
+
+    writes: int
+    written: int
+    values: int
+    """Number of values that are stored with it, not shared with its parent."""
+    kept: int
+    """Bytes of these values."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepChannel:
+    """One channel that was written to, or that changed."""
+
+    judgement: Judgement
+    verdict: Verdict
+    reason: str
+    assumed: bool
+    """The order or the selection of the writes is not stored."""
+    before: Value
+    """None if it had no value."""
+    writes: tuple[Contribution, ...]
+    rebuilt: Value
+    """None if no reducer is known."""
+    stored: Value
+    sizes: Sizes
+    differences: Differences | None = None
+    """Where the stored value differs from the expected one, for a mismatch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A checkpoint, what it was made from, and the writes that were not applied."""
+
+    child: Moment
+    parent: Moment | None
+    channels: Mapping[str, StepChannel]
+    others: tuple[Contribution, ...]
+    """Writes that changed no channel: internal, dropped and ignored ones."""
+    stored: StoredSizes | None = None
+    """None if values are stored in the body."""
+
+
+def written(
+    target: Target, told: Mapping[str, str], channels: Collection[str] | None = None
+) -> Written:
+    """Return how a checkpoint was made from its parent; `channels` limits the channels."""
+    found, look = look_at(target.reader, target.checkpoint_ns, target.checkpoint_id)
+    if look.writes is None or look.writes.is_empty:
+        look.child.check_readable()
+    ((_, judgements),) = judge_all([found], told)
+    graph = namespace_kind(target.checkpoint_ns)
+    answer = Written(
+        look.child,
+        look.parent,
+        {
+            name: _channel(one, look, judgements[graph, name])
+            for name, one in sorted(look.channels.items())
+            if channels is None or name in channels
+        },
+        tuple(_others(look, channels)),
+        _stored(look),
+    )
+    return _redacted(answer) if redaction.is_redacted(target.reader.store) else answer
+
+
+def _stored(look: Look) -> StoredSizes | None:
+    blobs = look.child.checkpoint.blobs
+    if blobs is None or look.writes is None or look.child.body.problem is not None:
+        return None
+    before = {} if look.parent is None else look.parent.body.versions
+    own = [
+        blob.size
+        for name, blob in blobs.items()
+        if is_state(name, look.child.body)
+        and look.child.body.versions.get(name) != before.get(name)
+    ]
+    sizes = [one.write.size for one in _all(look.writes)]
+    return StoredSizes(len(sizes), sum(sizes), len(own), sum(own))
+
+
+def _channel(one: Looked, look: Look, judgement: Judgement) -> StepChannel:
+    verdict, reason = verdict_of(one.check, judgement)
+    name = judgement.reducer or (judgement.survivors[0] if judgement.survivors else None)
+    way = _fitting(one, look, judgement)
+    batches = [[(placed, look.values[id(placed)]) for placed in batch] for batch in way.batches]
+    rebuilt, writes = contributions(one.base, batches, name)
+    before, stored = plain(one.base), plain(one.stored)
+    sizes = Sizes(
+        0 if _is_nothing(one.base) else json_size(before),
+        sum(json_size(write.value) for write in writes),
+        0 if _is_nothing(one.stored) else json_size(stored),
+    )
+    return StepChannel(
+        judgement,
+        verdict,
+        reason,
+        bool(one.check.assumed & judgement.mask) and verdict is Verdict.MATCH,
+        before,
+        tuple(writes),
+        plain(rebuilt),
+        stored,
+        sizes,
+        None if verdict is not Verdict.MISMATCH else _differing(one, rebuilt, judgement),
+    )
+
+
+def _differing(one: Looked, rebuilt: Held, judgement: Judgement) -> Differences | None:
+    expected = rebuilt if judgement.reducer is not None and one.check.wrote else one.base
+    if is_not_stored(expected) or is_not_stored(one.stored):
+        return None
+    return differences(expected, one.stored)
+
+
+def _is_nothing(value: Held) -> bool:
+    return value is ABSENT or is_not_stored(value)
+
+
+def _fitting(one: Looked, look: Look, judgement: Judgement) -> Way:
+    """Return the first way by which the channel's reducer explains its value, or else the
+    likeliest.
+    """
+    reducers = [one for one in CANDIDATES if one.name in judgement.survivors]
+    for way in one.ways:
+        values = [[look.values[id(placed)] for placed in batch] for batch in way.batches] or [[]]
+        for reducer in reducers:
+            if any(fits(result, one.stored) for result in reducer.results(one.base, values)):
+                return way
+    return one.ways[0]
+
+
+def _others(look: Look, channels: Collection[str] | None) -> Sequence[Contribution]:
+    if look.parent is None or look.writes is None:
+        return []
+    parent, is_told = look.parent, any(one.write.node for one in _all(look.writes))
+    used = {
+        id(placed) for one in look.channels.values() for batch in _applied(one) for placed in batch
+    }
+    ours = {id(placed): placed for placed in _all(look.writes)}
+    keys = {_key(placed) for placed in ours.values()}
+    others: list[Contribution] = []
+    for placed in [
+        *(one for one in ours.values() if id(one) not in used),
+        *(
+            one
+            for one in ([] if is_told else place(parent.writes, parent.step))
+            if _key(one) not in keys
+        ),
+    ]:
+        name = placed.write.channel
+        if channels is None or name in channels:
+            effect: Effect = "dropped"
+            if not is_state(name, look.child.body):
+                effect = "special"
+            elif look.child.body.problem is not None:
+                effect = "unknown"
+            elif name not in look.child.body.versions and look.child.source == "loop":
+                effect = "ignored"
+            others.append(Contribution(placed, placed.value, effect))
+    return others
+
+
+def _applied(one: Looked) -> Sequence[Sequence[Placed]]:
+    return one.ways[0].batches
+
+
+def _all(writes: Sorted) -> Sequence[Placed]:
+    return list(chain(writes.null, writes.tasks, writes.updates, writes.inputs))
+
+
+def _key(placed: Placed) -> tuple[str, int, str]:
+    return placed.write.task_id, placed.write.idx, placed.write.channel
+
+
+def _redacted(found: Written) -> Written:
+    def hidden(one: Contribution) -> Contribution:
+        return replace(one, placed=redaction.placed(one.placed), value=redact(one.value))
+
+    return Written(
+        redaction.moment(found.child),
+        None if found.parent is None else redaction.moment(found.parent),
+        {
+            name: replace(
+                one,
+                before=redact(one.before),
+                writes=tuple(map(hidden, one.writes)),
+                rebuilt=redact(one.rebuilt),
+                stored=redact(one.stored),
+                differences=None if one.differences is None else without_values(one.differences),
+            )
+            for name, one in found.channels.items()
+        },
+        tuple(map(hidden, found.others)),
+        found.stored,
+    )

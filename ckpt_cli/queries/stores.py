@@ -1,0 +1,84 @@
+"""Find stores: the named one, those of the profiles, and those in a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ckpt_backends.errors import CkptError, SeveralLayouts, UnknownLayout, Unsupported
+from ckpt_backends.memory.protocol import MemoryInfo
+from ckpt_backends.model import StoreInfo
+from ckpt_backends.registry import open_memory, open_store
+from ckpt_backends.url import (
+    DEV_FOLDER,
+    MEMORY,
+    StoreUrl,
+    printable,
+    printable_written,
+    without_values,
+)
+
+_SUFFIXES = {".db", ".sqlite", ".sqlite3"}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundStore:
+    """One store, or the reason why it could not be opened."""
+
+    name: str
+    url: str
+    """URL without secrets, safe to print."""
+    info: StoreInfo | None
+    error: CkptError | None
+    memory: MemoryInfo | None = None
+    """Set if the place contains long-term memory and no threads."""
+
+
+def inspect(name: str, url: StoreUrl) -> list[FoundStore]:
+    """Open a store and describe it, once for each of its layouts. The name may be a URL."""
+    name = printable(name)
+    try:
+        with open_store(url) as store:
+            info = store.describe()
+    except SeveralLayouts as several:
+        chosen = [url.with_params(one) for one in several.choices]
+        return [found for one in chosen for found in inspect(name, one)]
+    except (UnknownLayout, Unsupported) as error:
+        return [_of_memory(name, url, error)]
+    except CkptError as error:
+        return [FoundStore(name, str(url), None, error)]
+    names = tuple(without_values(one, url) for one in info.tables)
+    notes = tuple(without_values(one, url) for one in info.notes)
+    return [FoundStore(name, str(url), replace(info, tables=names, notes=notes), None)]
+
+
+def _of_memory(name: str, url: StoreUrl, error: CkptError) -> FoundStore:
+    """Describe the long-term memory of a place without threads, if it has any."""
+    with suppress(CkptError), open_memory(url) as memory:
+        return FoundStore(name, str(url), None, None, memory.describe())
+    return FoundStore(name, str(url), None, error)
+
+
+def broken(name: str, url: str, error: CkptError) -> FoundStore:
+    """Return an entry for a store without a valid URL, such as a profile with an unset variable."""
+    return FoundStore(name, printable_written(url), None, error)
+
+
+def in_folder(folder: Path) -> Iterator[FoundStore]:
+    """Yield the stores in a folder; databases without checkpoints or memory are left out."""
+    kinds: dict[str, str] = {}
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            if entry.name == DEV_FOLDER and entry.is_dir():
+                kinds[entry.name] = "langgraph-dev"
+            elif entry.name in MEMORY:
+                kinds[entry.name] = "deerflow"
+            elif Path(entry.name).suffix in _SUFFIXES and entry.is_file():
+                kinds[entry.name] = "sqlite"
+    for name, kind in sorted(kinds.items()):
+        (found,) = inspect(name, StoreUrl(kind, str(folder / name), raw=name))
+        if not isinstance(found.error, UnknownLayout):
+            yield found

@@ -1,0 +1,245 @@
+"""Read the tree of a thread: the structure from keys and writes, details only for rows shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ckpt_backends.checkpoint_ids import step_of
+from ckpt_backends.codec.values import Value
+from ckpt_backends.model import NULL_TASK_ID, Checkpoint, Status
+from ckpt_cli.core.short_refs import short_refs
+from ckpt_cli.core.state import Version, read_metadata, source_from, step_from
+from ckpt_cli.core.tasks.step_nodes import (
+    RETRIED,
+    asked_by,
+    failed_at,
+    node_path,
+    path_text,
+    ran,
+    ran_here,
+)
+from ckpt_cli.core.tasks.task_ids import pulled_node
+from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT, Step
+from ckpt_cli.core.tree import Key, Node, Skeleton, TreeLayout, plan_tree, undecided
+from ckpt_cli.threads import redaction
+from ckpt_cli.threads.thread import Moment, ThreadReader
+
+_SMALL = 300
+"""A thread with at most this many checkpoints is read whole, so that folded steps name their
+nodes.
+"""
+_UPDATE = "~__interrupt__"
+"""Task path of writes by `update_state`; the checkpoint that it made is a child of this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Everything that is needed to draw a thread."""
+
+    plan: TreeLayout
+    details: Mapping[Key, Node]
+    refs: Mapping[str, str]
+    """Maps a checkpoint id to its short ref."""
+    conditions: Sequence[Status]
+    """The conditions of the thread, the worst first."""
+
+    @property
+    def status(self) -> Status:
+        return self.conditions[0]
+
+
+@dataclass(slots=True)
+class _Stored:
+    """The tasks of a checkpoint, from the keys of its writes."""
+
+    tasks: dict[str, str | None]
+    """Maps a task id to its node; None if the path does not name it."""
+    marked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """The parts of a checkpoint that show which nodes ran after it."""
+
+    step: Step
+    seen: Mapping[str, Mapping[str, Version]]
+
+
+def read_tree(
+    reader: ThreadReader,
+    checkpoint_ns: str | None,
+    say: Callable[[Value], str],
+    *,
+    nest: bool,
+    unfold: bool,
+    keep: Key | None = None,
+) -> Tree:
+    """Return the tree of a thread, or of one namespace; `say` formats a question on one line.
+
+    The checkpoint `keep` is never folded.
+    """
+    namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
+    index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
+    skeletons = _skeletons(reader, index)
+    details: dict[Key, Node] = {}
+    if len(index) <= _SMALL:
+        details = _details(reader, index, list(index), say)
+        skeletons = [_filled(skeleton, details[skeleton.key]) for skeleton in skeletons]
+    skeletons = [replace(one, marked=True) if one.key == keep else one for one in skeletons]
+    plan = plan_tree(skeletons, unfold=unfold, nest=nest)
+    details = details or _details(reader, index, plan.shown, say)
+    if reader.is_bare:
+        ran = {skeleton.key: skeleton.ran or () for skeleton in skeletons}
+        details = {key: replace(node, ran=ran[key]) for key, node in details.items()}
+    head = reader.head("")
+    root = reader.moment("", head) if head is not None else None
+    ids = {checkpoint_id for _, checkpoint_id in index}
+    conditions = root.conditions if root is not None else (Status.EMPTY,)
+    return Tree(plan, details, short_refs(sorted(ids)), conditions)
+
+
+def _filled(skeleton: Skeleton, node: Node) -> Skeleton:
+    """Add the source and the nodes that ran, which keys do not always show."""
+    return replace(skeleton, source=node.source, ran=node.ran or skeleton.ran)
+
+
+def _skeletons(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> list[Skeleton]:
+    stored = _stored(reader, index)
+    # The newest comes first in each namespace.
+    places = {key: -number for number, key in enumerate(index)} if reader.is_bare else {}
+    found = {
+        key: Skeleton(
+            key[0],
+            key[1],
+            one.parent_checkpoint_id,
+            step=step_of(key[1]),
+            ran=_ran(
+                stored.get(key if reader.is_bare else (key[0], one.parent_checkpoint_id or ""))
+            ),
+            tasks=tuple(stored[key].tasks) if key in stored else (),
+            marked=key in stored and stored[key].marked,
+            place=places.get(key, 0),
+        )
+        for key, one in index.items()
+    }
+    for key, metadata in _metadata(reader, undecided(found.values())).items():
+        parents = metadata.get("parents")
+        forked_from = metadata.get("forked_from")
+        found[key] = replace(
+            found[key],
+            step=step_from(metadata),
+            source=source_from(metadata),
+            forked_from=forked_from if isinstance(forked_from, str) else None,
+            parents={
+                ns: parent
+                for ns, parent in (parents if isinstance(parents, dict) else {}).items()
+                if isinstance(ns, str) and isinstance(parent, str)
+            },
+        )
+    return list(found.values())
+
+
+def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, _Stored]:
+    """Return the tasks and marks of each checkpoint, from the keys of its writes."""
+    namespaces = {ns for ns, _ in index}
+    only = next(iter(namespaces)) if len(namespaces) == 1 else None
+    found: dict[Key, _Stored] = {}
+    for write in reader.store.writes(reader.thread_id, checkpoint_ns=only):
+        if write.task_id == NULL_TASK_ID:
+            continue
+        here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), _Stored({}))
+        if write.task_id not in here.tasks:
+            here.tasks[write.task_id] = write.node or pulled_node(write.task_path)
+        by_hand = write.task_path.startswith(_UPDATE)
+        here.marked = here.marked or by_hand or write.channel in {INTERRUPT, ERROR}
+    return found
+
+
+def _ran(parent: _Stored | None) -> tuple[str, ...] | None:
+    """Return the nodes of tasks that stored writes on the parent; None unless all are known."""
+    if parent is None:
+        return None
+    nodes = tuple(node for node in parent.tasks.values() if node is not None)
+    return nodes if len(nodes) == len(parent.tasks) else None
+
+
+def _metadata(reader: ThreadReader, keys: Iterable[Key]) -> dict[Key, dict[str, Value]]:
+    return {
+        (ns, one.key.checkpoint_id): read_metadata(one)
+        for ns, ids in _by_namespace(keys).items()
+        for one in reader.store.checkpoints(
+            reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, metadata=True
+        )
+    }
+
+
+def _details(
+    reader: ThreadReader,
+    index: Mapping[Key, Checkpoint],
+    shown: Sequence[Key],
+    say: Callable[[Value], str],
+) -> dict[Key, Node]:
+    """Return details of the checkpoints shown; reads their parents to find the nodes that ran."""
+    nodes: dict[Key, Node] = {}
+    moments: dict[Key, _Facts] = {}
+    is_redacted = redaction.is_redacted(reader.store)
+    for key, moment in _moments(reader, shown):
+        nodes[key] = _node(redaction.moment(moment) if is_redacted else moment, say)
+        moments[key] = _Facts(moment.step, moment.body.seen)
+    for key in set(shown) - nodes.keys():  # an id that is not text can only be listed
+        nodes[key] = Node(problem="its id is not text")
+    parents = {
+        key: (key[0], index[key].parent_checkpoint_id or "")
+        for key, node in nodes.items()
+        if key in moments and ran_here(node.source) and not reader.is_bare
+    }
+    for key, moment in _moments(reader, set(parents.values()) - moments.keys()):
+        moments[key] = _Facts(moment.step, moment.body.seen)
+    for key, parent in parents.items():
+        if (before := moments.get(parent)) is not None:
+            made = ran(before.step, before.seen, moments[key].seen)
+            nodes[key] = replace(nodes[key], ran=made)
+    return nodes
+
+
+def _moments(reader: ThreadReader, keys: Iterable[Key]) -> Iterator[tuple[Key, Moment]]:
+    for ns, ids in _by_namespace(keys).items():
+        for moment in reader.moments(ns, ids):
+            yield (ns, moment.key.checkpoint_id), moment
+
+
+def _node(moment: Moment, say: Callable[[Value], str]) -> Node:
+    step, ns = moment.step, moment.key.checkpoint_ns
+    runs = (*step.tasks, *step.others)
+    questions = [question for run in runs for question in run.questions]
+    failed = [run for run in runs if run.error is not None and not run.handled]
+    forked_from = moment.metadata.get("forked_from")
+    problem = moment.body.problem
+    return Node(
+        at=moment.at,
+        step=moment.number,
+        source=moment.source,
+        writes=len(moment.writes),
+        next=step.next,
+        questions=tuple(
+            f"{path_text(node_path(ns, asked_by(one)))}: {say(one.value)}"
+            for one in questions
+            if not one.answered
+        ),
+        answered=sum(question.answered for question in questions),
+        errors=tuple(
+            f"{path_text(node_path(ns, failed_at(run)))}: {run.error}"
+            + (f"  ({RETRIED})" if run.finished else "")
+            for run in failed
+        ),
+        forked_from=forked_from if isinstance(forked_from, str) else None,
+        problem=None if problem is None else problem.reason,
+    )
+
+
+def _by_namespace(keys: Iterable[Key]) -> dict[str, Collection[str]]:
+    grouped: dict[str, set[str]] = {}
+    for ns, checkpoint_id in keys:
+        grouped.setdefault(ns, set()).add(checkpoint_id)
+    return dict(sorted(grouped.items()))

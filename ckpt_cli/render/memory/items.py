@@ -1,0 +1,308 @@
+"""Print long-term memory: a tree of namespaces, single items as text, and records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, tzinfo
+from itertools import groupby, islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ckpt_backends import shell
+from ckpt_backends.codec import to_json
+from ckpt_backends.codec.values import Value
+from ckpt_backends.memory.protocol import Item, ItemKey, Namespace
+from ckpt_cli.core.memory.item_filter import format_namespace, is_expired
+from ckpt_cli.core.values.paths import format_path
+from ckpt_cli.queries.memory import MemoryHit, Read
+from ckpt_cli.render.grep import excerpt
+from ckpt_cli.render.terminal.cell_width import cell_len, pad
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
+from ckpt_cli.render.terminal.table import Column
+from ckpt_cli.render.terminal.units import age, iso, size, when
+from ckpt_cli.render.thread import ago, field, left
+from ckpt_cli.render.values.block import block
+from ckpt_cli.render.values.one_line import counted
+
+_INDENT = 2
+_ALIGNED = 200
+"""Maximum number of items of one namespace that are aligned with each other."""
+_WIDEST = 40
+"""Keys are padded up to this width; keys are never cut."""
+_TOLD = frozenset({"id", "category", "confidence", "createdAt", "updatedAt", "source"})
+"""Fields of DeerFlow's facts that are already shown as facts of the item."""
+_AGE, _SIZE = 8, 8
+"""Columns for `12mo ago` and `1023 KiB`."""
+
+
+def item_record(item: Item, now: datetime) -> dict[str, Any]:
+    """Return one item of `memory list` as JSON."""
+    record: dict[str, Any] = {
+        "namespace": list(item.key.namespace),
+        "key": item.key.key,
+        "created_at": _iso(item.created_at),
+        "updated_at": _iso(item.updated_at),
+        "expires_at": _iso(item.expires_at),
+        "expired": is_expired(item, now),
+        "bytes": item.size,
+        "vectors": [{"field": one.field, "bytes": one.size} for one in item.vectors],
+    }
+    if item.category is not None:
+        record["category"] = item.category
+    if item.confidence is not None:
+        record["confidence"] = item.confidence
+    if item.source is not None:
+        record["source"] = {"kind": item.source.kind, "thread_id": item.source.thread_id}
+    return record
+
+
+def read_record(read: Read, now: datetime) -> dict[str, Any]:
+    """Return one item of `memory show` and `memory export` as JSON."""
+    return {**item_record(read.item, now), "value": to_json(read.value)}
+
+
+def row_record(item: Item, now: datetime) -> dict[str, Any]:
+    """Return an item as a row of a table or TSV, with its namespace in the form of
+    `--namespace`.
+    """
+    record = item_record(item, now)
+    source = item.source
+    return {
+        **record,
+        "namespace": format_namespace(item.key.namespace),
+        "vectors": [one.field for one in item.vectors],
+        "expired": True if record["expired"] else None,
+        "source": None if source is None else source.thread_id or source.kind,
+    }
+
+
+def item_columns(now: datetime, *, marked: bool = False) -> Sequence[Column]:
+    """Return the columns of `memory list` and `memory delete`; `marked` adds those of problems."""
+    faults = [
+        Column("SAME AS", "duplicate_of", style="question"),
+        Column("THREAD", "orphan", lambda _: "missing", style="question"),
+    ]
+    return [
+        *(faults if marked else ()),
+        Column("NAMESPACE", "namespace", style="node"),
+        Column("KEY", "key", style="head"),
+        Column("UPDATED", "updated_at", ago(now), style="time", right=True),
+        Column("SIZE", "bytes", size, right=True),
+        Column("EXPIRES", "expires_at", left(now), style="time", right=True, drop=3),
+        Column("EXPIRED", "expired", lambda _: "yes", style="error", drop=4),
+        Column("VECTORS", "vectors", ", ".join, style="dim", cut=True, drop=2),
+        Column("CATEGORY", "category", drop=6),
+        Column("CONFIDENCE", "confidence", right=True, drop=5),
+        Column("SOURCE", "source", style="id", drop=1),
+        Column("CREATED", "created_at", table=False),
+    ]
+
+
+def tree_lines(
+    items: Iterable[Item],
+    now: datetime,
+    faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
+) -> Iterator[StyledLine]:
+    """Yield items below their namespaces, with their problems."""
+    return (found for _, found in tree_rows(items, now, faults))
+
+
+def tree_rows(
+    items: Iterable[Item],
+    now: datetime,
+    faults: Mapping[ItemKey, Mapping[str, Any]] = MappingProxyType({}),
+) -> Iterator[tuple[Item | Namespace, StyledLine]]:
+    """Yield the same lines, each with its item or namespace."""
+    before: Namespace = ()
+    for namespace, some in groupby(items, key=lambda one: one.key.namespace):
+        yield from _labels(namespace, before)
+        before = namespace
+        while batch := list(islice(some, _ALIGNED)):
+            lines = _items(batch, " " * _INDENT * len(namespace), now, faults)
+            yield from zip(batch, lines, strict=True)
+
+
+def _labels(namespace: Namespace, before: Namespace) -> Iterator[tuple[Namespace, StyledLine]]:
+    """Yield the labels of a namespace that differ from the previous one."""
+    same = 0
+    while same < min(len(namespace), len(before)) and namespace[same] == before[same]:
+        same += 1
+    for depth in range(same, len(namespace)):
+        label = safe_text(format_namespace(namespace[depth : depth + 1]))
+        text = line(" " * _INDENT * depth, (f"{label}/", "node"))
+        yield namespace[: depth + 1], text
+
+
+def _items(
+    items: Sequence[Item],
+    indent: str,
+    now: datetime,
+    faults: Mapping[ItemKey, Mapping[str, Any]],
+) -> Iterator[StyledLine]:
+    keys = [safe_text(one.key.key) for one in items]
+    width = min(max(map(cell_len, keys)), _WIDEST)
+    for item, key in zip(items, keys, strict=True):
+        at = "" if item.updated_at is None else f"{age(item.updated_at, now)} ago"
+        spans: list[Span] = [(indent, "plain"), (key, "head")]
+        spans.append((pad("", max(width - cell_len(key), 0)), "plain"))
+        spans += [(f"  {at:>{_AGE}}", "time"), (f"  {size(item.size):>{_SIZE}}", "plain")]
+        yield line(*spans, *_marks(item, now), *_faults(faults.get(item.key, {})))
+
+
+def _marks(item: Item, now: datetime) -> Iterator[Span]:
+    """Yield expiry, vectors, facts and source of an item, for the end of its line."""
+    if item.expires_at is not None:
+        yield _expiry(item.expires_at, now)
+    if item.vectors:
+        noun = "vector" if len(item.vectors) == 1 else "vectors"
+        yield (f"  {noun} {safe_text(', '.join(one.field for one in item.vectors))}", "dim")
+    for text in fact_words(item):
+        yield (f"  {safe_text(text)}", "plain")
+    if item.source is not None:
+        yield (f"  from {safe_text(item.source.thread_id or item.source.kind)}", "id")
+
+
+def _faults(found: Mapping[str, Any]) -> Iterator[Span]:
+    if "duplicate_of" in found:
+        yield f"  duplicate of {safe_text(found['duplicate_of'])}", "question"
+    if "orphan" in found:
+        yield "  thread missing", "question"
+
+
+def fact_words(item: Item) -> Iterator[str]:
+    """Yield the category and confidence of a fact; the text is not escaped yet."""
+    if item.category is not None:
+        yield item.category
+    if item.confidence is not None:
+        yield f"confidence {item.confidence:.2f}"
+
+
+def _expiry(at: datetime, now: datetime) -> Span:
+    if at < now:
+        return f"  expired {age(at, now)} ago", "error"
+    return f"  expires {age(at, now)}", "time"
+
+
+def item_lines(read: Read, now: datetime, zone: tzinfo, width: int) -> Iterator[StyledLine]:
+    """Yield one item as text, with its whole value."""
+    item = read.item
+    yield from field("ns", format_namespace(item.key.namespace), width, "node")
+    yield from field("key", item.key.key, width, "head")
+    for name, moment in (("created", item.created_at), ("updated", item.updated_at)):
+        if moment is not None:
+            text = f"{when(moment, now, zone)} ({age(moment, now)} ago)"
+            yield from field(name, text, width)
+    if item.expires_at is not None:
+        is_over = item.expires_at < now
+        text = f"{age(item.expires_at, now)} ago" if is_over else age(item.expires_at, now)
+        yield from field(
+            "expired" if is_over else "expires",
+            f"{when(item.expires_at, now, zone)} ({text})",
+            width,
+            "error" if is_over else "time",
+        )
+    yield from field("size", size(item.size), width)
+    for one in item.vectors:
+        yield from field("vector", f"{one.field}, {size(one.size)}", width, "dim")
+    if facts := ", ".join(fact_words(item)):
+        yield from field("fact", facts, width)
+    if item.source is not None:
+        thread = "" if item.source.thread_id is None else f" {item.source.thread_id}"
+        yield from field("source", item.source.kind + thread, width, "id")
+    yield line("")
+    yield from map(line, block(_untold(read), 0, width))
+
+
+def _untold(read: Read) -> Value:
+    """Return the value without the fields already shown for a fact; its text comes first."""
+    item, value = read.item, read.value
+    is_fact = item.category is not None and item.source is not None
+    if not is_fact or not isinstance(value, dict):
+        return value
+    said = {name: value[name] for name in ("content",) if name in value}
+    return said | {name: part for name, part in value.items() if name not in _TOLD}
+
+
+def hit_record(hit: MemoryHit) -> dict[str, Any]:
+    """Return one line of `memory search` as JSON."""
+    match = hit.match
+    return {
+        "namespace": list(hit.item.key.namespace),
+        "key": hit.item.key.key,
+        "updated_at": _iso(hit.item.updated_at),
+        "in": hit.place,
+        "path": format_path(match.path) if hit.place == "value" else None,
+        "line_number": match.number,
+        "line": match.line,
+        "start": match.start,
+        "end": match.end,
+    }
+
+
+def hit_row(hit: MemoryHit, *, table: bool) -> dict[str, Any]:
+    """Return the same as a row; a table shows the text around the match."""
+    record = {**hit_record(hit), "namespace": format_namespace(hit.item.key.namespace)}
+    if table:
+        record["line"] = excerpt(hit.match.line, hit.match.start, hit.match.end)
+    return record
+
+
+def hit_columns() -> Sequence[Column]:
+    """Return the columns of `memory search`."""
+    return [
+        Column("NAMESPACE", "namespace", style="node"),
+        Column("KEY", "key", style="head"),
+        Column("IN", "in", style="dim"),
+        Column("PATH", "path", style="node", drop=1),
+        Column("LINE", "line", cut=True),
+        Column("UPDATED", "updated_at", table=False),
+        Column("LINE_NUMBER", "line_number", table=False),
+        Column("START", "start", table=False),
+        Column("END", "end", table=False),
+    ]
+
+
+def sum_record(items: Iterable[Item]) -> dict[str, int]:
+    """Return the totals of some items."""
+    total = {"items": 0, "vectors": 0, "bytes": 0}
+    for one in items:
+        total["items"] += 1
+        total["vectors"] += len(one.vectors)
+        total["bytes"] += one.size + sum(vector.size for vector in one.vectors)
+    return total
+
+
+def removal_lines(
+    items: Sequence[Item],
+    now: datetime,
+    *,
+    more: bool,
+    done: bool = False,
+    bundle: Path | None = None,
+) -> Iterator[StyledLine]:
+    """Yield the items of a removal, planned or done, and their archive; nothing without items."""
+    if not items:
+        return
+    yield from tree_lines(items, now)
+    yield line("")
+    rest = "; more items match" if more else ""
+    yield line((f"{'Removed' if done else 'Would remove'} {amount(items)}{rest}", "bold"))
+    if bundle is not None:
+        restore = shell.command("ckpt", "memory", "import", ids=[str(bundle)])
+        text = safe_text(f"archive  {shell.word(str(bundle))}; `{restore}` restores it")
+        yield StyledLine(((text, "plain"),), whole=True)
+
+
+def amount(items: Iterable[Item]) -> str:
+    """The number of items, of their vectors, and their size."""
+    total = sum_record(items)
+    numbers = [counted(total["items"], "item")]
+    if total["vectors"]:
+        numbers.append(counted(total["vectors"], "vector"))
+    return f"{', '.join(numbers)} ({size(total['bytes'])})"
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else iso(at)

@@ -1,0 +1,1 @@
+"""Text on a terminal: safe, styled, measured in cells, folded, in tables."""

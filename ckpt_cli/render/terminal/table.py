@@ -1,0 +1,178 @@
+"""Print records as a table for people, and as TSV for scripts.
+
+Tables do not use rich, which keeps every row in memory and cuts ids in a narrow terminal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+from ckpt_cli.render.terminal.cell_width import cell_len, fit, wrap
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
+
+Record = Mapping[str, Any]
+
+_WIDTHS_FROM = 200
+"""Number of rows that decide the column widths; later rows may be wider."""
+_GAP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table or of TSV."""
+
+    header: str
+    key: str
+    """Key in the record; TSV prints its JSON value."""
+    show: Callable[[Any], str] = str
+    """Formats the value for a table."""
+    empty: str = ""
+    """What a table shows if the record has no value."""
+    style: Style | Callable[[Any], Style] = "plain"
+    """One style for all rows, or a function of the value."""
+    right: bool = False
+    cut: bool = False
+    """Whether a table may shorten it. Ids are never cut."""
+    least: int = 16
+    """A column that is cut keeps this width; others are left out for it."""
+    table: bool = True
+    """Whether a table shows it; TSV always has all columns."""
+    drop: int = 0
+    """Columns above 0 are left out if all cells are empty or the terminal is too narrow, the
+    highest number first.
+    """
+
+
+def tsv_lines(rows: Iterable[Record], columns: Sequence[Column]) -> Iterator[str]:
+    """Yield a header line and one line per row; tab, newline and backslash are escaped."""
+    lines = ("\t".join(_tsv_cell(row.get(column.key)) for column in columns) for row in rows)
+    # If the first row raises an error, no header is printed.
+    first = list(islice(lines, 1))
+    yield "\t".join(column.key for column in columns)
+    yield from chain(first, lines)
+
+
+def _tsv_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool | dict | list):
+        value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return safe_text(str(value).replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n"))
+
+
+def table_lines(
+    rows: Iterable[Record], columns: Sequence[Column], width: int
+) -> Iterator[StyledLine]:
+    """Yield a header and one line per row, with aligned columns, at most `width` columns wide.
+
+    Less important columns are dropped if the terminal is too narrow. If the rest is still too wide,
+    each row becomes a block with a line per column; so does a later row that is too wide.
+    """
+    stream = iter(rows)
+    first = list(islice(stream, _WIDTHS_FROM))
+    if not first:
+        return
+    columns = [column for column in columns if column.table]
+    shown = _fitting(first, columns, width)
+    headers: list[Span] = [(column.header, "bold") for column in shown]
+    widths = _widths(
+        [headers, *([_cell(row, one) for one in shown] for row in first)], shown, width
+    )
+    if _total(widths) > width:
+        for number, row in enumerate(chain(first, stream)):
+            yield from _block(row, columns, width, apart=number > 0)
+        return
+    yield _line(headers, shown, widths)
+    for row in chain(first, stream):
+        cells = [_cell(row, column) for column in shown]
+        if _total(_widened(cells, shown, widths)) > width:
+            yield from _block(row, columns, width, apart=False)
+        else:
+            yield _line(cells, shown, widths)
+
+
+def _cell(row: Record, column: Column) -> Span:
+    value = row.get(column.key)
+    if value is None:
+        return column.empty, "plain"
+    style = column.style(value) if callable(column.style) else column.style
+    return safe_text(column.show(value)), style
+
+
+def _fitting(rows: Sequence[Record], columns: list[Column], width: int) -> list[Column]:
+    """Return the columns without those that are empty or do not fit."""
+    needs = {}
+    for column in columns:
+        longest = max(cell_len(_cell(row, column)[0]) for row in rows)
+        if longest or not column.drop:
+            needs[column] = max(longest, cell_len(column.header))
+    for column in sorted(needs, key=lambda column: -column.drop):
+        least = [min(need, one.least) if one.cut else need for one, need in needs.items()]
+        if column.drop and _total(least) > width:
+            del needs[column]
+    return list(needs)
+
+
+def _widths(rows: list[list[Span]], columns: Sequence[Column], width: int) -> list[int]:
+    """Return the widths of columns: the widest cell; if that is too wide, cuttable columns
+    shrink.
+    """
+    widths = [max(cell_len(row[i][0]) for row in rows) for i in range(len(columns))]
+    over = _total(widths) - width
+    for i, column in sorted(enumerate(columns), key=lambda pair: -widths[pair[0]]):
+        if over > 0 and column.cut:
+            smaller = min(widths[i], max(column.least, widths[i] - over))
+            over -= widths[i] - smaller
+            widths[i] = smaller
+    return widths
+
+
+def _widened(cells: list[Span], columns: Sequence[Column], widths: list[int]) -> list[int]:
+    """Return the widths for one row with cells that may be wider than the column."""
+    return [
+        width if column.cut else max(width, cell_len(text))
+        for (text, _), column, width in zip(cells, columns, widths, strict=True)
+    ]
+
+
+def _total(widths: Iterable[int]) -> int:
+    """Return the width of a line with columns of these widths."""
+    return sum(width + _GAP for width in widths) - _GAP
+
+
+def _line(cells: Sequence[Span], columns: Sequence[Column], widths: list[int]) -> StyledLine:
+    spans: list[Span] = []
+    for (cell, style), column, width in zip(cells, columns, widths, strict=True):
+        text = fit(cell, width) if column.cut else cell
+        fill = " " * (width - cell_len(text))
+        gap = " " * (_GAP if spans else 0)
+        spans += [(gap + fill if column.right else gap, "plain"), (text, style)]
+        spans.append(("" if column.right else fill, "plain"))
+    while spans and not spans[-1][0].strip():
+        spans.pop()
+    return StyledLine(tuple(span for span in spans if span[0]))
+
+
+def _block(
+    row: Record, columns: Sequence[Column], width: int, *, apart: bool
+) -> Iterator[StyledLine]:
+    """Yield a row as lines of `header: value`; a longer value goes below its header."""
+    if apart:
+        yield line("")
+    for column in columns:
+        text, style = _cell(row, column)
+        if not text:
+            continue
+        head = f"{column.header.lower()}: "
+        if cell_len(head) + cell_len(text) <= width:
+            yield line((head, "bold"), (text, style))
+            continue
+        yield line((head.rstrip(), "bold"))
+        room = width - _GAP
+        for part in (fit(text, room),) if column.cut else wrap(text, room):
+            yield line(" " * _GAP, (part, style))

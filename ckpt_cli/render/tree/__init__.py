@@ -1,0 +1,1 @@
+"""The tree of a thread, as lines of text and as Mermaid."""

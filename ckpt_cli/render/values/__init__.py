@@ -1,0 +1,1 @@
+"""Values and their differences, on one line or in full."""

@@ -1,0 +1,208 @@
+"""Print differences between states in the style of git."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import unified_diff
+
+from ckpt_backends.codec.values import Value
+from ckpt_cli.core.conversation.messages import as_message
+from ckpt_cli.core.diff.state_diff import ChannelChange, Counts, count, sizes
+from ckpt_cli.core.diff.value_diff import Op
+from ckpt_cli.core.replay.equality import is_set
+from ckpt_cli.core.values.paths import format_path
+from ckpt_cli.core.values.unwrap import inside
+from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
+from ckpt_cli.render.terminal.safe_text import safe_text
+from ckpt_cli.render.terminal.styled_text import Span, Style, StyledLine, line
+from ckpt_cli.render.terminal.units import size
+from ckpt_cli.render.values.one_line import counted, noun_for, summary
+
+MAX_BAR = 40
+MAX_COMPARED = 4_000_000
+"""Two texts are compared line by line only up to this product of their line counts."""
+
+_MARKS: dict[str, tuple[str, Style]] = {
+    "add": ("+", "add"),
+    "remove": ("-", "remove"),
+    "replace": ("~", "change"),
+    "move": ("~", "change"),
+}
+
+
+def diff_text(
+    changes: Mapping[str, ChannelChange], *, stat: bool = False, width: int = 100
+) -> Iterator[StyledLine]:
+    """Yield one block per channel; with `stat`, one line per channel and a total."""
+    if stat:
+        yield from _stat(changes)
+        return
+    for name, change in changes.items():
+        yield _heading(name, change)
+        if change.change == "changed":
+            for op in change.ops:
+                yield from _op(op, change.after, width)
+        else:
+            yield from _whole(change, width)
+
+
+def _heading(name: str, change: ChannelChange) -> StyledLine:
+    counts = count(change)
+    title: Span = (safe_text(name), "head")
+    if change.change != "changed":
+        style: Style = "add" if change.change == "added" else "remove"
+        return line(title, "  ", (change.change, style), (_held(change), "dim"))
+    tally = [(f" {mark}{n}", style) for mark, n, style in _marks(counts)]
+    return line(title, " ", *tally, (_held(change), "dim"))
+
+
+def _held(change: ChannelChange) -> str:
+    """Return the number of items of a list, set or dict before and after: ` (4 → 6 messages)`."""
+    sides = [change.before] if change.change == "removed" else [change.after]
+    if change.change == "changed":
+        sides = [change.before, change.after]
+    held = [side for side in map(inside, sides) if side is not None]
+    if len(held) < len(sides) or as_message(sides[-1]):
+        return ""
+    if all(isinstance(side, list) for side in held):
+        noun = noun_for([item for side in held for item in side])
+    elif all(isinstance(side, dict) for side in held):
+        noun = "key"
+    else:
+        return ""
+    numbers = [len(side) for side in held]
+    if len(set(numbers)) == 1:
+        return f"  ({counted(numbers[0], noun)})"
+    return f"  ({numbers[0]} → {counted(numbers[1], noun)})"
+
+
+def _whole(change: ChannelChange, width: int) -> Iterator[StyledLine]:
+    """Yield the lines of an added or removed channel: one per item of a list, otherwise one."""
+    mark, style = _MARKS["add" if change.change == "added" else "remove"]
+    value = change.after if change.change == "added" else change.before
+    for item in value if isinstance(value, list) else [value]:
+        yield _value_line(f"  {mark} ", item, style, width)
+
+
+def _op(op: Op, after: Value, width: int) -> Iterator[StyledLine]:
+    mark, style = _MARKS[op.op]
+    if op.op == "replace":
+        yield from _replace(op, width)
+    elif op.op == "move":
+        label = f"{_name((*op.path[:-1], op.moved_from or 0))} moved to [{op.path[-1]}]: "
+        yield _value_line(f"  {mark} {label}", _at(after, op.path), style, width)
+    else:
+        value = op.before if op.op == "remove" else op.after
+        # The index of a message is of little use, and the index of a set member is meaningless.
+        nameless = as_message(value) or is_set(_at(after, op.path[:-1]))
+        name = _name(op.path[:-1] if nameless else op.path)
+        yield _value_line(f"  {mark} {name}{': ' if name else ''}", value, style, width)
+
+
+def _replace(op: Op, width: int) -> Iterator[StyledLine]:
+    name = _name(op.path)
+    if isinstance(op.before, str) and isinstance(op.after, str) and "\n" in op.before + op.after:
+        lines = op.before.splitlines(), op.after.splitlines()
+        if len(lines[0]) * len(lines[1]) <= MAX_COMPARED and lines[0] != lines[1]:
+            yield line((f"  ~ {name}{':' if name else 'text:'}", "change"))
+            yield from _line_diff(*lines, width)
+            return
+    start = f"  ~ {name}{': ' if name else ''}"
+    room = width - cell_len(start) - 3
+    one, other = (summary(side, width, quote=True) for side in (op.before, op.after))
+    if cell_len(one) + cell_len(other) <= room:
+        yield line((start, "change"), (one, "remove"), " → ", (other, "add"))
+        return
+    indent = "  "
+    if name:
+        indent = "    "
+        yield line((f"  ~ {name}:", "change"))
+    before, after = _apart(op.before, op.after, width)
+    yield _value_line(f"{indent}- ", before, "remove", width)
+    yield _value_line(f"{indent}+ ", after, "add", width)
+
+
+def _line_diff(before: list[str], after: list[str], width: int) -> Iterator[StyledLine]:
+    for text in list(unified_diff(before, after, n=2, lineterm=""))[2:]:
+        mark, rest = text[0], safe_text(text[1:])
+        if mark == "@":
+            yield line((f"    {text}", "dim"))
+            continue
+        style: Style = "add" if mark == "+" else "remove" if mark == "-" else "plain"
+        yield line((f"    {mark} {fit(rest, max(width - 6, 1))}".rstrip(), style))
+
+
+def _apart(before: Value, after: Value, width: int) -> tuple[Value, Value]:
+    """Shorten two long strings at the start, where they are equal."""
+    if not (isinstance(before, str) and isinstance(after, str)):
+        return before, after
+    pairs = enumerate(zip(before, after, strict=False))
+    ends = min(len(before), len(after))
+    common = next((at for at, (one, other) in pairs if one != other), ends)
+    skipped = common - width // 4
+    if skipped <= width // 4:
+        return before, after
+    return f"…{before[skipped:]}", f"…{after[skipped:]}"
+
+
+def _stat(changes: Mapping[str, ChannelChange]) -> Iterator[StyledLine]:
+    if not changes:
+        return
+    names = [safe_text(name) for name in changes]
+    counts = [count(change) for change in changes.values()]
+    bytes_of = [sizes(change) for change in changes.values()]
+    most = max(row.total for row in counts)
+    bars = [_bar(row, most) for row in counts]
+    name_width = max(map(cell_len, names))
+    bar_width = max(len(bar.text) for bar in bars)
+    for name, row, bar, (before, after) in zip(names, counts, bars, bytes_of, strict=True):
+        start = f" {pad(name, name_width)} | {row.total:{len(str(most))}} "
+        gap = " " * (bar_width - len(bar.text) + 2)
+        weight = f"{size(before)} → {size(after)} ({_signed(after - before)})"
+        yield line(start, *bar.spans, gap, (weight, "dim"))
+    grown = sum(after - before for before, after in bytes_of)
+    yield line(" " + ", ".join([*_sums(counts), _signed(grown)]))
+
+
+def _sums(rows: list[Counts]) -> Iterator[str]:
+    yield f"{counted(len(rows), 'channel')} changed"
+    for word, n in (
+        ("added(+)", sum(row.added for row in rows)),
+        ("removed(-)", sum(row.removed for row in rows)),
+        ("changed(~)", sum(row.changed for row in rows)),
+    ):
+        if n:
+            yield f"{counted(n, 'item')} {word}"
+
+
+def _bar(counts: Counts, most: int) -> StyledLine:
+    scale = min(1.0, MAX_BAR / most) if most else 1.0
+    return line(*((mark * max(round(n * scale), 1), style) for mark, n, style in _marks(counts)))
+
+
+def _marks(counts: Counts) -> list[tuple[str, int, Style]]:
+    marks: list[tuple[str, int, Style]] = [
+        ("+", counts.added, "add"),
+        ("-", counts.removed, "remove"),
+        ("~", counts.changed, "change"),
+    ]
+    return [mark for mark in marks if mark[1]]
+
+
+def _signed(n: int) -> str:
+    return f"{'-' if n < 0 else '+'}{size(abs(n))}"
+
+
+def _value_line(start: str, value: Value, style: Style, width: int) -> StyledLine:
+    return line((start + summary(value, max(width - cell_len(start), 1)), style))
+
+
+def _name(path: tuple[str | int, ...]) -> str:
+    return safe_text(format_path(path)) if path else ""
+
+
+def _at(value: Value, path: tuple[str | int, ...]) -> Value:
+    for step in path:
+        held = inside(value)
+        value = held[int(step)] if isinstance(held, list) else (held or {})[step]
+    return value

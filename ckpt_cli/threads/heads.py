@@ -1,0 +1,45 @@
+"""Read the heads of many threads, a few hundred per query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from ckpt_backends.model import CheckpointKey, Thread, Write
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.tasks.tasks import CONTROL
+from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.trigger_inference import Lessons
+
+_AT_ONCE = 200
+
+
+def some_at_once(threads: Iterable[Thread]) -> Iterator[list[Thread]]:
+    """Yield threads in groups, one group per query."""
+    remaining = iter(threads)
+    while some := list(islice(remaining, _AT_ONCE)):
+        yield some
+
+
+def head_keys(threads: Sequence[Thread]) -> list[CheckpointKey]:
+    """Return the keys of the root heads, for threads that have one."""
+    return [CheckpointKey(one.thread_id, "", one.head) for one in threads if one.head is not None]
+
+
+def read_heads(store: Store, threads: Sequence[Thread], lessons: Lessons) -> Iterator[Moment]:
+    """Yield the root heads of some threads, in any order; missing ones are left out.
+
+    Only values of writes to LangGraph's control channels are read. Values of channels are not read
+    if the layout stores them apart.
+    """
+    keys = head_keys(threads)
+    if not keys:
+        return
+    writes: dict[CheckpointKey, list[Write]] = {key: [] for key in keys}
+    for write in store.writes_at(keys, values=CONTROL):
+        writes[write.key].append(write)
+    listed = {one.thread_id: one for one in threads}
+    for checkpoint in store.checkpoints_at(keys, body=True, metadata=True):
+        key = checkpoint.key
+        reader = ThreadReader(store, listed[key.thread_id], lessons)
+        yield reader.with_step(checkpoint, writes[key])

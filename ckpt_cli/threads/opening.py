@@ -1,0 +1,40 @@
+"""How the store of a run is opened for reading, in this process and in `--jobs` processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ckpt_backends.encryption import DecryptingStore, Key, key_of_environment, key_of_file
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_store
+from ckpt_backends.url import StoreUrl
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Which store to open, and how its values are shown."""
+
+    url: StoreUrl
+    aes_key_file: str | None = None
+    """File with the key for encrypted values; None to use the key from the environment."""
+    redact: bool = False
+
+    def open(self, note: Callable[[str], None]) -> Store:
+        """Open the store; calls `note` if values cannot be decrypted.
+
+        Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`.
+        """
+        key = self._key()
+        store = DecryptingStore(open_store(self.url), key, note)
+        if not self.redact:
+            return store
+        from ckpt_cli.threads.redaction import RedactedStore
+
+        return RedactedStore(store)
+
+    def _key(self) -> Key:
+        if self.aes_key_file is None:
+            return key_of_environment
+        key = key_of_file(self.aes_key_file)
+        return lambda: key

@@ -1,0 +1,557 @@
+"""Read one thread of a store: its checkpoints, their states, and the tasks that come next."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from functools import cached_property
+from itertools import islice
+
+from ckpt_backends.checkpoint_ids import step_of, time_of
+from ckpt_backends.codec import decode
+from ckpt_backends.codec.merged import MERGED, how_merged
+from ckpt_backends.codec.values import Opaque, Value
+from ckpt_backends.encryption import CLOSED, expects_encrypted, is_encrypted_type
+from ckpt_backends.errors import Ambiguous, NotFound, Unreadable
+from ckpt_backends.model import (
+    NULL_TASK_ID,
+    Capability,
+    Checkpoint,
+    CheckpointKey,
+    Status,
+    Thread,
+    Write,
+)
+from ckpt_backends.protocol import Store
+from ckpt_cli.core import refs
+from ckpt_cli.core.channels import LOST_DELTA, delta_channels, is_state, state_values, unwrap
+from ckpt_cli.core.replay.unknown_reducer import fold
+from ckpt_cli.core.state import (
+    Body,
+    read_body,
+    read_metadata,
+    source_from,
+    step_from,
+)
+from ckpt_cli.core.tasks.attribution import function_names, subgraph_calls
+from ckpt_cli.core.tasks.tasks import CONTROL, Step, conditions_of, learn, plan_step, status_of
+from ckpt_cli.core.tasks.triggers import SENDS
+from ckpt_cli.threads.nested_nodes import locate
+from ckpt_cli.threads.trigger_inference import Lessons
+
+NO_THREAD_HINT = (
+    "`ckpt threads list --all` lists all threads;"
+    " `ckpt threads list --match '*PART*'` searches their ids"
+)
+_FIRST_YEAR, _LAST_YEAR = 1, 9999
+NOT_STORED = "not stored: "
+"""Start of the reason text if a layout does not store the state of a checkpoint."""
+_AT_ONCE = 200
+"""Number of checkpoints for which one query fetches the writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedCheckpoint:
+    """A decoded checkpoint."""
+
+    checkpoint: Checkpoint
+    body: Body
+    metadata: Mapping[str, Value]
+    writes: Sequence[Write]
+
+    @property
+    def key(self) -> CheckpointKey:
+        return self.checkpoint.key
+
+    def check_readable(self) -> None:
+        """Raise `Unreadable` if the body could not be read at all."""
+        if self.body.problem is not None:
+            raise unreadable(f"checkpoint '{self.key.checkpoint_id}'", self.body.problem)
+
+    @property
+    def number(self) -> int | None:
+        """The step, from the metadata, or else from the id."""
+        return _number(self.key.checkpoint_id, self.metadata)
+
+    @property
+    def source(self) -> str | None:
+        return source_from(self.metadata)
+
+    @property
+    def at(self) -> datetime | None:
+        return self.checkpoint.at or moment_time(self.key.checkpoint_id, self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment(DecodedCheckpoint):
+    """A checkpoint with the tasks of its next step."""
+
+    step: Step
+
+    @property
+    def status(self) -> Status:
+        """The worst of the conditions."""
+        return status_of(self.step)
+
+    @property
+    def conditions(self) -> tuple[Status, ...]:
+        """All conditions of the step, the worst first."""
+        return conditions_of(self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The values of a checkpoint's channels as the agent sees them."""
+
+    values: Mapping[str, Value]
+    rebuilt: Mapping[str, str]
+    """Channels with a value that is not stored, and how it was rebuilt."""
+
+    @property
+    def unstored(self) -> list[str]:
+        """Channels with a value that is not stored and cannot be rebuilt."""
+        return [name for name, value in self.values.items() if value == LOST_DELTA]
+
+
+class ThreadReader:
+    """Reads one thread, given by its id or by its entry in a list.
+
+    Raises `NotFound` if the store has no such thread. Readers of several threads of one store
+    should share `lessons`.
+    """
+
+    def __init__(self, store: Store, thread: Thread | str, lessons: Lessons | None = None) -> None:
+        self.store = store
+        self._lessons = lessons or Lessons(store)
+        found = store.thread(thread) if isinstance(thread, str) else thread
+        if found is None:
+            raise NotFound(
+                f"no thread '{thread}' in this store",
+                hint=NO_THREAD_HINT,
+            )
+        self.thread = found
+        self.thread_id = found.thread_id
+        self._indexes: dict[str, list[Checkpoint]] = {}
+        self._delta: dict[str, set[str]] = {}
+        self._own_functions: dict[str, list[str]] = {}
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the layout stores only a checkpoint's values, and the writes that made them."""
+        return self._lessons.is_bare
+
+    @cached_property
+    def namespaces(self) -> list[str]:
+        """The thread's namespaces; the root is `''`."""
+        return self.store.namespaces(self.thread_id)
+
+    @cached_property
+    def known_namespaces(self) -> frozenset[str]:
+        """The same namespaces as a set, for fast lookups."""
+        return frozenset(self.namespaces)
+
+    def index(self, checkpoint_ns: str) -> list[Checkpoint]:
+        """Return the checkpoints of a namespace without bodies, newest first."""
+        if checkpoint_ns not in self._indexes:
+            found = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns)
+            self._indexes[checkpoint_ns] = list(found)
+        return self._indexes[checkpoint_ns]
+
+    def head(self, checkpoint_ns: str) -> str | None:
+        """Return the checkpoint that a saver loads in a namespace; None if there is none."""
+        index = self.index(checkpoint_ns)
+        return index[0].key.checkpoint_id if index else None
+
+    @property
+    def seen_heads(self) -> dict[str, str]:
+        """The heads of the namespaces that were read so far."""
+        return {ns: index[0].key.checkpoint_id for ns, index in self._indexes.items() if index}
+
+    def ancestry(self, checkpoint_ns: str, checkpoint_id: str) -> list[str]:
+        """Return a checkpoint and its stored ancestors, nearest first; stops at a loop."""
+        parents = {
+            one.key.checkpoint_id: one.parent_checkpoint_id for one in self.index(checkpoint_ns)
+        }
+        found: dict[str, None] = {}
+        here: str | None = checkpoint_id
+        while here is not None and here in parents and here not in found:
+            found[here] = None
+            here = parents[here]
+        return list(found)
+
+    @cached_property
+    def has_history(self) -> bool:
+        """Whether the layout keeps more than the newest checkpoint of a namespace."""
+        return Capability.HISTORY in self.store.describe().capabilities
+
+    def delta_channels(self, checkpoint_ns: str) -> set[str]:
+        """Return the DeltaChannels of a namespace, from the metadata of all its checkpoints."""
+        if checkpoint_ns not in self._delta:
+            found = self.store.checkpoints(
+                self.thread_id, checkpoint_ns=checkpoint_ns, metadata=True
+            )
+            self._delta[checkpoint_ns] = set().union(
+                *(delta_channels(read_metadata(one)) for one in found)
+            )
+        return self._delta[checkpoint_ns]
+
+    def namespace(self, text: str) -> str:
+        """Return the namespace that a text names: by its name, its beginning, or a shell pattern.
+
+        Raises `NotFound` or `Ambiguous`.
+        """
+        if text in self.namespaces:
+            return text
+        found = [ns for ns in self.namespaces if refs.is_shortened(ns, text)] or [
+            ns for ns in self.namespaces if ns.startswith(text) or fnmatchcase(ns, text)
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise Ambiguous(
+                f"'{text}' is ambiguous: {len(found)} namespaces match",
+                hint=f"use one of {refs.named(found)}",
+            )
+        known = refs.named([ns for ns in self.namespaces if ns])
+        raise NotFound(
+            f"no namespace '{text}' in thread '{self.thread_id}'",
+            hint=f"its namespaces: {known}" if known else "it has the root namespace only",
+        )
+
+    def line(self, checkpoint_ns: str) -> refs.NamespaceRefs:
+        """Return the checkpoints of a namespace, for resolving a ref."""
+        return refs.NamespaceRefs(
+            self.thread_id,
+            self.index(checkpoint_ns),
+            self.head(checkpoint_ns),
+            lambda: self._steps(checkpoint_ns),
+            lambda: self.times(checkpoint_ns),
+        )
+
+    def _steps(self, checkpoint_ns: str) -> dict[str, int | None]:
+        found = self.store.checkpoints(self.thread_id, checkpoint_ns=checkpoint_ns, metadata=True)
+        return {
+            one.key.checkpoint_id: _number(one.key.checkpoint_id, read_metadata(one))
+            for one in found
+        }
+
+    def times(self, checkpoint_ns: str) -> dict[str, datetime | None]:
+        """Return the time of each checkpoint of a namespace, from its id, or else from its body."""
+        times = {
+            one.key.checkpoint_id: one.at or time_of(one.key.checkpoint_id)
+            for one in self.index(checkpoint_ns)
+        }
+        without = [checkpoint_id for checkpoint_id, at in times.items() if at is None]
+        if without:
+            for one in self.store.checkpoints(
+                self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=without, body=True
+            ):
+                times[one.key.checkpoint_id] = moment_time(one.key.checkpoint_id, read_body(one))
+        return times
+
+    def moment(
+        self,
+        checkpoint_ns: str,
+        checkpoint_id: str,
+        *,
+        values: bool = False,
+        state: bool | Collection[str] = False,
+    ) -> Moment:
+        """Return one checkpoint; `values` and `state` as in `moments`. Raises `NotFound`."""
+        for found in self.moments(checkpoint_ns, [checkpoint_id], values=values, state=state):
+            return found
+        raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
+
+    def stored(
+        self, checkpoint_ns: str, checkpoint_id: str, *, state: bool | Collection[str] = False
+    ) -> DecodedCheckpoint:
+        """Return one checkpoint without its tasks; its writes have no values.
+
+        `state` is as in `moments`. Raises `NotFound`.
+        """
+        for checkpoint in self.store.checkpoints(
+            self.thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=[checkpoint_id],
+            body=True,
+            metadata=True,
+            values=state,
+        ):
+            writes = self._writes_of(checkpoint_ns, [checkpoint_id], False)[checkpoint_id]
+            return DecodedCheckpoint(
+                checkpoint, read_body(checkpoint), read_metadata(checkpoint), writes
+            )
+        raise NotFound(f"no checkpoint '{checkpoint_id}' in thread '{self.thread_id}'")
+
+    def moments(
+        self,
+        checkpoint_ns: str,
+        checkpoint_ids: Collection[str] | None = None,
+        *,
+        values: bool = False,
+        state: bool | Collection[str] = False,
+    ) -> Iterator[Moment]:
+        """Yield checkpoints of a namespace, newest first, with a few in memory at a time.
+
+        Only values of writes to LangGraph's control channels are read, or all with `values`. If the
+        layout stores the values of channels apart, they are read only with `state`, which may name
+        the channels wanted. Questions and errors name the node in a subgraph that they come from.
+        """
+        stream = self.store.checkpoints(
+            self.thread_id,
+            checkpoint_ns=checkpoint_ns,
+            checkpoint_ids=checkpoint_ids,
+            body=True,
+            metadata=True,
+            values=state,
+        )
+        wanted = checkpoint_ids
+        if wanted is None:
+            wanted = [one.key.checkpoint_id for one in self.index(checkpoint_ns)]
+        pending = iter(sorted(set(wanted), reverse=True))
+        writes: dict[str, list[Write]] = {}
+        for checkpoint in stream:
+            checkpoint_id = checkpoint.key.checkpoint_id
+            if checkpoint_id not in writes:
+                ids = [checkpoint_id, *islice(pending, _AT_ONCE)]
+                writes = self._writes_of(checkpoint_ns, ids, True if values else CONTROL)
+            yield locate(self, self.with_step(checkpoint, writes.get(checkpoint_id, [])))
+
+    def _writes_of(
+        self, checkpoint_ns: str, ids: Iterable[str], values: bool | Collection[str]
+    ) -> dict[str, list[Write]]:
+        grouped: dict[str, list[Write]] = {one: [] for one in ids}
+        for write in self.store.writes(
+            self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=grouped, values=values
+        ):
+            grouped[write.key.checkpoint_id].append(write)
+        return grouped
+
+    def with_step(self, checkpoint: Checkpoint, writes: Sequence[Write]) -> Moment:
+        """Add the tasks of the next step to a checkpoint that was read with body and metadata."""
+        body, metadata = read_body(checkpoint), read_metadata(checkpoint)
+        parent = checkpoint.parent_checkpoint_id
+
+        def sends_on(checkpoint_id: str | None) -> list[Write]:
+            if checkpoint_id is None:
+                return []
+            found = self._writes_of(checkpoint.key.checkpoint_ns, [checkpoint_id], [SENDS])
+            return found[checkpoint_id]
+
+        step = plan_step(
+            checkpoint.key,
+            body,
+            metadata,
+            writes,
+            parent_sends=lambda: sends_on(parent),
+            own_sends=lambda: sends_on(checkpoint.key.checkpoint_id),
+            learned_thread=lambda: self._learned_thread,
+            learned_store=lambda: self._lessons.readers,
+            calls=lambda: self._calls.get(checkpoint.key.checkpoint_ns, {}),
+            delta_channels=delta_channels(metadata),
+            functions=lambda: self._functions(checkpoint.key.checkpoint_ns, body),
+        )
+        return Moment(checkpoint, body, metadata, writes, step)
+
+    @cached_property
+    def _calls(self) -> Mapping[str, Mapping[str, str]]:
+        return subgraph_calls(self.namespaces)
+
+    def _functions(self, checkpoint_ns: str, body: Body) -> Sequence[str]:
+        """Return names that may be `@task` functions; before format 4 the metadata has them."""
+        if checkpoint_ns not in self._own_functions:
+            ids = refs.tips(self.index(checkpoint_ns))  # The bodies of these name all that ran.
+            tips = self.store.checkpoints(
+                self.thread_id, checkpoint_ns=checkpoint_ns, checkpoint_ids=ids, body=True
+            )
+            found = self.store.checkpoints(self.thread_id, metadata=True)
+            self._own_functions[checkpoint_ns] = function_names(
+                self.namespaces, map(read_metadata, found), map(read_body, tips)
+            )
+        own = self._own_functions[checkpoint_ns]
+        return own if body.v >= 4 else [*own, *self._lessons.functions]
+
+    @cached_property
+    def _learned_thread(self) -> Mapping[str, Collection[str]]:
+        """The nodes that each channel triggers, from all bodies of this thread."""
+        return learn(map(read_body, self.store.checkpoints(self.thread_id, body=True)))
+
+    def state(self, moment: DecodedCheckpoint, channels: Collection[str] | None = None) -> State:
+        """Return the values at a checkpoint: DeltaChannels rebuilt, the caller's writes applied.
+
+        With `channels`, only those are rebuilt. The checkpoint must have been read with its state,
+        or with these channels of it.
+        """
+        values = dict(state_values(moment.body))
+        rebuilt = {
+            name: f"rebuilt (assumed {how_merged(values[name])})"
+            for name, blob in (moment.checkpoint.blobs or {}).items()
+            if blob.type.startswith(MERGED) and name in values
+        }
+        missing = {
+            name
+            for name in self._unstored(moment) - set(moment.body.values)
+            if channels is None or name in channels
+        }
+        if missing and not self.has_history:
+            values |= dict.fromkeys(missing, LOST_DELTA)
+            missing.clear()
+        for name, value, reducer in self._rebuild(moment.checkpoint, missing):
+            values[name] = value
+            rebuilt[name] = f"rebuilt (assumed {reducer})"
+        for name, writes in self._null_writes(moment).items():
+            if values.get(name) != LOST_DELTA and (channels is None or name in channels):
+                values[name], reducer = fold(values.get(name), writes)
+                earlier = f"{rebuilt[name]}, " if name in rebuilt else ""
+                rebuilt[name] = f"{earlier}with the caller's writes (assumed {reducer})"
+        return State(dict(sorted(values.items())), rebuilt)
+
+    def _null_writes(self, moment: DecodedCheckpoint) -> dict[str, list[Value]]:
+        """Return the caller's writes to state channels with `Command(update=...)`, by channel."""
+        names = {
+            write.channel
+            for write in moment.writes
+            if write.task_id == NULL_TASK_ID and is_state(write.channel, moment.body)
+        }
+        grouped: dict[str, list[Value]] = {}
+        if not names or self.is_bare:  # they are already part of the stored value
+            return grouped
+        key = moment.key
+        for write in self.store.writes(
+            self.thread_id,
+            checkpoint_ns=key.checkpoint_ns,
+            checkpoint_ids=[key.checkpoint_id],
+            channels=names,
+            values=True,
+        ):
+            if write.task_id == NULL_TASK_ID and write.value is not None:
+                grouped.setdefault(write.channel, []).append(decode(write.value))
+        return grouped
+
+    def _unstored(self, moment: DecodedCheckpoint) -> set[str]:
+        """Return the DeltaChannels that may have no stored value at this checkpoint."""
+        unset = {
+            name
+            for name in moment.body.versions
+            if name not in moment.body.values and is_state(name, moment.body)
+        }
+        if not unset:
+            return unset
+        found = delta_channels(moment.metadata)
+        if unset <= found:
+            return unset
+        return unset & (found | self.delta_channels(moment.key.checkpoint_ns))
+
+    def _rebuild(self, checkpoint: Checkpoint, names: set[str]) -> Iterator[tuple[str, Value, str]]:
+        """Yield DeltaChannel values, rebuilt from the writes of ancestors since the last stored
+        value.
+
+        A checkpoint's own writes are not part of its value; those of the ancestor that stores the
+        value are.
+        """
+        batches: dict[str, list[list[Value]]] = {name: [] for name in names}
+        seeds: dict[str, Value] = {}
+        open_names = set(names)
+        for ancestor in self._ancestors(checkpoint, names):
+            if not open_names:
+                break
+            key = ancestor.key
+            for name in open_names:
+                batches[name].append([])
+            for write in self.store.writes(
+                self.thread_id,
+                checkpoint_ns=key.checkpoint_ns,
+                checkpoint_ids=[key.checkpoint_id],
+                channels=open_names,
+                values=True,
+            ):
+                if write.value is not None:
+                    batches[write.channel][-1].append(decode(write.value))
+            stored = read_body(ancestor).values
+            for name in open_names & set(stored):
+                seeds[name] = unwrap(stored[name])
+            open_names -= set(stored)
+        for name in sorted(names):
+            writes = [write for batch in reversed(batches[name]) for write in batch]
+            yield name, *fold(seeds.get(name), writes)
+
+    def _ancestors(self, checkpoint: Checkpoint, names: set[str]) -> Iterator[Checkpoint]:
+        """Yield the ancestors, nearest first, with the values of some channels; stops at a
+        missing one.
+        """
+        ns = checkpoint.key.checkpoint_ns
+        for one in self.ancestry(ns, checkpoint.key.checkpoint_id)[1:]:
+            yield from self.store.checkpoints(
+                self.thread_id, checkpoint_ns=ns, checkpoint_ids=[one], body=True, values=names
+            )
+
+    def is_plaintext(self, moment: Moment) -> bool:
+        """Return whether a part of a checkpoint is stored unencrypted although others are
+        encrypted.
+
+        Anyone who can write to a store could insert data that the application then trusts.
+        """
+        checkpoint = moment.checkpoint
+        # If values are stored apart, the body itself is not encrypted.
+        parts = [] if checkpoint.blobs is not None else [checkpoint.body]
+        parts += [write.value for write in moment.writes]
+        plain = any(part is not None and not part.encrypted for part in parts) or any(
+            not is_encrypted_type(blob.type) for blob in (checkpoint.blobs or {}).values()
+        )
+        return plain and self._has_encrypted
+
+    @cached_property
+    def _has_encrypted(self) -> bool:
+        """Whether values of this thread are encrypted; looked up only if encryption is possible."""
+        return expects_encrypted(self.store) and any(
+            is_encrypted_type(one.type) for one in self.store.usage(self.thread_id)
+        )
+
+    def children(self, key: CheckpointKey) -> list[str]:
+        """Return the ids of the children of a checkpoint, oldest first."""
+        return [
+            one.key.checkpoint_id
+            for one in reversed(self.index(key.checkpoint_ns))
+            if one.parent_checkpoint_id == key.checkpoint_id
+        ]
+
+
+def unreadable(what: str, problem: Opaque) -> Unreadable:
+    """Return the error for something that cannot be decoded.
+
+    The reason may quote its bytes, so only `show` prints it, which obeys `--redact`.
+    """
+    if problem == LOST_DELTA:
+        return Unreadable(f"{what} is {problem.reason}")
+    if problem.reason.startswith(NOT_STORED):
+        return Unreadable(
+            f"{what} is {problem.reason}",
+            hint="`ckpt diff --writes THREAD@REF` shows what its tasks wrote",
+        )
+    if problem.reason not in CLOSED:
+        return Unreadable(f"cannot read {what}", hint="`ckpt show THREAD@REF` says why")
+    reason, _, hint = problem.reason.partition("; ")
+    return Unreadable(f"cannot read {what}: {reason}", hint=hint or None)
+
+
+def moment_time(checkpoint_id: str, body: Body) -> datetime | None:
+    """Return the time of a checkpoint, from its id, or else from the body's `ts`; None if
+    unknown.
+    """
+    at = time_of(checkpoint_id)
+    if at is not None or body.ts is None:
+        return at
+    try:
+        found = datetime.fromisoformat(body.ts)
+    except ValueError:
+        return None
+    # Times in the first or last year of the calendar cannot be converted to every time zone.
+    sane = found.tzinfo is not None and _FIRST_YEAR < found.year < _LAST_YEAR
+    return found if sane else None
+
+
+def _number(checkpoint_id: str, metadata: Mapping[str, Value]) -> int | None:
+    step = step_from(metadata)
+    return step_of(checkpoint_id) if step is None else step

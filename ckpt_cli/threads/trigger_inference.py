@@ -1,0 +1,69 @@
+"""Learn from other threads of the store which nodes read which channel.
+
+In old checkpoint formats a thread does not show what follows a node that never ran in it, but
+another thread of the same graph may. Such answers are marked as assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+
+from ckpt_backends.model import Capability
+from ckpt_backends.protocol import Store
+from ckpt_cli.core.state import Body, read_body, read_metadata
+from ckpt_cli.core.tasks.attribution import function_names
+from ckpt_cli.core.tasks.tasks import learn
+
+_THREADS = 200
+"""Number of newest threads that are read: enough to have seen a graph's nodes."""
+_SMALL = 1 << 20
+"""Threads with more bytes than this are not read."""
+
+
+class Lessons:
+    """Facts from the newest threads of a store, read once and only when needed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @cached_property
+    def is_bare(self) -> bool:
+        """Whether the layout stores only the values of a checkpoint."""
+        return Capability.BARE in self._store.describe().capabilities
+
+    @cached_property
+    def readers(self) -> Mapping[str, Collection[str]]:
+        """Maps a channel to the nodes that read it."""
+        return learn(self._heads())
+
+    @cached_property
+    def functions(self) -> list[str]:
+        """Names that may be names of `@task` functions."""
+        return function_names(
+            (),
+            (
+                read_metadata(found)
+                for thread_id in self._small_threads()
+                for found in self._store.checkpoints(thread_id, metadata=True)
+            ),
+        )
+
+    def _heads(self) -> Iterator[Body]:
+        """Yield the newest body of each namespace: it knows every node that ran before."""
+        for thread_id in self._small_threads():
+            heads: dict[str, str] = {}
+            for found in self._store.checkpoints(thread_id):
+                heads.setdefault(found.key.checkpoint_ns, found.key.checkpoint_id)
+            for ns, head in heads.items():
+                yield from map(
+                    read_body,
+                    self._store.checkpoints(
+                        thread_id, checkpoint_ns=ns, checkpoint_ids=[head], body=True
+                    ),
+                )
+
+    def _small_threads(self) -> Iterator[str]:
+        for thread in self._store.threads(limit=_THREADS):
+            if self._store.size(thread.thread_id).bytes <= _SMALL:
+                yield thread.thread_id

@@ -1,0 +1,71 @@
+"""State that all screens share: the store, its name, its connections and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from time import monotonic
+from typing import Any
+
+from ckpt_backends.memory.protocol import MemoryStore
+from ckpt_backends.protocol import Store
+from ckpt_backends.registry import open_memory
+from ckpt_backends.url import StoreUrl
+from ckpt_cli.threads.opening import Opening
+from ckpt_cli.tui.store_worker import StoreWorker
+
+_PATIENCE = 1.0
+"""Seconds to wait for connections on exit."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNamed:
+    """The long-term memory of some threads."""
+
+    url: StoreUrl
+    words: Sequence[str]
+    """The options that name it on a command line."""
+
+    @property
+    def name(self) -> str:
+        """The value for `--memory`."""
+        return self.words[-1] if self.words else str(self.url)
+
+
+class ScreenContext:
+    """One store with a separate connection for each kind of query, so that none waits for another.
+
+    The connection to its long-term memory is opened when it is first needed.
+    """
+
+    def __init__(
+        self,
+        opening: Opening,
+        store_words: Sequence[str],
+        zone: tzinfo,
+        pause: float,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        memory: MemoryNamed | None = None,
+    ) -> None:
+        self.opening = opening
+        self.store_words = store_words
+        """The options that name the store on a command line."""
+        self.zone = zone
+        self.pause = pause
+        """Seconds between two refreshes; 0 to refresh only on request."""
+        self.now = now
+        self.memory_named = memory or MemoryNamed(opening.url, store_words)
+        self.threads, self.heads, self.detail, self.searching = lanes = [
+            StoreWorker[Store](lambda: opening.open(lambda _: None)) for _ in range(4)
+        ]
+        self.memory = StoreWorker[MemoryStore](lambda: open_memory(self.memory_named.url))
+        self.lanes: Sequence[StoreWorker[Any]] = (*lanes, self.memory)
+
+    def close(self) -> None:
+        """Close all connections, without waiting long for a running query."""
+        for lane in self.lanes:
+            lane.close()
+        until = monotonic() + _PATIENCE
+        for lane in self.lanes:
+            lane.join(max(until - monotonic(), 0))
