@@ -47,7 +47,7 @@ from ckpt_backends.sql.blob_tables import WRITES as WRITE_TABLE
 from ckpt_backends.sql.blob_tables import is_wanted
 from ckpt_backends.url import StoreUrl
 
-_ODD_SHOWN = 3
+_SHOWN = 3
 
 
 class DevStore(Closing):
@@ -85,10 +85,9 @@ class DevStore(Closing):
                 f"langgraph dev may be running ({reason}): checkpoints that it has not saved yet"
                 " are missing here"
             )
-        tables = self._tables
-        for odd in tables.found.odd[:_ODD_SHOWN]:
-            found.append(f"ignored an entry that no saver writes: {odd}")
-        if more := len(tables.found.odd[_ODD_SHOWN:]):
+        ignored = self._tables.ignored
+        found += [f"ignored an entry that no saver writes: {one}" for one in ignored[:_SHOWN]]
+        if more := len(ignored[_SHOWN:]):
             found.append(f"ignored {more} more entries")
         return found
 

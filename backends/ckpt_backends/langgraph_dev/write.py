@@ -26,7 +26,7 @@ from ckpt_backends.changes.removal import GONE, MOVED, Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
-from ckpt_backends.files.atomic_write import create_part, remove_unfinished, sync_folder
+from ckpt_backends.files.atomic_write import create_part, remove_unfinished, sync_folder, to_disk
 from ckpt_backends.files.folder_lock import locked
 from ckpt_backends.langgraph_dev.files import BLOBS, CHECKPOINTS, NAMES, WRITES, folder_of, stamps
 from ckpt_backends.langgraph_dev.layout import (
@@ -95,9 +95,10 @@ class WritableDevStore(Closing):
         with locked(self._folder), Tables(self._folder) as tables:
             remove_unfinished(self._folder, NAMES.__contains__)
             draft = _Draft(tables)
-            if odd := tables.found.odd:
+            if tables.ignored:
                 raise Unsupported(
-                    f"cannot write to '{self._url}': no saver writes such an entry: {odd[0]}",
+                    f"cannot write to '{self._url}': no saver writes such an entry:"
+                    f" {tables.ignored[0]}",
                     hint="writing the files again would drop that entry",
                 )
             yield draft
@@ -120,8 +121,7 @@ class WritableDevStore(Closing):
                     stack.enter_context(out)
                     made[name] = part
                     write_table(name, draft.tables, out)
-                    out.flush()
-                    os.fsync(out.fileno())
+                    to_disk(out)
             self._refuse_server()
             if stamps(self._folder) != draft.tables.files.stamps:
                 raise StoreChanged(
