@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ckpt_backends.layouts import LAYOUTS
+from ckpt_backends.discovery import layouts
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.support_matrix import LIMITS, limit
 from tests.conformance.conftest import Filled
@@ -48,7 +48,7 @@ WORDS: Mapping[str, list[str]] = {
 def test_a_layout_promises_what_the_matrix_is_made_of(filled: Filled) -> None:
     with open_store(filled.bench.url) as store:
         info = store.describe()
-    assert info.capabilities == LAYOUTS[info.layout]
+    assert info.capabilities == layouts()[info.layout]
 
 
 @pytest.mark.parametrize("command", LIMITS)
