@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
-from ckpt_backends.changes.removal import GONE, MOVED, Removal, Removed
+from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
@@ -192,11 +192,9 @@ class _Draft:
         thread = removal.thread_id
         ids = [one for rows in self._checkpoints.get(thread, {}).values() for one in rows]
         writes = sum(len(self._writes[key]) for key in self.tables.writes_of.get(thread, ()))
-        if removal.checkpoints and not ids:
-            return Removed(thread, skipped=GONE)
-        state = (time_of(max(ids)) if ids else None, len(ids), writes)
-        if state != (removal.last_at, removal.checkpoints, removal.writes):
-            return Removed(thread, skipped=MOVED)
+        last_at = time_of(max(ids)) if ids else None
+        if reason := removal.reason_to_skip(last_at, len(ids), writes):
+            return Removed(thread, skipped=reason)
         blobs = set(self.tables.blobs_of.get(thread, ()))
         keys = {CheckpointKey(*key) for key in self.tables.writes_of.get(thread, ())}
         for ns, rows in self._checkpoints.get(thread, {}).items():
