@@ -46,17 +46,17 @@ WORDS: Mapping[str, list[str]] = {
 
 
 def test_a_layout_promises_what_the_matrix_is_made_of(filled: Filled) -> None:
-    with open_store(filled.bench.url) as store:
+    with open_store(filled.harness.url) as store:
         info = store.describe()
     assert info.capabilities == LAYOUTS[info.layout]
 
 
 @pytest.mark.parametrize("command", LIMITS)
 def test_a_command_does_what_its_cell_says(filled: Filled, command: str, tmp_path: Path) -> None:
-    with open_store(filled.bench.url) as store:
+    with open_store(filled.harness.url) as store:
         lacks = limit(command, store.describe().capabilities)
     words = [*WORDS[command], *([str(tmp_path)] if command == "export" else [])]
-    answer = _begun(filled, words) if command == "tail" else ckpt("-s", filled.bench.url, *words)
+    answer = _begun(filled, words) if command == "tail" else ckpt("-s", filled.harness.url, *words)
     if lacks is not None and lacks.cell == "no":
         assert (answer.code, answer.out) == (4, ""), answer
         assert lacks.why in answer.err
@@ -71,7 +71,7 @@ def test_a_command_does_what_its_cell_says(filled: Filled, command: str, tmp_pat
 def _begun(filled: Filled, words: list[str]) -> Answer:
     """The first line of a command that goes on until it is stopped."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "ckpt_cli", "-s", filled.bench.url, *words],
+        [sys.executable, "-m", "ckpt_cli", "-s", filled.harness.url, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

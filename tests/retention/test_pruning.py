@@ -64,4 +64,4 @@ def _check_generated(filled: Filled, name: str, seed: int, policy: str) -> None:
     try:
         check_pruned(filled, thread, POLICIES[policy])
     finally:
-        filled.place.forget(thread.thread_id)
+        filled.harness.forget(thread.thread_id)

@@ -64,7 +64,7 @@ def test_every_checkpoint_of_a_thread(filled: Filled, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["linear", "subgraph-stateful", "command-input"])
 def test_an_undone_change_leaves_every_row_as_it_was(filled: Filled, name: str) -> None:
-    place = filled.place
+    place = filled.harness
     filled.thread(name)
     place.copy(name, "ours")
     before = place.rows("ours")
