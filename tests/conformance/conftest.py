@@ -15,6 +15,7 @@ import pytest
 
 from tests.harness import HARNESSES, Harness
 from tests.harness.opening import own_server
+from tests.harness.tiers import Fill, fills
 from tests.support import FIXTURES
 
 
@@ -41,14 +42,17 @@ class Filled:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests on every store; `BARE` in a module selects bare or other layouts
-    (`test_bare.py`).
+    """Run tests on every store of the run's tiers.
+
+    A module's `BARE` selects bare or other layouts (`test_bare.py`). Its `DISTINCT` is set if its
+    answers depend on the kind of layout only.
     """
     if "filled" in metafunc.fixturenames:
         kind = getattr(metafunc.module, "BARE", None)
-        harnesses = [one for one in HARNESSES if kind in {None, one.bare}]
-        names = [one.name for one in harnesses]
-        metafunc.parametrize("filled", harnesses, ids=names, indirect=True, scope="session")
+        kinds = [one for one in HARNESSES if kind in {None, one.bare}]
+        distinct = getattr(metafunc.module, "DISTINCT", False)
+        chosen = fills(kinds, distinct=distinct, config=metafunc.config)
+        metafunc.parametrize("filled", chosen, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +63,8 @@ def filled(
 
     For LangGraph.js, the stored fixture is used.
     """
-    kind: type[Harness] = request.param
+    fill: Fill = request.param
+    kind = fill.kind
     if kind.fixture is not None:
         with own_server(kind, request) as server:
             harness = kind(tmp_path_factory.mktemp(kind.name), server)
@@ -78,8 +83,8 @@ def filled(
         chosen = {name: one for name, one in scenarios.SCENARIOS.items() if not one.is_async}
         for name in kind.mangled:
             del chosen[name]
-        if kind.only is not None:
-            chosen = {name: one for name, one in chosen.items() if name in kind.only}
+        if fill.only is not None:
+            chosen = {name: one for name, one in chosen.items() if name in fill.only}
         logging.disable(logging.WARNING)
         try:
             with warnings.catch_warnings(), harness.saver() as saver:

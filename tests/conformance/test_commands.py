@@ -11,6 +11,7 @@ from tests.conformance.truth import EMPTY, as_told, canonical, same, text
 from tests.support import Answer, ckpt
 
 BARE = False
+DISTINCT = True
 HOSTILE = "hostile-id"
 
 

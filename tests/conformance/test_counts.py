@@ -16,8 +16,9 @@ from langgraph.graph import StateGraph
 from ckpt_backends.changes.bundle import check_bundle, write_bundle
 from tests.conformance.counting import counted, of_plan
 from tests.conformance.test_removal import Emptied, JavaScriptLibrary, Library, config_of
-from tests.harness import HARNESSES, Harness
+from tests.harness import Harness
 from tests.harness.opening import own_server
+from tests.harness.tiers import layouts
 
 CASES = {
     "whole threads": ["purge", "--match", "whole*", "--include-pending"],
@@ -67,13 +68,7 @@ def fill(store: Emptied, thread_id: str) -> None:
         graph.invoke({"items": ["again"]}, config, **options)
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(one, id=one.name, marks=[pytest.mark.slow] if one.fixture else [])
-        for one in HARNESSES
-    ],
-)
+@pytest.fixture(scope="module", params=layouts())
 def store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Emptied]:

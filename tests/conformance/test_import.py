@@ -18,8 +18,9 @@ from ckpt_backends.changes.rows import Cell, Row
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.registry import open_store
 from tests.conformance.test_removal import JavaScriptLibrary, Library
-from tests.harness import HARNESSES, Harness
+from tests.harness import Harness
 from tests.harness.opening import own_server
+from tests.harness.tiers import layouts
 from tests.support import Answer, ckpt
 
 HARMLESS, VICTIM = "harmless", "trip-to-kyoto"
@@ -50,14 +51,7 @@ class Place:
         return path
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        # LangGraph.js has to be installed first.
-        pytest.param(one, id=one.name, marks=[pytest.mark.slow] if one.fixture else [])
-        for one in HARNESSES
-    ],
-)
+@pytest.fixture(scope="module", params=layouts())
 def place(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:

@@ -25,6 +25,7 @@ from ckpt_backends.changes.rows import Row
 from ckpt_backends.registry import open_store
 from tests.harness import HARNESSES, Harness
 from tests.harness.opening import own_server
+from tests.harness.tiers import layouts
 from tests.support import FIXTURES, ckpt
 
 NEIGHBOURS = ["user", "user-1", "User", "user:1", "us*r", "user%", "user$1", "user,1", "u[s]er"]
@@ -182,14 +183,9 @@ class Emptied:
         self._made.clear()
 
 
-STORES = [
-    # LangGraph.js has to be installed first.
-    pytest.param(one, id=one.name, marks=[pytest.mark.slow] if one.fixture else [])
-    for one in HARNESSES
-    # What is recorded in three tables is read back from memory by its saver: test_threetable.py
-    # removes from them.
-    if not one.bare
-]
+# What is recorded in three tables is read back from memory by its saver: test_threetable.py
+# removes from them.
+STORES = layouts([one for one in HARNESSES if not one.bare])
 
 
 @pytest.fixture(scope="module", params=STORES)

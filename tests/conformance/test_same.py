@@ -23,6 +23,7 @@ from tests.harness import HARNESSES, Harness
 from tests.harness.opening import own_server
 from tests.support import ckpt
 
+pytestmark = pytest.mark.engines
 THREAD = "trip"
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")

@@ -10,6 +10,7 @@ from tests.conformance.test_commands import rows
 from tests.tui.seat import Seat, sit
 
 BARE = False
+DISTINCT = True
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 

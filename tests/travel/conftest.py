@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +22,8 @@ SAMPLE = [
     *('o\'brien "x"', "会话-四十二"),
 ]
 """Threads that represent the others when testing all of them would take too long."""
+FEW = ["linear", "fanout-send", "interrupt-nested", "subgraph-stateful", "delta-rarely"]
+"""The fewest threads of different kinds; `tiered` leaves the others to `-m engines`."""
 NAMES = [name for name, one in scenarios.SCENARIOS.items() if not one.is_async]
 PLAIN = {
     name
@@ -32,6 +34,14 @@ PLAIN = {
 
 UNSTORABLE = {"zoo-floats", "zoo-text"}
 """JSONB has no NaN, and no text with a NUL; MySQL's JSON has no NaN either."""
+
+
+def tiered(names: Iterable[str], by_default: Collection[str]) -> list[Any]:
+    """Return names of threads as parameters; those that are not tested by default are marked."""
+    return [
+        pytest.param(name, marks=() if name in by_default else pytest.mark.engines)
+        for name in names
+    ]
 
 
 @dataclass(frozen=True)

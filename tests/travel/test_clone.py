@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.support import ckpt
-from tests.travel.conftest import NAMES, SAMPLE, Filled
+from tests.travel.conftest import FEW, NAMES, SAMPLE, Filled, tiered
 from tests.travel.trials import check_clone
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", tiered(SAMPLE, FEW))
 def test_some_checkpoints_of_a_sqlite_thread(sqlite_filled: Filled, name: str) -> None:
     thread, ids = sqlite_filled.thread(name), sqlite_filled.ids(name)
     check_clone(sqlite_filled, thread, ids[0], is_head=True)

@@ -114,6 +114,7 @@ def test_an_edit_is_what_update_state_makes(sqlite_filled: Filled, case: Any) ->
             sqlite_filled.harness.forget(copy)
 
 
+@pytest.mark.engines
 @pytest.mark.parametrize("case", CASES[2:8], ids=named)
 @pytest.mark.parametrize("place", ["postgres_filled", "mysql_filled", "mongodb_filled"])
 def test_the_same_on_a_server(place: str, case: Any, request: pytest.FixtureRequest) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import ckpt
-from tests.travel.conftest import NAMES, SAMPLE, Filled
+from tests.travel.conftest import FEW, NAMES, SAMPLE, Filled, tiered
 from tests.travel.official import config_of, state, stored_ids
 
 
@@ -26,7 +26,7 @@ def check_undo(filled: Filled, name: str) -> None:
         place.forget("ours")
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", tiered(SAMPLE, FEW))
 def test_an_undone_rollback_leaves_every_row_as_it_was(sqlite_filled: Filled, name: str) -> None:
     check_undo(sqlite_filled, name)
 
