@@ -50,10 +50,10 @@ def plan_repair(reader: ThreadReader, told: Mapping[str, str]) -> Repair:
     """
     capabilities = reader.store.describe().capabilities
     if not _can_repair(capabilities):
-        names = [name for name, can in layouts().items() if _can_repair(can)]
+        usable = [name for name, can in layouts().items() if _can_repair(can)]
         raise Unsupported(
             "cannot repair: this layout stores values inside checkpoints",
-            hint=f"--repair works on {', '.join(names)}",
+            hint=f"--repair works on {', '.join(usable)}",
         )
     found, lost = replay_with_lost(reader)
     ((_, judgements),) = judge_all([found], told)
