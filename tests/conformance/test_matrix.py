@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from ckpt_backends.layouts import LAYOUTS
+from ckpt_backends.discovery import layouts
 from ckpt_backends.registry import open_store
 from ckpt_cli.core.support_matrix import LIMITS, Limit, limit
 from tests.conformance.conftest import Filled
@@ -46,7 +46,7 @@ WORDS: Mapping[str, list[str]] = {
 def test_a_layout_promises_what_the_matrix_is_made_of(filled: Filled) -> None:
     with open_store(filled.harness.url) as store:
         info = store.describe()
-    assert info.capabilities == LAYOUTS[info.layout]
+    assert info.capabilities == layouts()[info.layout]
 
 
 def test_each_command_does_what_its_cell_says(filled: Filled, tmp_path: Path) -> None:
