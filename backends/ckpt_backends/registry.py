@@ -9,8 +9,8 @@ from typing import cast
 
 from ckpt_backends.app_sessions import SessionStore
 from ckpt_backends.errors import CkptError, Unsupported, UsageError
-from ckpt_backends.memory.protocol import EditableMemoryStore, MemoryStore, WritableMemoryStore
-from ckpt_backends.protocol import Backend, Store, WritableStore
+from ckpt_backends.memory.protocol import MemoryStore
+from ckpt_backends.protocol import Backend, Store
 from ckpt_backends.url import StoreUrl, parse_url, without_values
 
 BUNDLED = {
@@ -50,7 +50,7 @@ def load_backend(scheme: str) -> type[Backend]:
 
 
 @contextmanager
-def _hiding(url: StoreUrl) -> Iterator[None]:
+def hiding_values(url: StoreUrl) -> Iterator[None]:
     """Errors show no value that a profile took from the environment."""
     try:
         yield
@@ -66,13 +66,13 @@ def open_store(url: str | StoreUrl) -> Store:
     Raises `UsageError`, `StoreUnavailable` or `UnknownLayout`.
     """
     parsed = parse_url(url) if isinstance(url, str) else url
-    with _hiding(parsed):
+    with hiding_values(parsed):
         return load_backend(parsed.scheme).open(parsed)
 
 
 def open_sessions(url: StoreUrl) -> SessionStore:
     """Open an application's sessions for reading. Raises what `open_store` raises."""
-    with _hiding(url):
+    with hiding_values(url):
         backend = load_backend(url.scheme)
         if not hasattr(backend, "open_sessions"):
             raise Unsupported(
@@ -85,7 +85,7 @@ def open_sessions(url: StoreUrl) -> SessionStore:
 
 def open_memory(url: StoreUrl) -> MemoryStore:
     """Open long-term memory for reading. Raises what `open_store` raises, and `Unsupported`."""
-    with _hiding(url):
+    with hiding_values(url):
         backend = load_backend(url.scheme)
         if not hasattr(backend, "open_memory"):
             raise Unsupported(
@@ -93,33 +93,3 @@ def open_memory(url: StoreUrl) -> MemoryStore:
                 hint="use a LangGraph Store on SQLite, PostgreSQL, Redis or MongoDB",
             )
         return cast("MemoryStore", backend.open_memory(url))
-
-
-def open_writable_memory(url: StoreUrl) -> WritableMemoryStore:
-    """Open long-term memory for changing it. Raises what `open_memory` raises."""
-    with _hiding(url):
-        backend = load_backend(url.scheme)
-        if not hasattr(backend, "open_writable_memory"):
-            raise Unsupported(f"long-term memory in '{url.scheme}://' stores is read-only")
-        return cast("WritableMemoryStore", backend.open_writable_memory(url))
-
-
-def open_editable_memory(url: StoreUrl) -> EditableMemoryStore:
-    """Open long-term memory for changing its items. Raises what `open_memory` raises."""
-    with _hiding(url):
-        backend = load_backend(url.scheme)
-        if not hasattr(backend, "open_editable_memory"):
-            raise Unsupported(
-                f"cannot edit items in '{url.scheme}://' stores",
-                hint="only DeerFlow's memory.json can be edited",
-            )
-        return cast("EditableMemoryStore", backend.open_editable_memory(url))
-
-
-def open_writable(url: StoreUrl) -> WritableStore:
-    """Open a store for changing it. Raises what `open_store` raises, and `Unsupported`."""
-    with _hiding(url):
-        backend = load_backend(url.scheme)
-        if not hasattr(backend, "open_writable"):
-            raise Unsupported(f"'{url.scheme}://' stores are read-only")
-        return backend.open_writable(url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.removal import finish_removal
 from ckpt_backends.errors import Refused, UsageError
-from ckpt_backends.registry import open_writable
+from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.url import printable
 from ckpt_cli import diagnostics
 from ckpt_cli.core.forking.plan import CheckpointPlan

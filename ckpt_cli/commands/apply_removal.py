@@ -17,7 +17,7 @@ from ckpt_backends.changes.bundle import make_folder
 from ckpt_backends.changes.removal import finish_removal
 from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import CkptError, PartlyDone
-from ckpt_backends.registry import open_writable
+from ckpt_backends.open_for_writing import open_writable
 from ckpt_cli.apply.purge import Archive, Pace, run_purge
 from ckpt_cli.commands.apply_plan import confirm, refuse_copy
 from ckpt_cli.commands.thread_memory import remembered

@@ -16,7 +16,7 @@ from ckpt_backends.changes.bundle import Bundle, Header, bundles_in, read_header
 from ckpt_backends.changes.rows import Restored, Row, compare
 from ckpt_backends.errors import CkptError, NotFound, PartlyDone, Refused, Unsupported
 from ckpt_backends.model import StoreInfo
-from ckpt_backends.registry import open_writable
+from ckpt_backends.open_for_writing import open_writable
 from ckpt_cli.commands.apply_plan import confirm, refuse_copy
 from ckpt_cli.commands.signatures import AllowPickle, Trust, TrustedKeys, signed_by
 from ckpt_cli.diagnostics import progress

@@ -12,7 +12,8 @@ from ckpt_backends.changes.bundle import make_folder
 from ckpt_backends.changes.removal import finish_removal
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.memory.protocol import Item, MemoryInfo, MemoryStore
-from ckpt_backends.registry import open_memory, open_writable_memory
+from ckpt_backends.open_for_writing import open_writable_memory
+from ckpt_backends.registry import open_memory
 from ckpt_cli.apply.memory import Done, archive_items, remove_items
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.memory import Match, Under, opened_memory

@@ -9,7 +9,8 @@ import typer
 
 from ckpt_backends.codec import decode, to_json
 from ckpt_backends.memory.protocol import Item
-from ckpt_backends.registry import open_editable_memory, open_memory
+from ckpt_backends.open_for_writing import open_editable_memory
+from ckpt_backends.registry import open_memory
 from ckpt_cli.commands.memory import Under
 from ckpt_cli.core.memory.edit_fact import changes, parse_fields, refuse_duplicate
 from ckpt_cli.core.memory.item_filter import parse_namespace

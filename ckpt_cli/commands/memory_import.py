@@ -16,7 +16,7 @@ from ckpt_backends.changes.bundle import Bundle, Header
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import CkptError, PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.memory.protocol import MemoryStore, Namespace
-from ckpt_backends.registry import open_writable_memory
+from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.memory import opened_memory
 from ckpt_cli.commands.memory_delete import Write, check_allowed

@@ -21,8 +21,9 @@ from textual.worker import WorkerCancelled
 from ckpt_backends.changes.change import Change
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
+from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.protocol import Store
-from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.registry import open_store
 from ckpt_cli.apply.purge import Pace, run_purge
 from ckpt_cli.core.retention.purge_plan import PurgeReport
 from ckpt_cli.plans.plan_file import PlanFile
