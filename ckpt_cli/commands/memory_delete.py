@@ -9,12 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from ckpt_backends.changes.bundle import make_folder
-from ckpt_backends.changes.removal import finish_removal
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.memory.protocol import Item, MemoryInfo, MemoryStore
-from ckpt_backends.open_for_writing import open_writable_memory
 from ckpt_backends.registry import open_memory
-from ckpt_cli.apply.memory import Done, archive_items, remove_items
+from ckpt_cli.apply.memory import MemoryReport, archive_items, remove_items
+from ckpt_cli.apply.writable import refuse_copy
 from ckpt_cli.commands.apply_plan import confirm
 from ckpt_cli.commands.memory import Match, Under, opened_memory
 from ckpt_cli.commands.signatures import SignKey, signing_key
@@ -83,10 +82,8 @@ def delete(
         until=None if older_than is None else parse_time(older_than, session.now, session.zone),
         expired=expired or None,
     )
-    if session.settings.get("copy") and not dry_run:
-        raise UsageError(
-            "cannot delete: a private copy (--copy) is read-only", hint="leave out --copy"
-        )
+    if not dry_run:
+        refuse_copy(session.store_url)
     _check_words(keys or [], namespace, wanted, everything=everything)
     key = signing_key(sign_key, archive)
     if archive is not None and not dry_run:
@@ -107,12 +104,11 @@ def delete(
                 _show_and_ask(session, shown, more=more)
             if archive is not None:
                 bundle = archive_items(memory, items, archive, iso(session.now), key)
-    done = Done(0)
+    done = MemoryReport(0)
     if items and not dry_run:
-        with open_writable_memory(session.store_url) as writable:
-            done = remove_items(writable, items)
-            if left := finish_removal(writable):
-                session.note(left)
+        done = remove_items(session.store_url, items)
+        if done.not_erased:
+            session.note(done.not_erased)
     _answer(session, shown, done, bundle, more=more, dry_run=dry_run)
     if done.stopped is not None:
         raise PartlyDone(
@@ -187,7 +183,7 @@ def _show_and_ask(session: Session, items: list[Item], *, more: bool) -> None:
 def _answer(
     session: Session,
     items: list[Item],
-    done: Done,
+    done: MemoryReport,
     bundle: Path | None,
     *,
     more: bool,

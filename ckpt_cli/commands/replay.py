@@ -9,7 +9,8 @@ import typer
 
 from ckpt_backends import shell
 from ckpt_backends.errors import PartlyDone, Refused, UsageError
-from ckpt_cli.commands.apply_plan import refuse_copy, write
+from ckpt_cli.apply.writable import refuse_copy
+from ckpt_cli.commands.apply_plan import write
 from ckpt_cli.core.replay.elimination import Verdict
 from ckpt_cli.core.replay.reducer_options import named_reducers, told_reducers
 from ckpt_cli.core.replay.report import ReplayReport, judge_all, report
@@ -146,7 +147,7 @@ def _repair(
     yes: bool,
 ) -> None:
     if not dry_run:
-        refuse_copy(session)
+        refuse_copy(session.store_url)
     reader = find_thread(session.store, thread, session.note)
     check_channels(session.store, [reader.thread_id], named, f"thread '{reader.thread_id}'")
     plan = plan_repair(reader, told)
