@@ -41,7 +41,8 @@ from ckpt_cli.core.state import Version, read_metadata, source_from
 from ckpt_cli.core.tasks.triggers import START
 from ckpt_cli.core.tasks.writes import Placed, place
 from ckpt_cli.threads import redaction
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.thread import ThreadReader
 
 _AT_ONCE = 200
 _BYTES = 8 << 20

@@ -19,7 +19,7 @@ from ckpt_cli.render.terminal.table import Column
 from ckpt_cli.render.terminal.units import size, step_words
 from ckpt_cli.render.values.differences import difference_records, difference_texts
 from ckpt_cli.render.values.one_line import counted, summary
-from ckpt_cli.threads.thread import Moment
+from ckpt_cli.threads.checkpoint import Moment
 
 _VERDICTS: dict[Verdict, Style] = {
     Verdict.MATCH: "add",

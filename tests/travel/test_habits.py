@@ -21,7 +21,7 @@ from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from ckpt_cli.plans.fork_to_thread import plan_clone
-from ckpt_cli.plans.rollback import RollbackOptions
+from ckpt_cli.plans.root_branch import RollbackOptions
 from ckpt_cli.threads.thread import ThreadReader
 from tests.support import ckpt
 
