@@ -14,7 +14,8 @@ from ckpt_cli.core.forking.plan import ShownCheckpoint
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.support_matrix import NO_HISTORY, ONE_STATE
 from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.thread import ThreadReader
 
 _BUSY = timedelta(seconds=10)
 """An agent may still be running on a thread that changed within this time."""
