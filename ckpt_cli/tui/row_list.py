@@ -62,11 +62,11 @@ class RowList(ScrollView, can_focus=True):
         Binding("enter", "choose", "Open", show=False),
     ]
     DEFAULT_CSS = """
-    Rows { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
+    RowList { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
         scrollbar-gutter: stable; }
-    Rows > .rows--cursor { background: $surface-lighten-2; }
-    Rows:focus > .rows--cursor { background: $primary; color: $text; }
-    Rows > .rows--found { background: $warning-muted; }
+    RowList > .rows--cursor { background: $surface-lighten-2; }
+    RowList:focus > .rows--cursor { background: $primary; color: $text; }
+    RowList > .rows--found { background: $warning-muted; }
     """
 
     cursor: reactive[int] = reactive(0, repaint=False)

@@ -59,7 +59,7 @@ class MainScreen(Following):
 
     # Events
 
-    def on_rows_moved(self, event: RowList.Moved) -> None:
+    def on_row_list_moved(self, event: RowList.Moved) -> None:
         event.stop()
         if event.rows is self.rows:
             thread = self.rows.thread
@@ -69,7 +69,7 @@ class MainScreen(Following):
         elif event.rows is self.tree_rows:
             self.later("document", SOON, self.load_document)
 
-    def on_rows_chosen(self, event: RowList.Chosen) -> None:
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         if event.rows is self.rows:
             self.go(self.tree_rows)
@@ -89,7 +89,7 @@ class MainScreen(Following):
         event.stop()
         self.load_document()
 
-    def on_rows_reshaped(self, event: RowList.Reshaped) -> None:
+    def on_row_list_reshaped(self, event: RowList.Reshaped) -> None:
         event.stop()
         if event.rows is self.tree_rows:
             self.later("draw", SOON, self.draw)

@@ -175,19 +175,19 @@ class MemoryScreen(Asking[SelectedCheckpoint | None]):
 
     # Events
 
-    def on_rows_moved(self, event: RowList.Moved) -> None:
+    def on_row_list_moved(self, event: RowList.Moved) -> None:
         event.stop()
         if event.rows is self.pane.rows:
             self.later("item", SOON, self.load_item)
 
-    def on_rows_chosen(self, event: RowList.Chosen) -> None:
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         if event.rows is self.document:
             self._to_thread()
         elif self.pane.rows.item is not None:
             self._go(self.document)
 
-    def on_rows_reshaped(self, event: RowList.Reshaped) -> None:
+    def on_row_list_reshaped(self, event: RowList.Reshaped) -> None:
         event.stop()
         if event.rows is self.document:
             self._shown = None

@@ -83,7 +83,7 @@ class Questions(Screen[SelectedCheckpoint | None]):
         if self._found:
             self._show()
 
-    def on_rows_chosen(self, event: RowList.Chosen) -> None:
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         if self._rows.cursor < len(self._found):
             key = self._found[self._rows.cursor].key

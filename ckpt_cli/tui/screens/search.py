@@ -93,11 +93,11 @@ class SearchScreen(Screen[SelectedCheckpoint | None]):
             self._rows.focus()
             self._search(event.value)
 
-    def on_rows_reshaped(self, event: RowList.Reshaped) -> None:
+    def on_row_list_reshaped(self, event: RowList.Reshaped) -> None:
         event.stop()
         self._show()
 
-    def on_rows_chosen(self, event: RowList.Chosen) -> None:
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         if 0 < self._rows.cursor <= len(self._found):
             key = self._found[self._rows.cursor - 1].key
