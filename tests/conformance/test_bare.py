@@ -18,7 +18,7 @@ from ckpt_cli.core.channels import is_state, unwrap
 from ckpt_cli.core.replay.elimination import Verdict
 from ckpt_cli.core.replay.equality import same
 from ckpt_cli.threads.thread import Moment, ThreadReader
-from ckpt_cli.tui.reads import TABS
+from ckpt_cli.tui.content.tabs import TABS
 from tests.conformance.conftest import Filled
 from tests.conformance.replaying import replay_store
 from tests.conformance.test_commands import rows
