@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.lazy import GlobalOption
 
-if TYPE_CHECKING:
-    from typer._click.core import Context, Parameter
-
 FORMATS = ("auto", "table", "json", "ndjson", "tsv")
 COLORS = ("auto", "always", "never")
 
 
-def global_options() -> list[Parameter]:
+def global_options() -> list[GlobalOption]:
     """Return the options allowed before and after any command; if given twice, the last one
     wins.
     """
@@ -47,8 +44,8 @@ def global_options() -> list[Parameter]:
 
 def _value(
     names: list[str], metavar: str, text: str, choices: tuple[str, ...] | None = None
-) -> Parameter:
-    def keep(ctx: Context, param: Parameter, value: str | None) -> None:
+) -> GlobalOption:
+    def keep(ctx: typer.Context, param: typer.CallbackParam, value: str | None) -> None:
         if value is None:
             return
         if choices is not None and value not in choices:
@@ -60,8 +57,8 @@ def _value(
     )
 
 
-def _flag(names: list[str], text: str) -> Parameter:
-    def keep(ctx: Context, param: Parameter, value: bool) -> None:
+def _flag(names: list[str], text: str) -> GlobalOption:
+    def keep(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> None:
         if value:
             _remember(ctx, param, value)
 
@@ -70,7 +67,7 @@ def _flag(names: list[str], text: str) -> Parameter:
     )
 
 
-def _remember(ctx: Context, param: Parameter, value: Any) -> None:
+def _remember(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> None:
     ctx.find_root().obj.settings[param.name] = value
 
 

@@ -22,8 +22,8 @@ from ckpt_cli.render.step_writes import (
     written_record,
     written_rows,
 )
-from ckpt_cli.render.values.compared import compared_lines
 from ckpt_cli.render.values.diff import diff_text
+from ckpt_cli.render.values.diff_header import diff_header_lines
 from ckpt_cli.session import Session
 from ckpt_cli.threads.target import TargetArguments, find_checkpoint, find_two
 
@@ -104,7 +104,8 @@ def diff(
     session.output.document(
         lambda: diff_record(found.before, found.after, found.changes),
         lambda: chain(
-            compared_lines(found), diff_text(found.changes, stat=stat, width=session.output.width)
+            diff_header_lines(found),
+            diff_text(found.changes, stat=stat, width=session.output.width),
         ),
         rows=lambda: change_rows(found.changes),
         columns=change_columns(),

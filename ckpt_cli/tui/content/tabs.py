@@ -22,13 +22,13 @@ from ckpt_cli.queries.step_writes import written
 from ckpt_cli.render.messages import turn_lines
 from ckpt_cli.render.state import placed_lines, standing_lines, value_lines
 from ckpt_cli.render.step_writes import written_lines
+from ckpt_cli.render.terminal.fields import field as field_lines
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.units import size
 from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, step_lines
-from ckpt_cli.render.thread import field as field_lines
-from ckpt_cli.render.values.compared import compared_lines
 from ckpt_cli.render.values.diff import diff_text
+from ckpt_cli.render.values.diff_header import diff_header_lines
 from ckpt_cli.threads.target import Target
 from ckpt_cli.tui.content.checkpoint import Clock, SelectedCheckpoint, target_of
 
@@ -120,7 +120,7 @@ def _heading(found: CheckpointView, clock: Clock, width: int) -> Iterator[Styled
 
 def _diff(target: Target, base: Target | None, width: int) -> Iterator[StyledLine]:
     found = compare(target, None, None) if base is None else compare(base, target, None)
-    yield from compared_lines(found)
+    yield from diff_header_lines(found)
     yield from diff_text(found.changes, width=width)
     if not found.changes:
         yield line(("no differences", "dim"))

@@ -9,11 +9,11 @@ from typing import Literal
 
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
+from ckpt_cli.render.status import STATUS_STYLES
 from ckpt_cli.render.terminal.cell_width import cell_len, fit, pad
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.terminal.units import age
-from ckpt_cli.render.thread import STATUS_STYLES
 from ckpt_cli.threads.heads import read_heads
 from ckpt_cli.threads.trigger_inference import Lessons
 from ckpt_cli.tui.content.thread_filter import ThreadFilter, text_filter

@@ -24,7 +24,7 @@ from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.side_by_side import MOST, side_by_side
 from ckpt_cli.render.terminal.styled_text import StyledLine, line
 from ckpt_cli.render.values.block import block
-from ckpt_cli.render.values.compared import compared_lines
+from ckpt_cli.render.values.diff_header import diff_header_lines
 from ckpt_cli.tui.content.checkpoint import SelectedCheckpoint, target_of
 from ckpt_cli.tui.panes.search import SearchableLines, SearchPane
 from ckpt_cli.tui.panes.styles import title
@@ -78,7 +78,7 @@ def _read(
     found = compare(target, None, None)
     if base is not None:
         found = compare(target_of(store, base), target, None)
-    lines = list(compared_lines(found))
+    lines = list(diff_header_lines(found))
     for name, change in found.changes.items():
         lines.append(line(""))
         lines.append(line((pad(fit(safe_text(name), width), width), "head")))
