@@ -21,7 +21,8 @@ from ckpt_cli.core.replay.repair_plan import DamagedValue, Rebuilt, Refusal, Rep
 from ckpt_cli.core.replay.report import judge_all
 from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.values.redact import redact
-from ckpt_cli.queries.replay import Lost, replay_with_lost
+from ckpt_cli.queries.replay import replay_with_lost
+from ckpt_cli.queries.replay_checks import Lost
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.thread import ThreadReader
 
@@ -50,10 +51,10 @@ def plan_repair(reader: ThreadReader, told: Mapping[str, str]) -> Repair:
     """
     capabilities = reader.store.describe().capabilities
     if not _can_repair(capabilities):
-        names = [name for name, can in layouts().items() if _can_repair(can)]
+        usable = [name for name, can in layouts().items() if _can_repair(can)]
         raise Unsupported(
             "cannot repair: this layout stores values inside checkpoints",
-            hint=f"--repair works on {', '.join(names)}",
+            hint=f"--repair works on {', '.join(usable)}",
         )
     found, lost = replay_with_lost(reader)
     ((_, judgements),) = judge_all([found], told)
