@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from ckpt_backends.apps.three_table.database import Row, Values
 from ckpt_backends.changes.rows import Cell
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
@@ -14,6 +13,7 @@ from ckpt_backends.mysql.changing import lock, transaction
 from ckpt_backends.mysql.connect import MySQLConnection, explained
 from ckpt_backends.mysql.layout import MySQLTable, bound, engine_of, literal, quoted_name, storable
 from ckpt_backends.mysql.sql import exact
+from ckpt_backends.sql.database import Row, Values
 from ckpt_backends.url import StoreUrl
 
 _SIZE = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ckpt_backends.apps.three_table.database import Row, Values
 from ckpt_backends.changes.rows import Cell
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
@@ -15,6 +14,7 @@ from ckpt_backends.postgres.changing import lock_number, transaction
 from ckpt_backends.postgres.connect import PostgresConnection, explained
 from ckpt_backends.postgres.layout import PostgresTable, quoted_name, storable
 from ckpt_backends.shell import is_shown
+from ckpt_backends.sql.database import Row, Values
 from ckpt_backends.url import StoreUrl
 
 _AT_ONCE = 200
