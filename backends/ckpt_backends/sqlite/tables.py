@@ -1,9 +1,9 @@
-"""Implements `threetable.database.Database` for a SQLite file."""
+"""Implements `WritableDatabase` for a SQLite file."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,7 +33,7 @@ class SqliteDatabase:
     def rows(self, query: str, values: Values) -> list[Row]:
         return list(self.stream(query, values))
 
-    def stream(self, query: str, values: Values) -> Iterator[Row]:
+    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:  # noqa: ARG002
         with reading(self._url):
             # `yield from` would close the cursor of an unfinished result, perhaps after its
             # connection.
@@ -48,6 +48,12 @@ class SqliteDatabase:
 
     def same(self, column: str, name: str) -> str:
         return f"{column} = {self.text(name)}"
+
+    def among(
+        self, column: str, name: str, texts: Collection[str]
+    ) -> tuple[str, dict[str, object]]:
+        values: dict[str, object] = {f"{name}{n}": bind(one) for n, one in enumerate(texts)}
+        return f"{column} IN ({', '.join(map(self.text, values))})", values
 
     def exact(self, column: str) -> str:
         return column
