@@ -16,10 +16,10 @@ from ckpt_backends.changes.removal import GONE, MOVED, Inside, Removal, Removed
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.mysql import sql_write as sql
 from ckpt_backends.mysql.connect import MySQLConnection
-from ckpt_backends.mysql.fetch import in_chunks
 from ckpt_backends.mysql.layout import MySQLLayout, MySQLTable, bound, storable
 from ckpt_backends.mysql.sql import SHALLOW_ID, exact
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.store import chunks
 
 _IDS_AT_ONCE = 500
 
@@ -69,7 +69,7 @@ def _state(
     The rows are locked until the end of the transaction.
     """
     found: dict[str, tuple[int, str | None]] = {}
-    for chunk in in_chunks(threads, _IDS_AT_ONCE):
+    for chunk in chunks(threads, _IDS_AT_ONCE):
         marks = {f"t{n}": one for n, one in enumerate(chunk)}
         columns = [bound(f"%({mark})s", table.columns["thread_id"]) for mark in marks]
         query = sql.STATE.format(table=table.sql, newest=newest, threads=", ".join(columns))
@@ -96,7 +96,7 @@ def _remove_inside(
             query = sql.REMOVE_SOME.format(
                 table=table.sql, thread=where, ns=layout.ns, column=column
             )
-            for chunk in in_chunks(filter(storable, wanted), _IDS_AT_ONCE):
+            for chunk in chunks(filter(storable, wanted), _IDS_AT_ONCE):
                 place = {"ns_key": layout.ns_key(ns), "channel": channel, "values": tuple(chunk)}
                 rows[table.name] += connection.change(query, {**values, **place})
     return {name: number for name, number in rows.items() if number}

@@ -1,11 +1,10 @@
-"""Implements `threetable.database.WritableDatabase` for MySQL and MariaDB."""
+"""Implements `WritableDatabase` for MySQL and MariaDB."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from ckpt_backends.apps.three_table.database import Row, Values
 from ckpt_backends.changes.rows import Cell
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
@@ -14,6 +13,8 @@ from ckpt_backends.mysql.changing import lock, transaction
 from ckpt_backends.mysql.connect import MySQLConnection, explained
 from ckpt_backends.mysql.layout import MySQLTable, bound, engine_of, literal, quoted_name, storable
 from ckpt_backends.mysql.sql import exact
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.database import Row, Values
 from ckpt_backends.url import StoreUrl
 
 _SIZE = """
@@ -30,12 +31,16 @@ class MySQLDatabase:
     ) -> None:
         self._open: MySQLConnection | None = connection
         self._url = url
-        self._columns = tables["checkpoints"].columns
+        self._columns = {
+            name: column
+            for table in (WRITES, BLOBS, CHECKPOINTS)
+            for name, column in tables[table].columns.items()
+        }
 
     def rows(self, query: str, values: Values) -> list[Row]:
         return self._connection.rows(query, values)
 
-    def stream(self, query: str, values: Values) -> Iterator[Row]:
+    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:  # noqa: ARG002
         return self._connection.stream(query, values)
 
     def text(self, name: str) -> str:
@@ -46,9 +51,24 @@ class MySQLDatabase:
 
     def same(self, column: str, name: str) -> str:
         # The first comparison uses the index; there, `abc` may equal `ABC`.
-        known = self._columns.get(column)
-        mark = self.mark(name) if known is None else bound(self.mark(name), known)
-        return f"({column} = {mark} AND {exact(column)} = {exact(self.mark(name))})"
+        same = f"{column} = {self.comparable(column, name)}"
+        return f"({same} AND {exact(column)} = {exact(self.mark(name))})"
+
+    def among(
+        self, column: str, name: str, texts: Collection[str]
+    ) -> tuple[str, dict[str, object]]:
+        found = sorted(filter(storable, {*texts}))
+        if not found:
+            return "FALSE", {}
+        values: dict[str, object] = {f"{name}{n}": one for n, one in enumerate(found)}
+        marks = ", ".join(self.comparable(column, mark) for mark in values)
+        values[name] = tuple(one.encode() for one in found)
+        return f"({column} IN ({marks}) AND {exact(column)} IN %({name})s)", values
+
+    def comparable(self, column: str, name: str) -> str:
+        """The placeholder for a parameter that is compared with a column."""
+        known = self._columns.get(column.removeprefix("c."))
+        return self.mark(name) if known is None else bound(self.mark(name), known)
 
     def exact(self, column: str) -> str:
         return exact(column)

@@ -52,7 +52,7 @@ class DatabaseReader(Closing):
         self, name: str, table: PostgresTable, where: str, at_once: int, **values: object
     ) -> Iterator[Row]:
         """Rows with all columns of the table."""
-        listed = ", ".join(_as_stored(column, kind) for column, kind in table.columns.items())
+        listed = ", ".join(as_stored(column, kind) for column, kind in table.columns.items())
         query = f"SELECT {listed} FROM {table.sql}".replace("%", "%%")
         for row in self._stream(f"{query} WHERE {where}", at_once, **values):
             yield Row(name, dict(zip(table.columns, row, strict=True)))
@@ -80,7 +80,7 @@ class DatabaseWriter(Closing):
         return transaction(self._connection, self._url)
 
 
-def _as_stored(column: str, kind: str) -> str:
+def as_stored(column: str, kind: str) -> str:
     """The expression of a column for an archive: bytes and integers as they are, others as text."""
     name = quoted_name(column)
     return name if kind in {"bytea", "int2", "int4", "int8"} else f"{name}::text"

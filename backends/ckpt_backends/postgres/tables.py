@@ -1,11 +1,10 @@
-"""Implements `threetable.database.WritableDatabase` for PostgreSQL."""
+"""Implements `WritableDatabase` for PostgreSQL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ckpt_backends.apps.three_table.database import Row, Values
 from ckpt_backends.changes.rows import Cell
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
@@ -15,9 +14,9 @@ from ckpt_backends.postgres.changing import lock_number, transaction
 from ckpt_backends.postgres.connect import PostgresConnection, explained
 from ckpt_backends.postgres.layout import PostgresTable, quoted_name, storable
 from ckpt_backends.shell import is_shown
+from ckpt_backends.sql.database import Row, Values
 from ckpt_backends.url import StoreUrl
 
-_AT_ONCE = 200
 _SIZE = """
     SELECT sum(pg_total_relation_size(c.oid))::bigint
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -44,8 +43,8 @@ class PostgresDatabase:
     def rows(self, query: str, values: Values) -> list[Row]:
         return self._connection.rows(query, values)
 
-    def stream(self, query: str, values: Values) -> Iterator[Row]:
-        return self._connection.stream(query, values, _AT_ONCE)
+    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:
+        return self._connection.stream(query, values, at_once)
 
     def text(self, name: str) -> str:
         return f"%({name})s::text"
@@ -55,6 +54,11 @@ class PostgresDatabase:
 
     def same(self, column: str, name: str) -> str:
         return f"{column} = {self.text(name)}"
+
+    def among(
+        self, column: str, name: str, texts: Collection[str]
+    ) -> tuple[str, dict[str, object]]:
+        return f"{column} = ANY(%({name})s::text[])", {name: sorted(filter(storable, {*texts}))}
 
     def exact(self, column: str) -> str:
         return f'{column} COLLATE "C"'

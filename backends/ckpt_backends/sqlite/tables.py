@@ -1,17 +1,17 @@
-"""Implements `threetable.database.Database` for a SQLite file."""
+"""Implements `WritableDatabase` for a SQLite file."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ckpt_backends.apps.three_table.database import Row, Values
 from ckpt_backends.changes.rows import Cell
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
 from ckpt_backends.shell import is_shown
+from ckpt_backends.sql.database import Row, Values
 from ckpt_backends.sqlite.binding import bind, decode_text, quoted_name
 from ckpt_backends.sqlite.errors import reading, writing
 from ckpt_backends.sqlite.journals import empty_log, space_of
@@ -33,7 +33,7 @@ class SqliteDatabase:
     def rows(self, query: str, values: Values) -> list[Row]:
         return list(self.stream(query, values))
 
-    def stream(self, query: str, values: Values) -> Iterator[Row]:
+    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:  # noqa: ARG002
         with reading(self._url):
             # `yield from` would close the cursor of an unfinished result, perhaps after its
             # connection.
@@ -48,6 +48,12 @@ class SqliteDatabase:
 
     def same(self, column: str, name: str) -> str:
         return f"{column} = {self.text(name)}"
+
+    def among(
+        self, column: str, name: str, texts: Collection[str]
+    ) -> tuple[str, dict[str, object]]:
+        values: dict[str, object] = {f"{name}{n}": bind(one) for n, one in enumerate(texts)}
+        return f"{column} IN ({', '.join(map(self.text, values))})", values
 
     def exact(self, column: str) -> str:
         return column

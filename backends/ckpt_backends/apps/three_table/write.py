@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 
 from ckpt_backends import shell
 from ckpt_backends.apps.three_table.cells import like
-from ckpt_backends.apps.three_table.database import WritableDatabase
 from ckpt_backends.apps.three_table.index import CheckpointRow, Values
 from ckpt_backends.apps.three_table.layout import (
     CREATED,
@@ -34,6 +33,7 @@ from ckpt_backends.model import Checkpoint, CheckpointKey
 from ckpt_backends.protocol import WritableStore
 from ckpt_backends.servers.answer_types import CHANGES, checked
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.database import WritableDatabase
 from ckpt_backends.url import StoreUrl
 
 _APART = timedelta(seconds=1)

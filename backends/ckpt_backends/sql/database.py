@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -16,17 +16,17 @@ Values = Mapping[str, object]
 class Database(Protocol):
     """A connection with one transaction. Its methods raise `StoreUnavailable`.
 
-    `text`, `mark`, `same`, `exact`, `bytes_of`, `characters` and `quoted` return SQL expressions.
-    `same` is true only if column and parameter are equal code point by code point. `exact` sorts a
-    column by code points.
+    `text`, `mark`, `same`, `among`, `exact`, `bytes_of`, `characters` and `quoted` return SQL
+    expressions. `same` and `among` are true only if column and parameter are equal code point by
+    code point. `exact` sorts a column by code points.
     """
 
     def rows(self, query: str, values: Values) -> list[Row]:
         """All rows of a short result."""
         ...
 
-    def stream(self, query: str, values: Values) -> Iterator[Row]:
-        """The rows of a long result, with a few rows in memory at a time."""
+    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:
+        """The rows of a long result, with at most `at_once` rows in memory at a time."""
         ...
 
     def text(self, name: str) -> str:
@@ -38,6 +38,15 @@ class Database(Protocol):
         ...
 
     def same(self, column: str, name: str) -> str: ...
+
+    def among(
+        self, column: str, name: str, texts: Collection[str]
+    ) -> tuple[str, dict[str, object]]:
+        """The condition that a column is equal to one of some texts, and its parameters.
+
+        The names of the parameters begin with `name`.
+        """
+        ...
 
     def exact(self, column: str) -> str: ...
 
