@@ -74,22 +74,22 @@ class PostgresBackend:
         """Open long-term memory for reading. Raises the errors of `open`."""
         _need_driver(url)
         from ckpt_backends.postgres.connect import connect
-        from ckpt_backends.postgres.memory_store import PostgresMemory
+        from ckpt_backends.postgres.memory_store import open_memory
 
         connection = connect(url)
         with understood(url):
-            return PostgresMemory(connection, url)
+            return open_memory(connection, url)
 
     @classmethod
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
         """Open it for changing. Raises the errors of `open`, and `Unsupported`."""
         _need_driver(url)
         from ckpt_backends.postgres.connect import connect
-        from ckpt_backends.postgres.memory_store import WritablePostgresMemory
+        from ckpt_backends.postgres.memory_store import open_writable_memory
 
         connection = connect(url, writable=True)
         with understood(url):
-            return WritablePostgresMemory(connection, url)
+            return open_writable_memory(connection, url)
 
 
 def _need_driver(url: StoreUrl) -> None:

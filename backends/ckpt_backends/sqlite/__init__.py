@@ -70,15 +70,15 @@ class SqliteBackend:
     @classmethod
     def open_memory(cls, url: StoreUrl) -> MemoryStore:
         """Open a file's long-term memory. Raises `StoreUnavailable` or `UnknownLayout`."""
-        from ckpt_backends.sqlite.memory_store import SqliteMemory
+        from ckpt_backends.sqlite.memory_store import open_memory
         from ckpt_backends.sqlite.open import open_read_only
 
-        return SqliteMemory(open_read_only(url), url)
+        return open_memory(open_read_only(url), url)
 
     @classmethod
     def open_writable_memory(cls, url: StoreUrl) -> WritableMemoryStore:
         """Open it for changing. Raises the errors of `open_memory`, and `Unsupported`."""
-        from ckpt_backends.sqlite.memory_store import WritableSqliteMemory
+        from ckpt_backends.sqlite.memory_store import open_writable_memory
         from ckpt_backends.sqlite.open import open_for_writing
 
-        return WritableSqliteMemory(open_for_writing(url), url)
+        return open_writable_memory(open_for_writing(url), url)

@@ -1,20 +1,18 @@
-"""Base classes for a SQLite file that is open for reading or for changing, with any tables."""
+"""Base class for a SQLite file that is open for reading, with any tables."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 from ckpt_backends.base import Closing
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.sqlite.binding import decode_text, quoted_name, text
-from ckpt_backends.sqlite.errors import reading, writing
-from ckpt_backends.sqlite.journals import empty_log
-from ckpt_backends.sqlite.open import Opened, check_current, transaction
+from ckpt_backends.sqlite.errors import reading
+from ckpt_backends.sqlite.open import Opened, check_current
 from ckpt_backends.url import StoreUrl
 
 
@@ -59,37 +57,3 @@ class FileReader(Closing):
 
     def _errors(self) -> AbstractContextManager[None]:
         return reading(self._url)
-
-
-class FileWriter(Closing):
-    """A SQLite file, opened for changing."""
-
-    def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:
-        self._url = url
-        self._connection: sqlite3.Connection | None = connection
-        self._has_removed = False
-        """Whether rows were removed after the write-ahead log was last emptied."""
-        connection.text_factory = decode_text
-
-    def finish_removal(self) -> str:
-        """Empty the write-ahead log; see `ckpt_backends.changes.removal.finish_removal`."""
-        self._has_removed = False
-        return empty_log(self._alive(), Path(self._url.path))
-
-    def close(self) -> None:
-        if self._connection is not None:
-            if self._has_removed:
-                self.finish_removal()
-            self._connection.close()
-            self._connection = None
-
-    def _alive(self) -> sqlite3.Connection:
-        if self._connection is None:
-            raise StoreUnavailable(f"'{self._url}' is closed")
-        return self._connection
-
-    def _transaction(self) -> AbstractContextManager[sqlite3.Connection]:
-        return transaction(self._alive())
-
-    def _errors(self) -> AbstractContextManager[None]:
-        return writing(self._url)
