@@ -21,6 +21,7 @@ from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
     CheckpointKey,
+    Expiry,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -32,6 +33,11 @@ from ckpt_backends.url import StoreUrl
 
 class Store(Protocol):
     """A checkpoint store, opened for reading. Not safe to share between threads."""
+
+    sums_sizes: bool
+    """Whether the engine adds up the size of a thread in one query."""
+    keys_expire: bool
+    """Whether checkpoints may have a time to live; otherwise `expiries` is empty."""
 
     def describe(self) -> StoreInfo:
         """The layout, size and capabilities of the store; reads at most one checkpoint."""
@@ -158,6 +164,15 @@ class Store(Protocol):
         """
         ...
 
+    def expiries(
+        self, thread_id: str, checkpoint_ns: str, checkpoint_ids: Collection[str]
+    ) -> Iterator[Expiry]:
+        """The expiry of each of these checkpoints, without missing ones.
+
+        Reading it does not extend a time to live.
+        """
+        ...
+
     def rows(self, thread_id: str) -> Iterator[Row]:
         """All rows of a thread as stored, of any size, with one row in memory at a time.
 
@@ -233,6 +248,13 @@ class WritableStore(Protocol):
 
     def vacuum(self) -> None:
         """Reclaim the space of removed rows, for example with VACUUM. This may take long."""
+        ...
+
+    def finish_removal(self) -> str:
+        """Erase removed data from other places, such as the engine's log, after all removals.
+
+        Returns a note about data that could not be erased, or `''`.
+        """
         ...
 
     def close(self) -> None:

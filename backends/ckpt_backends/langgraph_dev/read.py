@@ -11,8 +11,9 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Any
 
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row, own_rows, sql_key
+from ckpt_backends.channel_names import is_wanted
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.langgraph_dev import rows, server
@@ -44,14 +45,15 @@ from ckpt_backends.model import (
 from ckpt_backends.sql.blob_tables import BLOBS as BLOB_TABLE
 from ckpt_backends.sql.blob_tables import CHECKPOINTS as CHECKPOINT_TABLE
 from ckpt_backends.sql.blob_tables import WRITES as WRITE_TABLE
-from ckpt_backends.sql.blob_tables import is_wanted
 from ckpt_backends.url import StoreUrl
 
 _ODD_SHOWN = 3
 
 
-class DevStore(Closing):
+class DevStore(BaseStore):
     """A folder of `langgraph dev`, opened for reading."""
+
+    sums_sizes = True
 
     def __init__(self, url: StoreUrl) -> None:
         self._url = url

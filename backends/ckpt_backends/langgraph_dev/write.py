@@ -20,7 +20,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.changes.removal import GONE, MOVED, Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
@@ -49,7 +49,7 @@ from ckpt_backends.url import StoreUrl
 _ORDER = (BLOBS, WRITES, CHECKPOINTS)
 
 
-class WritableDevStore(Closing):
+class WritableDevStore(BaseWritableStore):
     """A folder of `langgraph dev`, opened for changing."""
 
     def __init__(self, url: StoreUrl) -> None:

@@ -197,6 +197,10 @@ class WritableMemoryStore(Protocol):
         """
         ...
 
+    def finish_removal(self) -> str:
+        """Erase removed data from other places; see `WritableStore.finish_removal`."""
+        ...
+
     def close(self) -> None:
         """Release the connection; closing twice is allowed."""
         ...

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from bson.raw_bson import RawBSONDocument
 
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row, not_of
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreUnavailable
@@ -46,8 +46,10 @@ _STANDALONE = "standalone server: one command may read data of different moments
 _NO_SNAPSHOT = "read without a transaction: one command may read data of different moments"
 
 
-class MongoBase(Closing):
+class MongoBase(BaseStore):
     """The common part of the stores for MongoDB's layouts."""
+
+    sums_sizes = True
 
     _values: ClassVar[tuple[str, ...]]
     """The fields of a checkpoint that count as its size."""

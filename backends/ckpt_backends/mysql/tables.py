@@ -12,7 +12,7 @@ from ckpt_backends.mysql.connect import MySQLConnection, explained
 from ckpt_backends.mysql.layout import MySQLTable, bound, engine_of, literal, quoted_name, storable
 from ckpt_backends.mysql.sql import exact
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
-from ckpt_backends.sql.database import Row, Values
+from ckpt_backends.sql.database import Row, Values, WritableDatabase
 from ckpt_backends.url import StoreUrl
 
 _REPEATABLE = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
@@ -23,7 +23,7 @@ _SIZE = """
 """
 
 
-class MySQLDatabase:
+class MySQLDatabase(WritableDatabase):
     """A database, opened for reading or for changing."""
 
     insert_missing = (
@@ -50,16 +50,13 @@ class MySQLDatabase:
     def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:  # noqa: ARG002
         return self._connection.stream(query, values)
 
-    def text(self, name: str) -> str:
-        return f"%({name})s"
-
     def mark(self, name: str) -> str:
         return f"%({name})s"
 
     def same(self, column: str, name: str) -> str:
         # The first comparison uses the index; there, `abc` may equal `ABC`.
-        mark = self._bound(column, name)
-        return f"({column} = {mark} AND {exact(column)} = {exact(self.mark(name))})"
+        same = f"{column} = {self._bound(column, name)}"
+        return f"({same} AND {exact(column)} = {exact(self.mark(name))})"
 
     def among(
         self, column: str, name: str, texts: Collection[str]
@@ -80,23 +77,11 @@ class MySQLDatabase:
     def exact(self, column: str) -> str:
         return exact(column)
 
-    def bytes_of(self, column: str) -> str:
-        return f"OCTET_LENGTH({column})"
-
-    def characters(self, column: str) -> str:
-        return f"CHAR_LENGTH({column})"
-
     def quoted(self, name: str) -> str:
         return quoted_name(name)
 
     def literal(self, text: str) -> str:
         return literal(text)
-
-    def archived(self, table: str, column: str) -> str:  # noqa: ARG002
-        return quoted_name(column)
-
-    def bound(self, text: str) -> object:
-        return text
 
     def storable(self, text: str) -> bool:
         return storable(text)
@@ -108,9 +93,6 @@ class MySQLDatabase:
     def space(self, tables: Sequence[str]) -> Space:
         ((size,),) = self.rows(_SIZE, {"names": tuple(tables)})
         return Space(None if size is None else int(size))
-
-    def notes(self) -> Sequence[str]:
-        return ()
 
     def restart(self) -> None:
         self._connection.restart()
@@ -146,9 +128,6 @@ class MySQLDatabase:
 
     def json_member(self, column: str, name: str) -> str:
         return f"JSON_EXTRACT({column}, '$.{name}')"
-
-    def finish_removal(self) -> str:
-        return ""
 
     def vacuum(self, tables: Sequence[str]) -> None:
         with explained(self._url):

@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ckpt_backends.channel_names import is_wanted
 from ckpt_backends.codec.value_limit import MOST_BYTES
 from ckpt_backends.model import Blob, Checkpoint, TypedBytes
 from ckpt_backends.mysql.fetch import Fetcher
 from ckpt_backends.mysql.layout import MySQLLayout
-from ckpt_backends.sql.blob_tables import is_wanted, typed
+from ckpt_backends.sql.blob_tables import typed
 
 _SMALL = 1024
 """Values of at most this many bytes are read together with their keys."""

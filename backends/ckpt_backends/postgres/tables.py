@@ -12,7 +12,7 @@ from ckpt_backends.postgres.changing import lock_number, transaction
 from ckpt_backends.postgres.connect import PostgresConnection, explained
 from ckpt_backends.postgres.layout import PostgresTable, quoted_name, storable
 from ckpt_backends.shell import is_shown
-from ckpt_backends.sql.database import Row, Values
+from ckpt_backends.sql.database import Row, Values, WritableDatabase
 from ckpt_backends.url import StoreUrl
 
 _LOCK = "SELECT pg_advisory_xact_lock(%(number)s::bigint)"
@@ -23,11 +23,10 @@ _SIZE = """
 """
 
 
-class PostgresDatabase:
+class PostgresDatabase(WritableDatabase):
     """A database, opened for reading or for changing."""
 
     insert_missing = "INSERT INTO {table} ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
-    lock_rows = ""
 
     def __init__(
         self, connection: PostgresConnection, url: StoreUrl, tables: Sequence[PostgresTable]
@@ -55,9 +54,6 @@ class PostgresDatabase:
     def mark(self, name: str) -> str:
         return f"%({name})s"
 
-    def same(self, column: str, name: str) -> str:
-        return f"{column} = {self.text(name)}"
-
     def among(
         self, column: str, name: str, texts: Collection[str]
     ) -> tuple[str, dict[str, object]]:
@@ -65,12 +61,6 @@ class PostgresDatabase:
 
     def exact(self, column: str) -> str:
         return f'{column} COLLATE "C"'
-
-    def bytes_of(self, column: str) -> str:
-        return f"octet_length({column})"
-
-    def characters(self, column: str) -> str:
-        return f"char_length({column})"
 
     def quoted(self, name: str) -> str:
         # In a query with parameters, `%` must be written as `%%`.
@@ -85,9 +75,6 @@ class PostgresDatabase:
         name, kind = self.quoted(column), self._tables[table].columns[column]
         return name if kind in {"bytea", "int2", "int4", "int8"} else f"{name}::text"
 
-    def bound(self, text: str) -> object:
-        return text
-
     def storable(self, text: str) -> bool:
         return storable(text)
 
@@ -97,9 +84,6 @@ class PostgresDatabase:
     def space(self, tables: Sequence[str]) -> Space:
         ((size,),) = self.rows(_SIZE, {"names": list(tables)})
         return Space(size)
-
-    def notes(self) -> Sequence[str]:
-        return ()
 
     def restart(self) -> None:
         self._connection.restart()
@@ -137,9 +121,6 @@ class PostgresDatabase:
 
     def json_member(self, column: str, name: str) -> str:
         return f"({column} -> '{name}')::text"
-
-    def finish_removal(self) -> str:
-        return ""
 
     def vacuum(self, tables: Sequence[str]) -> None:
         with explained(self._url):

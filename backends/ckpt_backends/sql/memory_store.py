@@ -29,7 +29,7 @@ from ckpt_backends.memory.protocol import (
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.servers.answer_types import MEMORY, checked
 from ckpt_backends.sql.database import Database, Values, WritableDatabase, text
-from ckpt_backends.sql.row_changes import RowChanges, in_chunks
+from ckpt_backends.sql.row_changes import RowChanges, condition, in_chunks
 from ckpt_backends.url import StoreUrl
 
 
@@ -125,17 +125,14 @@ class _Queries:
         )
         return where, {"prefix": bound(stored), "first": first, "end": end}
 
-    def among(self, columns: Sequence[str], places: Iterable[Sequence[Any]]) -> tuple[str, Values]:
+    def at(self, columns: Sequence[str], places: Sequence[Sequence[Any]]) -> tuple[str, Values]:
         """The condition that an item has one of these places."""
         parts, values = [], {}
         for n, place in enumerate(places):
-            same = []
-            for column, cell in zip(columns, place, strict=True):
-                name, is_text = f"{column}{n}", isinstance(cell, str)
-                values[name] = self._database.bound(cell) if is_text else cell
-                mark = self._database.text if is_text else self._database.mark
-                same.append(f"s.{column} = {mark(name)}")
-            parts.append(f"({' AND '.join(same)})")
+            where = {f"s.{column}": cell for column, cell in zip(columns, place, strict=True)}
+            part, bound = condition(self._database, where, f"p{n}_")
+            parts.append(f"({part})")
+            values.update(bound)
         return " OR ".join(parts), values
 
     def place(self, key: ItemKey) -> tuple[str, str] | None:
@@ -198,7 +195,7 @@ class SqlMemory(BaseMemoryStore):
             found = (self._queries.place(one) for one in wanted if key in {None, one.key})
             columns, places = _KEY, (one for one in found if one is not None)
         for chunk in in_chunks(places, self._dialect.at_once):
-            where, bound = self._queries.among(columns, chunk)
+            where, bound = self._queries.at(columns, chunk)
             query = f"{self._queries.select(values=values)} WHERE {where} {self._queries.order}"
             for row in self._database.stream(query, bound, 50):
                 yield self._queries.item(row, read=values)
@@ -218,7 +215,7 @@ class SqlMemory(BaseMemoryStore):
     def rows(self, key: ItemKey) -> Iterator[Row]:
         place = self._queries.place(key)
         for table, columns in self._tables.columns.items() if place is not None else ():
-            where, values = self._queries.among(_KEY, [place or ()])
+            where, values = self._queries.at(_KEY, [place or ()])
             listed = ", ".join(self._database.archived(table, column) for column in columns)
             query = f"SELECT {listed} FROM {self._tables.names[table]} s WHERE {where}"
             for row in self._database.stream(query, values, 50):
@@ -262,7 +259,7 @@ class WritableSqlMemory(BaseWritableMemoryStore):
                 rows: list[tuple[Any, ...]] = []
                 if place is not None:
                     # Lock the checked row, so it cannot change before it is removed.
-                    where, values = self._queries.among(_KEY, [place])
+                    where, values = self._queries.at(_KEY, [place])
                     rows = self._database.rows(f"{select} WHERE {where} {self._lock}", values)
                 check_unchanged(one, self._queries.item(rows[0], read=False) if rows else None)
                 for table in reversed(list(self._tables.names)):

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from ckpt_backends.changes.rows import Restored, check_columns, conflict
 from ckpt_backends.changes.rows import Row as ArchivedRow
-from ckpt_backends.sql.database import Row, WritableDatabase
+from ckpt_backends.sql.database import Database, Row, WritableDatabase
 
 Where = Mapping[str, object]
 """By column (or expression), the cell that a row must have, or a list of such cells."""
@@ -44,8 +44,8 @@ class RowChanges:
 
     def select(self, table: str, listed: str, where: Where, end: str = "") -> list[Row]:
         """These expressions of some rows."""
-        condition, values = self._condition(where)
-        query = f"SELECT {listed} FROM {self._names[table]} WHERE {condition} {end}"
+        only, values = condition(self._database, where)
+        query = f"SELECT {listed} FROM {self._names[table]} WHERE {only} {end}"
         return self._database.rows(query, values)
 
     def add(self, table: str, cells: Mapping[str, object]) -> None:
@@ -88,29 +88,31 @@ class RowChanges:
             self._database.is_given(row.table, column, mark, row.cells[column])
             for column, mark in marks.items()
         )
-        values = {mark: self._bound(row.cells[column]) for column, mark in marks.items()}
+        values = {
+            mark: bound_cell(self._database, row.cells[column]) for column, mark in marks.items()
+        }
         query = f"SELECT 1 FROM {self._names[row.table]} WHERE {same} LIMIT 1"
         return bool(self._database.rows(query, values))
 
     def copy(self, table: str, new: Mapping[str, object], where: Where) -> int:
         """Copy rows with some cells replaced. Returns the number of copied rows."""
-        condition, values = self._condition(where)
+        only, values = condition(self._database, where)
         columns = {name: self._database.quoted(name) for name in self._columns[table]}
         selected = columns.copy()
         for name in new.keys() & columns.keys():
             selected[name] = self._database.given(table, name, f"new_{name}", new[name])
-            values[f"new_{name}"] = self._bound(new[name])
+            values[f"new_{name}"] = bound_cell(self._database, new[name])
         listed, chosen = ", ".join(columns.values()), ", ".join(selected.values())
         source = self._names[table]
         return self._database.change(
-            f"INSERT INTO {source} ({listed}) SELECT {chosen} FROM {source} WHERE {condition}",
+            f"INSERT INTO {source} ({listed}) SELECT {chosen} FROM {source} WHERE {only}",
             values,
         )
 
     def remove(self, table: str, where: Where) -> int:
         """Remove rows. Returns the number of removed rows."""
-        condition, values = self._condition(where)
-        return self._database.change(f"DELETE FROM {self._names[table]} WHERE {condition}", values)
+        only, values = condition(self._database, where)
+        return self._database.change(f"DELETE FROM {self._names[table]} WHERE {only}", values)
 
     def _insert(self, table: str, cells: Mapping[str, object], form: str = _INSERT) -> int:
         marks = {column: f"v{n}" for n, column in enumerate(cells)}
@@ -122,25 +124,27 @@ class RowChanges:
                 for column, cell in cells.items()
             ),
         )
-        values = {marks[column]: self._bound(cell) for column, cell in cells.items()}
+        values = {marks[column]: bound_cell(self._database, cell) for column, cell in cells.items()}
         return self._database.change(query, values)
 
-    def _condition(self, where: Where) -> tuple[str, dict[str, object]]:
-        """The condition on rows, and its parameters."""
-        parts: list[str] = []
-        values: dict[str, object] = {}
-        for n, (column, cell) in enumerate(where.items()):
-            name = f"w{n}_"
-            if isinstance(cell, list):
-                part, bound = self._database.among(column, name, cell)
-                values.update(bound)
-            else:
-                is_text = isinstance(cell, str)
-                mark = self._database.mark(name)
-                part = self._database.same(column, name) if is_text else f"{column} = {mark}"
-                values[name] = self._bound(cell)
-            parts.append(part)
-        return " AND ".join(parts), values
 
-    def _bound(self, cell: object) -> object:
-        return self._database.bound(cell) if isinstance(cell, str) else cell
+def condition(database: Database, where: Where, name: str = "w") -> tuple[str, dict[str, object]]:
+    """The condition on rows, and its parameters; their names begin with `name`."""
+    parts: list[str] = []
+    values: dict[str, object] = {}
+    for n, (column, cell) in enumerate(where.items()):
+        mark = f"{name}{n}_"
+        if isinstance(cell, list):
+            part, bound = database.among(column, mark, cell)
+            values.update(bound)
+        else:
+            is_text = isinstance(cell, str)
+            part = database.same(column, mark) if is_text else f"{column} = {database.mark(mark)}"
+            values[mark] = bound_cell(database, cell)
+        parts.append(part)
+    return " AND ".join(parts), values
+
+
+def bound_cell(database: Database, cell: object) -> object:
+    """A cell in the form in which the driver needs it as a parameter."""
+    return database.bound(cell) if isinstance(cell, str) else cell

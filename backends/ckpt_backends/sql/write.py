@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, gone, moved
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Cell, Restored, Row
@@ -26,7 +26,7 @@ from ckpt_backends.url import StoreUrl
 
 
 @checked(*CHANGES)
-class WritableSqlStore(Closing):
+class WritableSqlStore(BaseWritableStore):
     """A database with the tables of a saver, opened for changing."""
 
     def __init__(self, database: WritableDatabase, url: StoreUrl, tables: SaverTables) -> None:

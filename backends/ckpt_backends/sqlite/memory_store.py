@@ -25,6 +25,8 @@ from ckpt_backends.sql.memory_store import (
     WritableSqlMemory,
 )
 from ckpt_backends.sqlite.binding import text
+from ckpt_backends.sqlite.errors import reading, writing
+from ckpt_backends.sqlite.layout import tables_of
 from ckpt_backends.sqlite.open import Opened
 from ckpt_backends.sqlite.tables import OpenedDatabase, SqliteDatabase
 from ckpt_backends.url import StoreUrl
@@ -57,7 +59,9 @@ def open_memory(opened: Opened, url: StoreUrl) -> SqlMemory:
     """Open a file for reading. Raises `UnknownLayout`."""
     database = OpenedDatabase(opened, url)
     try:
-        return SqlMemory(database, url, _find_tables(database, url), _DIALECT)
+        with reading(url):
+            tables = _find_tables(opened.connection, url)
+        return SqlMemory(database, url, tables, _DIALECT)
     except BaseException:
         database.close()
         raise
@@ -67,25 +71,21 @@ def open_writable_memory(connection: sqlite3.Connection, url: StoreUrl) -> Writa
     """Open a file for changing. Raises `UnknownLayout` or `Unsupported`."""
     database = SqliteDatabase(connection, url)
     try:
-        return WritableSqlMemory(database, url, _find_tables(database, url), _DIALECT)
+        with writing(url):
+            tables = _find_tables(connection, url)
+        return WritableSqlMemory(database, url, tables, _DIALECT)
     except BaseException:
         database.close()
         raise
 
 
-def _find_tables(database: SqliteDatabase, url: StoreUrl) -> MemoryTables:
-    tables: dict[str, list[str]] = {}
-    for table, column in database.rows(
-        "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
-        " WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY c.cid",
-        {},
-    ):
-        tables.setdefault(text(table), []).append(text(column))
-    if not {*tables.get(STORE, ())} >= COLUMNS:
+def _find_tables(connection: sqlite3.Connection, url: StoreUrl) -> MemoryTables:
+    tables = tables_of(connection)
+    if not tables.get(STORE, frozenset()) >= COLUMNS:
         found = ", ".join(map(shell.word, sorted(tables))) or "no tables at all"
         raise UnknownLayout(
             f"no long-term memory in '{url}'",
             hint=f"found {found}; a LangGraph SqliteStore has the table 'store'",
         )
-    columns = {name: tables[name] for name in (STORE, VECTORS) if name in tables}
+    columns = {name: list(tables[name]) for name in (STORE, VECTORS) if name in tables}
     return MemoryTables({name: name for name in columns}, columns, list(columns))

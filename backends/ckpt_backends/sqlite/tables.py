@@ -10,7 +10,7 @@ from pathlib import Path
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
 from ckpt_backends.shell import is_shown
-from ckpt_backends.sql.database import Row, Values
+from ckpt_backends.sql.database import Row, Values, WritableDatabase
 from ckpt_backends.sqlite.binding import bind, decode_text, quoted_name
 from ckpt_backends.sqlite.errors import reading, writing
 from ckpt_backends.sqlite.journals import empty_log, space_of
@@ -18,11 +18,10 @@ from ckpt_backends.sqlite.open import Opened, check_current, transaction
 from ckpt_backends.url import StoreUrl
 
 
-class SqliteDatabase:
+class SqliteDatabase(WritableDatabase):
     """A file, opened for reading or for changing."""
 
     insert_missing = "INSERT OR IGNORE INTO {table} ({columns}) VALUES ({values})"
-    lock_rows = ""
     _errors = staticmethod(writing)
 
     def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:
@@ -49,9 +48,6 @@ class SqliteDatabase:
     def mark(self, name: str) -> str:
         return f":{name}"
 
-    def same(self, column: str, name: str) -> str:
-        return f"{column} = {self.text(name)}"
-
     def among(
         self, column: str, name: str, texts: Collection[str]
     ) -> tuple[str, dict[str, object]]:
@@ -75,14 +71,8 @@ class SqliteDatabase:
             return "'" + text.replace("'", "''") + "'"
         return f"CAST(X'{bind(text).hex()}' AS TEXT)"
 
-    def archived(self, table: str, column: str) -> str:  # noqa: ARG002
-        return quoted_name(column)
-
     def bound(self, text: str) -> object:
         return bind(text)
-
-    def storable(self, text: str) -> bool:  # noqa: ARG002
-        return True
 
     def engine(self) -> str:
         return f"SQLite {sqlite3.sqlite_version}"
@@ -91,16 +81,13 @@ class SqliteDatabase:
         with reading(self._url):
             return space_of(self._path, self._alive())
 
-    def notes(self) -> Sequence[str]:
-        return ()
-
     def restart(self) -> None:
         # The first read that follows takes the snapshot, and the lock.
         for query in ("ROLLBACK", "BEGIN"):
             self.rows(query, {})
 
     def finish_removal(self) -> str:
-        """Empty the write-ahead log; see `ckpt_backends.changes.removal.finish_removal`."""
+        """Empty the write-ahead log; see `WritableStore.finish_removal`."""
         self._has_removed = False
         return empty_log(self._alive(), Path(self._url.path))
 

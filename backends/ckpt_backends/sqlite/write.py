@@ -32,7 +32,7 @@ class WritableSqliteStore(WritableSqlStore):
         names = ("checkpoints", "writes")
         found = SaverTables(
             names={name: name for name in names},
-            columns={name: sorted(tables[name]) for name in names},
+            columns={name: list(tables[name]) for name in names},
             checkpoints="checkpoints",
             writes="writes",
         )

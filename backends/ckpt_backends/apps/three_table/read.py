@@ -24,8 +24,9 @@ from ckpt_backends.apps.three_table.index import (
     index_of,
 )
 from ckpt_backends.apps.three_table.layout import HASH, LATEST, NAME, VALUE, ThreeTables, detect
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row, check_columns, own_rows, sql_key
+from ckpt_backends.channel_names import is_read
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.merged import are_new_messages, merged
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
@@ -45,7 +46,7 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import Store
 from ckpt_backends.servers.answer_types import STORE, checked
-from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES, is_read, typed
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES, typed
 from ckpt_backends.sql.database import Database
 from ckpt_backends.url import StoreUrl
 
@@ -75,8 +76,10 @@ def open_tables(
 
 
 @checked(*STORE)
-class ThreeTableStore(Closing):
+class ThreeTableStore(BaseStore):
     """Three tables of this layout, opened for reading."""
+
+    sums_sizes = True
 
     def __init__(self, database: Database, tables: ThreeTables, url: str) -> None:
         self._database = database

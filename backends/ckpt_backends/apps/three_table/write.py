@@ -22,7 +22,7 @@ from ckpt_backends.apps.three_table.layout import (
     detect,
 )
 from ckpt_backends.apps.three_table.read import ThreeTableStore, own_hash
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, NewBlob, gone, moved
 from ckpt_backends.changes.removal import GONE, MOVED, Inside, Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
@@ -58,7 +58,7 @@ def open_writable_tables(
 
 
 @checked(*CHANGES)
-class WritableThreeTableStore(Closing):
+class WritableThreeTableStore(BaseWritableStore):
     """Three tables of this layout, opened for changing."""
 
     def __init__(self, database: WritableDatabase, tables: ThreeTables, url: str) -> None:
