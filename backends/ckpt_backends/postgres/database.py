@@ -1,16 +1,14 @@
-"""Base classes for a PostgreSQL database that is open for reading or changing, with any tables."""
+"""Base class for a PostgreSQL database that is open for reading, with any tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 from ckpt_backends.base import Closing
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.postgres.catalog import begin
-from ckpt_backends.postgres.changing import transaction
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.layout import PostgresTable, quoted_name
 from ckpt_backends.url import StoreUrl
@@ -56,28 +54,6 @@ class DatabaseReader(Closing):
         query = f"SELECT {listed} FROM {table.sql}".replace("%", "%%")
         for row in self._stream(f"{query} WHERE {where}", at_once, **values):
             yield Row(name, dict(zip(table.columns, row, strict=True)))
-
-
-class DatabaseWriter(Closing):
-    """A PostgreSQL database, opened for changing."""
-
-    def __init__(self, connection: PostgresConnection, url: StoreUrl) -> None:
-        self._url = url
-        self._open: PostgresConnection | None = connection
-
-    def close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-
-    @property
-    def _connection(self) -> PostgresConnection:
-        if self._open is None:
-            raise StoreUnavailable(f"'{self._url}' is closed")
-        return self._open
-
-    def _transaction(self) -> AbstractContextManager[PostgresConnection]:
-        return transaction(self._connection, self._url)
 
 
 def as_stored(column: str, kind: str) -> str:
