@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ckpt_backends.app_sessions import SessionStore
-from ckpt_backends.errors import MissingDependency, Unsupported
+from ckpt_backends.errors import MissingDependency
 from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.servers.answer_errors import understanding, understood
@@ -21,22 +21,13 @@ class RedisBackend:
     def open(cls, url: StoreUrl) -> Store:
         """Open for reading. Raises `StoreUnavailable`, `UnknownLayout` or `MissingDependency`."""
         _need_driver(url)
-        from ckpt_backends.apps.plainredis.layout import Plain
-        from ckpt_backends.apps.plainredis.store import PlainRedisStore
         from ckpt_backends.redis.engine.connect import connect
         from ckpt_backends.redis.engine.detect import open_layout
-        from ckpt_backends.redis.engine.store import RedisStore
-        from ckpt_backends.redis.official.old_documents import OldDocuments, OldRedisStore
 
         connection = connect(url)
         try:
             with understood(url):
-                layout = open_layout(connection, url)
-            if isinstance(layout, Plain):
-                return understanding(PlainRedisStore(connection, url, layout), url)
-            if isinstance(layout, OldDocuments):
-                return understanding(OldRedisStore(connection, url, layout), url)
-            return understanding(RedisStore(connection, url, layout), url)
+                return understanding(open_layout(connection, url).open(url), url)
         except BaseException:
             connection.close()
             raise
@@ -48,19 +39,13 @@ class RedisBackend:
         from ckpt_backends.redis.engine.connect import connect
         from ckpt_backends.redis.engine.detect import open_layout
         from ckpt_backends.redis.engine.write import WritableRedisStore
-        from ckpt_backends.redis.official.old_documents import OldDocuments
 
         connection = connect(url)
         try:
             with understood(url):
                 layout = open_layout(connection, url)
-            if isinstance(layout, OldDocuments):
-                raise Unsupported(
-                    f"'{url}' was written by {layout.saver}, which ckpt can only read:"
-                    " that release stores each checkpoint under the id of its parent",
-                    hint="delete threads with `delete_thread` of that release",
-                )
-            return understanding(WritableRedisStore(connection, url, layout), url)
+            layout.check_writable(url)
+            return understanding(WritableRedisStore(layout, url), url)
         except BaseException:
             connection.close()
             raise
