@@ -16,11 +16,12 @@ from langgraph.checkpoint.redis import RedisSaver
 
 from ckpt_backends.changes.removal import GONE, MOVED, Removal
 from ckpt_backends.errors import Unsupported
+from ckpt_backends.open_for_writing import open_writable
 from ckpt_backends.redis.engine import key_removal, purge_lock, restoring, thread_removal
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.layout import KeyFinder
 from ckpt_backends.redis.engine.purge_lock import LOCK
-from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.backends.test_redis import FILLS, ODD, client, fill, fill_plain, fill_shallow, graph, run
 from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver, dump

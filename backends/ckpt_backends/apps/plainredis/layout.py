@@ -38,6 +38,7 @@ class Plain(PlainContents):
 class PlainRecogniser(Recogniser):
     """Finds the stores of langgraph-checkpoint-plainredis by their registries."""
 
+    rank = 3
     layouts = ("redis-plain",)
 
     def named(self, layout: str, prefix: str | None, write_prefix: str | None) -> FoundStore:  # noqa: ARG002

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from ckpt_backends.layouts import LAYOUTS
+from ckpt_backends.apps.plainredis.declaration import BACKEND
 from ckpt_backends.model import BlobKey, CheckpointKey
 from ckpt_backends.redis.engine.connection import RedisConnection
 from ckpt_backends.redis.engine.keyspace import (
@@ -59,7 +59,7 @@ class PlainTimelines(RedisLayout):
 
     name = "redis-plain"
     saver = "langgraph-checkpoint-plainredis 0.1"
-    capabilities = LAYOUTS["redis-plain"]
+    capabilities = BACKEND.layouts["redis-plain"]
     lists_parents = False
 
     def __init__(self, connection: RedisConnection, prefix: str = USUAL_PREFIX) -> None:

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from itertools import islice
 
 from ckpt_backends import shell
+from ckpt_backends.declaration import Backend
+from ckpt_backends.discovery import bundled, installed
 from ckpt_backends.errors import SeveralLayouts, UnknownLayout, UsageError
 from ckpt_backends.memory.dotted_namespaces import STORE
 from ckpt_backends.memory.protocol import HINT
@@ -45,8 +47,19 @@ def open_layout(connection: RedisConnection, url: StoreUrl) -> RedisLayout:
 
     Raises `UnknownLayout`, or `SeveralStores` if the URL matches several.
     """
+    try:
+        return _open(connection, url, bundled())
+    except (UnknownLayout, UsageError):
+        # Installed backends are asked last: looking for them takes 30 ms.
+        others = [one for one in installed() if one.engine == "redis"]
+        if not others:
+            raise
+    return _open(connection, url, (*bundled(), *others))
+
+
+def _open(connection: RedisConnection, url: StoreUrl, backends: Sequence[Backend]) -> RedisLayout:
     name, prefix, write_prefix = (url.params.get(one) for one in _NAMING)
-    database = Database(connection, prefix, write_prefix)
+    database = Database(connection, backends, prefix, write_prefix)
     known = {layout: one for one in database.recognisers for layout in one.layouts}
     if name is not None and name not in known:
         raise UsageError(f"unknown Redis layout '{name}'", hint=f"known: {', '.join(known)}")

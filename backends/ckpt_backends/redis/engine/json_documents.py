@@ -17,13 +17,20 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage
 from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
+from ckpt_backends.redis.engine.document_fields import (
+    LISTS,
+    Prefixes,
+    fields_of,
+    meant_id,
+    meant_ns,
+    member,
+)
 from ckpt_backends.redis.engine.key_removal import KeyRemoval
 from ckpt_backends.redis.engine.keyspace import (
     DOCUMENT,
@@ -44,47 +51,12 @@ from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
 from ckpt_backends.url import StoreUrl
 
-EMPTY_NS, EMPTY_ID = "__empty__", "00000000-0000-0000-0000-000000000000"
-LISTS = "write_keys_zset"
-"""The beginning of the keys that list a checkpoint's writes, and their kind."""
 _FIELDS = '$["thread_id","checkpoint_ns","checkpoint_id","parent_checkpoint_id","has_writes"]'
 """A single path, because JSON.MGET takes one. The fields are in the order of the documents."""
 _FIELDS_OF_WRITE = '$["thread_id","checkpoint_ns","checkpoint_id","task_path"]'
 _DOCUMENTS_AT_ONCE = 500
 _PARTS_OF_WRITE = 3
 """Parts at the end of a write's key: checkpoint id, task id and idx. They contain no colon."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prefixes:
-    """The prefixes of a saver's keys."""
-
-    checkpoint: str = "checkpoint"
-    write: str = "checkpoint_write"
-
-
-USUAL = Prefixes()
-
-
-def stored_ns(ns: str) -> str:
-    return ns or EMPTY_NS
-
-
-def meant_ns(stored: str) -> str:
-    return "" if stored == EMPTY_NS else stored
-
-
-def stored_forms(ns: str) -> list[str]:
-    """The forms in which savers store a namespace in keys, the current one first."""
-    return list(dict.fromkeys((stored_ns(meant_ns(ns)), meant_ns(ns))))
-
-
-def stored_id(identity: str) -> str:
-    return identity or EMPTY_ID
-
-
-def meant_id(stored: str) -> str:
-    return "" if stored == EMPTY_ID else stored
 
 
 class JsonDocuments(RedisLayout):
@@ -262,19 +234,21 @@ class JsonDocuments(RedisLayout):
         Other documents are left out, for example `{"has_writes": true}`: `put_writes` stores that
         if the checkpoint was not stored yet.
         """
+        for name, fields in self._fields(names, _FIELDS):
+            match fields:
+                case [str(thread), str(ns), str(own), str() | None as parent, *flags]:
+                    key = CheckpointKey(self.meant_thread(thread), meant_ns(ns), own)
+                    if self.checkpoint_name(key) == name and self.is_own(flags):
+                        yield CheckpointEntry(key, name, parent if meant_id(parent or "") else None)
+
+    def _fields(self, names: Sequence[bytes], path: str) -> Iterator[tuple[bytes, list[Any]]]:
+        """The values at a path of several fields; empty for a missing document."""
         for start in range(0, len(names), _DOCUMENTS_AT_ONCE):
             some = names[start : start + _DOCUMENTS_AT_ONCE]
-            answers = self.connection.ask("JSON.MGET", *some, _FIELDS)
+            answers = self.connection.ask("JSON.MGET", *some, path)
             # Parse all answers as one list, which is much faster.
             told = json.loads(b"[" + b",".join(one or b"[]" for one in answers) + b"]")
-            for name, fields in zip(some, told, strict=True):
-                match fields:
-                    case [str(thread), str(ns), str(own), str() | None as parent, *flags]:
-                        key = CheckpointKey(self.meant_thread(thread), meant_ns(ns), own)
-                        if self.checkpoint_name(key) == name and self.is_own(flags):
-                            yield CheckpointEntry(
-                                key, name, parent if meant_id(parent or "") else None
-                            )
+            yield from zip(some, told, strict=True)
 
     def checkpoints(
         self,
@@ -322,14 +296,11 @@ class JsonDocuments(RedisLayout):
                 yield None if answer is None else TypedBytes(self.dialect, member(answer))
 
     def owners_of(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, CheckpointKey, bool]]:
-        for start in range(0, len(names), _DOCUMENTS_AT_ONCE):
-            some = names[start : start + _DOCUMENTS_AT_ONCE]
-            answers = self.connection.ask("JSON.MGET", *some, _FIELDS_OF_WRITE)
-            for name, answer in zip(some, answers, strict=True):
-                match json.loads(answer or b"[]"):
-                    case [str(thread), str(ns), str(own), *paths] if self.is_own_write(paths):
-                        key = CheckpointKey(self.meant_thread(thread), meant_ns(ns), own)
-                        yield name, key, True
+        for name, fields in self._fields(names, _FIELDS_OF_WRITE):
+            match fields:
+                case [str(thread), str(ns), str(own), *paths] if self.is_own_write(paths):
+                    key = CheckpointKey(self.meant_thread(thread), meant_ns(ns), own)
+                    yield name, key, True
 
     def usage(self, found: ThreadKeys) -> Iterator[tuple[str, Usage]]:
         yield from self._usage_of_checkpoints(found.checkpoints)
@@ -391,21 +362,3 @@ def _ends(name: bytes) -> Iterator[int]:
 def _write_place(name: bytes) -> WriteEntry:
     parts = name.rsplit(b":", _PARTS_OF_WRITE)
     return WriteEntry(name, text(parts[1]) if len(parts) > 1 else "")
-
-
-def fields_of(answer: Any) -> dict[str, Any]:
-    """By path, the value from the answer of JSON.GET with several paths."""
-    if not isinstance(answer, bytes):
-        return {}
-    found = json.loads(answer)
-    return {path: values[0] for path, values in found.items() if values}
-
-
-def member(answer: bytes) -> bytes:
-    """The value from the answer of JSON.GET with one path, with the server's exact bytes.
-
-    Metadata is a JSON text inside a JSON string. A document without metadata gives `{}`.
-    """
-    if answer.startswith(b'["'):
-        return bytes(json.loads(answer)[0].encode("utf-8", "surrogatepass"))
-    return answer[1:-1] or b"{}"

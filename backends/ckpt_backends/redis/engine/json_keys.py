@@ -15,13 +15,8 @@ from ckpt_backends.changes.rows import Row, not_of
 from ckpt_backends.errors import Refused
 from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.redis.engine.archived_keys import namespace_of, parted, rest_of, row_name
-from ckpt_backends.redis.engine.json_documents import (
-    LISTS,
-    USUAL,
-    JsonDocuments,
-    meant_ns,
-    stored_forms,
-)
+from ckpt_backends.redis.engine.document_fields import LISTS, USUAL, meant_ns, stored_forms
+from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.key_rows import MEMBER
 from ckpt_backends.redis.engine.keyspace import (
     APART,

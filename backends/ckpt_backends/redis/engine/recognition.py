@@ -7,15 +7,15 @@ creates one of each for a database, and asks all of them; see `detect`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import cast
 
+from ckpt_backends.declaration import Backend
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.redis.engine.connection import RedisConnection
-from ckpt_backends.redis.engine.json_documents import USUAL, fields_of, stored_id
+from ckpt_backends.redis.engine.document_fields import USUAL, fields_of, stored_id
 from ckpt_backends.redis.engine.keyspace import DOCUMENT, HASH, literally, raw
 from ckpt_backends.redis.engine.layout import RedisLayout
 
@@ -75,11 +75,16 @@ class Database:
     """A database, with the prefixes that the URL names."""
 
     def __init__(
-        self, connection: RedisConnection, prefix: str | None, write_prefix: str | None
+        self,
+        connection: RedisConnection,
+        backends: Sequence[Backend],
+        prefix: str | None,
+        write_prefix: str | None,
     ) -> None:
         self.connection = connection
         self.prefix, self.write_prefix = prefix, write_prefix
-        self.recognisers = [one(self) for one in recognisers()]
+        self._backends = backends
+        self.recognisers = recognisers(backends, self)
         self._samples: dict[str, dict[str, list[bytes]]] = {}
 
     @property
@@ -99,7 +104,7 @@ class Database:
         """The stores with any prefixes, if the URL has a prefix; otherwise empty."""
         if self.prefix is None and self.write_prefix is None:
             return []
-        return Database(self.connection, None, None).stores()
+        return Database(self.connection, self._backends, None, None).stores()
 
     def sampled(self, prefix: str) -> Mapping[str, Sequence[bytes]]:
         """By layout, the keys of some checkpoints with this prefix.
@@ -155,6 +160,8 @@ class Recogniser(ABC):
 
     layouts: Sequence[str]
     """The names of its layouts, in the order of listing."""
+    rank = 100
+    """Where its layouts are listed: those of lower numbers first."""
     separators = ":"
     """The characters that may follow the default prefix in its keys."""
 
@@ -199,18 +206,11 @@ class Recogniser(ABC):
         return ""
 
 
-def recognisers() -> list[Callable[[Database], Recogniser]]:
-    """The recognisers of all backends that the engine `redis` serves."""
-    found = []
-    for name in _RECOGNISERS:
-        module, _, kind = name.partition(":")
-        found.append(cast("Callable[[Database], Recogniser]", getattr(import_module(module), kind)))
-    return found
-
-
-_RECOGNISERS = (
-    "ckpt_backends.redis.official.recognise:DocumentRecogniser",
-    "ckpt_backends.redis.javascript.recognise:JavaScriptRecogniser",
-    "ckpt_backends.redis.hashes.recognise:HashRecogniser",
-    "ckpt_backends.apps.plainredis.layout:PlainRecogniser",
-)
+def recognisers(backends: Iterable[Backend], database: Database) -> list[Recogniser]:
+    """The recognisers of those backends that the engine `redis` serves, in the order of listing."""
+    found: list[Recogniser] = []
+    for one in backends:
+        if one.engine == "redis":
+            module, _, name = one.recognise.partition(":")
+            found.append(getattr(import_module(module), name)(database))
+    return sorted(found, key=lambda one: one.rank)

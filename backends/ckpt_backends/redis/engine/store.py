@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row
-from ckpt_backends.expiry import Expiry
 from ckpt_backends.model import (
     BlobKey,
     Checkpoint,
     CheckpointKey,
+    Expiry,
     StoreInfo,
     Thread,
     ThreadSize,
@@ -42,10 +42,10 @@ _REMEMBERED, _AT_ONCE = 200, 50
 reads the threads one after the other, in the order of the listing."""
 
 
-class RedisStore(Closing):
+class RedisStore(BaseStore):
     """A Redis database, opened for reading."""
 
-    measures_each_value: ClassVar[bool] = True
+    keys_expire = True
 
     def __init__(self, layout: RedisLayout, url: StoreUrl) -> None:
         self._connection = layout.connection
@@ -68,9 +68,6 @@ class RedisStore(Closing):
             size=memory.get("used_memory_dataset"),
             notes=tuple(self.notes()),
         )
-
-    def notes(self) -> Sequence[str]:
-        return []
 
     def threads(self, *, limit: int | None = None) -> Iterator[Thread]:
         if self._threads is None:

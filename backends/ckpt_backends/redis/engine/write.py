@@ -12,7 +12,7 @@ from typing import Any
 
 from redis import exceptions
 
-from ckpt_backends.base import Closing
+from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, moved
 from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
@@ -27,7 +27,7 @@ from ckpt_backends.redis.engine.restoring import restore_rows
 from ckpt_backends.url import StoreUrl
 
 
-class WritableRedisStore(Closing):
+class WritableRedisStore(BaseWritableStore):
     """A Redis database, opened for changing."""
 
     def __init__(self, layout: RedisLayout, url: StoreUrl) -> None:

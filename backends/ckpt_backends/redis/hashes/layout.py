@@ -22,7 +22,6 @@ from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.rows import Row, not_of
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.errors import Refused
-from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Usage, Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine.archived_keys import row_name
@@ -48,6 +47,7 @@ from ckpt_backends.redis.engine.layout import KeyFinder, RedisLayout
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
 from ckpt_backends.redis.engine.store import RedisStore
 from ckpt_backends.redis.engine.thread_listing import namespaces_by_name
+from ckpt_backends.redis.hashes.declaration import BACKEND
 from ckpt_backends.redis.hashes.write import WRITES, HashPlan
 from ckpt_backends.url import StoreUrl
 
@@ -62,7 +62,7 @@ _PARTS_OF_WRITE = 3
 class Hashes(RedisLayout):
     """The layout of hashes. The parts of a key are joined by `separator`."""
 
-    capabilities = LAYOUTS["redis-hash"]
+    capabilities = BACKEND.layouts["redis-hash"]
 
     def __init__(self, connection: RedisConnection, separator: str) -> None:
         super().__init__(connection)

@@ -13,6 +13,7 @@ _FIRST = "first"
 class HashRecogniser(Recogniser):
     """Finds the stores of hashes, with either separator."""
 
+    rank = 2
     layouts = ("redis-hash", "redis-hash-colon")
     separators = DOLLAR + COLON
 

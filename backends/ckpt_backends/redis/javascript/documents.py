@@ -32,7 +32,6 @@ from typing import Any
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
-from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
     Blob,
     BlobKey,
@@ -43,7 +42,8 @@ from ckpt_backends.model import (
     Write,
 )
 from ckpt_backends.redis.engine.connection import RedisConnection, in_chunks
-from ckpt_backends.redis.engine.json_documents import USUAL, JsonDocuments, fields_of, meant_ns
+from ckpt_backends.redis.engine.document_fields import USUAL, fields_of, meant_ns
+from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.json_keys import DocumentFinder
 from ckpt_backends.redis.engine.key_removal import KeyRemoval
 from ckpt_backends.redis.engine.keyspace import (
@@ -59,6 +59,7 @@ from ckpt_backends.redis.engine.keyspace import (
 )
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
 from ckpt_backends.redis.engine.thread_listing import namespaces_of
+from ckpt_backends.redis.javascript.declaration import BACKEND
 from ckpt_backends.redis.javascript.removal import JavaScriptRemoval
 from ckpt_backends.redis.javascript.stored_values import blob_name, part_of, versions_of
 from ckpt_backends.redis.javascript.write import JavaScriptPlan
@@ -79,7 +80,7 @@ class JavaScriptDocuments(JsonDocuments):
 
     name = "redis-js"
     saver = "LangGraph.js, @langchain/langgraph-checkpoint-redis 1.0"
-    capabilities = LAYOUTS["redis-js"]
+    capabilities = BACKEND.layouts["redis-js"]
     dialect = _JSON
     is_by_arrival = True
     value = "value"
@@ -192,7 +193,7 @@ class ShallowJavaScriptDocuments(JavaScriptDocuments):
 
     name = "redis-js-shallow"
     saver = "LangGraph.js, @langchain/langgraph-checkpoint-redis 1.0, ShallowRedisSaver"
-    capabilities = LAYOUTS["redis-js-shallow"]
+    capabilities = BACKEND.layouts["redis-js-shallow"]
 
     def __init__(self, connection: RedisConnection) -> None:
         super().__init__(connection)

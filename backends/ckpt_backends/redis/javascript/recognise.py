@@ -11,6 +11,7 @@ from ckpt_backends.redis.javascript.documents import JavaScriptDocuments, Shallo
 class JavaScriptRecogniser(Recogniser):
     """Finds the stores of RedisSaver and ShallowRedisSaver of LangGraph.js."""
 
+    rank = 1
     layouts = (JavaScriptDocuments.name, ShallowJavaScriptDocuments.name)
 
     def recognise(self, sample: Sample) -> Iterator[tuple[bytes, str]]:

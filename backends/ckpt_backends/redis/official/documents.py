@@ -25,13 +25,11 @@ from typing import Any
 from ckpt_backends.changes.change import Change
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.codec.values import REDIS_JSON
-from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import CheckpointKey, TypedBytes, Write
 from ckpt_backends.redis.engine.connection import in_chunks
-from ckpt_backends.redis.engine.json_documents import (
+from ckpt_backends.redis.engine.document_fields import (
     LISTS,
     USUAL,
-    JsonDocuments,
     fields_of,
     meant_id,
     meant_ns,
@@ -39,9 +37,11 @@ from ckpt_backends.redis.engine.json_documents import (
     stored_id,
     stored_ns,
 )
+from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.json_keys import POINTERS, DocumentFinder
 from ckpt_backends.redis.engine.key_plan import KeyPlan
 from ckpt_backends.redis.engine.keyspace import WriteEntry, raw
+from ckpt_backends.redis.official.declaration import BACKEND
 from ckpt_backends.redis.official.write import DocumentPlan
 
 DIALECT = REDIS_JSON
@@ -61,7 +61,7 @@ class Documents(JsonDocuments):
 
     name = "redis"
     saver = "langgraph-checkpoint-redis 0.1 or later"
-    capabilities = LAYOUTS["redis"]
+    capabilities = BACKEND.layouts["redis"]
     dialect = DIALECT
     value = "blob"
 

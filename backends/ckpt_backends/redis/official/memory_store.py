@@ -24,27 +24,26 @@ from typing import Any
 
 from redis import exceptions
 
-from ckpt_backends.base import Closing
 from ckpt_backends.changes.rows import Cell, Restored, Row, no_table
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.errors import Refused, StoreChanged, UnknownLayout
 from ckpt_backends.memory import dotted_namespaces
+from ckpt_backends.memory.base import BaseMemoryStore, BaseWritableMemoryStore
 from ckpt_backends.memory.dotted_namespaces import STORE, VECTORS
 from ckpt_backends.memory.protocol import (
     Item,
     ItemKey,
     MemoryInfo,
     Namespace,
-    NamespaceSize,
     Vector,
     begins,
     check_unchanged,
 )
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.redis.engine.connection import Command, RedisConnection
+from ckpt_backends.redis.engine.document_fields import fields_of
 from ckpt_backends.redis.engine.driver_errors import explained_change
-from ckpt_backends.redis.engine.json_documents import fields_of
 from ckpt_backends.redis.engine.key_rows import MEMBER, expiries_of, rows_of, stored_of
 from ckpt_backends.redis.engine.keyspace import DOCUMENT, HASH, literally, raw, text, unique
 from ckpt_backends.redis.engine.restoring import restore_rows
@@ -173,7 +172,7 @@ class _Documents:
         return [(STORE, place.name), (vector, name)]
 
 
-class RedisMemory(Closing):
+class RedisMemory(BaseMemoryStore):
     """A RedisStore's database, opened for reading. There is no snapshot of the values."""
 
     def __init__(self, connection: RedisConnection, url: StoreUrl) -> None:
@@ -189,14 +188,6 @@ class RedisMemory(Closing):
             engine=engine_of(self._connection.ask("INFO", "server")),
             tables=self._documents.tables,
         )
-
-    def namespaces(self, prefix: Namespace = ()) -> Iterator[NamespaceSize]:
-        sums: dict[Namespace, tuple[int, int]] = {}
-        for one in self.items(prefix=prefix):
-            items, size = sums.get(one.key.namespace, (0, 0))
-            sums[one.key.namespace] = items + 1, size + one.size
-        for namespace, (items, size) in sums.items():
-            yield NamespaceSize(namespace, items, size)
 
     def items(
         self,
@@ -248,7 +239,7 @@ class RedisMemory(Closing):
         self._connection.close()
 
 
-class WritableRedisMemory(Closing):
+class WritableRedisMemory(BaseWritableMemoryStore):
     """A RedisStore's database, opened for changing."""
 
     def __init__(self, connection: RedisConnection, url: StoreUrl) -> None:

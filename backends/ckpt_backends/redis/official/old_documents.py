@@ -22,7 +22,7 @@ from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Capability, CheckpointKey
 from ckpt_backends.protocol import Store
 from ckpt_backends.redis.engine.connection import RedisConnection
-from ckpt_backends.redis.engine.json_documents import (
+from ckpt_backends.redis.engine.document_fields import (
     USUAL,
     Prefixes,
     fields_of,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.redis.engine.connection import RedisConnection
-from ckpt_backends.redis.engine.json_documents import (
+from ckpt_backends.redis.engine.document_fields import (
     LISTS,
     USUAL,
     fields_of,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from ckpt_backends.redis.engine.json_documents import USUAL, Prefixes
+from ckpt_backends.redis.engine.document_fields import USUAL, Prefixes
 from ckpt_backends.redis.engine.layout import RedisLayout
 from ckpt_backends.redis.engine.recognition import FoundStore, Recogniser, Sample
 from ckpt_backends.redis.official.documents import Documents
@@ -29,6 +29,7 @@ class DocumentRecogniser(Recogniser):
     Checkpoints and writes have prefixes of their own, so one database may have several stores.
     """
 
+    rank = 0
     layouts = (Documents.name, ShallowDocuments.name)
 
     @cached_property

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import CheckpointKey
-from ckpt_backends.redis.engine.json_documents import (
+from ckpt_backends.redis.engine.document_fields import (
     fields_of,
     meant_id,
     meant_ns,
@@ -30,6 +29,7 @@ from ckpt_backends.redis.engine.keyspace import (
     raw,
 )
 from ckpt_backends.redis.engine.thread_listing import namespaces_of
+from ckpt_backends.redis.official.declaration import BACKEND
 from ckpt_backends.redis.official.documents import Documents
 
 _FIELDS = ("$.thread_id", "$.checkpoint_ns", "$.checkpoint_id", "$.has_writes")
@@ -40,7 +40,7 @@ class ShallowDocuments(Documents):
 
     name = "redis-shallow"
     saver = "langgraph-checkpoint-redis, ShallowRedisSaver"
-    capabilities = LAYOUTS["redis-shallow"]
+    capabilities = BACKEND.layouts["redis-shallow"]
 
     def checkpoint_name(self, key: CheckpointKey) -> bytes:
         parts = (self.prefixes.checkpoint, stored_id(key.thread_id), key.checkpoint_ns)

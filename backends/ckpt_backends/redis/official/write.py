@@ -12,7 +12,8 @@ from ckpt_backends.codec.values import REDIS_JSON
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.redis.engine.command_plan import expiring
 from ckpt_backends.redis.engine.connection import Command
-from ckpt_backends.redis.engine.json_documents import JsonDocuments, stored_id, stored_ns
+from ckpt_backends.redis.engine.document_fields import stored_id, stored_ns
+from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.json_plan import JsonPlan, document, source_and_step
 from ckpt_backends.redis.engine.key_plan import AddedWrite
 
