@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from ckpt_backends.changes.rows import Cell
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
-from ckpt_backends.mysql import sql_write
 from ckpt_backends.mysql.changing import lock, transaction
 from ckpt_backends.mysql.connect import MySQLConnection, explained
 from ckpt_backends.mysql.layout import MySQLTable, bound, engine_of, literal, quoted_name, storable
@@ -17,6 +15,8 @@ from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.sql.database import Row, Values
 from ckpt_backends.url import StoreUrl
 
+_REPEATABLE = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+"""Isolation of the next transaction."""
 _SIZE = """
     SELECT CAST(SUM(data_length + index_length) AS UNSIGNED) FROM information_schema.tables
     WHERE table_schema = DATABASE() AND table_name IN %(names)s
@@ -25,6 +25,13 @@ _SIZE = """
 
 class MySQLDatabase:
     """A database, opened for reading or for changing."""
+
+    insert_missing = (
+        "INSERT INTO {table} ({columns}) VALUES ({values})"
+        " ON DUPLICATE KEY UPDATE thread_id = thread_id"
+    )
+    lock_rows = "FOR UPDATE"
+    """In REPEATABLE READ it locks rows and the gaps between them."""
 
     def __init__(
         self, connection: MySQLConnection, url: StoreUrl, tables: Mapping[str, MySQLTable]
@@ -51,8 +58,8 @@ class MySQLDatabase:
 
     def same(self, column: str, name: str) -> str:
         # The first comparison uses the index; there, `abc` may equal `ABC`.
-        same = f"{column} = {self.comparable(column, name)}"
-        return f"({same} AND {exact(column)} = {exact(self.mark(name))})"
+        mark = self.comparable(column, name)
+        return f"({column} = {mark} AND {exact(column)} = {exact(self.mark(name))})"
 
     def among(
         self, column: str, name: str, texts: Collection[str]
@@ -85,6 +92,9 @@ class MySQLDatabase:
     def literal(self, text: str) -> str:
         return literal(text)
 
+    def archived(self, table: str, column: str) -> str:  # noqa: ARG002
+        return quoted_name(column)
+
     def bound(self, text: str) -> object:
         return text
 
@@ -111,26 +121,34 @@ class MySQLDatabase:
             self._open = None
 
     @contextmanager
-    def transaction(self, thread_id: str | None) -> Iterator[None]:
+    def transaction(
+        self, thread_id: str | None = None, *, exclusive: bool = False
+    ) -> Iterator[None]:
         connection = self._connection
         with ExitStack() as stack:
             if thread_id is not None:
                 stack.enter_context(lock(connection, self._url, thread_id))
             with transaction(connection, self._url):
-                if thread_id is None:
-                    connection.alone(sql_write.REPEATABLE)
+                if exclusive:
+                    connection.alone(_REPEATABLE)
                 yield
 
     def change(self, query: str, values: Values) -> int:
         return self._connection.change(query, values)
 
-    def given(self, table: str, column: str, name: str, cell: Cell) -> str:  # noqa: ARG002
+    def given(self, table: str, column: str, name: str, cell: object) -> str:  # noqa: ARG002
         return self.mark(name)
 
-    def is_given(self, table: str, column: str, name: str, cell: Cell) -> str:  # noqa: ARG002
+    def is_given(self, table: str, column: str, name: str, cell: object) -> str:  # noqa: ARG002
         if isinstance(cell, str) and not column.startswith("gmt_"):
             return f"{exact(self.quoted(column))} <=> {exact(self.mark(name))}"
         return f"{self.quoted(column)} <=> {self.mark(name)}"
+
+    def json_member(self, column: str, name: str) -> str:
+        return f"JSON_EXTRACT({column}, '$.{name}')"
+
+    def finish_removal(self) -> str:
+        return ""
 
     def vacuum(self, tables: Sequence[str]) -> None:
         with explained(self._url):
@@ -138,9 +156,6 @@ class MySQLDatabase:
                 for _, _, kind, text in self._connection.alone(f"OPTIMIZE TABLE {table}"):
                     if str(kind).lower() == "error":
                         raise StoreUnavailable(f"cannot vacuum '{self._url}': {text}")
-
-    def finish_removal(self) -> str:
-        return ""
 
     @property
     def _connection(self) -> MySQLConnection:

@@ -14,7 +14,6 @@ from ckpt_backends.codec.value_limit import MOST_BYTES
 from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, ThreadSize
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
-from ckpt_backends.postgres.database import as_stored
 from ckpt_backends.postgres.layout import PostgresLayout, PostgresTable
 from ckpt_backends.postgres.tables import PostgresDatabase
 from ckpt_backends.servers.answer_types import STORE, checked
@@ -48,7 +47,7 @@ class PostgresStore(SqlStore):
     ) -> None:
         self._layout = layout
         database = PostgresDatabase(connection, url, layout.tables)
-        super().__init__(database, url, _tables(layout))
+        super().__init__(database, url, _tables(layout, database))
 
     def _saver(self) -> str:
         table = self._tables.checkpoints.sql
@@ -174,14 +173,11 @@ class PostgresStore(SqlStore):
         ]
 
 
-def _tables(layout: PostgresLayout) -> SqlTables:
+def _tables(layout: PostgresLayout, database: PostgresDatabase) -> SqlTables:
     def table(found: PostgresTable, *sized: str, size: str, view: str = "") -> SqlTable:
         # In a query with parameters, `%` must be written as `%%`.
         name = found.sql.replace("%", "%%")
-        columns = {
-            column: as_stored(column, kind).replace("%", "%%")
-            for column, kind in found.columns.items()
-        }
+        columns = {column: database.archived(found.name, column) for column in found.columns}
         sizes = {column: size.format(column) for column in sized}
         return SqlTable(found.name, name, columns, sizes, view.format(checkpoints=name))
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ckpt_backends.changes.rows import Cell
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
-from ckpt_backends.postgres import sql_write
 from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.changing import lock_number, transaction
 from ckpt_backends.postgres.connect import PostgresConnection, explained
@@ -17,6 +15,7 @@ from ckpt_backends.shell import is_shown
 from ckpt_backends.sql.database import Row, Values
 from ckpt_backends.url import StoreUrl
 
+_LOCK = "SELECT pg_advisory_xact_lock(%(number)s::bigint)"
 _SIZE = """
     SELECT sum(pg_total_relation_size(c.oid))::bigint
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -27,12 +26,16 @@ _SIZE = """
 class PostgresDatabase:
     """A database, opened for reading or for changing."""
 
+    insert_missing = "INSERT INTO {table} ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
+    lock_rows = ""
+
     def __init__(
         self, connection: PostgresConnection, url: StoreUrl, tables: Sequence[PostgresTable]
     ) -> None:
         self._open: PostgresConnection | None = connection
         self._url = url
         self._tables = {table.name: table for table in tables}
+        """In the order in which they are locked: that of the saver's `put`, to avoid deadlocks."""
         self._begun = True
 
     @property
@@ -78,6 +81,10 @@ class PostgresDatabase:
             return "'" + text.replace("'", "''") + "'"
         return f"convert_from('\\x{text.encode().hex()}', 'UTF8')"
 
+    def archived(self, table: str, column: str) -> str:
+        name, kind = self.quoted(column), self._tables[table].columns[column]
+        return name if kind in {"bytea", "int2", "int4", "int8"} else f"{name}::text"
+
     def bound(self, text: str) -> object:
         return text
 
@@ -104,33 +111,40 @@ class PostgresDatabase:
             self._open = None
 
     @contextmanager
-    def transaction(self, thread_id: str | None) -> Iterator[None]:
+    def transaction(
+        self, thread_id: str | None = None, *, exclusive: bool = False
+    ) -> Iterator[None]:
         with transaction(self._connection, self._url) as connection:
-            if thread_id is None:
-                names = ", ".join(table.sql for _, table in sorted(self._tables.items()))
-                connection.change(sql_write.LOCK_TABLES.format(tables=names))
-            else:
-                connection.change(sql_write.LOCK, {"number": lock_number(thread_id)})
+            if exclusive:
+                names = ", ".join(table.sql for table in self._tables.values())
+                connection.change(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE")
+            if thread_id is not None:
+                connection.change(_LOCK, {"number": lock_number(thread_id)})
             yield
 
     def change(self, query: str, values: Values) -> int:
         return self._connection.change(query, values)
 
-    def given(self, table: str, column: str, name: str, cell: Cell) -> str:
+    def given(self, table: str, column: str, name: str, cell: object) -> str:
         kind = self._tables[table].columns[column].replace("%", "%%")
         return f"%({name})s::{f'text::{kind}' if isinstance(cell, str) else kind}"
 
-    def is_given(self, table: str, column: str, name: str, cell: Cell) -> str:
+    def is_given(self, table: str, column: str, name: str, cell: object) -> str:
+        # Compare types of extensions as text, so that no operator of an extension is called.
+        text = "::text" if "." in self._tables[table].columns[column] else ""
         given = self.given(table, column, name, cell)
-        return f"{self.quoted(column)} IS NOT DISTINCT FROM {given}"
+        return f"{self.quoted(column)}{text} IS NOT DISTINCT FROM {given}{text}"
+
+    def json_member(self, column: str, name: str) -> str:
+        return f"({column} -> '{name}')::text"
+
+    def finish_removal(self) -> str:
+        return ""
 
     def vacuum(self, tables: Sequence[str]) -> None:
         with explained(self._url):
             for table in tables:
                 self._connection.alone(f"VACUUM (ANALYZE) {table.replace('%%', '%')}")
-
-    def finish_removal(self) -> str:
-        return ""
 
     @property
     def _connection(self) -> PostgresConnection:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from ckpt_backends.changes.rows import Cell
 from ckpt_backends.model import Space
 
 Row = tuple[Any, ...]
@@ -17,8 +16,8 @@ class Database(Protocol):
     """A connection with one transaction. Its methods raise `StoreUnavailable`.
 
     `text`, `mark`, `same`, `among`, `exact`, `bytes_of`, `characters` and `quoted` return SQL
-    expressions. `same` and `among` are true only if column and parameter are equal code point by
-    code point. `exact` sorts a column by code points.
+    expressions. `same` is true only if column and parameter are equal code point by code point.
+    `exact` sorts a column by code points.
     """
 
     def rows(self, query: str, values: Values) -> list[Row]:
@@ -62,6 +61,10 @@ class Database(Protocol):
         """A text as an SQL literal, for a query that a person runs."""
         ...
 
+    def archived(self, table: str, column: str) -> str:
+        """The expression of a column for an archive: a number, text or bytes."""
+        ...
+
     def bound(self, text: str) -> object:
         """A text in the form in which the driver needs it as a parameter."""
         ...
@@ -90,10 +93,18 @@ class Database(Protocol):
 class WritableDatabase(Database, Protocol):
     """A connection for changes."""
 
-    def transaction(self, thread_id: str | None) -> AbstractContextManager[None]:
-        """One transaction, with a lock on the thread.
+    insert_missing: str
+    """The statement that adds a row unless its key exists, with names to format."""
+    lock_rows: str
+    """What ends a query that locks the rows that it counts; empty if the engine locks more."""
 
-        Raises `StoreChanged` or `StoreUnavailable`. Nothing is written then.
+    def transaction(
+        self, thread_id: str | None = None, *, exclusive: bool = False
+    ) -> AbstractContextManager[None]:
+        """One transaction, with a lock on the thread if there is one.
+
+        `exclusive` keeps others from adding rows to the threads that are read in it. Raises
+        `StoreChanged` or `StoreUnavailable`. Nothing is written then.
         """
         ...
 
@@ -101,16 +112,27 @@ class WritableDatabase(Database, Protocol):
         """Run a statement inside a transaction. Returns the number of changed rows."""
         ...
 
-    def given(self, table: str, column: str, name: str, cell: Cell) -> str:
-        """The placeholder for a cell of an archive that is inserted into a column."""
+    def given(self, table: str, column: str, name: str, cell: object) -> str:
+        """The placeholder for a cell that is inserted into a column."""
         ...
 
-    def is_given(self, table: str, column: str, name: str, cell: Cell) -> str:
+    def is_given(self, table: str, column: str, name: str, cell: object) -> str:
         """The condition that a column is equal to a cell of an archive."""
         ...
 
-    def vacuum(self, tables: Sequence[str]) -> None: ...
+    def json_member(self, column: str, name: str) -> str:
+        """A member of a JSON object in a column, as JSON text."""
+        ...
 
     def finish_removal(self) -> str:
-        """See `WritableStore.finish_removal`."""
-        ...
+        """See `ckpt_backends.changes.removal.finish_removal`."""
+        return ""
+
+    def vacuum(self, tables: Sequence[str]) -> None: ...
+
+
+def text(cell: object) -> str:
+    """A cell as text; NULL gives `''`."""
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "surrogateescape")
+    return "" if cell is None else str(cell)

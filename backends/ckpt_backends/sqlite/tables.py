@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ckpt_backends.changes.rows import Cell
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import Space
 from ckpt_backends.shell import is_shown
@@ -22,6 +21,10 @@ from ckpt_backends.url import StoreUrl
 class SqliteDatabase:
     """A file, opened for reading or for changing."""
 
+    insert_missing = "INSERT OR IGNORE INTO {table} ({columns}) VALUES ({values})"
+    lock_rows = ""
+    _errors = staticmethod(writing)
+
     def __init__(self, connection: sqlite3.Connection, url: StoreUrl) -> None:
         connection.text_factory = decode_text
         self._url = url
@@ -34,7 +37,7 @@ class SqliteDatabase:
         return list(self.stream(query, values))
 
     def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:  # noqa: ARG002
-        with reading(self._url):
+        with self._errors(self._url):
             # `yield from` would close the cursor of an unfinished result, perhaps after its
             # connection.
             for row in self._alive().execute(query, values):  # noqa: UP028
@@ -72,6 +75,9 @@ class SqliteDatabase:
             return "'" + text.replace("'", "''") + "'"
         return f"CAST(X'{bind(text).hex()}' AS TEXT)"
 
+    def archived(self, table: str, column: str) -> str:  # noqa: ARG002
+        return quoted_name(column)
+
     def bound(self, text: str) -> object:
         return bind(text)
 
@@ -106,7 +112,12 @@ class SqliteDatabase:
             self._connection = None
 
     @contextmanager
-    def transaction(self, thread_id: str | None) -> Iterator[None]:  # noqa: ARG002
+    def transaction(
+        self,
+        thread_id: str | None = None,  # noqa: ARG002
+        *,
+        exclusive: bool = False,  # noqa: ARG002
+    ) -> Iterator[None]:
         with writing(self._url), transaction(self._alive()):
             yield
 
@@ -114,11 +125,14 @@ class SqliteDatabase:
         self._has_removed |= query.startswith("DELETE")
         return self._alive().execute(query, values).rowcount
 
-    def given(self, table: str, column: str, name: str, cell: Cell) -> str:  # noqa: ARG002
+    def given(self, table: str, column: str, name: str, cell: object) -> str:  # noqa: ARG002
         return self.text(name) if isinstance(cell, str) else self.mark(name)
 
-    def is_given(self, table: str, column: str, name: str, cell: Cell) -> str:
+    def is_given(self, table: str, column: str, name: str, cell: object) -> str:
         return f"{quoted_name(column)} IS {self.given(table, column, name, cell)}"
+
+    def json_member(self, column: str, name: str) -> str:
+        return f"json_extract({column}, '$.{name}')"
 
     def vacuum(self, tables: Sequence[str]) -> None:  # noqa: ARG002
         with writing(self._url):
@@ -133,6 +147,8 @@ class SqliteDatabase:
 
 class OpenedDatabase(SqliteDatabase):
     """A file, opened read-only."""
+
+    _errors = staticmethod(reading)
 
     def __init__(self, opened: Opened, url: StoreUrl) -> None:
         super().__init__(opened.connection, url)
