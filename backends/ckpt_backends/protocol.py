@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import ClassVar, Protocol, Self
+from typing import Protocol, Self
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.removal import Removal, Removed
@@ -28,7 +28,6 @@ from ckpt_backends.model import (
     Usage,
     Write,
 )
-from ckpt_backends.url import StoreUrl
 
 
 class Store(Protocol):
@@ -269,27 +268,3 @@ class WritableStore(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
-
-
-class Backend(Protocol):
-    """The adapter for one engine with all its layouts."""
-
-    schemes: ClassVar[tuple[str, ...]]
-    """The URL schemes that it opens, the usual one first."""
-
-    @classmethod
-    def open(cls, url: StoreUrl) -> Store:
-        """Open for reading; never creates anything.
-
-        Raises `StoreUnavailable` or `UnknownLayout`.
-        """
-        ...
-
-    @classmethod
-    def open_writable(cls, url: StoreUrl) -> WritableStore:
-        """Open for changes; never creates a store or alters its tables.
-
-        Raises `StoreUnavailable`, `UnknownLayout` if an unknown or newer saver created the tables,
-        and `Unsupported` if the layout cannot store changes.
-        """
-        ...

@@ -17,19 +17,11 @@ from ckpt_backends.channel_names import is_wanted
 from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.langgraph_dev import rows, server
-from ckpt_backends.langgraph_dev.files import (
-    BLOBS,
-    CHECKPOINTS,
-    LAYOUT,
-    NAMES,
-    WRITES,
-    folder_of,
-    stamps,
-)
+from ckpt_backends.langgraph_dev.declaration import BACKEND, CHECKPOINTS
+from ckpt_backends.langgraph_dev.files import BLOBS, LAYOUT, NAMES, WRITES, folder_of, stamps
 from ckpt_backends.langgraph_dev.layout import StoredCheckpoint, StoredWrite, WriteKey
 from ckpt_backends.langgraph_dev.rows import COLUMNS
 from ckpt_backends.langgraph_dev.tables import Tables, named
-from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
     Blob,
     BlobKey,
@@ -74,7 +66,7 @@ class DevStore(BaseStore):
             engine="pickle files",
             saver=f"langgraph-checkpoint {'2.1 or later' if apart else 'before 2.1'},"
             " InMemorySaver of langgraph dev",
-            capabilities=LAYOUTS[LAYOUT],
+            capabilities=BACKEND.layouts[LAYOUT],
             tables=tuple(name for name in NAMES if name in files.opened),
             size=sum(size for _, _, size, _ in files.stamps.values()),
             notes=tuple(self.notes()),

@@ -28,7 +28,8 @@ from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, Unsupported
 from ckpt_backends.files.atomic_write import create_part, remove_unfinished, sync_folder
 from ckpt_backends.files.folder_lock import locked
-from ckpt_backends.langgraph_dev.files import BLOBS, CHECKPOINTS, NAMES, WRITES, folder_of, stamps
+from ckpt_backends.langgraph_dev.declaration import CHECKPOINTS
+from ckpt_backends.langgraph_dev.files import BLOBS, NAMES, WRITES, folder_of, stamps
 from ckpt_backends.langgraph_dev.layout import (
     BlobKey,
     StoredCheckpoint,

@@ -55,8 +55,8 @@ class MySQLDatabase(WritableDatabase):
 
     def same(self, column: str, name: str) -> str:
         # The first comparison uses the index; there, `abc` may equal `ABC`.
-        same = f"{column} = {self._bound(column, name)}"
-        return f"({same} AND {exact(column)} = {exact(self.mark(name))})"
+        mark = self.comparable(column, name)
+        return f"({column} = {mark} AND {exact(column)} = {exact(self.mark(name))})"
 
     def among(
         self, column: str, name: str, texts: Collection[str]
@@ -65,12 +65,12 @@ class MySQLDatabase(WritableDatabase):
         if not found:
             return "FALSE", {}
         values: dict[str, object] = {f"{name}{n}": one for n, one in enumerate(found)}
-        marks = ", ".join(self._bound(column, mark) for mark in values)
+        marks = ", ".join(self.comparable(column, mark) for mark in values)
         values[name] = tuple(one.encode() for one in found)
         return f"({column} IN ({marks}) AND {exact(column)} IN %({name})s)", values
 
-    def _bound(self, column: str, name: str) -> str:
-        """The placeholder for a text that is compared with a column."""
+    def comparable(self, column: str, name: str) -> str:
+        """The placeholder for a parameter that is compared with a column."""
         known = self._columns.get(column.removeprefix("c."))
         return self.mark(name) if known is None else bound(self.mark(name), known)
 

@@ -172,15 +172,15 @@ class SqlStore(BaseStore):
         """The writes of these rows."""
         return (self._write(key, row) for key, row in rows)
 
-    def _text(self, cell: Any) -> str:
+    def _text(self, cell: str | None) -> str:
         """A cell as text; NULL gives `''`."""
         return "" if cell is None else cell
 
-    def _data(self, cell: Any) -> bytes | None:
+    def _data(self, cell: bytes | None) -> bytes | None:
         """A cell as bytes."""
         return cell
 
-    def _number(self, cell: Any) -> int:
+    def _number(self, cell: int) -> int:
         return cell
 
     # What all engines do alike.
@@ -236,7 +236,9 @@ class SqlStore(BaseStore):
         tables = self._tables
         for table in (tables.checkpoints, tables.writes, tables.blobs):
             counts.append({})
-            for some in chunks(asked if table else (), _TEXTS_PER_QUERY):
+            if table is None:
+                continue
+            for some in chunks(asked, _TEXTS_PER_QUERY):
                 where, values = self._database.among("c.thread_id", "t", some)
                 query = (
                     f"SELECT {thread} AS thread, COUNT(*), COALESCE(SUM({table.size}), 0)"
