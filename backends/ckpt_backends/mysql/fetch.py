@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from ckpt_backends.mysql.tables import MySQLDatabase
+from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.sql.store import chunks
 
 AT_ONCE = 200

@@ -18,9 +18,9 @@ from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.model import Checkpoint, CheckpointKey, Write
 from ckpt_backends.mysql import sql
 from ckpt_backends.mysql.connect import MySQLConnection
+from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.fetch import AT_ONCE, Fetcher
 from ckpt_backends.mysql.layout import MySQLLayout, MySQLTable, literal, quoted_name
-from ckpt_backends.mysql.tables import MySQLDatabase
 from ckpt_backends.mysql.values import SMALL, read_blobs
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import json_bytes, typed

@@ -14,8 +14,8 @@ from ckpt_backends.codec.value_limit import MOST_BYTES
 from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, ThreadSize
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
+from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.postgres.layout import PostgresLayout, PostgresTable
-from ckpt_backends.postgres.tables import PostgresDatabase
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import json_bytes, typed
 from ckpt_backends.sql.store import (

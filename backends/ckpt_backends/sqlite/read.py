@@ -16,9 +16,9 @@ from ckpt_backends.model import Checkpoint, CheckpointKey
 from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.store import Keyed, RowQuery, SqlStore, SqlTable, SqlTables, chunks
 from ckpt_backends.sqlite.binding import bind, quoted_name, stored_bytes, text
+from ckpt_backends.sqlite.database import OpenedDatabase
 from ckpt_backends.sqlite.layout import SqliteLayout, detect
 from ckpt_backends.sqlite.open import Opened
-from ckpt_backends.sqlite.tables import OpenedDatabase
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY, _KEYS_PER_QUERY = 500, 300
