@@ -18,17 +18,16 @@ from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.postgres.layout import PostgresLayout, PostgresTable
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import json_bytes, typed
-from ckpt_backends.sql.store import (
+from ckpt_backends.sql.queries import (
     BODIES_AT_ONCE,
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
-    Keyed,
     RowQuery,
-    SqlStore,
     SqlTable,
     SqlTables,
-    chunks,
 )
+from ckpt_backends.sql.row_changes import in_chunks
+from ckpt_backends.sql.store import Keyed, SqlStore
 from ckpt_backends.url import StoreUrl
 
 _FEW = 500
@@ -142,7 +141,7 @@ class PostgresStore(SqlStore):
             f"SELECT n, {query.columns} FROM {sql.KEYS} {query.table.source} c ON {sql.AT_KEY}"
             f" {query.join} {query.rest}"
         )
-        for some in chunks(asked, BODIES_AT_ONCE):
+        for some in in_chunks(asked, BODIES_AT_ONCE):
             threads, spaces, ids = map(list, zip(*map(_parts, some), strict=True))
             values = {**query.values, "threads": threads, "spaces": spaces, "ids": ids}
             for n, *row in self._database.rows(text, values):
