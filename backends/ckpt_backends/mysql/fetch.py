@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from ckpt_backends.mysql.tables import MySQLDatabase
-from ckpt_backends.sql.store import chunks
+from ckpt_backends.mysql.database import MySQLDatabase
+from ckpt_backends.sql.row_changes import in_chunks
 
 AT_ONCE = 200
 """Keys in one query."""
@@ -38,7 +38,7 @@ class Fetcher:
         parameters of `columns` and `rest`.
         """
         comparable = self._database.comparable
-        for some in chunks(places, AT_ONCE):
+        for some in in_chunks(places, AT_ONCE):
             asked: list[str] = []
             bound = dict(values)
             for n, place in enumerate(some):

@@ -19,7 +19,7 @@ def open_store(url: StoreUrl) -> Store:
             tables = find_tables(connection)
             if is_three_table(columns := {name: set(one.columns) for name, one in tables.items()}):
                 from ckpt_backends.apps.three_table.read import open_tables
-                from ckpt_backends.mysql.tables import MySQLDatabase
+                from ckpt_backends.mysql.database import MySQLDatabase
 
                 return open_tables(MySQLDatabase(connection, url, tables), columns, url)
             from ckpt_backends.mysql.read import MySQLStore
@@ -42,7 +42,7 @@ def open_writable(url: StoreUrl) -> WritableStore:
             tables = find_tables(connection)
             if is_three_table(columns := {name: set(one.columns) for name, one in tables.items()}):
                 from ckpt_backends.apps.three_table.write import open_writable_tables
-                from ckpt_backends.mysql.tables import MySQLDatabase
+                from ckpt_backends.mysql.database import MySQLDatabase
 
                 connection.restart()
                 return open_writable_tables(MySQLDatabase(connection, url, tables), columns, url)

@@ -18,21 +18,15 @@ from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.model import Checkpoint, CheckpointKey, Write
 from ckpt_backends.mysql import sql
 from ckpt_backends.mysql.connect import MySQLConnection
+from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.fetch import AT_ONCE, Fetcher
 from ckpt_backends.mysql.layout import MySQLLayout, MySQLTable, literal, quoted_name
-from ckpt_backends.mysql.tables import MySQLDatabase
 from ckpt_backends.mysql.values import SMALL, read_blobs
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import json_bytes, typed
-from ckpt_backends.sql.store import (
-    STATES_AT_ONCE,
-    Keyed,
-    RowQuery,
-    SqlStore,
-    SqlTable,
-    SqlTables,
-    chunks,
-)
+from ckpt_backends.sql.queries import STATES_AT_ONCE, RowQuery, SqlTable, SqlTables
+from ckpt_backends.sql.row_changes import in_chunks
+from ckpt_backends.sql.store import Keyed, SqlStore
 from ckpt_backends.url import StoreUrl
 
 
@@ -124,7 +118,7 @@ class MySQLStore(SqlStore):
     def _read_checkpoints(
         self, rows: Keyed, *, body: bool, metadata: bool, values: bool | Collection[str]
     ) -> Iterator[Checkpoint]:
-        for some in chunks(rows, STATES_AT_ONCE if body and values else AT_ONCE):
+        for some in in_chunks(rows, STATES_AT_ONCE if body and values else AT_ONCE):
             read = self._with_bodies(some, body=body, metadata=metadata)
             if body:
                 yield from read_blobs(self._fetcher, self._layout, list(read), values)
@@ -167,7 +161,7 @@ class MySQLStore(SqlStore):
         return replace(query, columns=f"{query.columns}, c.{self._layout.ns}")
 
     def _read_writes(self, rows: Keyed, values: bool | Collection[str]) -> Iterator[Write]:  # noqa: ARG002
-        for some in chunks(rows, AT_ONCE):
+        for some in in_chunks(rows, AT_ONCE):
             writes = [(self._write(key, row), row[-1]) for key, row in some]
             large = [
                 (one.size, (one.key.thread_id, ns, one.key.checkpoint_id, one.task_id, one.idx))

@@ -6,9 +6,9 @@ from ckpt_backends import shell
 from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.mysql.connect import MySQLConnection
+from ckpt_backends.mysql.database import MySQLDatabase
 from ckpt_backends.mysql.layout import HASH, MySQLLayout, bound
 from ckpt_backends.mysql.sql import exact
-from ckpt_backends.mysql.tables import MySQLDatabase
 from ckpt_backends.sql.saver_tables import SaverTables
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.url import StoreUrl

@@ -1,28 +1,91 @@
-"""Base class for a PostgreSQL database that is open for reading, with any tables."""
+"""Implements `WritableDatabase` for PostgreSQL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from ckpt_backends.base import Closing
-from ckpt_backends.changes.rows import Row
 from ckpt_backends.errors import StoreUnavailable
+from ckpt_backends.model import Space
 from ckpt_backends.postgres.catalog import begin
-from ckpt_backends.postgres.connect import PostgresConnection
-from ckpt_backends.postgres.layout import PostgresTable, quoted_name
+from ckpt_backends.postgres.changing import lock_number, transaction
+from ckpt_backends.postgres.connect import PostgresConnection, explained
+from ckpt_backends.postgres.layout import PostgresTable, quoted_name, storable
+from ckpt_backends.shell import is_shown
+from ckpt_backends.sql.database import Row, Values, WritableDatabase
 from ckpt_backends.url import StoreUrl
 
+_LOCK = "SELECT pg_advisory_xact_lock(%(number)s::bigint)"
+_SIZE = """
+    SELECT sum(pg_total_relation_size(c.oid))::bigint
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname || '.' || c.relname = ANY(%(names)s::text[])
+"""
 
-class DatabaseReader(Closing):
-    """A PostgreSQL database, opened for reading. The caller has begun the first transaction."""
 
-    def __init__(self, connection: PostgresConnection, url: StoreUrl) -> None:
-        self._url = url
+class PostgresDatabase(WritableDatabase):
+    """A database, opened for reading or for changing."""
+
+    insert_missing = "INSERT INTO {table} ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
+
+    def __init__(
+        self, connection: PostgresConnection, url: StoreUrl, tables: Sequence[PostgresTable]
+    ) -> None:
         self._open: PostgresConnection | None = connection
+        self._url = url
+        self._tables = {table.name: table for table in tables}
+        """In the order in which they are locked: that of the saver's `put`, to avoid deadlocks."""
         self._begun = True
 
-    def refresh(self) -> None:
+    @property
+    def columns(self) -> Mapping[str, set[str]]:
+        """The columns of each table."""
+        return {name: set(table.columns) for name, table in self._tables.items()}
+
+    def rows(self, query: str, values: Values) -> list[Row]:
+        return self._connection.rows(query, values)
+
+    def stream(self, query: str, values: Values, at_once: int = 200) -> Iterator[Row]:
+        return self._connection.stream(query, values, at_once)
+
+    def text(self, name: str) -> str:
+        return f"%({name})s::text"
+
+    def mark(self, name: str) -> str:
+        return f"%({name})s"
+
+    def among(
+        self, column: str, name: str, texts: Collection[str]
+    ) -> tuple[str, dict[str, object]]:
+        return f"{column} = ANY(%({name})s::text[])", {name: sorted(filter(storable, {*texts}))}
+
+    def exact(self, column: str) -> str:
+        return f'{column} COLLATE "C"'
+
+    def quoted(self, name: str) -> str:
+        # In a query with parameters, `%` must be written as `%%`.
+        return quoted_name(name).replace("%", "%%")
+
+    def literal(self, text: str) -> str:
+        if is_shown(text):
+            return "'" + text.replace("'", "''") + "'"
+        return f"convert_from('\\x{text.encode().hex()}', 'UTF8')"
+
+    def archived(self, table: str, column: str) -> str:
+        name, kind = self.quoted(column), self._tables[table].columns[column]
+        return name if kind in {"bytea", "int2", "int4", "int8"} else f"{name}::text"
+
+    def storable(self, text: str) -> bool:
+        return storable(text)
+
+    def engine(self) -> str:
+        return f"PostgreSQL {self._connection.version}"
+
+    def space(self, tables: Sequence[str]) -> Space:
+        ((size,),) = self.rows(_SIZE, {"names": list(tables)})
+        return Space(size)
+
+    def restart(self) -> None:
         self._connection.restart()
         self._begun = False
 
@@ -30,6 +93,39 @@ class DatabaseReader(Closing):
         if self._open is not None:
             self._open.close()
             self._open = None
+
+    @contextmanager
+    def transaction(
+        self, thread_id: str | None = None, *, exclusive: bool = False
+    ) -> Iterator[None]:
+        with transaction(self._connection, self._url) as connection:
+            if exclusive:
+                names = ", ".join(table.sql for table in self._tables.values())
+                connection.change(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE")
+            if thread_id is not None:
+                connection.change(_LOCK, {"number": lock_number(thread_id)})
+            yield
+
+    def change(self, query: str, values: Values) -> int:
+        return self._connection.change(query, values)
+
+    def given(self, table: str, column: str, name: str, cell: object) -> str:
+        kind = self._tables[table].columns[column].replace("%", "%%")
+        return f"%({name})s::{f'text::{kind}' if isinstance(cell, str) else kind}"
+
+    def is_given(self, table: str, column: str, name: str, cell: object) -> str:
+        # Compare types of extensions as text, so that no operator of an extension is called.
+        text = "::text" if "." in self._tables[table].columns[column] else ""
+        given = self.given(table, column, name, cell)
+        return f"{self.quoted(column)}{text} IS NOT DISTINCT FROM {given}{text}"
+
+    def json_member(self, column: str, name: str) -> str:
+        return f"({column} -> '{name}')::text"
+
+    def vacuum(self, tables: Sequence[str]) -> None:
+        with explained(self._url):
+            for table in tables:
+                self._connection.alone(f"VACUUM (ANALYZE) {table.replace('%%', '%')}")
 
     @property
     def _connection(self) -> PostgresConnection:
@@ -39,24 +135,3 @@ class DatabaseReader(Closing):
             self._begun = True
             begin(self._open)
         return self._open
-
-    def _rows(self, query: str, **values: object) -> list[tuple[Any, ...]]:
-        return self._connection.rows(query, values)
-
-    def _stream(self, query: str, at_once: int, **values: object) -> Iterator[tuple[Any, ...]]:
-        return self._connection.stream(query, values, at_once)
-
-    def _whole_rows(
-        self, name: str, table: PostgresTable, where: str, at_once: int, **values: object
-    ) -> Iterator[Row]:
-        """Rows with all columns of the table."""
-        listed = ", ".join(as_stored(column, kind) for column, kind in table.columns.items())
-        query = f"SELECT {listed} FROM {table.sql}".replace("%", "%%")
-        for row in self._stream(f"{query} WHERE {where}", at_once, **values):
-            yield Row(name, dict(zip(table.columns, row, strict=True)))
-
-
-def as_stored(column: str, kind: str) -> str:
-    """The expression of a column for an archive: bytes and integers as they are, others as text."""
-    name = quoted_name(column)
-    return name if kind in {"bytea", "int2", "int4", "int8"} else f"{name}::text"

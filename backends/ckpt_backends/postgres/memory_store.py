@@ -17,8 +17,8 @@ from ckpt_backends.memory.protocol import Vector
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.catalog import begin
 from ckpt_backends.postgres.connect import PostgresConnection
+from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.postgres.layout import PostgresTable
-from ckpt_backends.postgres.tables import PostgresDatabase
 from ckpt_backends.sql.memory_store import (
     MemoryDialect,
     MemoryTables,

@@ -19,7 +19,7 @@ def open_store(url: StoreUrl) -> Store:
             tables, schemas = find_tables(connection, url)
             if three := three_tables(tables, schemas):
                 from ckpt_backends.apps.three_table.read import open_tables
-                from ckpt_backends.postgres.tables import PostgresDatabase
+                from ckpt_backends.postgres.database import PostgresDatabase
 
                 database = PostgresDatabase(connection, url, three)
                 return open_tables(database, database.columns, url, three[0].schema)
@@ -45,7 +45,7 @@ def open_writable(url: StoreUrl) -> WritableStore:
             connection.restart()
             if three := three_tables(tables, schemas):
                 from ckpt_backends.apps.three_table.write import open_writable_tables
-                from ckpt_backends.postgres.tables import PostgresDatabase
+                from ckpt_backends.postgres.database import PostgresDatabase
 
                 database = PostgresDatabase(connection, url, three)
                 return open_writable_tables(database, database.columns, url, three[0].schema)

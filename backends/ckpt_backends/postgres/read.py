@@ -14,22 +14,20 @@ from ckpt_backends.codec.value_limit import MOST_BYTES
 from ckpt_backends.model import USERS, Blob, Checkpoint, CheckpointKey, ThreadSize
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
-from ckpt_backends.postgres.database import as_stored
+from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.postgres.layout import PostgresLayout, PostgresTable
-from ckpt_backends.postgres.tables import PostgresDatabase
 from ckpt_backends.servers.answer_types import STORE, checked
 from ckpt_backends.sql.blob_tables import json_bytes, typed
-from ckpt_backends.sql.store import (
+from ckpt_backends.sql.queries import (
     BODIES_AT_ONCE,
     KEYS_AT_ONCE,
     STATES_AT_ONCE,
-    Keyed,
     RowQuery,
-    SqlStore,
     SqlTable,
     SqlTables,
-    chunks,
 )
+from ckpt_backends.sql.row_changes import in_chunks
+from ckpt_backends.sql.store import Keyed, SqlStore
 from ckpt_backends.url import StoreUrl
 
 _FEW = 500
@@ -48,7 +46,7 @@ class PostgresStore(SqlStore):
     ) -> None:
         self._layout = layout
         database = PostgresDatabase(connection, url, layout.tables)
-        super().__init__(database, url, _tables(layout))
+        super().__init__(database, url, _tables(layout, database))
 
     def _saver(self) -> str:
         table = self._tables.checkpoints.sql
@@ -143,7 +141,7 @@ class PostgresStore(SqlStore):
             f"SELECT n, {query.columns} FROM {sql.KEYS} {query.table.source} c ON {sql.AT_KEY}"
             f" {query.join} {query.rest}"
         )
-        for some in chunks(asked, BODIES_AT_ONCE):
+        for some in in_chunks(asked, BODIES_AT_ONCE):
             threads, spaces, ids = map(list, zip(*map(_parts, some), strict=True))
             values = {**query.values, "threads": threads, "spaces": spaces, "ids": ids}
             for n, *row in self._database.rows(text, values):
@@ -174,14 +172,11 @@ class PostgresStore(SqlStore):
         ]
 
 
-def _tables(layout: PostgresLayout) -> SqlTables:
+def _tables(layout: PostgresLayout, database: PostgresDatabase) -> SqlTables:
     def table(found: PostgresTable, *sized: str, size: str, view: str = "") -> SqlTable:
         # In a query with parameters, `%` must be written as `%%`.
         name = found.sql.replace("%", "%%")
-        columns = {
-            column: as_stored(column, kind).replace("%", "%%")
-            for column, kind in found.columns.items()
-        }
+        columns = {column: database.archived(found.name, column) for column in found.columns}
         sizes = {column: size.format(column) for column in sized}
         return SqlTable(found.name, name, columns, sizes, view.format(checkpoints=name))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ckpt_backends import shell
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.postgres.connect import PostgresConnection
+from ckpt_backends.postgres.database import PostgresDatabase
 from ckpt_backends.postgres.layout import PostgresLayout
-from ckpt_backends.postgres.tables import PostgresDatabase
 from ckpt_backends.sql.saver_tables import SaverTables
 from ckpt_backends.sql.write import WritableSqlStore
 from ckpt_backends.url import StoreUrl

@@ -13,9 +13,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from ckpt_backends.base import BaseStore
 from ckpt_backends.changes.rows import Row, own_rows
@@ -23,7 +21,6 @@ from ckpt_backends.checkpoint_ids import time_of
 from ckpt_backends.codec.value_limit import MOST_BYTES
 from ckpt_backends.model import (
     BlobKey,
-    Capability,
     Checkpoint,
     CheckpointKey,
     StoreInfo,
@@ -34,88 +31,21 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.sql.blob_tables import typed
 from ckpt_backends.sql.database import Database
+from ckpt_backends.sql.queries import (
+    KEYS_AT_ONCE,
+    STATES_AT_ONCE,
+    RowQuery,
+    SqlTable,
+    SqlTables,
+    usage_query,
+    writes_query,
+)
+from ckpt_backends.sql.row_changes import in_chunks
 from ckpt_backends.url import StoreUrl
 
-KEYS_AT_ONCE, BODIES_AT_ONCE, STATES_AT_ONCE = 5000, 200, 4
-"""Rows in memory at a time: keys, bodies without values, and bodies with values."""
 _TEXTS_PER_QUERY = 500
-T = TypeVar("T")
 Keyed = Iterator[tuple[CheckpointKey, Sequence[Any]]]
 """Rows of checkpoints or writes: the key, and the columns of a `RowQuery`."""
-
-
-@dataclass(frozen=True, slots=True)
-class SqlTable:
-    """A table of LangGraph's saver."""
-
-    name: str
-    """Its name in archives and in `Usage`."""
-    sql: str
-    """Its quoted name for a query."""
-    columns: Mapping[str, str]
-    """By stored column, the expression for an archive."""
-    sizes: Mapping[str, str]
-    """By column whose space counts, the expression for its bytes."""
-    view: str = ""
-    """A subquery with the columns of the full layout, if the table does not have them."""
-
-    @property
-    def source(self) -> str:
-        """What a query for checkpoints or writes reads from."""
-        return self.view or self.sql
-
-    @property
-    def size(self) -> str:
-        """The expression for the bytes of a row."""
-        return " + ".join(self.sizes.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqlTables:
-    """The layout as found in one database."""
-
-    layout: str
-    names: tuple[str, ...]
-    """The plain names of the tables, with schema."""
-    checkpoints: SqlTable
-    writes: SqlTable
-    blobs: SqlTable | None = None
-    """None if values are in the bodies."""
-    task_path: bool
-    """Whether writes have the column `task_path`."""
-    shallow: bool = False
-    """Whether the layout stores only the newest state, without checkpoint ids and versions."""
-    can_add: bool
-    """Whether `ckpt` can add checkpoints."""
-
-    @property
-    def all(self) -> tuple[SqlTable, ...]:
-        """The tables, checkpoints last."""
-        return (*([self.blobs] if self.blobs else []), self.writes, self.checkpoints)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowQuery:
-    """A query for rows of checkpoints or writes, without the condition that selects them."""
-
-    table: SqlTable
-    columns: str
-    order: str
-    """The order of the rows of one namespace."""
-    join: str = ""
-    only: str = ""
-    """A further condition, such as `c.channel = 'a'`."""
-    values: Mapping[str, object] = field(default_factory=dict)
-    """The parameters of all these."""
-    at_once: int = KEYS_AT_ONCE
-    has_bodies: bool = False
-    """Whether bodies or metadata are read."""
-
-    @property
-    def rest(self) -> str:
-        """The end of a query for the checkpoints with the numbers `n`, or for their writes."""
-        where = f"WHERE {self.only}" if self.only else ""
-        return where if self.has_bodies else f"{where} ORDER BY n, {self.order}"
 
 
 class SqlStore(BaseStore):
@@ -188,17 +118,12 @@ class SqlStore(BaseStore):
     def describe(self) -> StoreInfo:
         tables = self._tables
         space = self._database.space(tables.names)
-        can = Capability.WRITES | Capability.ENFORCED_READ_ONLY
-        can |= Capability(0) if tables.shallow else Capability.HISTORY
-        can |= Capability.ADDING if tables.can_add else Capability(0)
-        can |= Capability.TASK_PATH if tables.task_path else Capability(0)
-        can |= Capability(0) if tables.blobs else Capability.INLINE_VALUES
         return StoreInfo(
             layout=tables.layout,
             url=str(self._url),
             engine=self._database.engine(),
             saver=self._saver(),
-            capabilities=can,
+            capabilities=tables.capabilities,
             tables=tables.names,
             size=space.size,
             free=space.free,
@@ -238,7 +163,7 @@ class SqlStore(BaseStore):
             counts.append({})
             if table is None:
                 continue
-            for some in chunks(asked, _TEXTS_PER_QUERY):
+            for some in in_chunks(asked, _TEXTS_PER_QUERY):
                 where, values = self._database.among("c.thread_id", "t", some)
                 query = (
                     f"SELECT {thread} AS thread, COUNT(*), COALESCE(SUM({table.size}), 0)"
@@ -273,15 +198,9 @@ class SqlStore(BaseStore):
         if not self._database.storable(thread_id or ""):
             return
         where = "" if thread_id is None else f"WHERE {self._thread_is}"
-        parts = [
-            f"SELECT thread, '{table.name}', '{column}', ns, channel, tag, COUNT(*),"
-            f" COALESCE(SUM(size), 0) FROM (SELECT {self._used(table, column)}, {size} AS size"
-            f" FROM {table.source} c {where} {self._UNMERGED}) used"
-            " GROUP BY thread, ns, channel, tag"
-            for table in reversed(self._tables.all)
-            for column, size in table.sizes.items()
-        ]
-        query = f"{' UNION ALL '.join(parts)} ORDER BY thread"
+        query = usage_query(
+            self._database, self._tables, f"{where} {self._UNMERGED}", self._BODY_TYPE
+        )
         values = {} if thread_id is None else self._of(thread_id)
         for thread, table, column, ns, channel, tag, rows, size in self._stream(query, values):
             yield Usage(
@@ -294,16 +213,6 @@ class SqlStore(BaseStore):
                 self._number(rows),
                 self._number(size),
             )
-
-    def _used(self, table: SqlTable, column: str) -> str:
-        """The columns by which `usage` groups."""
-        exact = self._database.exact
-        is_value = table is not self._tables.checkpoints
-        channel = exact("c.channel") if is_value else "NULL"
-        body_type = "'json'" if column == "metadata" else self._BODY_TYPE
-        tag = exact("COALESCE(c.type, '')" if is_value else body_type)
-        keys = f"{exact('c.thread_id')} AS thread, {exact('c.checkpoint_ns')} AS ns"
-        return f"{keys}, {channel} AS channel, {tag} AS tag"
 
     def namespaces(self, thread_id: str) -> list[str]:
         if not self._database.storable(thread_id):
@@ -419,28 +328,8 @@ class SqlStore(BaseStore):
         self, channels: Collection[str] | None, values: bool | Collection[str]
     ) -> RowQuery:
         """The query for writes, for `_read_writes`."""
-        database, table = self._database, self._tables.writes
-        bound: dict[str, object] = {}
-        wanted = "TRUE" if values else "FALSE"
-        if not isinstance(values, bool):
-            wanted, bound = database.among("c.channel", "read", values)
-        only = ""
-        if channels is not None:
-            only, names = database.among("c.channel", "of", channels)
-            bound |= names
-        path = "c.task_path" if self._tables.task_path else "''"
-        value = f"c.{database.quoted(next(iter(table.sizes)))}"
-        length = self._LENGTH.format(value)
-        order = ("c.checkpoint_id", path, "c.task_id")
-        return RowQuery(
-            table=table,
-            columns=f"c.task_id, {path}, c.idx, c.channel, c.type, {length}, {wanted},"
-            f" CASE WHEN {wanted} AND {length} <= {self._MOST} THEN {value} END",
-            order=f"{', '.join(map(database.exact, order))}, c.idx",
-            only=only,
-            values=bound,
-            at_once=KEYS_AT_ONCE if values is False else BODIES_AT_ONCE,
-        )
+        database, tables = self._database, self._tables
+        return writes_query(database, tables, channels, values, self._LENGTH, self._MOST)
 
     def _write(self, key: CheckpointKey, row: Sequence[Any]) -> Write:
         task_id, task_path, idx, channel, tag, size, is_read, value, *_ = row
@@ -497,13 +386,6 @@ class SqlStore(BaseStore):
         self, query: str, values: Mapping[str, object], at_once: int = KEYS_AT_ONCE
     ) -> Iterator[Sequence[Any]]:
         return self._database.stream(query, values, at_once)
-
-
-def chunks(items: Iterable[T], number: int) -> Iterator[list[T]]:
-    """The items in lists of at most `number` items."""
-    stream = iter(items)
-    while chunk := list(islice(stream, number)):
-        yield chunk
 
 
 def _all(conditions: Iterable[str]) -> str:

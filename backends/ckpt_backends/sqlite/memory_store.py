@@ -25,10 +25,10 @@ from ckpt_backends.sql.memory_store import (
     WritableSqlMemory,
 )
 from ckpt_backends.sqlite.binding import text
+from ckpt_backends.sqlite.database import OpenedDatabase, SqliteDatabase
 from ckpt_backends.sqlite.errors import reading, writing
 from ckpt_backends.sqlite.layout import tables_of
 from ckpt_backends.sqlite.open import Opened
-from ckpt_backends.sqlite.tables import OpenedDatabase, SqliteDatabase
 from ckpt_backends.url import StoreUrl
 
 _SIZE = """CASE typeof(s.value) WHEN 'blob' THEN length(s.value)

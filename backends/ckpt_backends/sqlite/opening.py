@@ -22,7 +22,7 @@ def open_store(url: StoreUrl) -> Store:
             tables = tables_of(opened.connection)
         if is_three_table(tables):
             from ckpt_backends.apps.three_table.read import open_tables
-            from ckpt_backends.sqlite.tables import OpenedDatabase
+            from ckpt_backends.sqlite.database import OpenedDatabase
 
             return open_tables(OpenedDatabase(opened, url), tables, url)
         from ckpt_backends.sqlite.read import SqliteStore
@@ -49,7 +49,7 @@ def open_writable(url: StoreUrl) -> WritableStore:
             tables = tables_of(connection)
         if is_three_table(tables):
             from ckpt_backends.apps.three_table.write import open_writable_tables
-            from ckpt_backends.sqlite.tables import SqliteDatabase
+            from ckpt_backends.sqlite.database import SqliteDatabase
 
             return open_writable_tables(SqliteDatabase(connection, url), tables, url)
         from ckpt_backends.sqlite.write import WritableSqliteStore

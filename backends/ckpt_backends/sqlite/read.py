@@ -14,11 +14,13 @@ from typing import Any
 from ckpt_backends.codec.value_limit import MOST_BYTES
 from ckpt_backends.model import Checkpoint, CheckpointKey
 from ckpt_backends.sql.blob_tables import typed
-from ckpt_backends.sql.store import Keyed, RowQuery, SqlStore, SqlTable, SqlTables, chunks
+from ckpt_backends.sql.queries import RowQuery, SqlTable, SqlTables
+from ckpt_backends.sql.row_changes import in_chunks
+from ckpt_backends.sql.store import Keyed, SqlStore
 from ckpt_backends.sqlite.binding import bind, quoted_name, stored_bytes, text
+from ckpt_backends.sqlite.database import OpenedDatabase
 from ckpt_backends.sqlite.layout import SqliteLayout, detect
 from ckpt_backends.sqlite.open import Opened
-from ckpt_backends.sqlite.tables import OpenedDatabase
 from ckpt_backends.url import StoreUrl
 
 _IDS_PER_QUERY, _KEYS_PER_QUERY = 500, 300
@@ -115,7 +117,7 @@ class SqliteStore(SqlStore):
 
     def _at(self, query: RowQuery, keys: Sequence[CheckpointKey]) -> Keyed:
         mark = self._database.text
-        for some in chunks(keys, _KEYS_PER_QUERY):
+        for some in in_chunks(keys, _KEYS_PER_QUERY):
             names = [[f"{part}{n}" for part in "abc"] for n in range(len(some))]
             given = ", ".join(
                 f"({n}, {', '.join(map(mark, three))})" for n, three in enumerate(names)
@@ -164,7 +166,7 @@ class SqliteStore(SqlStore):
         some: list[list[str] | None] = [None]
         if checkpoint_ids is not None:
             newest_first = query.order.endswith("DESC")
-            some = [*chunks(sorted({*checkpoint_ids}, reverse=newest_first), _IDS_PER_QUERY)]
+            some = [*in_chunks(sorted({*checkpoint_ids}, reverse=newest_first), _IDS_PER_QUERY)]
         for where, of_space in spaces:
             for ids in some:
                 yield from self._where(query, thread_id, where, {**values, **of_space}, ids)

@@ -12,8 +12,8 @@ from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.model import TypedBytes
 from ckpt_backends.sql.saver_tables import SaverTables
 from ckpt_backends.sql.write import WritableSqlStore
+from ckpt_backends.sqlite.database import SqliteDatabase
 from ckpt_backends.sqlite.layout import detect
-from ckpt_backends.sqlite.tables import SqliteDatabase
 from ckpt_backends.url import StoreUrl
 
 

@@ -6,30 +6,29 @@ Values are read for one checkpoint at a time, writes in the order in which they 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 from itertools import groupby, islice
 from typing import Any
 
-from ckpt_backends.apps.three_table import sql
-from ckpt_backends.apps.three_table.cells import data, digest, hash_text, moment, number, text
+from ckpt_backends.apps.three_table.cells import digest, hash_text, moment, text
+from ckpt_backends.apps.three_table.converted import (
+    blob_of,
+    body_of,
+    cell_of,
+    fork_of,
+    is_ours,
+    write_of,
+)
 from ckpt_backends.apps.three_table.index import (
     ChannelParts,
     CheckpointRow,
-    Part,
-    ThreadRows,
-    Values,
-    index_of,
 )
-from ckpt_backends.apps.three_table.layout import HASH, LATEST, NAME, VALUE, ThreeTables, detect
-from ckpt_backends.base import BaseStore
+from ckpt_backends.apps.three_table.keys import KeyedStore, space_of
+from ckpt_backends.apps.three_table.layout import HASH, LATEST, NAME, VALUE, detect
 from ckpt_backends.changes.rows import Row, check_columns, own_rows, sql_key
 from ckpt_backends.channel_names import is_read
-from ckpt_backends.codec import decode
-from ckpt_backends.codec.merged import are_new_messages, merged
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.codec.value_limit import MOST_BYTES
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.model import (
     Blob,
@@ -46,15 +45,11 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import Store
 from ckpt_backends.servers.answer_types import STORE, checked
-from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES, typed
+from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
 from ckpt_backends.sql.database import Database
 from ckpt_backends.url import StoreUrl
 
-NOT_STORED = "not stored: its thread keeps the values of the newest checkpoint only"
-_CUT = "items that come before are not stored"
 _AT_ONCE = 200
-_COMPARED = 1 << 20
-"""Longer pairs of values are not decoded to find out how a thread is stored."""
 
 
 def open_tables(
@@ -76,17 +71,10 @@ def open_tables(
 
 
 @checked(*STORE)
-class ThreeTableStore(BaseStore):
+class ThreeTableStore(KeyedStore):
     """Three tables of this layout, opened for reading."""
 
     sums_sizes = True
-
-    def __init__(self, database: Database, tables: ThreeTables, url: str) -> None:
-        self._database = database
-        self._tables = tables
-        self._url = url
-        self._queries = sql.Queries(database, tables)
-        self._known: tuple[str, Values] | None = None
 
     def describe(self) -> StoreInfo:
         kinds = self._kinds()
@@ -231,9 +219,6 @@ class ThreeTableStore(BaseStore):
                 size = sizes[ns, channel, tag]
                 yield Usage(name, VALUE, thread_id, ns, channel, tag, count, size)
 
-    def namespaces(self, thread_id: str) -> list[str]:
-        return list(dict.fromkeys(ns for ns, _ in self._index(thread_id).places))
-
     def checkpoints(
         self,
         thread_id: str,
@@ -249,16 +234,6 @@ class ThreeTableStore(BaseStore):
             if checkpoint_ns in {None, ns} and (wanted is None or name in wanted):
                 yield self._checkpoint(place, body=body, metadata=metadata, values=values)
 
-    def checkpoints_at(
-        self, keys: Sequence[CheckpointKey], *, body: bool = False, metadata: bool = False
-    ) -> Iterator[Checkpoint]:
-        for thread_id, asked in _by_thread(keys):
-            places = self._index(thread_id).places
-            for key in asked:
-                place = places.get((key.checkpoint_ns, key.checkpoint_id))
-                if place is not None:
-                    yield self._checkpoint(place, body=body, metadata=metadata, values=False)
-
     def _checkpoint(
         self, place: CheckpointRow, *, body: bool, metadata: bool, values: bool | Collection[str]
     ) -> Checkpoint:
@@ -268,7 +243,7 @@ class ThreeTableStore(BaseStore):
         return Checkpoint(
             place.key,
             place.parent,
-            None if found is None else _body(place, named, is_stored=found.is_stored(place)),
+            None if found is None else body_of(place, named, is_stored=found.is_stored(place)),
             TypedBytes("json", b"{}" if not is_ours(place) else fork_of(place))
             if metadata
             else None,
@@ -285,31 +260,9 @@ class ThreeTableStore(BaseStore):
         there = {name: one for name, one in named.items() if one.parts}
         read = {name: one for name, one in there.items() if is_read(name, values)}
         fetched = self._fetch(place.key.thread_id, read.values())
-        return {name: _blob(one, fetched if name in read else None) for name, one in there.items()}
-
-    def _fetch(self, thread_id: str, named: Iterable[ChannelParts]) -> dict[Part, bytes]:
-        """The stored bytes of all parts of some values."""
-        parts = {
-            (part.hash, part.channel, part.version): part for one in named for part in one.parts
+        return {
+            name: blob_of(one, fetched if name in read else None) for name, one in there.items()
         }
-        if not parts:
-            return {}
-        raw = {part.hash: part.stored_hash for part in parts.values()}
-        channels = {f"c{n}": name for n, name in enumerate(sorted({name for _, name, _ in parts}))}
-        hashes = {f"h{n}": raw[one] for n, one in enumerate(sorted({one for one, _, _ in parts}))}
-        found: dict[Part, bytes] = {}
-        names = {name: self._bind(channel) for name, channel in channels.items()}
-        for start in range(0, len(hashes), _AT_ONCE):
-            some = dict(list(hashes.items())[start : start + _AT_ONCE])
-            query = self._queries.values(some, list(channels), MOST_BYTES)
-            cells = {name: self._bind(value) for name, value in some.items()}
-            for stored, channel, version, value in self._rows(
-                query, **self._of(thread_id), **names, **cells
-            ):
-                part = parts.get((hash_text(stored), text(channel), number(version)))
-                if part is not None:
-                    found[part] = data(value)
-        return found
 
     def writes(
         self,
@@ -333,33 +286,6 @@ class ThreeTableStore(BaseStore):
             if channels is None or write.channel in channels:
                 yield write
 
-    def writes_at(
-        self,
-        keys: Sequence[CheckpointKey],
-        *,
-        channels: Collection[str] | None = None,
-        values: bool | Collection[str] = False,
-    ) -> Iterator[Write]:
-        for thread_id, asked in _by_thread(keys):
-            for key in asked:
-                yield from self.writes(
-                    thread_id,
-                    checkpoint_ns=key.checkpoint_ns,
-                    checkpoint_ids=[key.checkpoint_id],
-                    channels=channels,
-                    values=values,
-                )
-
-    def _written(self, thread_id: str, index: ThreadRows) -> dict[tuple[str, str], set[str]]:
-        """By (namespace, checkpoint id), the channels that were written to."""
-        found: dict[tuple[str, str], set[str]] = {}
-        rows = self._rows(self._queries.written(), **self._of(thread_id))
-        for checkpoint_id, raw, channel in rows:
-            name = text(checkpoint_id)
-            place = _space(index, name, hash_text(raw)), name
-            found.setdefault(place, set()).add(text(channel))
-        return found
-
     def _read_writes(
         self,
         thread_id: str,
@@ -381,8 +307,8 @@ class ThreeTableStore(BaseStore):
                 query = self._queries.write_keys(value, only)
                 rows = self._stream(query, **self._of(thread_id), id=self._bind(name))
             for row in rows:
-                if _space(index, name, hash_text(row[1])) == ns:
-                    yield _write(CheckpointKey(thread_id, ns, name), row, values)
+                if space_of(index, name, hash_text(row[1])) == ns:
+                    yield write_of(CheckpointKey(thread_id, ns, name), row, values)
 
     def blobs(self, thread_id: str) -> Iterator[tuple[BlobKey, int]]:
         found = self.read_keys(thread_id)
@@ -403,7 +329,7 @@ class ThreeTableStore(BaseStore):
                 f"SELECT {listed} FROM {self._tables.names[table]} WHERE {self._queries.of_thread}"
             )
             for row in self._stream(query, **self._of(thread_id)):
-                yield Row(table, dict(zip(columns, map(_cell, row), strict=True)))
+                yield Row(table, dict(zip(columns, map(cell_of, row), strict=True)))
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         for row in own_rows(thread_id, rows, self._tables.columns):
@@ -429,159 +355,5 @@ class ThreeTableStore(BaseStore):
         self.forget()
         self._database.restart()
 
-    def forget(self) -> None:
-        """Forget the cached keys, so they are read again."""
-        self._known = None
-
     def close(self) -> None:
         self._database.close()
-
-    def _index(self, thread_id: str) -> ThreadRows:
-        return self.read_keys(thread_id).index
-
-    def read_keys(self, thread_id: str) -> Values:
-        """The index of a thread's values. The index of the last thread is cached."""
-        if self._known is None or self._known[0] != thread_id:
-            self._known = thread_id, self._read_keys(thread_id)
-        return self._known[1]
-
-    def _read_keys(self, thread_id: str) -> Values:
-        if not self._database.storable(thread_id):
-            return Values(ThreadRows(), (), {})
-        bound = self._of(thread_id)
-        index = index_of(
-            place_of(thread_id, row) for row in self._rows(self._queries.places(), **bound)
-        )
-        parts = [
-            Part(hash_text(raw), raw, text(channel), number(version), text(tag), int(size))
-            for raw, channel, version, tag, size in self._rows(self._queries.parts(), **bound)
-        ]
-        written = self._written(thread_id, index)
-        found = Values(index, parts, written)
-        if found.is_incremental:
-            return found
-        self._known = thread_id, found
-        added = {
-            name for name, before, after in found.pairs() if self._adds(thread_id, before, after)
-        }
-        return Values(index, parts, written, added) if added else found
-
-    def _adds(self, thread_id: str, before: Part, after: Part) -> bool:
-        """Whether the parent's and the child's part are messages, and the child's are all new."""
-        if before.size + after.size > _COMPARED:
-            return False
-        fetched = self._fetch(thread_id, [ChannelParts("", (before, after))])
-        one, other = (
-            decode(TypedBytes(part.type, fetched.get(part, b""))) for part in (before, after)
-        )
-        return are_new_messages(one, other)
-
-    def _of(self, thread_id: str) -> dict[str, object]:
-        return {"thread": self._bind(thread_id)}
-
-    def _bind(self, value: object) -> object:
-        return self._database.bound(value) if isinstance(value, str) else value
-
-    def _rows(self, query: str, **values: object) -> list[tuple[Any, ...]]:
-        return self._database.rows(query, values)
-
-    def _stream(self, query: str, **values: object) -> Iterator[tuple[Any, ...]]:
-        return self._database.stream(query, values)
-
-
-def place_of(thread_id: str, row: Sequence[Any]) -> CheckpointRow:
-    """A row of `checkpoints`."""
-    checkpoint_id, parent, ns, raw, at = row
-    key = CheckpointKey(thread_id, text(ns), text(checkpoint_id))
-    above = text(parent) or None
-    return CheckpointRow(key, above, hash_text(raw), raw, moment(at), at)
-
-
-def own_hash(key: CheckpointKey, parent: str) -> str:
-    """The hash for a checkpoint that `ckpt` adds. It is unique, and `is_ours` recognises it."""
-    return digest("\0".join(("ckpt", key.thread_id, key.checkpoint_ns, key.checkpoint_id, parent)))
-
-
-def is_ours(place: CheckpointRow) -> bool:
-    """Whether `ckpt` added a checkpoint."""
-    return place.parent is not None and place.hash == own_hash(place.key, place.parent)
-
-
-def fork_of(place: CheckpointRow) -> bytes:
-    """The metadata, as JSON, that is shown for a checkpoint that `ckpt` added."""
-    told = {"source": "fork", "forked_by": "ckpt", "forked_from": place.parent}
-    return json.dumps(told).encode()
-
-
-def _body(
-    place: CheckpointRow, named: Mapping[str, ChannelParts], *, is_stored: bool
-) -> TypedBytes:
-    if not is_stored:
-        return TypedBytes("json", b"", problem=NOT_STORED)
-    body = {
-        "id": place.key.checkpoint_id,
-        "ts": None if place.at is None else place.at.isoformat(),
-        "channel_versions": {name: one.version for name, one in named.items()},
-    }
-    return TypedBytes("json", json.dumps(body).encode())
-
-
-def _blob(one: ChannelParts, fetched: Mapping[Part, bytes] | None) -> Blob:
-    """A value. One part is returned as stored; several parts have the type `merged`."""
-    size = sum(part.size for part in one.parts)
-    found = Blob(
-        one.parts[0].type if len(one.parts) == 1 else "merged", size, inherited=one.is_inherited
-    )
-    if fetched is None:
-        return found
-    return replace(found, value=_value(one, found, fetched))
-
-
-def _value(one: ChannelParts, found: Blob, fetched: Mapping[Part, bytes]) -> TypedBytes:
-    if one.is_cut:
-        return TypedBytes(found.type, b"", problem=_CUT)
-    if found.size > MOST_BYTES:
-        return unread(found.type, found.size)
-    parts = [typed(part.type, part.size, fetched.get(part)) for part in one.parts]
-    return parts[0] if len(parts) == 1 else merged(parts)
-
-
-def _write(key: CheckpointKey, row: Sequence[Any], values: bool | Collection[str]) -> Write:
-    _, _, task_id, path, idx, channel, tag, size, at, value = row
-    name = text(channel)
-    is_wanted = values if isinstance(values, bool) else name in values
-    return Write(
-        key,
-        text(task_id),
-        text(path),
-        number(idx),
-        name,
-        int(size),
-        typed(text(tag), int(size), data(value)) if is_wanted else None,
-        node=text(task_id),
-        at=moment(at),
-    )
-
-
-def _space(index: ThreadRows, checkpoint_id: str, hashed: str) -> str:
-    """The namespace of a write: of the checkpoint with this id and hash, or else with this id."""
-    named = index.by_id.get(checkpoint_id, ())
-    for one in named:
-        if one.hash == hashed:
-            return one.key.checkpoint_ns
-    return named[0].key.checkpoint_ns if named else ""
-
-
-def _by_thread(keys: Sequence[CheckpointKey]) -> Iterator[tuple[str, list[CheckpointKey]]]:
-    ordered = sorted(dict.fromkeys(keys))
-    for thread_id, some in groupby(ordered, lambda key: key.thread_id):
-        yield thread_id, list(some)
-
-
-def _cell(value: Any) -> Any:
-    """A cell for an archive. Types other than numbers, text and bytes become text."""
-    if value is None or isinstance(value, int | float | str | bytes):
-        return value
-    if isinstance(value, bytearray | memoryview):
-        return bytes(value)
-    return value.isoformat(" ") if hasattr(value, "isoformat") else str(value)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from ckpt_backends import shell
 from ckpt_backends.apps.three_table.cells import like
+from ckpt_backends.apps.three_table.converted import own_hash
 from ckpt_backends.apps.three_table.index import CheckpointRow, Values
 from ckpt_backends.apps.three_table.layout import (
     CREATED,
@@ -21,7 +22,7 @@ from ckpt_backends.apps.three_table.layout import (
     ThreeTables,
     detect,
 )
-from ckpt_backends.apps.three_table.read import ThreeTableStore, own_hash
+from ckpt_backends.apps.three_table.read import ThreeTableStore
 from ckpt_backends.base import BaseWritableStore
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, NewBlob, gone, moved
 from ckpt_backends.changes.removal import GONE, MOVED, Inside, Removal, Removed

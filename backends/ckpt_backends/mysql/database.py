@@ -55,8 +55,8 @@ class MySQLDatabase(WritableDatabase):
 
     def same(self, column: str, name: str) -> str:
         # The first comparison uses the index; there, `abc` may equal `ABC`.
-        same = f"{column} = {self.comparable(column, name)}"
-        return f"({same} AND {exact(column)} = {exact(self.mark(name))})"
+        mark = self.comparable(column, name)
+        return f"({column} = {mark} AND {exact(column)} = {exact(self.mark(name))})"
 
     def among(
         self, column: str, name: str, texts: Collection[str]
