@@ -3,7 +3,9 @@
 from ckpt_backends.declaration import Backend
 from ckpt_backends.model import Capability
 
-_ANY = Capability.HISTORY | Capability.WRITES | Capability.BARE | Capability.ENFORCED_READ_ONLY
+_ANY = (
+    Capability.HISTORY | Capability.WRITES | Capability.VALUES_ONLY | Capability.ENFORCED_READ_ONLY
+)
 
 BACKEND = Backend(
     title="three tables",
