@@ -3,7 +3,7 @@
 The serializer adds `+aes` to the type tag of a value. It stores the nonce (16 bytes), the
 authentication tag (16 bytes) and the ciphertext of AES in EAX mode. Source:
 `langgraph/checkpoint/serde/encrypted.py`. Ids and channel names are not encrypted, nor is the
-metadata of a SQLite store. MongoDB's metadata is encrypted leaf by leaf.
+metadata of a SQLite store. Metadata in BSON is encrypted leaf by leaf.
 """
 
 from __future__ import annotations

@@ -89,3 +89,4 @@ class DevHarness(Harness):
 
     def forget(self, thread_id: str) -> None:
         self.kept_saver.delete_thread(thread_id)
+        self._following.store()

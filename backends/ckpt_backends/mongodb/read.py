@@ -29,7 +29,15 @@ class MongoStore(MongoCheckpoints):
     def _saver(self) -> str:
         if self._layout.name == JAVASCRIPT:
             return "LangGraph.js, @langchain/langgraph-checkpoint-mongodb"
-        kinds = self._generations()
+        kinds: set[str] = set()
+        for order in (1, -1):
+            stages: list[Stage] = [
+                {"$sort": {"_id": order}},
+                {"$limit": 1},
+                {"$project": {"_id": 0, "kind": {"$type": "$metadata.source"}}},
+            ]
+            kinds |= {row["kind"] for row in self._rows(self._layout.checkpoints, stages)}
+        # Before 0.2.2, the leaves of metadata are JSON in bytes.
         old, new = "binData" in kinds, "array" in kinds
         if old and new:
             return "langgraph-checkpoint-mongodb before and after 0.2.2; no release reads both"
@@ -39,18 +47,6 @@ class MongoStore(MongoCheckpoints):
         found = list(super().notes())
         if self._layout.writes is None:
             found.append("no collection of writes found: add ?writes_collection=NAME to the URL")
-        return found
-
-    def _generations(self) -> set[str]:
-        """The BSON types of `metadata.source` in the first and in the last stored checkpoint."""
-        found: set[str] = set()
-        for order in (1, -1):
-            stages: list[Stage] = [
-                {"$sort": {"_id": order}},
-                {"$limit": 1},
-                {"$project": {"_id": 0, "kind": {"$type": "$metadata.source"}}},
-            ]
-            found |= {row["kind"] for row in self._rows(self._layout.checkpoints, stages)}
         return found
 
     def usage(self, thread_id: str | None = None) -> Iterator[Usage]:

@@ -6,6 +6,8 @@ The names of collections are arguments of the savers, so they cannot identify a 
 |---|---|---|
 | `mongodb` | langgraph-checkpoint-mongodb | `checkpoint` bytes, `metadata` a document; writes |
 | `mongodb-js` | LangGraph.js | `checkpoint` and `metadata` bytes of JSON; writes |
+
+The leaves of `metadata` are serialised; source: `langgraph/checkpoint/mongodb/utils.py`.
 """
 
 from __future__ import annotations

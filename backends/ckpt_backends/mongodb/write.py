@@ -25,7 +25,7 @@ class WritableMongoStore(MongoChanges):
             newest = self._newest(write.key.thread_id, session) or {}
             added.append(self._write(write, newest))
         for copy in change.copies_of_writes:
-            found = self._some_writes(copy.source, copy.tasks, session)
+            found = self._writes_of(copy.source, copy.tasks, session)
             added += [{**one, **self._at(copy.target)} for one in found]
         self._insert_writes(added, session)
 

@@ -1,9 +1,12 @@
-"""Decodes and edits MongoDB documents (BSON, https://bsonspec.org).
+"""Decodes and edits BSON documents (https://bsonspec.org).
 
-`langgraph-checkpoint-mongodb` stores metadata as a document with serialised leaves. Source:
-`langgraph/checkpoint/mongodb/utils.py`. Up to 0.2.1, a leaf is the bytes of a JSON text; since
-0.2.2 it is an array of the type tag and the bytes ("typed leaf"). Nested documents stay documents.
-KaFlow stores plain values. One collection may contain all three, so each leaf is examined.
+LangGraph's savers store metadata as a document with serialised leaves: up to release 0.2.1, a leaf
+is the bytes of a JSON text; since 0.2.2 it is an array of the type tag and the bytes ("typed
+leaf"). Nested documents stay documents. Other savers store plain values. One collection may contain
+all three, so each leaf is examined.
+
+No driver is used: archives are checked without one, an edit must keep the bytes of all other
+entries, and a hostile document must not exceed the limits of depth, nodes and bytes.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ _NAMES = {
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEEPEST = 100
-"""MongoDB's limit of nested levels."""
+"""The servers' limit of nested levels."""
 EMPTY = b"\x05\x00\x00\x00\x00"
 
 Decode = Callable[[TypedBytes], Value]

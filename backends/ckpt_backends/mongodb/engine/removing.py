@@ -208,12 +208,8 @@ class _Remover:
         for one in thread_ids:
             form = form_of(one, checkpoints, writes)
             thread = checkpoints.get(form)
-            found[one] = _State(
-                form,
-                None if thread is None else thread.last_at,
-                0 if thread is None else thread.checkpoints,
-                writes.get(form, 0),
-            )
+            last_at, number = (thread.last_at, thread.checkpoints) if thread else (None, 0)
+            found[one] = _State(form, last_at, number, writes.get(form, 0))
         return found
 
     def _rows(

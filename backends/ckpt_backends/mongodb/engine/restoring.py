@@ -127,7 +127,8 @@ class _Restorer:
 
         Raises `StoreChanged` if one exists with different contents.
         """
-        keys = [self._key(table, one) for one in documents]
+        names = self.keys[table]
+        keys = [{name: {"$eq": one.get(name)} for name in names} for one in documents]
         same = [{"_id": {"$in": [one["_id"] for one in documents]}}, *keys]
         left = {bytes(one.raw): one for one in documents}
         found = self.collections[table].find({"$or": same}, session=session, collation=BY_BYTES)
@@ -135,9 +136,6 @@ class _Restorer:
             if left.pop(bytes(one.raw), None) is None:
                 raise conflict(table)
         return list(left.values())
-
-    def _key(self, table: str, document: RawBSONDocument) -> Mapping[str, Any]:
-        return {name: {"$eq": document.get(name)} for name in self.keys[table]}
 
 
 def _no_place(table: str) -> Unsupported:

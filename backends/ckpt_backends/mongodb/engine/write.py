@@ -136,21 +136,21 @@ class MongoChanges(MongoDatabase, BaseWritableStore):
     def _copy(self, change: Change, session: ClientSession | None) -> None:
         """Copy checkpoints of another thread, each with its writes."""
         for one in change.copies:
-            stored = self._stored(one.source, session)
+            at = self._at(one.source)
+            stored = self._checkpoints.find_one(at, {"_id": 0}, session=session)
             if stored is None:
                 raise gone(one.source)
             self._checkpoints.insert_one(self._changed(stored, one, change), session=session)
             target = replace(one.source, thread_id=change.thread_id)
-            if one.writes is None:
-                found = self._all_writes(one.source, session)
-            else:
-                found = self._some_writes(one.source, one.writes, session)
+            found = self._writes_of(one.source, one.writes, session)
             self._insert_writes([{**write, **self._at(target)} for write in found], session)
 
-    def _changed(self, stored: Document, copy: CopyOfCheckpoint, change: Change) -> Document:
+    def _changed(
+        self, stored: Mapping[str, Any], copy: CopyOfCheckpoint, change: Change
+    ) -> Document:
         made = {**stored, "thread_id": change.thread_id}
         if copy.metadata is not None:
-            made |= self._metadata_fields(copy.metadata, stored)
+            made |= self._metadata_fields(copy.metadata, made)
         if copy.body is not None:
             made[self._layout.saver.body] = copy.body.data
         return made
@@ -171,32 +171,27 @@ class MongoChanges(MongoDatabase, BaseWritableStore):
         if added and self._writes is not None:
             self._writes.insert_many(added, session=session)
 
-    def _all_writes(self, key: CheckpointKey, session: ClientSession | None) -> list[Document]:
-        if self._writes is None:
-            return []
-        found = self._writes.find(self._at(key), {"_id": 0}, session=session)
-        return [dict(one) for one in found]
-
-    def _some_writes(
+    def _writes_of(
         self,
         key: CheckpointKey,
-        tasks: Iterable[tuple[str, int]],
+        tasks: Iterable[tuple[str, int]] | None,
         session: ClientSession | None,
     ) -> list[Document]:
-        """The writes of a checkpoint with these task ids and idx. Raises `StoreChanged`."""
+        """The writes of a checkpoint with these task ids and idx; all of them if None.
+
+        Raises `StoreChanged` if one is missing.
+        """
+        found: list[Document] = []
+        if self._writes is not None:
+            stored = self._writes.find(self._at(key), {"_id": 0}, session=session)
+            found = [dict(one) for one in stored]
+        if tasks is None:
+            return found
         wanted = set(tasks)
-        found = [
-            one
-            for one in self._all_writes(key, session)
-            if (one.get("task_id"), one.get("idx")) in wanted
-        ]
+        found = [one for one in found if (one.get("task_id"), one.get("idx")) in wanted]
         if len(found) != len(wanted):
             raise gone(key)
         return found
-
-    def _stored(self, key: CheckpointKey, session: ClientSession | None) -> Document | None:
-        found = self._checkpoints.find_one(self._at(key), {"_id": 0}, session=session)
-        return None if found is None else dict(found)
 
     def _newest(self, thread_id: str, session: ClientSession | None) -> Document | None:
         saver = self._layout.saver
