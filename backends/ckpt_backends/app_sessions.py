@@ -10,6 +10,9 @@ from typing import Protocol, Self
 
 from ckpt_backends.codec.values import Value
 
+NO_SESSIONS = "applications store no sessions in them"
+"""Why a store has no sessions."""
+
 
 @dataclass(frozen=True, slots=True)
 class AppSession:

@@ -62,7 +62,7 @@ class Backend:
     """The files and folders that it opens inside a folder."""
 
     checkpoints: str = ""
-    """`module:function(url) -> Store`."""
+    """`module:function(url) -> Store`; of a backend without schemes, see its engine."""
     changes: str = ""
     """`module:function(url) -> WritableStore`; `''` if checkpoints are read-only."""
     memory: str = ""

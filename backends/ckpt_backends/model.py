@@ -150,7 +150,7 @@ class Expiry:
 class Write:
     """One value that a task wrote, stored with the checkpoint that the task started from.
 
-    In `BARE` layouts it is stored with the checkpoint that the task produced.
+    In `VALUES_ONLY` layouts it is stored with the checkpoint that the task produced.
     """
 
     key: CheckpointKey
@@ -197,7 +197,7 @@ class Capability(Flag):
     """Stores all values of a checkpoint in its body, even those that did not change."""
     ADDING = auto()
     """`ckpt` can add checkpoints. Missing if an unknown saver created the tables."""
-    BARE = auto()
+    VALUES_ONLY = auto()
     """Stores only the address and the values of a checkpoint: no metadata, no channel versions and
     no `versions_seen`, so next nodes are unknown. Writes are stored with the checkpoint that they
     produced."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, cast
 
-from ckpt_backends.app_sessions import SessionStore
+from ckpt_backends.app_sessions import NO_SESSIONS, SessionStore
 from ckpt_backends.declaration import Backend
 from ckpt_backends.discovery import backend_of, bundled, load
 from ckpt_backends.errors import CkptError, MissingDependency, Unsupported, UsageError
@@ -44,11 +44,10 @@ def open_sessions(url: StoreUrl) -> SessionStore:
     """Open an application's sessions for reading. Raises what `open_store` raises."""
     with opening(url) as backend:
         if not backend.sessions:
-            holding = [one for one in bundled() if one.sessions]
+            known = next(one for one in bundled() if one.sessions)
             raise Unsupported(
-                f"no sessions in '{url.scheme}://' stores:"
-                f" applications store sessions in {titles(holding)} only",
-                hint=f"use a {holding[0].schemes[0]}:// store",
+                f"no sessions in '{url.scheme}://' stores: {NO_SESSIONS}",
+                hint=f"use a {known.schemes[0]}:// store",
             )
         return cast("SessionStore", call_facet(backend, backend.sessions, url))
 

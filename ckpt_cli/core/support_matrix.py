@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ckpt_backends.app_sessions import NO_SESSIONS
 from ckpt_backends.model import Capability as C
 
 NO_HISTORY = "keeps no history to go back to"
@@ -72,7 +73,7 @@ LIMITS: Mapping[str, tuple[Limit, ...]] = {
     "fork --to": (_NOT_ADDED, _OVERWRITES),
     "undo": (_NOT_ADDED, _OVERWRITES),
     "threads copy": (_NOT_ADDED, _OVERWRITES),
-    "sessions list": (Limit(C.SESSIONS, "no", "applications store sessions in Redis only"),),
+    "sessions list": (Limit(C.SESSIONS, "no", NO_SESSIONS),),
     "export": (),
     "purge": (),
     "purge --keep-last": (_ONE,),

@@ -28,7 +28,7 @@ def plan_gc(store: Store, scopes: Iterable[Scope], before: datetime) -> Iterator
     to it. A value has no time; the time of its thread's last activity is used instead.
     """
     wanted = set(scopes)
-    is_bare = Capability.BARE in store.describe().capabilities
+    is_bare = Capability.VALUES_ONLY in store.describe().capabilities
     ids = (thread_id for thread_id, _ in groupby(store.usage(), lambda one: one.thread_id))
     for thread_id in ids:
         thread = store.thread(thread_id) or Thread(thread_id, None, None, None, 0, 0)

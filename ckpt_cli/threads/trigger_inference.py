@@ -30,7 +30,7 @@ class Lessons:
     @cached_property
     def is_bare(self) -> bool:
         """Whether the layout stores only the values of a checkpoint."""
-        return Capability.BARE in self._store.describe().capabilities
+        return Capability.VALUES_ONLY in self._store.describe().capabilities
 
     @cached_property
     def readers(self) -> Mapping[str, Collection[str]]:

@@ -107,5 +107,5 @@ def test_each_backend_is_declared_completely() -> None:
     assert len(schemes) == len(set(schemes))
     assert sum(len(one.layouts) for one in found) == len(discovery.layouts())
     for one in found:
-        assert bool(one.schemes) == bool(one.checkpoints), one.title
+        assert one.checkpoints if one.schemes else one.recognise, one.title
         assert one.schemes or one.engine, one.title

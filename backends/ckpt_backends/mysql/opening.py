@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from ckpt_backends.discovery import load
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.servers.answer_errors import understood
+from ckpt_backends.sql.recognised import recognised
 from ckpt_backends.url import StoreUrl
 
 
 def open_store(url: StoreUrl) -> Store:
     """Open for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
-    from ckpt_backends.apps.three_table.layout import is_three_table
     from ckpt_backends.mysql.catalog import find_layout, find_tables
     from ckpt_backends.mysql.connect import connect
 
@@ -17,11 +18,13 @@ def open_store(url: StoreUrl) -> Store:
     try:
         with understood(url):
             tables = find_tables(connection)
-            if is_three_table(columns := {name: set(one.columns) for name, one in tables.items()}):
-                from ckpt_backends.apps.three_table.read import open_tables
+            columns = {name: set(one.columns) for name, one in tables.items()}
+            if backend := recognised(columns):
                 from ckpt_backends.mysql.database import MySQLDatabase
 
-                return open_tables(MySQLDatabase(connection, url, tables), columns, url)
+                database = MySQLDatabase(connection, url, tables)
+                store: Store = load(backend.checkpoints)(database, columns, url)
+                return store
             from ckpt_backends.mysql.read import MySQLStore
 
             return MySQLStore(connection, url, find_layout(connection, tables, url))
@@ -32,7 +35,6 @@ def open_store(url: StoreUrl) -> Store:
 
 def open_writable(url: StoreUrl) -> WritableStore:
     """Open for changing. Raises the errors of `open`, and `Unsupported`."""
-    from ckpt_backends.apps.three_table.layout import is_three_table
     from ckpt_backends.mysql.catalog import find_layout, find_tables
     from ckpt_backends.mysql.connect import connect
 
@@ -40,12 +42,14 @@ def open_writable(url: StoreUrl) -> WritableStore:
     try:
         with understood(url):
             tables = find_tables(connection)
-            if is_three_table(columns := {name: set(one.columns) for name, one in tables.items()}):
-                from ckpt_backends.apps.three_table.write import open_writable_tables
+            columns = {name: set(one.columns) for name, one in tables.items()}
+            if backend := recognised(columns):
                 from ckpt_backends.mysql.database import MySQLDatabase
 
                 connection.restart()
-                return open_writable_tables(MySQLDatabase(connection, url, tables), columns, url)
+                database = MySQLDatabase(connection, url, tables)
+                store: WritableStore = load(backend.changes)(database, columns, url)
+                return store
             from ckpt_backends.mysql.write import WritableMySQLStore
 
             layout = find_layout(connection, tables, url)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ckpt_backends.apps.three_table.layout import is_three_table
 from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.layout import PostgresTable
@@ -39,11 +38,10 @@ def find_tables(
     ], schemas
 
 
-def three_tables(tables: Sequence[PostgresTable], schemas: Sequence[str]) -> list[PostgresTable]:
-    """The tables of the three-table layout, all in one schema; empty if it is another layout."""
+def first_schema(tables: Sequence[PostgresTable], schemas: Sequence[str]) -> list[PostgresTable]:
+    """The tables of the first schema that has checkpoints; empty if none has."""
     for schema in schemas:
         found = [one for one in tables if one.schema == schema]
         if any(one.name == CHECKPOINTS for one in found):
-            named = {one.name: one.columns.keys() for one in found}
-            return found if is_three_table(named) else []
+            return found
     return []

@@ -1,4 +1,4 @@
-"""Shared facts about LangGraph's savers for PostgreSQL, MySQL and memory.
+"""Shared facts about LangGraph's savers that keep values in a table of blobs.
 
 They use three tables: checkpoint bodies, writes, and channel values ("blobs"). A body names the
 version of each channel's value; the value itself is in the blobs table.

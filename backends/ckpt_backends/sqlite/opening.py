@@ -1,15 +1,16 @@
-"""Opens SQLite files with the tables of LangGraph's saver or of `apps.three_table`."""
+"""Opens SQLite files with the tables of LangGraph's saver, or of another that is recognised."""
 
 from __future__ import annotations
 
+from ckpt_backends.discovery import load
 from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
+from ckpt_backends.sql.recognised import recognised
 from ckpt_backends.url import StoreUrl
 
 
 def open_store(url: StoreUrl) -> Store:
     """Open a file for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
-    from ckpt_backends.apps.three_table.layout import is_three_table
     from ckpt_backends.sqlite.binding import decode_text
     from ckpt_backends.sqlite.errors import reading
     from ckpt_backends.sqlite.layout import tables_of
@@ -20,11 +21,11 @@ def open_store(url: StoreUrl) -> Store:
     try:
         with reading(url):
             tables = tables_of(opened.connection)
-        if is_three_table(tables):
-            from ckpt_backends.apps.three_table.read import open_tables
+        if backend := recognised(tables):
             from ckpt_backends.sqlite.database import OpenedDatabase
 
-            return open_tables(OpenedDatabase(opened, url), tables, url)
+            store: Store = load(backend.checkpoints)(OpenedDatabase(opened, url), tables, url)
+            return store
         from ckpt_backends.sqlite.read import SqliteStore
 
         return SqliteStore(opened, url, tables)
@@ -36,7 +37,6 @@ def open_store(url: StoreUrl) -> Store:
 
 def open_writable(url: StoreUrl) -> WritableStore:
     """Open a file for changing. Raises `StoreUnavailable` or `UnknownLayout`."""
-    from ckpt_backends.apps.three_table.layout import is_three_table
     from ckpt_backends.sqlite.binding import decode_text
     from ckpt_backends.sqlite.errors import writing
     from ckpt_backends.sqlite.layout import tables_of
@@ -47,11 +47,13 @@ def open_writable(url: StoreUrl) -> WritableStore:
     try:
         with writing(url):
             tables = tables_of(connection)
-        if is_three_table(tables):
-            from ckpt_backends.apps.three_table.write import open_writable_tables
+        if backend := recognised(tables):
             from ckpt_backends.sqlite.database import SqliteDatabase
 
-            return open_writable_tables(SqliteDatabase(connection, url), tables, url)
+            store: WritableStore = load(backend.changes)(
+                SqliteDatabase(connection, url), tables, url
+            )
+            return store
         from ckpt_backends.sqlite.write import WritableSqliteStore
 
         return WritableSqliteStore(connection, url, tables)

@@ -6,7 +6,7 @@
                       blob_data, task_path, gmt_create)
     checkpoint_blobs(thread_id, checkpoint_ns_hash, channel, version, type, blob_data)
 
-Some applications write it with private savers on SQLite, PostgreSQL, MySQL and MariaDB. Each
+Some applications write it with private savers on various SQL engines. Each
 engine's adapter passes its connection as a `Database`. Differences from LangGraph's savers:
 
 * a checkpoint has no body: no metadata, no channel versions, no `versions_seen`;

@@ -3,7 +3,9 @@
 from ckpt_backends.declaration import Backend
 from ckpt_backends.model import Capability
 
-_ANY = Capability.HISTORY | Capability.WRITES | Capability.BARE | Capability.ENFORCED_READ_ONLY
+_ANY = (
+    Capability.HISTORY | Capability.WRITES | Capability.VALUES_ONLY | Capability.ENFORCED_READ_ONLY
+)
 
 BACKEND = Backend(
     title="three tables",
@@ -12,4 +14,7 @@ BACKEND = Backend(
         "three-table-latest": _ANY | Capability.LATEST_VALUES,
     },
     engine="sql",
+    recognise="ckpt_backends.apps.three_table.layout:is_three_table",
+    checkpoints="ckpt_backends.apps.three_table.read:open_tables",
+    changes="ckpt_backends.apps.three_table.write:open_writable_tables",
 )

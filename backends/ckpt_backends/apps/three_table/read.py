@@ -79,7 +79,7 @@ class ThreeTableStore(KeyedStore):
     def describe(self) -> StoreInfo:
         kinds = self._kinds()
         space = self._database.space(self._tables.stored)
-        can = Capability.HISTORY | Capability.WRITES | Capability.BARE
+        can = Capability.HISTORY | Capability.WRITES | Capability.VALUES_ONLY
         can |= Capability.ENFORCED_READ_ONLY
         if kinds == {LATEST}:
             can |= Capability.LATEST_VALUES
