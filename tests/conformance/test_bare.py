@@ -20,7 +20,7 @@ from ckpt_cli.core.replay.equality import same
 from ckpt_cli.threads.checkpoint import Moment
 from ckpt_cli.threads.states import read_state
 from ckpt_cli.threads.thread import ThreadReader
-from ckpt_cli.tui.reads import TABS
+from ckpt_cli.tui.content.tabs import TABS
 from tests.conformance.conftest import Filled
 from tests.conformance.replaying import replay_store
 from tests.conformance.test_commands import rows

@@ -9,19 +9,19 @@ from ckpt_backends.url import StoreUrl
 
 def open_store(url: StoreUrl) -> Store:
     """Open for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
-    from ckpt_backends.apps.three_table.layout import is_three_table
     from ckpt_backends.mysql.catalog import find_layout, find_tables
     from ckpt_backends.mysql.connect import connect
+    from ckpt_backends.sql.recognition import recognised
 
     connection = connect(url)
     try:
         with understood(url):
             tables = find_tables(connection)
-            if is_three_table(columns := {name: set(one.columns) for name, one in tables.items()}):
-                from ckpt_backends.apps.three_table.read import open_tables
+            columns = {name: set(one.columns) for name, one in tables.items()}
+            if saver := recognised(columns):
                 from ckpt_backends.mysql.tables import MySQLDatabase
 
-                return open_tables(MySQLDatabase(connection, url, tables), columns, url)
+                return saver.open(MySQLDatabase(connection, url, tables), columns, url)
             from ckpt_backends.mysql.read import MySQLStore
 
             return MySQLStore(connection, url, find_layout(connection, tables, url))
@@ -32,20 +32,20 @@ def open_store(url: StoreUrl) -> Store:
 
 def open_writable(url: StoreUrl) -> WritableStore:
     """Open for changing. Raises the errors of `open`, and `Unsupported`."""
-    from ckpt_backends.apps.three_table.layout import is_three_table
     from ckpt_backends.mysql.catalog import find_layout, find_tables
     from ckpt_backends.mysql.connect import connect
+    from ckpt_backends.sql.recognition import recognised
 
     connection = connect(url, writable=True)
     try:
         with understood(url):
             tables = find_tables(connection)
-            if is_three_table(columns := {name: set(one.columns) for name, one in tables.items()}):
-                from ckpt_backends.apps.three_table.write import open_writable_tables
+            columns = {name: set(one.columns) for name, one in tables.items()}
+            if saver := recognised(columns):
                 from ckpt_backends.mysql.tables import MySQLDatabase
 
                 connection.restart()
-                return open_writable_tables(MySQLDatabase(connection, url, tables), columns, url)
+                return saver.open_writable(MySQLDatabase(connection, url, tables), columns, url)
             from ckpt_backends.mysql.write import WritableMySQLStore
 
             layout = find_layout(connection, tables, url)

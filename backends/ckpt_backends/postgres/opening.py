@@ -10,19 +10,19 @@ from ckpt_backends.url import StoreUrl
 
 def open_store(url: StoreUrl) -> Store:
     """Open for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
-    from ckpt_backends.postgres.catalog import find_tables, three_tables
+    from ckpt_backends.postgres.catalog import find_tables, of_application
     from ckpt_backends.postgres.connect import connect
 
     connection = connect(url)
     try:
         with understood(url):
             tables, schemas = find_tables(connection, url)
-            if three := three_tables(tables, schemas):
-                from ckpt_backends.apps.three_table.read import open_tables
+            if found := of_application(tables, schemas):
                 from ckpt_backends.postgres.tables import PostgresDatabase
 
-                database = PostgresDatabase(connection, url, three)
-                return open_tables(database, database.columns, url, three[0].schema)
+                saver, own = found
+                database = PostgresDatabase(connection, url, own)
+                return saver.open(database, database.columns, url, own[0].schema)
             from ckpt_backends.postgres.layout import detect
             from ckpt_backends.postgres.read import PostgresStore
 
@@ -35,7 +35,7 @@ def open_store(url: StoreUrl) -> Store:
 
 def open_writable(url: StoreUrl) -> WritableStore:
     """Open for changing. Raises the errors of `open`, and `Unsupported`."""
-    from ckpt_backends.postgres.catalog import find_tables, three_tables
+    from ckpt_backends.postgres.catalog import find_tables, of_application
     from ckpt_backends.postgres.connect import connect
 
     connection = connect(url, writable=True)
@@ -43,12 +43,12 @@ def open_writable(url: StoreUrl) -> WritableStore:
         with understood(url):
             tables, schemas = find_tables(connection, url)
             connection.restart()
-            if three := three_tables(tables, schemas):
-                from ckpt_backends.apps.three_table.write import open_writable_tables
+            if found := of_application(tables, schemas):
                 from ckpt_backends.postgres.tables import PostgresDatabase
 
-                database = PostgresDatabase(connection, url, three)
-                return open_writable_tables(database, database.columns, url, three[0].schema)
+                saver, own = found
+                database = PostgresDatabase(connection, url, own)
+                return saver.open_writable(database, database.columns, url, own[0].schema)
             from ckpt_backends.postgres.layout import detect
             from ckpt_backends.postgres.write import WritablePostgresStore
 

@@ -1,4 +1,4 @@
-"""Opens SQLite files with the tables of LangGraph's saver or of `apps.three_table`."""
+"""Opens SQLite files with the tables of LangGraph's saver or of an application."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ckpt_backends.url import StoreUrl
 
 def open_store(url: StoreUrl) -> Store:
     """Open a file for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
-    from ckpt_backends.apps.three_table.layout import is_three_table
+    from ckpt_backends.sql.recognition import recognised
     from ckpt_backends.sqlite.binding import decode_text
     from ckpt_backends.sqlite.errors import reading
     from ckpt_backends.sqlite.layout import tables_of
@@ -20,11 +20,10 @@ def open_store(url: StoreUrl) -> Store:
     try:
         with reading(url):
             tables = tables_of(opened.connection)
-        if is_three_table(tables):
-            from ckpt_backends.apps.three_table.read import open_tables
+        if saver := recognised(tables):
             from ckpt_backends.sqlite.tables import OpenedDatabase
 
-            return open_tables(OpenedDatabase(opened, url), tables, url)
+            return saver.open(OpenedDatabase(opened, url), tables, url)
         from ckpt_backends.sqlite.read import SqliteStore
 
         return SqliteStore(opened, url, tables)
@@ -36,7 +35,7 @@ def open_store(url: StoreUrl) -> Store:
 
 def open_writable(url: StoreUrl) -> WritableStore:
     """Open a file for changing. Raises `StoreUnavailable` or `UnknownLayout`."""
-    from ckpt_backends.apps.three_table.layout import is_three_table
+    from ckpt_backends.sql.recognition import recognised
     from ckpt_backends.sqlite.binding import decode_text
     from ckpt_backends.sqlite.errors import writing
     from ckpt_backends.sqlite.layout import tables_of
@@ -47,11 +46,10 @@ def open_writable(url: StoreUrl) -> WritableStore:
     try:
         with writing(url):
             tables = tables_of(connection)
-        if is_three_table(tables):
-            from ckpt_backends.apps.three_table.write import open_writable_tables
+        if saver := recognised(tables):
             from ckpt_backends.sqlite.tables import SqliteDatabase
 
-            return open_writable_tables(SqliteDatabase(connection, url), tables, url)
+            return saver.open_writable(SqliteDatabase(connection, url), tables, url)
         from ckpt_backends.sqlite.write import WritableSqliteStore
 
         return WritableSqliteStore(connection, url, tables)

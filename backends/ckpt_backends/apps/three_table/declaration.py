@@ -12,4 +12,5 @@ BACKEND = Backend(
         "three-table-latest": _ANY | Capability.LATEST_VALUES,
     },
     engine="sql",
+    recognise="ckpt_backends.apps.three_table.layout:recognise",
 )
