@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from ckpt_backends.discovery import load
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.servers.answer_errors import understood
-from ckpt_backends.sql.recognised import recognised
 from ckpt_backends.url import StoreUrl
 
 
@@ -13,18 +11,17 @@ def open_store(url: StoreUrl) -> Store:
     """Open for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
     from ckpt_backends.mysql.catalog import find_layout, find_tables
     from ckpt_backends.mysql.connect import connect
+    from ckpt_backends.sql.recognition import recognised
 
     connection = connect(url)
     try:
         with understood(url):
             tables = find_tables(connection)
             columns = {name: set(one.columns) for name, one in tables.items()}
-            if backend := recognised(columns):
+            if saver := recognised(columns):
                 from ckpt_backends.mysql.database import MySQLDatabase
 
-                database = MySQLDatabase(connection, url, tables)
-                store: Store = load(backend.checkpoints)(database, columns, url)
-                return store
+                return saver.open(MySQLDatabase(connection, url, tables), columns, url)
             from ckpt_backends.mysql.read import MySQLStore
 
             return MySQLStore(connection, url, find_layout(connection, tables, url))
@@ -37,19 +34,18 @@ def open_writable(url: StoreUrl) -> WritableStore:
     """Open for changing. Raises the errors of `open`, and `Unsupported`."""
     from ckpt_backends.mysql.catalog import find_layout, find_tables
     from ckpt_backends.mysql.connect import connect
+    from ckpt_backends.sql.recognition import recognised
 
     connection = connect(url, writable=True)
     try:
         with understood(url):
             tables = find_tables(connection)
             columns = {name: set(one.columns) for name, one in tables.items()}
-            if backend := recognised(columns):
+            if saver := recognised(columns):
                 from ckpt_backends.mysql.database import MySQLDatabase
 
                 connection.restart()
-                database = MySQLDatabase(connection, url, tables)
-                store: WritableStore = load(backend.changes)(database, columns, url)
-                return store
+                return saver.open_writable(MySQLDatabase(connection, url, tables), columns, url)
             from ckpt_backends.mysql.write import WritableMySQLStore
 
             layout = find_layout(connection, tables, url)

@@ -8,6 +8,7 @@ from ckpt_backends.postgres import sql
 from ckpt_backends.postgres.connect import PostgresConnection
 from ckpt_backends.postgres.layout import PostgresTable
 from ckpt_backends.sql.blob_tables import CHECKPOINTS, NAMES
+from ckpt_backends.sql.recognition import TableSaver, recognised
 from ckpt_backends.url import StoreUrl
 
 _LOCK_TIMEOUT = "5s"
@@ -38,10 +39,13 @@ def find_tables(
     ], schemas
 
 
-def first_schema(tables: Sequence[PostgresTable], schemas: Sequence[str]) -> list[PostgresTable]:
-    """The tables of the first schema that has checkpoints; empty if none has."""
+def of_application(
+    tables: Sequence[PostgresTable], schemas: Sequence[str]
+) -> tuple[TableSaver, list[PostgresTable]] | None:
+    """The application's saver that made the tables of one schema, and these tables."""
     for schema in schemas:
         found = [one for one in tables if one.schema == schema]
         if any(one.name == CHECKPOINTS for one in found):
-            return found
-    return []
+            saver = recognised({one.name: one.columns.keys() for one in found})
+            return None if saver is None else (saver, found)
+    return None

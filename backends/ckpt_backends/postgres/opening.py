@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from ckpt_backends.discovery import load
 from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
 from ckpt_backends.servers.answer_errors import understood
-from ckpt_backends.sql.recognised import recognised
 from ckpt_backends.url import StoreUrl
 
 
 def open_store(url: StoreUrl) -> Store:
     """Open for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
-    from ckpt_backends.postgres.catalog import find_tables, first_schema
+    from ckpt_backends.postgres.catalog import find_tables, of_application
     from ckpt_backends.postgres.connect import connect
 
     connection = connect(url)
     try:
         with understood(url):
             tables, schemas = find_tables(connection, url)
-            first = first_schema(tables, schemas)
-            if backend := recognised({one.name: one.columns.keys() for one in first}):
+            if found := of_application(tables, schemas):
                 from ckpt_backends.postgres.database import PostgresDatabase
 
-                database = PostgresDatabase(connection, url, first)
-                place, schema = backend.checkpoints, first[0].schema
-                store: Store = load(place)(database, database.columns, url, schema)
-                return store
+                saver, own = found
+                database = PostgresDatabase(connection, url, own)
+                return saver.open(database, database.columns, url, own[0].schema)
             from ckpt_backends.postgres.layout import detect
             from ckpt_backends.postgres.read import PostgresStore
 
@@ -39,7 +35,7 @@ def open_store(url: StoreUrl) -> Store:
 
 def open_writable(url: StoreUrl) -> WritableStore:
     """Open for changing. Raises the errors of `open`, and `Unsupported`."""
-    from ckpt_backends.postgres.catalog import find_tables, first_schema
+    from ckpt_backends.postgres.catalog import find_tables, of_application
     from ckpt_backends.postgres.connect import connect
 
     connection = connect(url, writable=True)
@@ -47,14 +43,12 @@ def open_writable(url: StoreUrl) -> WritableStore:
         with understood(url):
             tables, schemas = find_tables(connection, url)
             connection.restart()
-            first = first_schema(tables, schemas)
-            if backend := recognised({one.name: one.columns.keys() for one in first}):
+            if found := of_application(tables, schemas):
                 from ckpt_backends.postgres.database import PostgresDatabase
 
-                database = PostgresDatabase(connection, url, first)
-                place, schema = backend.changes, first[0].schema
-                store: WritableStore = load(place)(database, database.columns, url, schema)
-                return store
+                saver, own = found
+                database = PostgresDatabase(connection, url, own)
+                return saver.open_writable(database, database.columns, url, own[0].schema)
             from ckpt_backends.postgres.layout import detect
             from ckpt_backends.postgres.write import WritablePostgresStore
 

@@ -7,10 +7,9 @@ version of each channel's value; the value itself is in the blobs table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import Any
 
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
-from ckpt_backends.model import Checkpoint, TypedBytes
+from ckpt_backends.model import TypedBytes
 
 CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"
 NAMES = (CHECKPOINTS, BLOBS, WRITES)
@@ -63,20 +62,3 @@ def typed(tag: str, size: int, blob: bytes | None) -> TypedBytes:
 def json_bytes(text: str | None) -> TypedBytes:
     """A checkpoint body or metadata from the JSON text that the engine returns."""
     return TypedBytes("json", (text or "null").encode())
-
-
-def cells_of_checkpoint(one: Checkpoint) -> dict[str, Any]:
-    """The query parameters for inserting a checkpoint."""
-    assert one.body is not None  # noqa: S101
-    assert one.metadata is not None  # noqa: S101
-    return {
-        "parent": one.parent_checkpoint_id,
-        "body": one.body.data.decode(),
-        "metadata": one.metadata.data.decode(),
-    }
-
-
-def cells_of_value(value: TypedBytes | None) -> dict[str, Any]:
-    """The query parameters for inserting a channel value."""
-    assert value is not None  # noqa: S101
-    return {"tag": value.type, "blob": None if value.type == "empty" else value.data}

@@ -1,16 +1,15 @@
-"""Opens SQLite files with the tables of LangGraph's saver, or of another that is recognised."""
+"""Opens SQLite files with the tables of LangGraph's saver or of an application."""
 
 from __future__ import annotations
 
-from ckpt_backends.discovery import load
 from ckpt_backends.memory.protocol import MemoryStore, WritableMemoryStore
 from ckpt_backends.protocol import Store, WritableStore
-from ckpt_backends.sql.recognised import recognised
 from ckpt_backends.url import StoreUrl
 
 
 def open_store(url: StoreUrl) -> Store:
     """Open a file for reading. Raises `StoreUnavailable` or `UnknownLayout`."""
+    from ckpt_backends.sql.recognition import recognised
     from ckpt_backends.sqlite.binding import decode_text
     from ckpt_backends.sqlite.errors import reading
     from ckpt_backends.sqlite.layout import tables_of
@@ -21,11 +20,10 @@ def open_store(url: StoreUrl) -> Store:
     try:
         with reading(url):
             tables = tables_of(opened.connection)
-        if backend := recognised(tables):
+        if saver := recognised(tables):
             from ckpt_backends.sqlite.database import OpenedDatabase
 
-            store: Store = load(backend.checkpoints)(OpenedDatabase(opened, url), tables, url)
-            return store
+            return saver.open(OpenedDatabase(opened, url), tables, url)
         from ckpt_backends.sqlite.read import SqliteStore
 
         return SqliteStore(opened, url, tables)
@@ -37,6 +35,7 @@ def open_store(url: StoreUrl) -> Store:
 
 def open_writable(url: StoreUrl) -> WritableStore:
     """Open a file for changing. Raises `StoreUnavailable` or `UnknownLayout`."""
+    from ckpt_backends.sql.recognition import recognised
     from ckpt_backends.sqlite.binding import decode_text
     from ckpt_backends.sqlite.errors import writing
     from ckpt_backends.sqlite.layout import tables_of
@@ -47,13 +46,10 @@ def open_writable(url: StoreUrl) -> WritableStore:
     try:
         with writing(url):
             tables = tables_of(connection)
-        if backend := recognised(tables):
+        if saver := recognised(tables):
             from ckpt_backends.sqlite.database import SqliteDatabase
 
-            store: WritableStore = load(backend.changes)(
-                SqliteDatabase(connection, url), tables, url
-            )
-            return store
+            return saver.open_writable(SqliteDatabase(connection, url), tables, url)
         from ckpt_backends.sqlite.write import WritableSqliteStore
 
         return WritableSqliteStore(connection, url, tables)

@@ -14,7 +14,5 @@ BACKEND = Backend(
         "three-table-latest": _ANY | Capability.LATEST_VALUES,
     },
     engine="sql",
-    recognise="ckpt_backends.apps.three_table.layout:is_three_table",
-    checkpoints="ckpt_backends.apps.three_table.read:open_tables",
-    changes="ckpt_backends.apps.three_table.write:open_writable_tables",
+    recognise="ckpt_backends.apps.three_table.layout:recognise",
 )

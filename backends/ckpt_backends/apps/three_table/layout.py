@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.sql.blob_tables import BLOBS, CHECKPOINTS, WRITES
+from ckpt_backends.sql.recognition import TableSaver
 
 NAME, LATEST = "three-table", "three-table-latest"
 LAYOUTS = (NAME, LATEST)
@@ -47,10 +48,13 @@ class ThreeTables:
         return column in self.columns[table]
 
 
-def is_three_table(columns: Mapping[str, Set[str]]) -> bool:
-    """Whether the tables look like this layout. A body column means that they are another one."""
+def recognise(columns: Mapping[str, Set[str]]) -> TableSaver | None:
+    """The saver of this layout if the tables look like it. A body column means another one."""
     found = columns.get(CHECKPOINTS, frozenset())
-    return HASH in found and CREATED in found and "checkpoint" not in found
+    if HASH not in found or CREATED not in found or "checkpoint" in found:
+        return None
+    room = "ckpt_backends.apps.three_table"
+    return TableSaver(f"{room}.read:open_tables", f"{room}.write:open_writable_tables")
 
 
 def detect(
