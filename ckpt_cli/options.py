@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from functools import wraps
+from inspect import Parameter, Signature
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from ckpt_backends.errors import UsageError
 from ckpt_cli.lazy import GlobalOption
+
+OptionsT = TypeVar("OptionsT")
 
 FORMATS = ("auto", "table", "json", "ndjson", "tsv")
 COLORS = ("auto", "always", "never")
@@ -40,6 +46,35 @@ def global_options() -> list[GlobalOption]:
         _flag(["-v", "--verbose"], "Print on stderr which store was opened."),
         _flag(["--debug"], "Print the traceback of an error."),
     ]
+
+
+def takes(
+    options: type[OptionsT],
+) -> Callable[[Callable[[typer.Context, OptionsT], None]], Callable[..., None]]:
+    """Return a decorator for a command that takes a dataclass: each field is an option of it."""
+    hints = get_type_hints(options, include_extras=True)
+    params = [Parameter("ctx", Parameter.POSITIONAL_ONLY, annotation=typer.Context)]
+    for one in fields(options):  # type: ignore[arg-type]
+        default = Parameter.empty if one.default is MISSING else one.default
+        params.append(
+            Parameter(
+                one.name,
+                Parameter.KEYWORD_ONLY,
+                default=default,
+                annotation=hints[one.name],
+            )
+        )
+
+    def decorate(command: Callable[[typer.Context, OptionsT], None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(ctx: typer.Context, **values: Any) -> None:
+            command(ctx, options(**values))
+
+        run.__signature__ = Signature(params)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in params}
+        return run
+
+    return decorate
 
 
 def _value(

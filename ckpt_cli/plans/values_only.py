@@ -23,7 +23,7 @@ from ckpt_cli.core.forking.numbered_ids import next_name
 from ckpt_cli.core.forking.plan import CheckpointPlan, Touched
 from ckpt_cli.plans.checkpoint_copy import whole
 from ckpt_cli.plans.edits import known_channels, previewed
-from ckpt_cli.plans.rollback import (
+from ckpt_cli.plans.root_branch import (
     RollbackOptions,
     configurable,
     heads_of,
@@ -33,7 +33,9 @@ from ckpt_cli.plans.rollback import (
     notes_of,
 )
 from ckpt_cli.plans.thread_copy import check_free
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.states import read_state
+from ckpt_cli.threads.thread import ThreadReader
 
 _NEW = "new"
 """Version of a value that is not a copy."""
@@ -63,7 +65,7 @@ def plan_bare_rollback(
     if original.body is None:
         raise ValueError("a checkpoint is copied with its body")
     body = splice(original.body, {**edited.body, "id": Put(key.checkpoint_id)})
-    preview, edit_notes = previewed(reader.state(target).values, wishes.edits)
+    preview, edit_notes = previewed(read_state(reader, target).values, wishes.edits)
     no_reason = "this layout cannot store the reason" if wishes.reason is not None else ""
     left = left_behind(reader, head, target)
     return CheckpointPlan(
@@ -75,7 +77,7 @@ def plan_bare_rollback(
         next=None,
         again=(),
         asked=(),
-        changes=diff_channels(reader.state(head).values, preview),
+        changes=diff_channels(read_state(reader, head).values, preview),
         also=(),
         configurable=configurable(key),
         change=Change(
@@ -126,7 +128,7 @@ def plan_bare_clone(
         next=None,
         again=(),
         asked=(),
-        changes=diff_channels(reader.state(head).values, reader.state(target).values),
+        changes=diff_channels(read_state(reader, head).values, read_state(reader, target).values),
         also=(),
         configurable=configurable(key),
         change=Change(thread_id, {}, copies=tuple(copies)),

@@ -23,7 +23,8 @@ from ckpt_cli.core.tasks.task_ids import pulled_node
 from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT, Step
 from ckpt_cli.core.tree import Key, Node, Skeleton, TreeLayout, plan_tree, undecided
 from ckpt_cli.threads import redaction
-from ckpt_cli.threads.thread import Moment, ThreadReader
+from ckpt_cli.threads.checkpoint import Moment
+from ckpt_cli.threads.thread import ThreadReader
 
 _SMALL = 300
 """A thread with at most this many checkpoints is read whole, so that folded steps name their

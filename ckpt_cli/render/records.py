@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.show import CheckpointView
     from ckpt_cli.queries.stores import FoundStore
     from ckpt_cli.queries.threads import ListedThread, Summary
+    from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
-    from ckpt_cli.threads.thread import Moment
 
 
 _STEPS_IN_ID = 8000

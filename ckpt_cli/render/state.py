@@ -20,7 +20,7 @@ from ckpt_cli.render.terminal.units import age, size, step_words, when
 from ckpt_cli.render.thread import PLAINTEXT, lifetime_lines, status_lines, step_lines
 from ckpt_cli.render.values.block import block
 from ckpt_cli.render.values.one_line import summary
-from ckpt_cli.threads.thread import NOT_STORED
+from ckpt_cli.threads.checkpoint import NOT_STORED
 
 _INDENT = 2
 _SIZE_CELLS = 16

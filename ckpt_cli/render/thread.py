@@ -33,8 +33,9 @@ from ckpt_cli.render.values.one_line import counted, summary
 if TYPE_CHECKING:
     from ckpt_cli.core.tasks.tasks import Question, Task
     from ckpt_cli.queries.threads import Summary
+    from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
-    from ckpt_cli.threads.thread import Moment
+
 _QUESTION = 1000
 """Maximum width of a question."""
 

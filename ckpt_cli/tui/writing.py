@@ -22,8 +22,9 @@ from ckpt_backends.changes.change import Change
 from ckpt_backends.errors import CkptError, UsageError
 from ckpt_backends.files.temporary_folder import TemporaryFolder
 from ckpt_backends.protocol import Store
-from ckpt_backends.registry import open_store, open_writable
-from ckpt_cli.apply.purge import Pace, run_purge
+from ckpt_backends.registry import open_store
+from ckpt_cli.apply.change import apply_change
+from ckpt_cli.apply.purge import run_purge
 from ckpt_cli.core.retention.purge_plan import PurgeReport
 from ckpt_cli.plans.plan_file import PlanFile
 from ckpt_cli.render.purge import question as question_of
@@ -83,13 +84,11 @@ class WritingApp(CkptApp):
 
     def apply(self, change: Change) -> None:
         """Apply a change. Raises what `WritableStore.apply` raises."""
-        with open_writable(self.context.opening.url) as writable:
-            writable.apply(change)
+        apply_change(self.context.opening.url, change)
 
     def remove(self, plan: PlanFile) -> PurgeReport:
         """Apply a purge, batch by batch. Raises what `WritableStore.remove` raises."""
-        with open_writable(self.context.opening.url) as writable:
-            return run_purge(writable, plan.threads(), Pace(), None, lambda: "")
+        return run_purge(self.context.opening.url, plan.threads())
 
 
 class WritingScreen(MainScreen):

@@ -15,7 +15,8 @@ import pytest
 
 from ckpt_backends.errors import StoreUnavailable, UnknownLayout, Unsupported, UsageError
 from ckpt_backends.model import Capability
-from ckpt_backends.registry import open_store, open_writable
+from ckpt_backends.open_for_writing import open_writable
+from ckpt_backends.registry import open_store
 from ckpt_backends.url import parse_url
 from tests.backends.agent import SAID, graph_of, with_user
 from tests.mysql import exactly

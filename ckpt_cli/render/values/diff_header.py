@@ -8,7 +8,7 @@ from ckpt_cli.queries.diff import Comparison
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
 from ckpt_cli.render.terminal.units import step_number
-from ckpt_cli.threads.thread import Moment
+from ckpt_cli.threads.checkpoint import Moment
 
 
 def diff_header_lines(found: Comparison) -> Iterator[StyledLine]:
