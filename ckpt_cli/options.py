@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from functools import wraps
-from inspect import Parameter as SignatureParameter
-from inspect import Signature
+from inspect import Parameter, Signature
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
@@ -54,15 +53,13 @@ def takes(
 ) -> Callable[[Callable[[typer.Context, OptionsT], None]], Callable[..., None]]:
     """Return a decorator for a command that takes a dataclass: each field is an option of it."""
     hints = get_type_hints(options, include_extras=True)
-    params = [
-        SignatureParameter("ctx", SignatureParameter.POSITIONAL_ONLY, annotation=typer.Context)
-    ]
+    params = [Parameter("ctx", Parameter.POSITIONAL_ONLY, annotation=typer.Context)]
     for one in fields(options):  # type: ignore[arg-type]
-        default = SignatureParameter.empty if one.default is MISSING else one.default
+        default = Parameter.empty if one.default is MISSING else one.default
         params.append(
-            SignatureParameter(
+            Parameter(
                 one.name,
-                SignatureParameter.KEYWORD_ONLY,
+                Parameter.KEYWORD_ONLY,
                 default=default,
                 annotation=hints[one.name],
             )

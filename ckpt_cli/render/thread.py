@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ckpt_cli.queries.threads import Summary
     from ckpt_cli.threads.checkpoint import Moment
     from ckpt_cli.threads.expiry import Lifetime
+
 _QUESTION = 1000
 """Maximum width of a question."""
 

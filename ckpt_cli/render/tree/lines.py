@@ -20,7 +20,8 @@ from ckpt_cli.core.tree import CallRow, FoldRow, Key, Node, Row, SectionRow, Ste
 from ckpt_cli.render.terminal.cell_width import cell_len, wrap
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
-from ckpt_cli.render.tree.wording import UNICODE, Glyphs, TreeWording, count, cut, status_style
+from ckpt_cli.render.tree.wording import UNICODE, Glyphs, TreeWording, cut, status_style
+from ckpt_cli.render.values.one_line import counted
 
 NARROWEST = 40
 _ROOMY = 60
@@ -73,7 +74,7 @@ def tree_lines(
         yield drawn
     if plan.folded:
         yield StyledLine(())
-        hint = f"{glyphs.fold}{count(plan.folded, 'plain step')} folded; --unfold shows all"
+        hint = f"{glyphs.fold}{counted(plan.folded, 'plain step')} folded; --unfold shows all"
         yield line((hint, "dim"))
 
 
@@ -101,11 +102,11 @@ def tree_header(
 ) -> Iterator[StyledLine]:
     """Yield the thread id, the number of checkpoints and branches, and the status."""
     dot = words.glyphs.dot
-    counts = [count(plan.checkpoints, "checkpoint")]
+    counts = [counted(plan.checkpoints, "checkpoint")]
     if plan.branches > 1:
-        counts.append(count(plan.branches, "branch"))
+        counts.append(counted(plan.branches, "branch"))
     if plan.calls:
-        counts.append(count(plan.calls, "subgraph call"))
+        counts.append(counted(plan.calls, "subgraph call"))
     facts: list[Span] = [(dot.join(counts), "plain")]
     if status:
         facts += [(dot, "plain"), (safe_text(status), status_style(status))]
@@ -179,7 +180,7 @@ class _Drafter:
             ),
             text=(words.made(row), (words.next(row), "plain")),
             marks=tuple((f"  {text}", style) for text, style in words.marks(row)),
-            writes=count(writes, "write") if writes else "",
+            writes=counted(writes, "write") if writes else "",
             time=time,
             row=row,
         )
@@ -197,7 +198,7 @@ class _Drafter:
         return _Draft((*self._above(row), sign), ((text, "dim"),), remark=True)
 
     def _fold_row(self, row: FoldRow, time: str) -> _Draft:
-        steps = count(len(row.ids), "step").ljust(self.ref_width + 1 + self.step_width)
+        steps = counted(len(row.ids), "step").ljust(self.ref_width + 1 + self.step_width)
         return _Draft(
             left=(
                 *self._graph(row.lanes, row.depth),
@@ -227,7 +228,7 @@ class _Drafter:
         kind = (
             "subgraph call, its step is not stored" if row.call else "keeps its state between calls"
         )
-        facts = self.glyphs.dot.join((count(row.checkpoints, "checkpoint"), kind))
+        facts = self.glyphs.dot.join((counted(row.checkpoints, "checkpoint"), kind))
         name: Span = (self.words.short_ns(row.ns), "bold")
         return _Draft((), (name,), ((f"   {facts}", "plain"),), remark=True, row=row)
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ckpt_cli.core.tree import CallRow, FoldRow, Key, Node, SectionRow, StepRow, TreeLayout
 from ckpt_cli.render.terminal.styled_text import StyledLine
-from ckpt_cli.render.tree.wording import UNICODE, TreeWording, count, cut
+from ckpt_cli.render.tree.wording import UNICODE, TreeWording, cut
+from ckpt_cli.render.values.one_line import counted
 
 _HARMLESS = frozenset(" -.,?×→·…✓✗●○")
 _LONGEST = 60
@@ -70,7 +71,7 @@ class _Chart:
 
     def add_fold(self, row: FoldRow) -> None:
         name = self._name([(row.ns, checkpoint_id) for checkpoint_id in row.ids])
-        texts = (count(len(row.ids), "step"), self.words.folded(row))
+        texts = (counted(len(row.ids), "step"), self.words.folded(row))
         self.blocks.setdefault(row.ns, []).append(f"{name}[{_label(texts)}]")
         self.styled.append(f"class {name} folded")
         self.arrows.append(f"{self.names[row.ns, row.parent]} --> {name}")
@@ -86,7 +87,7 @@ class _Chart:
         self.arrows.append(f"{self.names[row.caller]} -.- {name}")
 
     def add_section(self, row: SectionRow) -> None:
-        texts = (self.words.short_ns(row.ns), count(row.checkpoints, "checkpoint"))
+        texts = (self.words.short_ns(row.ns), counted(row.checkpoints, "checkpoint"))
         self.titles[row.ns] = f"subgraph {self._name([])}[{_label(texts)}]"
 
     def text(self) -> Iterator[str]:

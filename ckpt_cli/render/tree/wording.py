@@ -20,6 +20,7 @@ from ckpt_cli.core.tree import (
 from ckpt_cli.render.terminal.cell_width import cell_len, fit
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, Style
+from ckpt_cli.render.values.one_line import counted
 
 _TASK_ID_SHOWN = 8
 _UNKNOWN = Node()
@@ -184,9 +185,9 @@ class TreeWording:
         return self.short_ns(row.namespaces[0])
 
     def call_facts(self, row: CallRow) -> str:
-        facts = [count(len(row.keys), "checkpoint")]
+        facts = [counted(len(row.keys), "checkpoint")]
         if row.branches > 1:
-            facts.append(count(row.branches, "branch"))
+            facts.append(counted(row.branches, "branch"))
         return self.glyphs.dot.join(facts)
 
     def call_status(self, row: CallRow) -> str:
@@ -231,12 +232,6 @@ def status_style(status: str) -> Style:
     """Return the style of the worst condition in a text such as `error, interrupted`."""
     styles: dict[str, Style] = {"interrupted": "question", "error": "error", "pending": "warn"}
     return styles.get(status.partition(",")[0], "plain")
-
-
-def count(number: int, noun: str) -> str:
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {noun}es" if noun == "branch" else f"{number} {noun}s"
 
 
 def cut(text: str, room: int, dots: str) -> str:

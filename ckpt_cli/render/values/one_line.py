@@ -42,8 +42,10 @@ def key_text(key: Value, *, width: int = 1000) -> str:
 
 
 def counted(n: int, noun: str) -> str:
-    """Return a number and its noun: `1 item`, `2 items`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+    """Return a number and its noun: `1 item`, `2 items`, `2 branches`."""
+    if n == 1:
+        return f"1 {noun}"
+    return f"{n} {noun}es" if noun.endswith("ch") else f"{n} {noun}s"
 
 
 def noun_for(items: Iterable[Value]) -> str:

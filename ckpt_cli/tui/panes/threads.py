@@ -16,7 +16,7 @@ from ckpt_cli.tui.panes.filter import FilterPane
 from ckpt_cli.tui.panes.row_list import RowList
 
 
-class ThreadRows(RowList):
+class ThreadLines(RowList):
     """One line per thread."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("s", "sort", "Sort", show=False)]
@@ -55,11 +55,11 @@ class ThreadRows(RowList):
 class ThreadsPane(FilterPane):
     """All threads of the store, or those that match the filter."""
 
-    rows: ThreadRows
+    rows: ThreadLines
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         hint = "text, glob*, status:interrupted, user:anna"
-        super().__init__(ThreadRows(now), hint, id="threads")
+        super().__init__(ThreadLines(now), hint, id="threads")
 
     def narrow(self, text: str) -> None:
         kept = self.rows.thread.thread_id if self.rows.thread is not None else None

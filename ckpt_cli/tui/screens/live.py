@@ -21,7 +21,7 @@ from ckpt_cli.core.tree import Key as TreeKey
 from ckpt_cli.queries.tree import Tree
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, StyledLine, line
-from ckpt_cli.render.tree.wording import count
+from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.content.checkpoint import Clock, SelectedCheckpoint
 from ckpt_cli.tui.content.tabs import Tab, TabContent, read_document
@@ -234,11 +234,11 @@ class LiveScreen(StoreScreen[None]):
         if tree is None or not self.tree_rows.width:
             return
         picture = draw_tree(tree, self.clock, self.tree_rows.width)
-        facts = count(tree.plan.checkpoints, "checkpoint")
+        facts = counted(tree.plan.checkpoints, "checkpoint")
         if tree.plan.branches > 1:
-            facts += f", {count(tree.plan.branches, 'branch')}"
+            facts += f", {counted(tree.plan.branches, 'branch')}"
         if tree.plan.calls:
-            facts += f", {count(tree.plan.calls, 'call')}"
+            facts += f", {counted(tree.plan.calls, 'call')}"
         inside = ", in a subgraph (Esc leaves)" if self.outer else ""
         title(self.tree_pane, f"Tree: {facts}, {tree.status}{inside}")
         key, self.goal = self.goal or self.tree_rows.key, None

@@ -16,7 +16,7 @@ from ckpt_backends.memory.protocol import Item, ItemKey
 from ckpt_cli.core.memory.item_filter import format_key
 from ckpt_cli.render.terminal.safe_text import safe_text
 from ckpt_cli.render.terminal.styled_text import Span, line
-from ckpt_cli.render.tree.wording import count
+from ckpt_cli.render.values.one_line import counted
 from ckpt_cli.tui import command_line
 from ckpt_cli.tui.content.checkpoint import Clock, SelectedCheckpoint
 from ckpt_cli.tui.content.memory import (
@@ -130,7 +130,7 @@ class MemoryScreen(StoreScreen[SelectedCheckpoint | None]):
         self._goal = None
         before, self._listed = self._listed, listed
         is_all = self.pane.wanted == MemoryFilter()
-        number = f"first {listed.items:,} items" if listed.more else count(listed.items, "item")
+        number = f"first {listed.items:,} items" if listed.more else counted(listed.items, "item")
         title(self.pane, f"Memory: {number}" + ("" if is_all else ", filtered"))
         if not listed.rows:
             said = line(("no items" if is_all else "no item matches", "dim"))
