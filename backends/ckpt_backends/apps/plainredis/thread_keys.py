@@ -76,9 +76,10 @@ class PlainKeyFinder(KeyFinder[PlainContents]):
     _raised = 0
 
     def find(self, thread_ids: Sequence[str]) -> Iterator[PlainKeysByCheckpoint]:
-        for thread_id, found in self.layout.find(thread_ids).items():
-            groups = self._groups(thread_id, found)
-            yield PlainKeysByCheckpoint(groups, {}, thread_id=thread_id, found=found)
+        found = self.layout.find(thread_ids)
+        for one in thread_ids:
+            groups = self._groups(one, found[one])
+            yield PlainKeysByCheckpoint(groups, {}, thread_id=one, found=found[one])
 
     def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
         checkpoint = self.layout.checkpoint_name(key)
