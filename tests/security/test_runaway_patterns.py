@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ormsgpack import packb
 
-from ckpt_backends.apps.deerflow.plainyaml import front_matter
+from ckpt_backends.apps.deerflow.untrusted_yaml import front_matter
 from ckpt_backends.apps.plainredis.contents import _CALLS
 from ckpt_backends.errors import UsageError
 from ckpt_backends.url import parse_url

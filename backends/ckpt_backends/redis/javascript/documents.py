@@ -31,6 +31,7 @@ from dataclasses import replace
 from typing import Any
 
 from ckpt_backends.changes.change import Change
+from ckpt_backends.channel_names import is_read
 from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.model import (
     Blob,
@@ -62,7 +63,6 @@ from ckpt_backends.redis.engine.thread_listing import namespaces_of
 from ckpt_backends.redis.javascript.declaration import BACKEND
 from ckpt_backends.redis.javascript.stored_values import blob_name, part_of, versions_of
 from ckpt_backends.redis.javascript.write import JavaScriptPlan, JavaScriptRemoval
-from ckpt_backends.sql.blob_tables import is_read
 
 BLOBS = f"{APART}:*"
 _JSON = "json"
