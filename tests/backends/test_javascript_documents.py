@@ -109,7 +109,7 @@ def test_a_value_that_was_stored_anew_is_not_taken_for_an_old_one(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Versions of two branches are the same numbers; the saver stores values first."""
-    from ckpt_backends.redis.javascript.removal import JavaScriptRemoval
+    from ckpt_backends.redis.javascript.write import JavaScriptRemoval
 
     connected = client(url)
     known = blobs(url, SAME)

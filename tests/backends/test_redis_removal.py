@@ -237,7 +237,7 @@ class Meanwhile:
         self.happened = False
         named = KeyFinder.named
 
-        def seen(owning: KeyFinder, owned: Any) -> set[bytes]:
+        def seen(owning: KeyFinder[Any], owned: Any) -> set[bytes]:
             found = named(owning, owned)
             if not self.happened:
                 self.happened = True
@@ -277,7 +277,7 @@ def test_what_was_stored_after_the_first_look_is_seen(
     removal = removal_of(redis_stack_url, "trip")
     of = KeyFinder.find
 
-    def slow(owning: KeyFinder, thread_ids: Any) -> Iterator[Any]:
+    def slow(owning: KeyFinder[Any], thread_ids: Any) -> Iterator[Any]:
         for owned in of(owning, thread_ids):
             with SeeingRedisSaver.from_conn_string(redis_stack_url) as saver:
                 saver.setup()

@@ -36,7 +36,7 @@ class PlainRemoval(ThreadRemoval):
         self, finder: PlainKeyFinder, lock: PurgeLock, keys: PlainKeysByCheckpoint
     ) -> None:
         super().__init__(finder.connection, lock, keys)
-        self._layout = finder.plain
+        self._layout = finder.layout
         self._finder = finder
         self._of_thread = keys
         self._left = {one.at for one in keys.checkpoints}

@@ -62,7 +62,7 @@ class PlainKeysByCheckpoint(KeysByCheckpoint):
         }
 
 
-class PlainKeyFinder(KeyFinder):
+class PlainKeyFinder(KeyFinder[PlainContents]):
     """Finds the keys of threads in this layout."""
 
     types: Mapping[str, str] = {
@@ -73,19 +73,17 @@ class PlainKeyFinder(KeyFinder):
         CHECKPOINT: STRING,
     }
 
-    def __init__(self, layout: PlainContents) -> None:
-        super().__init__(layout)
-        self.plain = layout
-        self._raised = 0
+    _raised = 0
 
     def find(self, thread_ids: Sequence[str]) -> Iterator[PlainKeysByCheckpoint]:
-        for thread_id, found in self.plain.find(thread_ids).items():
-            groups = self._groups(thread_id, found)
-            yield PlainKeysByCheckpoint(groups, {}, thread_id=thread_id, found=found)
+        found = self.layout.find(thread_ids)
+        for one in thread_ids:
+            groups = self._groups(one, found[one])
+            yield PlainKeysByCheckpoint(groups, {}, thread_id=one, found=found[one])
 
     def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
-        checkpoint = self.plain.checkpoint_name(key)
-        names = {WRITES: [self.plain.writes_name(key)], CHECKPOINT: [checkpoint]}
+        checkpoint = self.layout.checkpoint_name(key)
+        names = {WRITES: [self.layout.writes_name(key)], CHECKPOINT: [checkpoint]}
         return CheckpointKeys(key, names, is_there)
 
     def rows(self, thread_id: str) -> Iterator[Row]:
@@ -108,7 +106,7 @@ class PlainKeyFinder(KeyFinder):
             yield from ((WRITES, name, one) for one in sorted(own or ()))
         for one in keys.found.timelines:
             yield TIMELINE, one.name, b""
-            yield THREADS, self.plain.threads, one.name
+            yield THREADS, self.layout.threads, one.name
         # In the order of storing, so that each head comes last.
         for place in sorted(keys.places, key=lambda one: (not one.key.checkpoint_ns, one.rank)):
             yield CHECKPOINT, place.name, b""
@@ -139,7 +137,7 @@ class PlainKeyFinder(KeyFinder):
         return row.table, row.cells["key"], own_field(row)
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
-        start = f"{self.plain.prefix}:{{}}:{thread_id}:".format
+        start = f"{self.layout.prefix}:{{}}:{thread_id}:".format
         spaces: set[str] = set()
         values: list[str] = []
         for row in rows:
@@ -164,9 +162,9 @@ class PlainKeyFinder(KeyFinder):
         """Check an entry of the registry, which all threads share."""
         ((own, told),) = ((one, cell) for one, cell in row.cells.items() if one.startswith(MEMBER))
         found = timeline_of(raw(own.removeprefix(MEMBER)), told if isinstance(told, bytes) else b"")
-        if raw(name) != self.plain.threads or found is None or found.thread_id != thread_id:
+        if raw(name) != self.layout.threads or found is None or found.thread_id != thread_id:
             raise not_of(row.table, None if found is None else found.thread_id, thread_id)
-        if found.name != self.plain.timeline(thread_id, found.checkpoint_ns).name:
+        if found.name != self.layout.timeline(thread_id, found.checkpoint_ns).name:
             raise Refused(f"a row of '{row.table}' names the key of another thread")
         namespace_of(row, found.checkpoint_ns)
 
@@ -181,12 +179,12 @@ class PlainKeyFinder(KeyFinder):
         ]
         if not scores:
             return
-        last = int(self.connection.ask("GET", self.plain.seq) or 0) + self._raised
+        last = int(self.connection.ask("GET", self.layout.seq) or 0) + self._raised
         missing = math.ceil(max(scores)) - last
         if missing > 0:
             self._raised += missing
             # INCRBY is safe even if savers use the counter at the same time.
-            yield ("INCRBY", self.plain.seq, missing)
+            yield ("INCRBY", self.layout.seq, missing)
 
     def numbers(self, names: Iterable[bytes]) -> Iterator[int]:
         """The current number of writes in each of these keys."""
@@ -195,7 +193,7 @@ class PlainKeyFinder(KeyFinder):
 
     def remaining(self, thread_id: str) -> set[tuple[str, str]]:
         """The current checkpoints of a thread, as (namespace, checkpoint id)."""
-        return set(self.plain.places([thread_id])[thread_id])
+        return set(self.layout.places([thread_id])[thread_id])
 
 
 def own_field(row: Row) -> bytes:

@@ -1,17 +1,6 @@
-"""Finds the stores of a database, by a sample of its keys and their contents.
+"""Finds the store that a URL names in a database, with the recognisers of all layouts.
 
-| evidence | layout |
-|---|---|
-| a JSON document with `metadata` as text and `has_writes` | `redis` |
-| one with `metadata` as text and no `has_writes` | `redis`, release 0.0 |
-| one with `metadata` as an object and no `has_writes` | `redis-shallow` |
-| one with `has_writes` as text | `redis-js`, or `redis-js-shallow` if its key ends in `:shallow` |
-| a hash `checkpoint$...` | `redis-hash` |
-| a hash `checkpoint:...` with the field `type` | `redis-hash-colon` |
-| a hash `lg:threads` with a field `lg:idx:...` | `redis-plain` |
-
-The Python savers of JSON documents and langgraph-checkpoint-plainredis have configurable prefixes,
-so one database can contain several stores of the same layout.
+Some savers have configurable prefixes, so one database can contain several stores of one layout.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _PLACE_IN_LIST = re.compile(r"[^:]*:[^:]*:[^:]*")
 """The end of a write's key: checkpoint id, task id and idx."""
 
 
-class DocumentFinder(KeyFinder):
+class DocumentFinder(KeyFinder[JsonDocuments]):
     """Finds the keys of threads that consist of JSON documents."""
 
     kind_of_writes = "checkpoint_write"
@@ -50,26 +50,22 @@ class DocumentFinder(KeyFinder):
         APART: DOCUMENT,
     }
 
-    def __init__(self, layout: JsonDocuments) -> None:
-        super().__init__(layout)
-        self._documents = layout
-
     def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
         # In shallow layouts, all checkpoints of a namespace have the same key. In others,
         # `put_writes` may have created the key even if the checkpoint was never stored.
         has_key = is_there or Capability.HISTORY in self.layout.capabilities
         names = {
             self.kind_of_writes: [],
-            LISTS: self._documents.lists(key),
+            LISTS: self.layout.lists(key),
             CHECKPOINT: [self.layout.checkpoint_name(key)] if has_key else [],
         }
         return CheckpointKeys(key, names, is_there)
 
     def _shared(self, thread_id: str, ns: str) -> dict[str, list[bytes]]:
-        return self._documents.pointers(thread_id, ns)
+        return self.layout.pointers(thread_id, ns)
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
-        return _Archived(self._documents, self.types, thread_id).checked(rows)
+        return _Archived(self.layout, self.types, thread_id).checked(rows)
 
 
 class _Archived:

@@ -6,7 +6,6 @@ import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 
-from ckpt_backends.changes.change import Change
 from ckpt_backends.codec import decode
 from ckpt_backends.model import CheckpointKey, TypedBytes
 from ckpt_backends.redis.engine.command_plan import expiring
@@ -15,12 +14,8 @@ from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.key_plan import AddedWrite, KeyPlan
 
 
-class JsonPlan(KeyPlan):
+class JsonPlan(KeyPlan[JsonDocuments]):
     """A change of documents, and of the list of each checkpoint's writes."""
-
-    def __init__(self, layout: JsonDocuments, change: Change) -> None:
-        super().__init__(layout, change)
-        self._documents = layout
 
     @abstractmethod
     def flag(self, writes: int) -> bool | str:
@@ -35,13 +30,13 @@ class JsonPlan(KeyPlan):
         """Metadata as JSON for a document."""
 
     def write_name(self, key: CheckpointKey, task_id: str, idx: int) -> bytes:
-        return self._documents.write_name(key, task_id, idx)
+        return self._layout.write_name(key, task_id, idx)
 
     def change_copy(
         self, key: CheckpointKey, metadata: TypedBytes | None, body: TypedBytes | None, writes: int
     ) -> Iterator[Command]:
-        name = self._documents.checkpoint_name(key)
-        thread = self._documents.stored_thread(key.thread_id)
+        name = self._layout.checkpoint_name(key)
+        thread = self._layout.stored_thread(key.thread_id)
         yield ("JSON.SET", name, "$.thread_id", json.dumps(thread))
         yield ("JSON.SET", name, "$.has_writes", json.dumps(self.flag(writes)))
         if metadata is not None:
@@ -50,21 +45,21 @@ class JsonPlan(KeyPlan):
             yield ("JSON.SET", name, "$.checkpoint", body.data)
 
     def change_copied_write(self, name: bytes, key: CheckpointKey) -> Iterator[Command]:
-        thread = self._documents.stored_thread(key.thread_id)
+        thread = self._layout.stored_thread(key.thread_id)
         yield ("JSON.SET", name, "$.thread_id", json.dumps(thread))
         yield ("JSON.SET", name, "$.checkpoint_id", json.dumps(key.checkpoint_id))
 
     def register(
         self, key: CheckpointKey, added: Sequence[AddedWrite], expiry: int
     ) -> Iterator[Command]:
-        listed = self._documents.lists(key)[0]
+        listed = self._layout.lists(key)[0]
         for number, one in enumerate(added):
             yield ("ZADD", listed, self.score(number, one), one.name)
         yield from expiring(listed, expiry)
 
     def remove(self, key: CheckpointKey, writes: Sequence[bytes]) -> Iterator[Command]:
-        listed = self._documents.lists(key)[0]
-        yield ("UNLINK", self._documents.checkpoint_name(key), listed, *writes)
+        listed = self._layout.lists(key)[0]
+        yield ("UNLINK", self._layout.checkpoint_name(key), listed, *writes)
 
 
 def document(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic
 
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint, moved
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
@@ -16,7 +17,7 @@ from ckpt_backends.redis.engine.command_plan import (
 )
 from ckpt_backends.redis.engine.connection import Command
 from ckpt_backends.redis.engine.keyspace import CheckpointEntry, ThreadKeys
-from ckpt_backends.redis.engine.layout import RedisLayout
+from ckpt_backends.redis.engine.layout import LayoutT
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,10 @@ class AddedWrite:
     """The checkpoint of the original."""
 
 
-class KeyPlan(CommandPlan):
+class KeyPlan(CommandPlan, Generic[LayoutT]):
     """A change as commands. Subclasses create those that depend on the form of the keys."""
 
-    def __init__(self, layout: RedisLayout, change: Change) -> None:
+    def __init__(self, layout: LayoutT, change: Change) -> None:
         super().__init__(layout.connection, change)
         self._layout = layout
         self._found = self._keys(change.thread_id)

@@ -31,7 +31,7 @@ from ckpt_backends.redis.engine.thread_removal import KEYS_AT_ONCE, Step, Thread
 class KeyRemoval(ThreadRemoval):
     """The removal for layouts with pointers and lists that name other keys."""
 
-    def __init__(self, finder: KeyFinder, lock: PurgeLock, keys: KeysByCheckpoint) -> None:
+    def __init__(self, finder: KeyFinder[Any], lock: PurgeLock, keys: KeysByCheckpoint) -> None:
         super().__init__(finder.connection, lock, keys)
         self._layout = finder.layout
         self._finder = finder

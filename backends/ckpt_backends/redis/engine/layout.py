@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from ckpt_backends.changes.change import Change
 from ckpt_backends.changes.rows import Cell, Row
@@ -52,7 +53,7 @@ class RedisLayout(ABC):
         """Raise `Unsupported` if the store of this layout cannot be changed."""
 
     @abstractmethod
-    def finder(self) -> KeyFinder:
+    def finder(self) -> KeyFinder[Any]:
         """Finds the keys of threads for archives and removals."""
 
     @abstractmethod
@@ -135,7 +136,10 @@ class RedisLayout(ABC):
         """
 
 
-class KeyFinder(ABC):
+LayoutT = TypeVar("LayoutT", bound=RedisLayout)
+
+
+class KeyFinder(ABC, Generic[LayoutT]):
     """Finds all keys of threads in one layout, and converts them to rows of an archive.
 
     A checkpoint has a key, the keys of its writes and, in some layouts, a list of its writes. A
@@ -147,7 +151,7 @@ class KeyFinder(ABC):
     """By kind, the type of its keys."""
     kind_of_writes = "writes"
 
-    def __init__(self, layout: RedisLayout) -> None:
+    def __init__(self, layout: LayoutT) -> None:
         self.layout = layout
         self.connection = layout.connection
 

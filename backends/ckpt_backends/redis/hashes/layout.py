@@ -319,23 +319,19 @@ def _checkpoint(
     return Checkpoint(place.key, place.parent, value, about)
 
 
-class HashFinder(KeyFinder):
+class HashFinder(KeyFinder[Hashes]):
     """Finds the keys of threads that consist of hashes."""
 
     types: Mapping[str, str] = {CHECKPOINT: HASH, WRITES: HASH}
 
-    def __init__(self, layout: Hashes) -> None:
-        super().__init__(layout)
-        self._hashes = layout
-
     def _keys_of(self, key: CheckpointKey, *, is_there: bool) -> CheckpointKeys:
-        names = {WRITES: [], CHECKPOINT: [self._hashes.checkpoint_name(key)]}
+        names = {WRITES: [], CHECKPOINT: [self.layout.checkpoint_name(key)]}
         return CheckpointKeys(key, names, is_there)
 
     def own_rows(self, thread_id: str, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
             name = row_name(row, self.types)
-            key = self._hashes.key_of(row.table, raw(name))
+            key = self.layout.key_of(row.table, raw(name))
             if key is None or key.thread_id != thread_id:
                 raise not_of(row.table, None if key is None else key.thread_id, thread_id)
             own = row.cells.get(f"{MEMBER}checkpoint_id")

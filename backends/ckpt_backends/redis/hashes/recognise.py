@@ -11,7 +11,10 @@ _FIRST = "first"
 
 
 class HashRecogniser(Recogniser):
-    """Finds the stores of hashes, with either separator."""
+    """Finds the stores of hashes, with either separator.
+
+    A key `checkpoint:...` may be of another layout, so its hash must have the field `type`.
+    """
 
     rank = 2
     layouts = ("redis-hash", "redis-hash-colon")

@@ -15,7 +15,7 @@ WRITES = "writes"
 """The kind of the keys of writes, and their beginning."""
 
 
-class HashPlan(KeyPlan):
+class HashPlan(KeyPlan[RedisLayout]):
     """A change of hashes, in the same form as the saver. There are no other keys."""
 
     def __init__(self, layout: RedisLayout, separator: str, change: Change) -> None:

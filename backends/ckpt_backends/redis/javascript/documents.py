@@ -61,9 +61,8 @@ from ckpt_backends.redis.engine.keyspace import (
 from ckpt_backends.redis.engine.purge_lock import PurgeLock
 from ckpt_backends.redis.engine.thread_listing import namespaces_of
 from ckpt_backends.redis.javascript.declaration import BACKEND
-from ckpt_backends.redis.javascript.removal import JavaScriptRemoval
 from ckpt_backends.redis.javascript.stored_values import blob_name, part_of, versions_of
-from ckpt_backends.redis.javascript.write import JavaScriptPlan
+from ckpt_backends.redis.javascript.write import JavaScriptPlan, JavaScriptRemoval
 
 BLOBS = f"{APART}:*"
 _JSON = "json"

@@ -9,7 +9,7 @@ from ckpt_backends.redis.javascript.documents import JavaScriptDocuments, Shallo
 
 
 class JavaScriptRecogniser(Recogniser):
-    """Finds the stores of RedisSaver and ShallowRedisSaver of LangGraph.js."""
+    """Finds the stores of LangGraph.js: only its savers store `has_writes` as a text."""
 
     rank = 1
     layouts = (JavaScriptDocuments.name, ShallowJavaScriptDocuments.name)

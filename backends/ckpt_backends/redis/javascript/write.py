@@ -1,13 +1,18 @@
-"""Creates commands that change the layout of `javascript` in the same form as LangGraph.js."""
+"""Changes and removes threads of LangGraph.js in the same form as its saver."""
 
 from __future__ import annotations
 
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from redis import exceptions
 
 from ckpt_backends.changes.change import Change, NewBlob
+from ckpt_backends.changes.removal import Inside
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.redis.engine.command_plan import expiring
@@ -16,6 +21,9 @@ from ckpt_backends.redis.engine.document_fields import stored_ns
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.json_plan import JsonPlan, document, source_and_step
 from ckpt_backends.redis.engine.key_plan import AddedWrite
+from ckpt_backends.redis.engine.key_removal import KeyRemoval
+from ckpt_backends.redis.engine.keyspace import APART
+from ckpt_backends.redis.engine.thread_removal import KEYS_AT_ONCE, run, unlink
 from ckpt_backends.redis.javascript.stored_values import blob_name, versions_of
 
 _REFUSED = re.compile(r"[*?[\]\\]")
@@ -60,7 +68,7 @@ class JavaScriptPlan(JsonPlan):
             "metadata": one.metadata.data if one.metadata is not None else b"{}",
         }
         last = {"checkpoint_ts": time.time_ns() // 1_000_000, "has_writes": self.flag(writes)}
-        name = self._documents.checkpoint_name(one.key)
+        name = self._layout.checkpoint_name(one.key)
         last |= source_and_step(one.metadata)
         yield ("JSON.SET", name, "$", document(first, parts, last))
 
@@ -111,7 +119,7 @@ class JavaScriptPlan(JsonPlan):
         versions = self._connection.ask_all(
             (
                 "JSON.GET",
-                self._documents.checkpoint_name(one.source),
+                self._layout.checkpoint_name(one.source),
                 "$.checkpoint.channel_versions",
             )
             for one in copies
@@ -152,3 +160,37 @@ class JavaScriptPlan(JsonPlan):
             "type": "json",
         }
         return ("JSON.SET", name, "$", document(fields, {"value": blob.value.data}, {}))
+
+
+class JavaScriptRemoval(KeyRemoval):
+    """The removal of one thread, or of a part of it."""
+
+    def _run_last(self, inside: Inside | None, rows: Counter[str]) -> None:
+        """Remove values, except those that an agent has stored again meanwhile.
+
+        Two branches may use the same version of a channel, and a saver stores values before the
+        checkpoint that names them. So the checkpoint id in each value is checked: a value of a
+        newer checkpoint is kept.
+        """
+        known = self._keys.blobs
+        newest = max((one.key.checkpoint_id for one in self._keys.checkpoints), default="")
+        planned = [known[key] for key in (inside.blobs if inside else ()) if key in known]
+        for start in range(0, len(planned), KEYS_AT_ONCE):
+            names = planned[start : start + KEYS_AT_ONCE]
+            self._lock.keep()
+            with (
+                suppress(exceptions.WatchError),  # they were stored again: keep them
+                self._connection.transaction(names, loose=True) as pipe,
+            ):
+                pipe.watch(*names)
+                told = self._connection.ask_all(
+                    ("JSON.GET", name, "$.checkpoint_id") for name in names
+                )
+                came = [json.loads(one or b"[]") for one in told]
+                old = [name for name, ids in zip(names, came, strict=True) if _is_old(ids, newest)]
+                if old:
+                    run(pipe, [unlink(APART, old)], rows)
+
+
+def _is_old(ids: Sequence[object], newest: str) -> bool:
+    return all(isinstance(one, str) and one <= newest for one in ids)

@@ -39,7 +39,6 @@ from ckpt_backends.redis.engine.document_fields import (
 )
 from ckpt_backends.redis.engine.json_documents import JsonDocuments
 from ckpt_backends.redis.engine.json_keys import POINTERS, DocumentFinder
-from ckpt_backends.redis.engine.key_plan import KeyPlan
 from ckpt_backends.redis.engine.keyspace import WriteEntry, raw
 from ckpt_backends.redis.official.declaration import BACKEND
 from ckpt_backends.redis.official.write import DocumentPlan
@@ -68,7 +67,7 @@ class Documents(JsonDocuments):
     def finder(self) -> DocumentFinder:
         return DocumentFinder(self)
 
-    def plan(self, change: Change) -> KeyPlan:
+    def plan(self, change: Change) -> DocumentPlan:
         return DocumentPlan(self, change)
 
     def is_own(self, flags: Sequence[object]) -> bool:

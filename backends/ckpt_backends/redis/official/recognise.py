@@ -26,7 +26,9 @@ _Samples = dict[tuple[str, str], Sequence[bytes]]
 class DocumentRecogniser(Recogniser):
     """Finds the stores of RedisSaver and ShallowRedisSaver.
 
-    Checkpoints and writes have prefixes of their own, so one database may have several stores.
+    A checkpoint of RedisSaver has its metadata as a text, one of ShallowRedisSaver as an object.
+    Release 0.0 stores no `has_writes`. Checkpoints and writes have prefixes of their own, so one
+    database may have several stores.
     """
 
     rank = 0

@@ -28,7 +28,7 @@ class DocumentPlan(JsonPlan):
         """By key of a copied write, its place in the list of the original."""
 
     def _pointer(self, ns: str) -> bytes:
-        (names,) = self._documents.pointers(self._change.thread_id, ns).values()
+        (names,) = self._layout.pointers(self._change.thread_id, ns).values()
         return names[-1]
 
     def flag(self, writes: int) -> bool:
@@ -49,7 +49,7 @@ class DocumentPlan(JsonPlan):
         parts = {"checkpoint": one.body.data if one.body is not None else b"{}"}
         last = {"metadata": _text(one.metadata), "has_writes": self.flag(writes)}
         last |= source_and_step(one.metadata)
-        name = self._documents.checkpoint_name(one.key)
+        name = self._layout.checkpoint_name(one.key)
         yield ("JSON.SET", name, "$", document(first, parts, last))
 
     def add_write(self, write: Write) -> Iterator[Command]:
@@ -73,7 +73,7 @@ class DocumentPlan(JsonPlan):
     ) -> Iterator[Command]:
         self._order = {}
         for source in {one.source for one in added if one.source is not None}:
-            listed = self._documents.lists(source)[0]
+            listed = self._layout.lists(source)[0]
             found = self._connection.ask("ZRANGE", listed, 0, -1, "WITHSCORES")
             self._order |= dict(zip(found[::2], found[1::2], strict=True))
         return super().register(key, added, expiry)
@@ -86,7 +86,7 @@ class DocumentPlan(JsonPlan):
         if not there:
             yield ("UNLINK", pointer)
             return
-        yield ("SET", pointer, self._documents.checkpoint_name(key))
+        yield ("SET", pointer, self._layout.checkpoint_name(key))
         yield from expiring(pointer, expiry)
 
 
