@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint
-from ckpt_backends.codec.msgpack.splice import splice
+from ckpt_backends.codec.set_keys import set_keys
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import diff_channels
@@ -63,7 +63,7 @@ def plan_clone(
         number[1] + len(edited.writes),
         wishes.reason,
     )
-    body = splice(original.body, edited.body) if edited.body and original.body else None
+    body = set_keys(original.body, edited.body) if edited.body and original.body else None
     copies[0] = replace(copies[0], metadata=metadata, body=body)
     preview, edit_notes = previewed(reader.state(target).values, wishes.edits)
     at = configurable(key)

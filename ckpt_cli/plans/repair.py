@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ckpt_backends.changes.change import Change, NewBlob
 from ckpt_backends.codec import decode
-from ckpt_backends.codec.msgpack.reassemble import Pieces, Unbuildable
+from ckpt_backends.codec.reassemble import Reassembly, Unbuildable
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Capability, TypedBytes
@@ -107,7 +107,7 @@ def _rebuild(
     reducers = [REDUCERS[name] for name in judgement.survivors if name in REDUCERS]
     if not reducers:
         raise _Refused("the channel has a custom reducer")
-    pieces = Pieces()
+    pieces = Reassembly()
     base = _base(one, known, pieces)
     results: list[tuple[Held, str]] = []
     for reducer in reducers:
@@ -134,7 +134,7 @@ def _rebuild(
     return value, typed
 
 
-def _base(one: Lost, known: Mapping[_Key, TypedBytes], pieces: Pieces) -> Held:
+def _base(one: Lost, known: Mapping[_Key, TypedBytes], pieces: Reassembly) -> Held:
     """Return the previous value of the channel, from its own bytes if it is stored apart."""
     parent, name = one.parent, one.check.channel
     version = str(parent.body.versions.get(name))
@@ -151,13 +151,13 @@ def _base(one: Lost, known: Mapping[_Key, TypedBytes], pieces: Pieces) -> Held:
     return ABSENT
 
 
-def _read(pieces: Pieces, typed: TypedBytes | None) -> Value:
+def _read(pieces: Reassembly, typed: TypedBytes | None) -> Value:
     if typed is None:
         raise _Refused("what was written to it is not stored")
     return pieces.read(typed)
 
 
-def _completed(reader: ThreadReader, one: Lost, held: Held, pieces: Pieces) -> Value:
+def _completed(reader: ThreadReader, one: Lost, held: Held, pieces: Reassembly) -> Value:
     """Return the value with the generated ids of its messages, taken from later values."""
     assert not isinstance(held, Absent)  # noqa: S101
     if is_complete(held) or not isinstance(held, list):
@@ -173,7 +173,7 @@ def _completed(reader: ThreadReader, one: Lost, held: Held, pieces: Pieces) -> V
     raise _Refused("it has a message whose generated id is not stored anywhere else")
 
 
-def _later_values(reader: ThreadReader, one: Lost, pieces: Pieces) -> Iterator[list[Value]]:
+def _later_values(reader: ThreadReader, one: Lost, pieces: Reassembly) -> Iterator[list[Value]]:
     key = one.child.key
     later = [
         found.key.checkpoint_id

@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from ckpt_backends import shell
 from ckpt_backends.changes.change import Change, CopyOfCheckpoint
 from ckpt_backends.checkpoint_ids import make_id, step_of, ticks_at
-from ckpt_backends.codec.msgpack.splice import Put, splice
+from ckpt_backends.codec.edits import Put
+from ckpt_backends.codec.set_keys import set_keys
 from ckpt_backends.errors import Refused, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes
 from ckpt_backends.protocol import Store
@@ -62,7 +63,7 @@ def plan_bare_rollback(
     edited = edit_copy(original, target.body, key, wishes.edits, [], set(), known, _NEW)
     if original.body is None:
         raise ValueError("a checkpoint is copied with its body")
-    body = splice(original.body, {**edited.body, "id": Put(key.checkpoint_id)})
+    body = set_keys(original.body, {**edited.body, "id": Put(key.checkpoint_id)})
     preview, edit_notes = previewed(reader.state(target).values, wishes.edits)
     no_reason = "this layout cannot store the reason" if wishes.reason is not None else ""
     left = left_behind(reader, head, target)

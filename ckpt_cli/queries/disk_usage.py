@@ -128,7 +128,7 @@ def _scan(
     limit: int | None,
 ) -> Scanned:
     """Add the sizes of channels inside bodies; stop after `limit` bytes."""
-    from ckpt_backends.codec.msgpack.sizes import channel_sizes  # loads ormsgpack
+    from ckpt_backends.codec.channel_sizes import channel_sizes  # loads ormsgpack
 
     number = size = 0
     for body in _bodies(store, threads):

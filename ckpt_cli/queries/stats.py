@@ -105,7 +105,7 @@ def _node_in_path(write: Write) -> str | None:
 
 
 def _count_values(reader: ThreadReader, ns: str, ids: set[str] | None, found: Stats) -> None:
-    from ckpt_backends.codec.msgpack.sizes import channel_sizes  # loads ormsgpack
+    from ckpt_backends.codec.channel_sizes import channel_sizes  # loads ormsgpack
 
     seen: set[tuple[str, object]] = set()
     for one in reader.store.checkpoints(

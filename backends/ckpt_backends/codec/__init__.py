@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from ckpt_backends.codec.json.json_form import Json, from_json, to_json
 from ckpt_backends.codec.limits import DEFAULT_LIMITS, Limits, PastLimit, past_bytes
-from ckpt_backends.codec.msgpack.lossless import Ext, decode_lossless, encode_lossless
+from ckpt_backends.codec.lossless import decode_lossless, encode_lossless
+from ckpt_backends.codec.msgpack.lossless import Ext
 from ckpt_backends.codec.values import (
     DELTA_SNAPSHOT,
     JSON_TYPES,
@@ -153,15 +154,15 @@ def _beginning(typed: TypedBytes, limits: Limits, reason: str) -> Value:
 def _by_channel(body: TypedBytes, limits: Limits) -> Value:
     match body.type:
         case "msgpack":
-            from ckpt_backends.codec.body import msgpack_body
+            from ckpt_backends.codec.msgpack.body import msgpack_body
 
             return msgpack_body(body.data, limits)
         case "json":
-            from ckpt_backends.codec.body import json_body
+            from ckpt_backends.codec.json.body import json_body
 
             return json_body(body.data, limits)
         case "redis-json":
-            from ckpt_backends.codec.body import json_body
+            from ckpt_backends.codec.json.body import json_body
             from ckpt_backends.codec.json.redis_json import DECODER
 
             return json_body(body.data, limits, DECODER)

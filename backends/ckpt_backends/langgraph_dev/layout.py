@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.codec.pickle.file import FilePosition
 from ckpt_backends.codec.pickle.machine import OLD_MODULES, Dict, Global, Node, Object
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.model import TypedBytes
 
 Version = str | int | float

@@ -25,7 +25,7 @@ from pymongo.client_session import ClientSession
 from ckpt_backends import shell
 from ckpt_backends.base import Closing
 from ckpt_backends.changes.rows import Restored, Row
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import (
     PartlyDone,
     SeveralLayouts,

@@ -29,7 +29,8 @@ from ckpt_backends.changes.removal import Removal, Removed
 from ckpt_backends.changes.rows import Restored, Row
 from ckpt_backends.codec import decode
 from ckpt_backends.codec.bson import documents
-from ckpt_backends.codec.msgpack.splice import Put, splice
+from ckpt_backends.codec.edits import Put
+from ckpt_backends.codec.set_keys import set_keys
 from ckpt_backends.errors import StoreChanged, StoreUnavailable, UnknownLayout, Unsupported
 from ckpt_backends.model import Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_backends.mongodb.engine.connect import MongoConnection, unavailable
@@ -414,5 +415,5 @@ def _leaves(entries: Mapping[Any, Any], style: str) -> bytes:
     else:
         like = documents.EMPTY
     edits = {str(name): Put(value) for name, value in entries.items()}
-    made = splice(TypedBytes("bson", like), {"0": None, **edits})
+    made = set_keys(TypedBytes("bson", like), {"0": None, **edits})
     return made.data

@@ -16,7 +16,7 @@ from typing import Any
 from ckpt_backends.base import Closing
 from ckpt_backends.changes.rows import Row, own_rows, sql_key
 from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import StoreUnavailable
 from ckpt_backends.model import (
     BlobKey,

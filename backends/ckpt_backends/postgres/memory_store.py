@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from ckpt_backends import shell
 from ckpt_backends.changes.rows import Restored, Row
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import UnknownLayout, Unsupported
 from ckpt_backends.memory import dotted_namespaces
 from ckpt_backends.memory.dotted_namespaces import STORE, VECTORS

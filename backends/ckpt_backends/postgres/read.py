@@ -12,7 +12,7 @@ from typing import Any
 
 from ckpt_backends.changes.rows import Row, own_rows, sql_key
 from ckpt_backends.checkpoint_ids import time_of
-from ckpt_backends.codec.value_limit import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.model import (
     USERS,
     Blob,

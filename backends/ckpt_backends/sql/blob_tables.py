@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Set
 from typing import Any
 
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.model import USERS, Blob, Checkpoint, TypedBytes
 
 CHECKPOINTS, BLOBS, WRITES = "checkpoints", "checkpoint_blobs", "checkpoint_writes"

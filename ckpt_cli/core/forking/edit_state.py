@@ -17,9 +17,9 @@ from uuid import uuid4
 from ckpt_backends import shell
 from ckpt_backends.changes.change import NewBlob
 from ckpt_backends.codec import encode_lossless, from_json
-from ckpt_backends.codec.msgpack.scan import ARRAY, head
-from ckpt_backends.codec.msgpack.splice import Edit, Put, splice
-from ckpt_backends.codec.values import JSON_TYPES, Tagged, Value
+from ckpt_backends.codec.edits import Edit, Put
+from ckpt_backends.codec.set_keys import append_item, set_keys
+from ckpt_backends.codec.values import Tagged, Value
 from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_cli.core.channels import is_state
@@ -290,7 +290,7 @@ def _edit_value(
         new: Edit = Put(edit.value)
         if edit.kind == "append":
             item = encode_lossless(tag, edit.value)
-            new = lambda stored: append(TypedBytes(tag, stored), item).data  # noqa: E731
+            new = lambda stored: append_item(TypedBytes(tag, stored), item).data  # noqa: E731
         _part(found, VALUES)[name] = new
         return
     value = TypedBytes(tag, encode_lossless(tag, edit.value))
@@ -298,7 +298,7 @@ def _edit_value(
         stored = _stored(original, body, name)
         if stored is None:
             raise Unsupported(f"cannot append to '{name}': its value is not stored")
-        value = append(stored, encode_lossless(stored.type, edit.value))
+        value = append_item(stored, encode_lossless(stored.type, edit.value))
     found.blobs.append(NewBlob(ns, name, str(version), value))
     if _holds_values(original):
         # The body also holds the old value: remove it.
@@ -323,36 +323,8 @@ def _stored(original: Checkpoint, body: Body, channel: str) -> TypedBytes | None
         found.append(stored)
         return stored
 
-    splice(original.body, {VALUES: {channel: keep}})
+    set_keys(original.body, {VALUES: {channel: keep}})
     return TypedBytes(original.body.type, found[0]) if found else None
-
-
-def append(stored: TypedBytes, item: bytes) -> TypedBytes:
-    """Return a stored list with one more item; all other bytes stay the same.
-
-    Raises `Unsupported` if the value is not a list, or is stored with an unknown type.
-    """
-    if stored.type in JSON_TYPES:
-        text = stored.data.rstrip()
-        if not (text.startswith(b"[") and text.endswith(b"]")):
-            raise Unsupported("cannot append to a value that is not a list")
-        inner = text[1:-1].rstrip()
-        comma = b", " if b", " in inner else b","
-        return TypedBytes(stored.type, b"[" + inner + (comma if inner else b"") + item + b"]")
-    if stored.type != "msgpack":
-        raise Unsupported(f"cannot append to a value of type '{stored.type}'")
-    kind, start, length = head(stored.data, 0)
-    if kind != ARRAY:
-        raise Unsupported("cannot append to a value that is not a list")
-    return TypedBytes("msgpack", _array_header(length + 1) + stored.data[start:] + item)
-
-
-def _array_header(length: int) -> bytes:
-    if length < 16:
-        return bytes([0x90 | length])
-    if length < 1 << 16:
-        return b"\xdc" + length.to_bytes(2, "big")
-    return b"\xdd" + length.to_bytes(4, "big")
 
 
 def _check_item(value: Value, edit: ChannelEdit) -> None:

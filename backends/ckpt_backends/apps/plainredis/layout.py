@@ -33,7 +33,7 @@ from ckpt_backends.apps.plainredis.stored_values import (
     unwrapped,
 )
 from ckpt_backends.codec import decode_checkpoint
-from ckpt_backends.codec.value_limit import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import USERS, Blob, BlobKey, Checkpoint, CheckpointKey, Usage, Write
 from ckpt_backends.redis.engine.connect import RedisConnection, in_chunks

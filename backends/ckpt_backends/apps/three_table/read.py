@@ -28,8 +28,8 @@ from ckpt_backends.apps.three_table.layout import HASH, LATEST, NAME, VALUE, Thr
 from ckpt_backends.base import Closing
 from ckpt_backends.changes.rows import Row, check_columns, own_rows, sql_key
 from ckpt_backends.codec import decode
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.codec.merged import are_new_messages, merged
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
 from ckpt_backends.errors import UnknownLayout
 from ckpt_backends.model import (
     Blob,

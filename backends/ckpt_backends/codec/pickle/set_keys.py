@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
+from ckpt_backends.codec.edits import Edit, Put
 from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit
 from ckpt_backends.codec.pickle.machine import Dict, Machine
 
@@ -18,8 +19,16 @@ _MARK, _SETITEMS, _STOP = b"(", b"u", b"."
 _OPCODES = 16 * DEFAULT_LIMITS.nodes
 
 
-def overlay(data: bytes, items: Mapping[str, object]) -> bytes:
-    """The pickle with these items set. Raises ValueError if it is not a dict with text keys."""
+def set_pickle_keys(data: bytes, edits: Mapping[str, Edit]) -> bytes:
+    """The pickle with these keys set. Raises ValueError if it is not a dict with text keys.
+
+    Each edit has to be a `Put`.
+    """
+    items: dict[str, object] = {}
+    for name, edit in edits.items():
+        if not isinstance(edit, Put):
+            raise ValueError("only whole entries of a pickle can be replaced")
+        items[name] = edit.value
     before = _root(data)
     if not items:
         return data

@@ -19,7 +19,7 @@ from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from ckpt_backends.codec.value_limit import MOST_BYTES
+from ckpt_backends.codec.limits import MOST_BYTES
 from ckpt_backends.errors import StoreUnavailable, UsageError
 from ckpt_backends.redis.engine.answer_forms import has_form
 from ckpt_backends.redis.engine.answers import Answers

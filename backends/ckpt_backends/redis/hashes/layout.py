@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.layouts import LAYOUTS
 from ckpt_backends.model import (
     BlobKey,

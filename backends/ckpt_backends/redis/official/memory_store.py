@@ -26,7 +26,7 @@ from redis import exceptions
 
 from ckpt_backends.base import Closing
 from ckpt_backends.changes.rows import Cell, Restored, Row, no_table
-from ckpt_backends.codec.value_limit import MOST_BYTES, unread
+from ckpt_backends.codec.limits import MOST_BYTES, unread
 from ckpt_backends.errors import Refused, StoreChanged, UnknownLayout
 from ckpt_backends.memory import dotted_namespaces
 from ckpt_backends.memory.dotted_namespaces import STORE, VECTORS
