@@ -21,7 +21,9 @@ from ckpt_cli.core.tasks.step_nodes import (
 )
 from ckpt_cli.core.tasks.task_ids import pulled_node
 from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT, Step
-from ckpt_cli.core.tree import Key, Node, Skeleton, TreeLayout, plan_tree, undecided
+from ckpt_cli.core.tree.branches import undecided
+from ckpt_cli.core.tree.layout import plan_tree
+from ckpt_cli.core.tree.rows import Key, Skeleton, StepDetails, TreeLayout
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.thread import Moment, ThreadReader
 
@@ -38,7 +40,7 @@ class Tree:
     """Everything that is needed to draw a thread."""
 
     plan: TreeLayout
-    details: Mapping[Key, Node]
+    details: Mapping[Key, StepDetails]
     refs: Mapping[str, str]
     """Maps a checkpoint id to its short ref."""
     conditions: Sequence[Status]
@@ -82,7 +84,7 @@ def read_tree(
     namespaces = reader.namespaces if checkpoint_ns is None else [reader.namespace(checkpoint_ns)]
     index = {(ns, one.key.checkpoint_id): one for ns in namespaces for one in reader.index(ns)}
     skeletons = _skeletons(reader, index)
-    details: dict[Key, Node] = {}
+    details: dict[Key, StepDetails] = {}
     if len(index) <= _SMALL:
         details = _details(reader, index, list(index), say)
         skeletons = [_filled(skeleton, details[skeleton.key]) for skeleton in skeletons]
@@ -99,7 +101,7 @@ def read_tree(
     return Tree(plan, details, short_refs(sorted(ids)), conditions)
 
 
-def _filled(skeleton: Skeleton, node: Node) -> Skeleton:
+def _filled(skeleton: Skeleton, node: StepDetails) -> Skeleton:
     """Add the source and the nodes that ran, which keys do not always show."""
     return replace(skeleton, source=node.source, ran=node.ran or skeleton.ran)
 
@@ -179,16 +181,16 @@ def _details(
     index: Mapping[Key, Checkpoint],
     shown: Sequence[Key],
     say: Callable[[Value], str],
-) -> dict[Key, Node]:
+) -> dict[Key, StepDetails]:
     """Return details of the checkpoints shown; reads their parents to find the nodes that ran."""
-    nodes: dict[Key, Node] = {}
+    nodes: dict[Key, StepDetails] = {}
     moments: dict[Key, _Facts] = {}
     is_redacted = redaction.is_redacted(reader.store)
     for key, moment in _moments(reader, shown):
         nodes[key] = _node(redaction.moment(moment) if is_redacted else moment, say)
         moments[key] = _Facts(moment.step, moment.body.seen)
     for key in set(shown) - nodes.keys():  # an id that is not text can only be listed
-        nodes[key] = Node(problem="its id is not text")
+        nodes[key] = StepDetails(problem="its id is not text")
     parents = {
         key: (key[0], index[key].parent_checkpoint_id or "")
         for key, node in nodes.items()
@@ -209,14 +211,14 @@ def _moments(reader: ThreadReader, keys: Iterable[Key]) -> Iterator[tuple[Key, M
             yield (ns, moment.key.checkpoint_id), moment
 
 
-def _node(moment: Moment, say: Callable[[Value], str]) -> Node:
+def _node(moment: Moment, say: Callable[[Value], str]) -> StepDetails:
     step, ns = moment.step, moment.key.checkpoint_ns
     runs = (*step.tasks, *step.others)
     questions = [question for run in runs for question in run.questions]
     failed = [run for run in runs if run.error is not None and not run.handled]
     forked_from = moment.metadata.get("forked_from")
     problem = moment.body.problem
-    return Node(
+    return StepDetails(
         at=moment.at,
         step=moment.number,
         source=moment.source,

@@ -17,7 +17,7 @@ from textual.widgets import Input, Tab, Tabs
 from ckpt_backends.errors import UsageError
 from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import Thread
-from ckpt_cli.core.tree import Key
+from ckpt_cli.core.tree.rows import Key
 from ckpt_cli.render.terminal.styled_text import StyledLine
 from ckpt_cli.tui.listing import SORTS, Listing, parse_filter, thread_line
 from ckpt_cli.tui.reads import TABS, Picture, TabContent

@@ -14,8 +14,8 @@ from ckpt_backends.memory.protocol import ItemKey
 from ckpt_backends.model import Status, Thread
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.conversation.messages import Message
-from ckpt_cli.core.tree import CallRow, FoldRow, Key, SectionRow, StepRow
-from ckpt_cli.core.tree import Row as TreeRow
+from ckpt_cli.core.tree.rows import CallRow, FoldRow, Key, SectionRow, StepRow
+from ckpt_cli.core.tree.rows import Row as TreeRow
 from ckpt_cli.core.values.clip import clip
 from ckpt_cli.core.values.paths import format_path
 from ckpt_cli.queries.blame import blame
