@@ -14,7 +14,7 @@ from ckpt_cli.core.forking.checkpoint_copy import BY, FROM, NAME, REASON
 from ckpt_cli.core.replay.equality import same
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.triggers import START
-from ckpt_cli.core.tasks.writes import Placed, place
+from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.core.values import value_origin
 from ckpt_cli.core.values.paths import All, Path, parse_path, select
 from ckpt_cli.core.values.redact import redact, redact_text
@@ -49,7 +49,7 @@ class Blame:
     """A task; the graph's input; the caller's `Command(update=...)`; `update_state`; an edit
     made with a fork; or unknown.
     """
-    writes: Sequence[Placed] = ()
+    writes: Sequence[TaskWrite] = ()
     """The write that set the value; several if it is not known which one."""
     node: str | None = None
     remark: str | None = None
@@ -132,7 +132,7 @@ def _given(
     where: TracedPath,
     value: Value,
     moment: Moment,
-    own: Sequence[Placed],
+    own: Sequence[TaskWrite],
     found: Blame | None = None,
 ) -> Blame:
     """Return a result for the caller's writes on a checkpoint.
@@ -141,14 +141,16 @@ def _given(
     """
     if moment.source == "fork" and moment.metadata.get(BY) == NAME:
         copied = _original(target, moment)
-        stored = () if copied is None else place(copied.writes, copied.step)
+        stored = () if copied is None else task_writes(copied.writes, copied.step)
         theirs = [one.value for one in stored if value_origin.is_caller(one)]
         if not any(same(one.value, other) for one in own for other in theirs):
             return _edited(where, value, moment, own)
     return found or Blame(where, value, moment, "caller", own)
 
 
-def _edited(where: TracedPath, value: Value, fork: Moment, writes: Sequence[Placed] = ()) -> Blame:
+def _edited(
+    where: TracedPath, value: Value, fork: Moment, writes: Sequence[TaskWrite] = ()
+) -> Blame:
     def text(key: str) -> str | None:
         found = fork.metadata.get(key)
         return found if isinstance(found, str) else None
@@ -179,11 +181,11 @@ def _is_copied(target: Target, where: TracedPath, value: Value, fork: Moment) ->
     return found and same(stored, value)
 
 
-def _by_caller(moment: Moment, where: TracedPath, value: Value) -> list[Placed]:
+def _by_caller(moment: Moment, where: TracedPath, value: Value) -> list[TaskWrite]:
     """Return the caller's writes on this checkpoint that make the value; empty if they do not."""
     own = [
         one
-        for one in place(moment.writes, moment.step)
+        for one in task_writes(moment.writes, moment.step)
         if value_origin.is_caller(one) and one.write.channel == where.channel
     ]
     if not own:
@@ -259,7 +261,7 @@ def _written(where: TracedPath, value: Value, setter: Moment, parent: Moment) ->
     In layouts that store writes with the checkpoint they produced, `parent` is that checkpoint.
     """
     source = setter.source
-    made_by = value_origin.made_by(place(parent.writes, parent.step), source)
+    made_by = value_origin.made_by(task_writes(parent.writes, parent.step), source)
     writes = value_origin.writers(made_by, where, value)
     nodes = {one.node for one in writes}
     if not writes:

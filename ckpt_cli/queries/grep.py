@@ -18,8 +18,9 @@ from ckpt_cli.core.channels import LOST_DELTA, is_state
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.state import Body
 from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by, failed_at, node_path
-from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT, owners
+from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT
 from ckpt_cli.core.tasks.triggers import SENDS
+from ckpt_cli.core.tasks.writes import tasks_by_id
 from ckpt_cli.core.values.patterns import Finder, compile_pattern, gave_up
 from ckpt_cli.core.values.redact import redact_match
 from ckpt_cli.core.values.search import (
@@ -330,7 +331,7 @@ def _named(reader: ThreadReader, hit: GrepHit, refs: Mapping[str, str]) -> GrepH
     found = replace(hit, ref=refs.get(key.checkpoint_id, key.checkpoint_id))
     if hit.task_id is None or hit.task_id == NULL_TASK_ID:
         return found
-    owner = owners(reader.moment(key.checkpoint_ns, key.checkpoint_id).step).get(hit.task_id)
+    owner = tasks_by_id(reader.moment(key.checkpoint_ns, key.checkpoint_id).step).get(hit.task_id)
     if owner is None:
         return found
     found = replace(found, node=owner.node)

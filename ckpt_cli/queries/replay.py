@@ -39,7 +39,7 @@ from ckpt_cli.core.replay.transition import (
 from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.state import Version, read_metadata, source_from
 from ckpt_cli.core.tasks.triggers import START
-from ckpt_cli.core.tasks.writes import Placed, place
+from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.thread import Moment, ThreadReader
 
@@ -71,7 +71,7 @@ class _Kept:
     """The sources of its children, if there are several children."""
     decoded: dict[int, Value] = field(default_factory=dict)
 
-    def value(self, write: Placed) -> Value:
+    def value(self, write: TaskWrite) -> Value:
         """Return the value of a write; each write is decoded once."""
         if id(write) not in self.decoded:
             self.decoded[id(write)] = write.value
@@ -100,7 +100,7 @@ class Look:
     writes: Sorted | None = None
     """All writes on the parent, except those that record what happened to a task."""
     values: dict[int, Value] = field(default_factory=dict)
-    """Values of writes, by the id of their `Placed`."""
+    """Values of writes, by the id of their `TaskWrite`."""
     channels: dict[str, Looked] = field(default_factory=dict)
 
 
@@ -193,7 +193,7 @@ class _Namespace:
 
     def __iter__(self) -> Iterator[Transition]:
         for moment in self._moments():
-            placed = place(moment.writes, moment.step)
+            placed = task_writes(moment.writes, moment.step)
             writes = sort_writes(moment.key.checkpoint_id, placed, moment.step, moment.body)
             here = _Kept(moment, state_values(moment.body), writes)
             # Before it is kept itself: a subgraph of LangGraph 0.2 may be its own parent.

@@ -16,7 +16,7 @@ from ckpt_cli.core.diff.state_diff import json_size
 from ckpt_cli.core.replay.transition import UPDATE as UPDATE_PATH
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.task_ids import pulled_node
-from ckpt_cli.core.tasks.writes import place
+from ckpt_cli.core.tasks.writes import task_writes
 from ckpt_cli.core.write_counts import CALLER, UNKNOWN, UPDATE, Stats
 from ckpt_cli.threads.parallel import of_threads
 from ckpt_cli.threads.thread import ThreadReader
@@ -89,7 +89,7 @@ def _count_writes(
             found.write(node or UNKNOWN, write.channel, write.size)
     for start in range(0, len(open_ids), _AT_ONCE):
         for moment in reader.moments(ns, open_ids[start : start + _AT_ONCE]):
-            for placed in place(moment.writes, moment.step):
+            for placed in task_writes(moment.writes, moment.step):
                 node = placed.node or (UPDATE if placed.path.startswith(UPDATE_PATH) else UNKNOWN)
                 if placed.write.task_id == NULL_TASK_ID:
                     node = CALLER

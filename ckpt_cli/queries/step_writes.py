@@ -24,7 +24,7 @@ from ckpt_cli.core.replay.reducers import ABSENT, Held, fits
 from ckpt_cli.core.replay.report import judge_all
 from ckpt_cli.core.replay.transition import Sorted, Way
 from ckpt_cli.core.size_sums import namespace_kind
-from ckpt_cli.core.tasks.writes import Placed, place
+from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
 from ckpt_cli.core.values.redact import redact
 from ckpt_cli.queries.replay import Look, Looked, look_at
 from ckpt_cli.threads import redaction
@@ -188,7 +188,7 @@ def _others(look: Look, channels: Collection[str] | None) -> Sequence[Contributi
         *(one for one in ours.values() if id(one) not in used),
         *(
             one
-            for one in ([] if is_told else place(parent.writes, parent.step))
+            for one in ([] if is_told else task_writes(parent.writes, parent.step))
             if _key(one) not in keys
         ),
     ]:
@@ -205,15 +205,15 @@ def _others(look: Look, channels: Collection[str] | None) -> Sequence[Contributi
     return others
 
 
-def _applied(one: Looked) -> Sequence[Sequence[Placed]]:
+def _applied(one: Looked) -> Sequence[Sequence[TaskWrite]]:
     return one.ways[0].batches
 
 
-def _all(writes: Sorted) -> Sequence[Placed]:
+def _all(writes: Sorted) -> Sequence[TaskWrite]:
     return list(chain(writes.null, writes.tasks, writes.updates, writes.inputs))
 
 
-def _key(placed: Placed) -> tuple[str, int, str]:
+def _key(placed: TaskWrite) -> tuple[str, int, str]:
     return placed.write.task_id, placed.write.idx, placed.write.channel
 
 

@@ -15,8 +15,9 @@ from ckpt_backends.model import CheckpointKey, Status
 from ckpt_cli.core.diff.state_diff import ChannelChange, json_size
 from ckpt_cli.core.diff.state_diff import change_record as channel_record
 from ckpt_cli.core.forking.plan import CheckpointPlan, ShownCheckpoint, Touched
+from ckpt_cli.core.tasks.status import conditions_of
 from ckpt_cli.core.tasks.step_nodes import asked_by, failed_at, path_text
-from ckpt_cli.core.tasks.tasks import Task, conditions_of
+from ckpt_cli.core.tasks.tasks import Task
 from ckpt_cli.core.values.unwrap import inside
 from ckpt_cli.render.terminal.cell_width import cell_len
 from ckpt_cli.render.terminal.safe_text import safe_text

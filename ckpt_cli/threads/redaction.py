@@ -27,7 +27,7 @@ from ckpt_cli.core.values.redact import (
 
 if TYPE_CHECKING:
     from ckpt_cli.core.forking.plan import CheckpointPlan
-    from ckpt_cli.core.tasks.writes import Placed
+    from ckpt_cli.core.tasks.writes import TaskWrite
     from ckpt_cli.core.values.paths import Path, Selected
     from ckpt_cli.threads.thread import Moment, State
 
@@ -76,7 +76,7 @@ def state(found: State) -> State:
     return replace(found, values=redact_values(found.values))
 
 
-def placed(found: Placed) -> Placed:
+def placed(found: TaskWrite) -> TaskWrite:
     """Return a write with type and size in place of its value."""
     instead = None if found.write.value is None else redact(found.value)
     return replace(found, write=_write(found.write), instead=instead)

@@ -36,8 +36,9 @@ from ckpt_cli.core.state import (
     step_from,
 )
 from ckpt_cli.core.tasks.attribution import function_names, subgraph_calls
-from ckpt_cli.core.tasks.tasks import CONTROL, Step, conditions_of, learn, plan_step, status_of
-from ckpt_cli.core.tasks.triggers import SENDS
+from ckpt_cli.core.tasks.status import conditions_of, status_of
+from ckpt_cli.core.tasks.tasks import CONTROL, Step, plan_step
+from ckpt_cli.core.tasks.triggers import SENDS, learn
 from ckpt_cli.threads.nested_nodes import locate
 from ckpt_cli.threads.trigger_inference import Lessons
 

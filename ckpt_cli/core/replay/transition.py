@@ -20,7 +20,7 @@ from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.state import Body
 from ckpt_cli.core.tasks.task_ids import PUSH
 from ckpt_cli.core.tasks.tasks import CONTROL, Step
-from ckpt_cli.core.tasks.writes import Placed
+from ckpt_cli.core.tasks.writes import TaskWrite
 
 UPDATE = "~__interrupt__"
 """Task path of writes by `update_state`."""
@@ -30,7 +30,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 _PERMUTED = 720
 """Maximum number of task orders that are tried if no order is stored: enough for six tasks."""
 
-Batches = tuple[tuple[Placed, ...], ...]
+Batches = tuple[tuple[TaskWrite, ...], ...]
 """Batches of writes, applied one after another, each with one call of the channel's `update`."""
 
 
@@ -61,12 +61,12 @@ class Made:
 class Sorted:
     """A checkpoint's writes by who made them, each group in the order in which it is applied."""
 
-    null: tuple[Placed, ...]
+    null: tuple[TaskWrite, ...]
     """Writes by the caller, with `Command(update=..., goto=...)`."""
-    tasks: tuple[Placed, ...]
-    updates: tuple[Placed, ...]
+    tasks: tuple[TaskWrite, ...]
+    updates: tuple[TaskWrite, ...]
     """Writes by `update_state`, as far as their paths show it."""
-    inputs: tuple[Placed, ...]
+    inputs: tuple[TaskWrite, ...]
     """Writes of a new input to DeltaChannels; LangGraph 1.2 stores them on the input's parent."""
 
     @property
@@ -74,12 +74,12 @@ class Sorted:
         return not (self.null or self.tasks or self.updates or self.inputs)
 
 
-def sort_writes(checkpoint_id: str, placed: Iterable[Placed], step: Step, body: Body) -> Sorted:
+def sort_writes(checkpoint_id: str, placed: Iterable[TaskWrite], step: Step, body: Body) -> Sorted:
     """Group the writes of a checkpoint that its children may be made from."""
-    null: list[Placed] = []
-    tasks: list[Placed] = []
-    updates: list[Placed] = []
-    inputs: list[Placed] = []
+    null: list[TaskWrite] = []
+    tasks: list[TaskWrite] = []
+    updates: list[TaskWrite] = []
+    inputs: list[TaskWrite] = []
     input_id = _input_task(checkpoint_id)
     for one in placed:
         if one.write.channel in NOT_APPLIED:
@@ -237,11 +237,11 @@ def _key(batches: Batches) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(map(id, batch)) for batch in batches)
 
 
-def _of(batch: Sequence[Placed], channel: str) -> tuple[Placed, ...]:
+def _of(batch: Sequence[TaskWrite], channel: str) -> tuple[TaskWrite, ...]:
     return tuple(one for one in batch if one.write.channel == channel)
 
 
-def _permuted(batch: Sequence[Placed]) -> Iterator[tuple[Placed, ...]]:
+def _permuted(batch: Sequence[TaskWrite]) -> Iterator[tuple[TaskWrite, ...]]:
     """Yield the writes of a batch with its tasks in every order."""
     tasks = [tuple(group) for _, group in groupby(batch, lambda one: one.write.task_id)]
     chosen = permutations(tasks) if len(tasks) <= 6 else iter([tuple(tasks)])

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ckpt_backends.model import Status
 from ckpt_cli.core.state import Version
+from ckpt_cli.core.tasks.status import conditions_of
 from ckpt_cli.core.tasks.task_ids import is_call
-from ckpt_cli.core.tasks.tasks import Question, Step, Task, conditions_of
+from ckpt_cli.core.tasks.tasks import Question, Step, Task
 from ckpt_cli.core.tasks.triggers import NOT_NODES
 
 RETRIED = "retried"

@@ -19,3 +19,9 @@ def item_count(value: Value) -> int:
     """Return the number of items in a value; 1 for a value that cannot have items."""
     held = inside(value)
     return 1 if held is None else len(held)
+
+
+def fields_of(value: Value) -> dict[Value, Value]:
+    """Return a dict, or the fields of an object; empty for any other value."""
+    payload = value.payload if isinstance(value, Tagged) else value
+    return payload if isinstance(payload, dict) else {}

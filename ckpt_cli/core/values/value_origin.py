@@ -12,7 +12,7 @@ from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.replay.equality import same
 from ckpt_cli.core.replay.unknown_reducer import overwrite
-from ckpt_cli.core.tasks.writes import Placed
+from ckpt_cli.core.tasks.writes import TaskWrite
 from ckpt_cli.core.values.paths import Path, select
 from ckpt_cli.core.values.unwrap import inside
 
@@ -63,7 +63,7 @@ def find_again(values: Mapping[str, Value], place: TracedPath) -> tuple[bool, Va
     return _at(value, place.rest)
 
 
-def writers(writes: Sequence[Placed], place: TracedPath, value: Value) -> list[Placed]:
+def writers(writes: Sequence[TaskWrite], place: TracedPath, value: Value) -> list[TaskWrite]:
     """Return the write that put the value there; several if that is ambiguous.
 
     If there is only one write to the channel, it is returned. Of several, the last one that
@@ -77,7 +77,7 @@ def writers(writes: Sequence[Placed], place: TracedPath, value: Value) -> list[P
     return fitting[-1:] or candidates
 
 
-def made_by(writes: Sequence[Placed], source: str | None) -> list[Placed]:
+def made_by(writes: Sequence[TaskWrite], source: str | None) -> list[TaskWrite]:
     """Return the writes of a checkpoint that produced a child with this source.
 
     Writes of `update_state` are stored next to those of the tasks. A new input discards both.
@@ -88,12 +88,12 @@ def made_by(writes: Sequence[Placed], source: str | None) -> list[Placed]:
     return [one for one in writes if one.path.startswith(_UPDATE) == updates]
 
 
-def is_caller(placed: Placed) -> bool:
+def is_caller(placed: TaskWrite) -> bool:
     """Return whether the caller wrote it with `Command(update=...)`."""
     return placed.write.task_id == NULL_TASK_ID
 
 
-def holds(placed: Placed, place: TracedPath, value: Value) -> bool:
+def holds(placed: TaskWrite, place: TracedPath, value: Value) -> bool:
     """Return whether a write contains the message of the place, or the value itself."""
     if placed.write.value is None:
         return False

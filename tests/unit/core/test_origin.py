@@ -7,7 +7,7 @@ from typing import Any
 
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID, CheckpointKey, TypedBytes, Write
-from ckpt_cli.core.tasks.writes import Placed
+from ckpt_cli.core.tasks.writes import TaskWrite
 from ckpt_cli.core.values.value_origin import (
     TracedPath,
     find_again,
@@ -21,17 +21,17 @@ from ckpt_cli.core.values.value_origin import (
 KEY = CheckpointKey("t", "", "1")
 
 
-def wrote(node: str, value: Any, channel: str = "c", path: str = "", task: str = "") -> Placed:
+def wrote(node: str, value: Any, channel: str = "c", path: str = "", task: str = "") -> TaskWrite:
     data = TypedBytes("json", json.dumps(value).encode())
     write = Write(KEY, task or node, path, 0, channel, len(data.data), data)
-    return Placed(write, node, path)
+    return TaskWrite(write, node, path)
 
 
 def message(ident: str, content: str = "") -> dict[Value, Value]:
     return {"role": "user", "id": ident, "content": content}
 
 
-def nodes(found: list[Placed]) -> list[str | None]:
+def nodes(found: list[TaskWrite]) -> list[str | None]:
     return [one.node for one in found]
 
 
