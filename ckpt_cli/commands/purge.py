@@ -15,7 +15,7 @@ from ckpt_backends.model import Status
 from ckpt_cli.apply.purge import Pace
 from ckpt_cli.commands.apply_removal import Terms, carry_out_plan, check_terms
 from ckpt_cli.commands.signatures import SignKey, signing_key
-from ckpt_cli.core.retention.policy import Keep
+from ckpt_cli.core.retention.policy import RetentionRules
 from ckpt_cli.core.times import parse_duration, parse_time
 from ckpt_cli.diagnostics import progress
 from ckpt_cli.options import DryRun, Match, Memory, Where, Yes
@@ -120,7 +120,9 @@ def purge(
       17 3 * * *  ckpt -s prod purge --older-than 90d --max-duration 30m --yes -q
     """
     session: Session = ctx.obj
-    keep = Keep(keep_last, parse_duration(keep_within) if keep_within else None, keep_tips)
+    keep = RetentionRules(
+        keep_last, parse_duration(keep_within) if keep_within else None, keep_tips
+    )
     policy = Policy(
         Selection(
             match=match,

@@ -11,7 +11,7 @@ from ckpt_backends import shell
 from ckpt_backends.errors import PartlyDone, Refused, UsageError
 from ckpt_cli.commands.apply_plan import refuse_copy, write
 from ckpt_cli.core.replay.elimination import Verdict
-from ckpt_cli.core.replay.reducer_options import named_reducers, told_reducers
+from ckpt_cli.core.replay.reducer_options import chosen_reducers, named_reducers
 from ckpt_cli.core.replay.report import ReplayReport, judge_all, report
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.diagnostics import progress
@@ -92,7 +92,7 @@ def replay(
       ckpt -s postgresql://db/agents replay user-42 --repair --dry-run
     """
     session: Session = ctx.obj
-    told = told_reducers(session.reducers, reducer or [])
+    chosen = chosen_reducers(session.reducers, reducer or [])
     named = named_reducers(reducer or ())
     if (dry_run or yes) and not repair:
         raise UsageError("--dry-run and --yes require --repair")
@@ -108,12 +108,12 @@ def replay(
             raise UsageError("THREAD cannot be combined with --all, --match or --where")
         ids = [one.thread_id for one in chosen_threads(session.store, (), match, where or ())]
         check_channels(session.store, ids, named, "these threads")
-        _all(session, told, ids, jobs, verify=verify, strict=strict)
+        _all(session, chosen, ids, jobs, verify=verify, strict=strict)
         return
     if jobs > 1:
         raise UsageError("--jobs requires --all, --match or --where")
     if repair:
-        _repair(session, thread, told, named, dry_run=dry_run, yes=yes)
+        _repair(session, thread, chosen, named, dry_run=dry_run, yes=yes)
         return
     words = TargetArguments(thread, at, ns)
     target = find_checkpoint(session.store, words, session.now, session.zone, session.note)
@@ -121,7 +121,7 @@ def replay(
     check_channels(session.store, [reader.thread_id], named, f"thread '{reader.thread_id}'")
     namespace = target.checkpoint_ns if ns is not None or target.chosen else None
     upto = target.checkpoint_id if target.chosen else None
-    ((found, judgements),) = judge_all([replay_thread(reader, namespace, upto)], told)
+    ((found, judgements),) = judge_all([replay_thread(reader, namespace, upto)], chosen)
     refs = short_refs([one.key.checkpoint_id for n in reader.namespaces for one in reader.index(n)])
     if not (verify or strict):
         session.output.records(transition_rows(found, judgements), transition_columns(refs))
@@ -139,7 +139,7 @@ def replay(
 def _repair(
     session: Session,
     thread: str | None,
-    told: dict[str, str],
+    chosen: dict[str, str],
     named: Collection[str],
     *,
     dry_run: bool,
@@ -149,7 +149,7 @@ def _repair(
         refuse_copy(session)
     reader = find_thread(session.store, thread, session.note)
     check_channels(session.store, [reader.thread_id], named, f"thread '{reader.thread_id}'")
-    plan = plan_repair(reader, told)
+    plan = plan_repair(reader, chosen)
     output = session.output
 
     def show() -> None:
@@ -183,7 +183,7 @@ def _repair(
 
 def _all(
     session: Session,
-    told: dict[str, str],
+    chosen: dict[str, str],
     ids: list[str],
     jobs: int,
     *,
@@ -195,7 +195,7 @@ def _all(
     reports: list[ReplayReport] = []
 
     def rows() -> Iterator[dict[str, Any]]:
-        for one, judgements in judge_all(found, told):
+        for one, judgements in judge_all(found, chosen):
             about = report(one, judgements)
             if about.findings:
                 reports.append(about)

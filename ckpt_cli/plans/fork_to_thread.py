@@ -12,7 +12,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import diff_channels
 from ckpt_cli.core.forking.checkpoint_copy import NEWEST_FORMAT, check_body, mark_clone
 from ckpt_cli.core.forking.edit_state import EditedState
-from ckpt_cli.core.forking.plan import CheckpointPlan, Touched
+from ckpt_cli.core.forking.plan import CheckpointPlan, TouchedCheckpoint
 from ckpt_cli.core.state import read_metadata
 from ckpt_cli.plans.checkpoint_copy import edit_copy_of, null_writes, whole
 from ckpt_cli.plans.edits import edges_of, known_channels, nodes_behind, previewed
@@ -72,7 +72,7 @@ def plan_clone(
         del at["checkpoint_id"]
     return CheckpointPlan(
         action="fork",
-        main=Touched(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
+        main=TouchedCheckpoint(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
         before=head.key,
         head=key,
         why=f"{number[0]} checkpoints and {number[1]} writes",

@@ -11,15 +11,15 @@ from ckpt_backends.codec.reassemble import Reassembly, Unbuildable
 from ckpt_backends.codec.values import Opaque, Value
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import Capability, TypedBytes
+from ckpt_cli.core.redact import redact
 from ckpt_cli.core.replay.add_messages import Pending
 from ckpt_cli.core.replay.add_messages import fits as message_fits
 from ckpt_cli.core.replay.elimination import Judgement, Verdict, verdict_of
-from ckpt_cli.core.replay.equality import same
 from ckpt_cli.core.replay.reducers import ABSENT, REDUCERS, Absent, Held, is_complete
 from ckpt_cli.core.replay.repair_plan import DamagedValue, Rebuilt, Refusal, Repair
 from ckpt_cli.core.replay.report import judge_all
 from ckpt_cli.core.size_sums import namespace_kind
-from ckpt_cli.core.values.redact import redact
+from ckpt_cli.core.values.equality import same
 from ckpt_cli.queries.replay import Lost, replay_with_lost
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.thread import ThreadReader
@@ -35,7 +35,7 @@ class _Refused(Exception):
     """The value cannot be restored; the message is the reason."""
 
 
-def plan_repair(reader: ThreadReader, told: Mapping[str, str]) -> Repair:
+def plan_repair(reader: ThreadReader, chosen: Mapping[str, str]) -> Repair:
     """Plan which values of a thread are restored; also returns those that cannot be, with the
     reason.
 
@@ -49,7 +49,7 @@ def plan_repair(reader: ThreadReader, told: Mapping[str, str]) -> Repair:
             hint="--repair works on postgres, mysql, langgraph-dev, redis-plain and three-table",
         )
     found, lost = replay_with_lost(reader)
-    ((_, judgements),) = judge_all([found], told)
+    ((_, judgements),) = judge_all([found], chosen)
     known: dict[_Key, TypedBytes] = {}
     rebuilt: list[Rebuilt] = []
     refused: list[Refusal] = []
@@ -102,7 +102,7 @@ def _rebuild(
         raise _Refused(one.made_lacks)
     if not one.check.wrote:
         raise _Refused("what was written to it is not stored")
-    if judgement.against and not judgement.told and judgement.is_doubtful:
+    if judgement.against and not judgement.chosen and judgement.is_doubtful:
         raise _Refused("the reducer of the channel is uncertain; name it with --reducer")
     reducers = [REDUCERS[name] for name in judgement.survivors if name in REDUCERS]
     if not reducers:

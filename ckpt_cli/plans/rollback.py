@@ -13,7 +13,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import diff_channels
 from ckpt_cli.core.forking.checkpoint_copy import REASON, WITH, first_tick
 from ckpt_cli.core.forking.edit_state import ChannelEdit, is_numbered
-from ckpt_cli.core.forking.plan import CheckpointPlan, ShownCheckpoint, Touched
+from ckpt_cli.core.forking.plan import CheckpointPlan, ShownCheckpoint, TouchedCheckpoint
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.support_matrix import NO_HISTORY, ONE_STATE
 from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by
@@ -233,7 +233,7 @@ def _memories(
     return moved, []
 
 
-def _too_early(reader: ThreadReader, target: Moment, main: Touched) -> Iterator[str]:
+def _too_early(reader: ThreadReader, target: Moment, main: TouchedCheckpoint) -> Iterator[str]:
     """Yield a warning about a LangGraph fault: a sibling resets subgraphs to its parent's time.
 
     Source: `replay_checkpoint_id` in `_first` of `langgraph/pregel/_loop.py`.

@@ -21,7 +21,7 @@ from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import diff_channels
 from ckpt_cli.core.forking.edit_state import edit_copy
 from ckpt_cli.core.forking.numbered_ids import next_name
-from ckpt_cli.core.forking.plan import CheckpointPlan, Touched
+from ckpt_cli.core.forking.plan import CheckpointPlan, TouchedCheckpoint
 from ckpt_cli.plans.checkpoint_copy import whole
 from ckpt_cli.plans.edits import known_channels, previewed
 from ckpt_cli.plans.rollback import (
@@ -69,7 +69,7 @@ def plan_bare_rollback(
     left = left_behind(reader, head, target)
     return CheckpointPlan(
         action="fork" if wishes.fork else "rollback",
-        main=Touched(key, checkpoint_id, "child", checkpoint_id),
+        main=TouchedCheckpoint(key, checkpoint_id, "child", checkpoint_id),
         before=head.key,
         head=key,
         why="this layout stores only values, which are copied to a new child of the target",
@@ -120,7 +120,7 @@ def plan_bare_clone(
     copies = [CopyOfCheckpoint(CheckpointKey(reader.thread_id, "", one)) for one in line]
     return CheckpointPlan(
         action="fork",
-        main=Touched(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
+        main=TouchedCheckpoint(key, target.checkpoint.parent_checkpoint_id, "clone", checkpoint_id),
         before=head.key,
         head=key,
         why=f"{len(copies)} checkpoints and {writes} writes",

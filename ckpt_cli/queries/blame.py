@@ -9,16 +9,16 @@ from typing import Literal, TypeAlias, cast
 from ckpt_backends.codec.values import Value
 from ckpt_backends.errors import NotFound, UsageError
 from ckpt_backends.model import Capability, Checkpoint
+from ckpt_cli.core import value_origin
 from ckpt_cli.core.channels import is_state, state_values
 from ckpt_cli.core.forking.checkpoint_copy import BY, FROM, NAME, REASON
-from ckpt_cli.core.replay.equality import same
+from ckpt_cli.core.redact import redact, redact_text
 from ckpt_cli.core.state import read_body
 from ckpt_cli.core.tasks.triggers import START
 from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
-from ckpt_cli.core.values import value_origin
+from ckpt_cli.core.value_origin import TracedPath
+from ckpt_cli.core.values.equality import same
 from ckpt_cli.core.values.paths import All, Path, parse_path, select
-from ckpt_cli.core.values.redact import redact, redact_text
-from ckpt_cli.core.values.value_origin import TracedPath
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.target import Target
 from ckpt_cli.threads.thread import Moment
@@ -101,7 +101,7 @@ def _blame(target: Target, channel: str, steps: Path) -> Blame:
     moment.check_readable()
     values = reader.state(moment, channels).values
     (found,) = select(cast("dict[Value, Value]", dict(values)), steps)
-    where, value = value_origin.place_of(values, found.path), found.value
+    where, value = value_origin.traced_path(values, found.path), found.value
     own = [] if reader.is_bare else _by_caller(moment, where, value)
     if own:
         return _given(target, where, value, moment, own)
@@ -177,7 +177,7 @@ def _is_copied(target: Target, where: TracedPath, value: Value, fork: Moment) ->
     if original is None:
         return FROM not in fork.metadata and fork.metadata.get(BY) != NAME
     values = target.reader.state(original, [where.channel]).values
-    found, stored = value_origin.find_again(values, where)
+    found, stored = value_origin.value_at(values, where)
     return found and same(stored, value)
 
 
@@ -190,10 +190,10 @@ def _by_caller(moment: Moment, where: TracedPath, value: Value) -> list[TaskWrit
     ]
     if not own:
         return []
-    is_stored, stored = value_origin.find_again(state_values(moment.body), where)
+    is_stored, stored = value_origin.value_at(state_values(moment.body), where)
     if is_stored:
         return [] if same(stored, value) else value_origin.writers(own, where, value)
-    return [one for one in own if value_origin.holds(one, where, value)][-1:]
+    return [one for one in own if value_origin.write_holds(one, where, value)][-1:]
 
 
 def _first(target: Target, where: TracedPath, value: Value) -> tuple[str, bool]:
@@ -211,7 +211,7 @@ def _first(target: Target, where: TracedPath, value: Value) -> tuple[str, bool]:
             values = state_values(body)
             if channel not in values and channel in body.versions and is_state(channel, body):
                 return _first_rebuilt(target, chain, where, value)
-            found, stored = value_origin.find_again(values, where)
+            found, stored = value_origin.value_at(values, where)
             if checkpoint.key.checkpoint_id != chain[0] and not (found and same(stored, value)):
                 return first, True
         first, version = checkpoint.key.checkpoint_id, here
@@ -228,7 +228,7 @@ def _first_rebuilt(
     for point in StateTimeline(target.reader, target.checkpoint_ns, set(chain), [where.channel]):
         if first is not None and where.channel not in point.changed:
             continue
-        found, there = value_origin.find_again(point.values, where)
+        found, there = value_origin.value_at(point.values, where)
         if not (found and same(there, value)):
             first = None
         elif first is None:
@@ -261,7 +261,7 @@ def _written(where: TracedPath, value: Value, setter: Moment, parent: Moment) ->
     In layouts that store writes with the checkpoint they produced, `parent` is that checkpoint.
     """
     source = setter.source
-    made_by = value_origin.made_by(task_writes(parent.writes, parent.step), source)
+    made_by = value_origin.applied_writes(task_writes(parent.writes, parent.step), source)
     writes = value_origin.writers(made_by, where, value)
     nodes = {one.node for one in writes}
     if not writes:

@@ -22,24 +22,24 @@ from ckpt_cli.core.replay.elimination import (
     explain,
     is_unreadable,
 )
-from ckpt_cli.core.replay.equality import same
 from ckpt_cli.core.replay.reducers import ABSENT, Held, is_empty
 from ckpt_cli.core.replay.report import Replayed, Transition
 from ckpt_cli.core.replay.transition import (
-    Made,
-    Sorted,
-    Way,
-    how_made,
-    how_told,
-    orders,
+    PossibleOrders,
+    SortedWrites,
+    WriteOrder,
+    orders_of_channel,
+    possible_orders,
+    recorded_orders,
     sort_writes,
     writes_in_metadata,
-    written,
+    written_channels,
 )
 from ckpt_cli.core.size_sums import namespace_kind
 from ckpt_cli.core.state import Version, read_metadata, source_from
 from ckpt_cli.core.tasks.triggers import START
 from ckpt_cli.core.tasks.writes import TaskWrite, task_writes
+from ckpt_cli.core.values.equality import same
 from ckpt_cli.threads import redaction
 from ckpt_cli.threads.thread import Moment, ThreadReader
 
@@ -62,7 +62,7 @@ class _Kept:
 
     moment: Moment
     values: Mapping[str, Value]
-    writes: Sorted
+    writes: SortedWrites
     carried: dict[str, dict[int, Held]] = field(default_factory=dict)
     """By channel and reducer: the expected value, if it differs from the stored one."""
     open: dict[str, list[Check]] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Looked:
 
     base: Held
     """The value before; for a DeltaChannel, the result of its reducer for the steps before."""
-    ways: tuple[Way, ...]
+    ways: tuple[WriteOrder, ...]
     """How its writes may have been applied, the likeliest first."""
     stored: Held
     check: Check
@@ -97,7 +97,7 @@ class Look:
     child: Moment
     parent: Moment | None = None
     """None if the parent is not stored."""
-    writes: Sorted | None = None
+    writes: SortedWrites | None = None
     """All writes on the parent, except those that record what happened to a task."""
     values: dict[int, Value] = field(default_factory=dict)
     """Values of writes, by the id of their `TaskWrite`."""
@@ -111,7 +111,7 @@ class Lost:
     child: Moment
     """The first checkpoint that refers to its version."""
     parent: Moment
-    ways: tuple[Way, ...]
+    ways: tuple[WriteOrder, ...]
     """How its writes may have been applied, the likeliest first."""
     made_lacks: str
     """Why the writes do not determine the value; empty if they do."""
@@ -259,8 +259,8 @@ class _Namespace:
         """
         is_first = moment.checkpoint.parent_checkpoint_id is None
         before = parent or _Kept(moment, {}, here.writes)
-        made = how_told(here.writes)
-        names = {*here.values, *written(made)}
+        made = recorded_orders(here.writes)
+        names = {*here.values, *written_channels(made)}
         after = here
         if moment.body.problem is not None:
             after = replace(here, values=dict.fromkeys(names, NOT_STORED))
@@ -294,7 +294,7 @@ class _Namespace:
                 return list(self._compared(moment, here, copied))
         if parent.moment.body.problem is not None:
             return [_unproven(name, moment, "its parent cannot be read") for name in here.values]
-        made = how_made(
+        made = possible_orders(
             moment.source,
             parent.writes,
             parent.moment.step,
@@ -306,9 +306,11 @@ class _Namespace:
         )
         return list(self._checks(moment, here, parent, made))
 
-    def _checks(self, moment: Moment, here: _Kept, parent: _Kept, made: Made) -> Iterator[Check]:
+    def _checks(
+        self, moment: Moment, here: _Kept, parent: _Kept, made: PossibleOrders
+    ) -> Iterator[Check]:
         names = {*here.values, *parent.values, *parent.carried}
-        changed = written(made)
+        changed = written_channels(made)
         named = writes_in_metadata(moment.metadata)
         for name in sorted(names | changed):
             if not (is_state(name, moment.body) and is_state(name, parent.moment.body)):
@@ -331,7 +333,7 @@ class _Namespace:
             if self._is_unwritten(name, moment, parent, made):
                 yield Check(name, moment.key.checkpoint_id, 0, 0, 0, missing=1)
 
-    def _lacks_write(self, name: str, moment: Moment, parent: _Kept, made: Made) -> bool:
+    def _lacks_write(self, name: str, moment: Moment, parent: _Kept, made: PossibleOrders) -> bool:
         """Return whether a channel has a new version although no write to it is stored."""
         return (
             _is_complete_step(moment, made)
@@ -340,7 +342,7 @@ class _Namespace:
             and not _same_version(name, moment, parent.moment)
         )
 
-    def _is_unwritten(self, name: str, moment: Moment, parent: _Kept, made: Made) -> bool:
+    def _is_unwritten(self, name: str, moment: Moment, parent: _Kept, made: PossibleOrders) -> bool:
         """Return whether an edge or a None is stored without a write, in formats 1 and 2.
 
         In later formats, edges to deferred nodes are consumed without a write.
@@ -355,10 +357,10 @@ class _Namespace:
         )
 
     def _check(
-        self, name: str, moment: Moment, here: _Kept, parent: _Kept, made: Made
+        self, name: str, moment: Moment, here: _Kept, parent: _Kept, made: PossibleOrders
     ) -> Check | None:
         """Check one channel; None if nothing is stored that could be compared."""
-        possible = tuple(orders(made, name))
+        possible = tuple(orders_of_channel(made, name))
         ways = [
             ([[parent.value(one) for one in batch] for batch in way.batches], way.assumed)
             for way in possible
@@ -442,8 +444,8 @@ class _Namespace:
         self,
         moment: Moment,
         parent: _Kept,
-        ways: tuple[Way, ...],
-        made: Made,
+        ways: tuple[WriteOrder, ...],
+        made: PossibleOrders,
         check: Check,
     ) -> None:
         name = check.channel
@@ -522,7 +524,7 @@ def _is_kept(base: Held, stored: Held) -> bool:
     return same(base, stored)
 
 
-def _is_complete_step(moment: Moment, made: Made) -> bool:
+def _is_complete_step(moment: Moment, made: PossibleOrders) -> bool:
     """Return whether everything that made a checkpoint should be stored: a normal step with all
     writes.
     """

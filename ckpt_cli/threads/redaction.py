@@ -15,7 +15,7 @@ from ckpt_backends.errors import UsageError
 from ckpt_backends.model import Write
 from ckpt_backends.protocol import Store
 from ckpt_backends.wrapper import WrappedStore
-from ckpt_cli.core.values.redact import (
+from ckpt_cli.core.redact import (
     REASON,
     redact,
     redact_change,

@@ -26,7 +26,13 @@ from ckpt_backends.model import (
 )
 from ckpt_backends.protocol import Store
 from ckpt_cli.core import refs
-from ckpt_cli.core.channels import LOST_DELTA, delta_channels, is_state, state_values, unwrap
+from ckpt_cli.core.channels import (
+    LOST_DELTA,
+    delta_channels,
+    is_state,
+    state_values,
+    without_snapshot,
+)
 from ckpt_cli.core.replay.unknown_reducer import fold
 from ckpt_cli.core.state import (
     Body,
@@ -472,7 +478,7 @@ class ThreadReader:
                     batches[write.channel][-1].append(decode(write.value))
             stored = read_body(ancestor).values
             for name in open_names & set(stored):
-                seeds[name] = unwrap(stored[name])
+                seeds[name] = without_snapshot(stored[name])
             open_names -= set(stored)
         for name in sorted(names):
             writes = [write for batch in reversed(batches[name]) for write in batch]

@@ -155,7 +155,7 @@ def edit_copy(
     return found
 
 
-def go_on_after(
+def schedule_after_nodes(
     found: EditedState,
     original: Checkpoint,
     body: Body,
@@ -201,14 +201,16 @@ def next_version(body: Body, above: int = 0) -> Version:
     return f"{number:032}.{random.random():016}"  # noqa: S311
 
 
-def lift(found: EditedState, original: Checkpoint, body: Body, ns: str, new: Version) -> None:
+def raise_version(
+    found: EditedState, original: Checkpoint, body: Body, ns: str, new: Version
+) -> None:
     """Raise one version above all others of the thread, so that later versions are unused.
 
     LangGraph.js numbers versions per branch and keeps the first value stored under a number, so two
     branches would share values. Nodes that have seen the old version are recorded as having seen
     the new one.
     """
-    channel = lifted_channel(body)
+    channel = raised_channel(body)
     old = body.versions[channel]
     value = _stored(original, body, channel) or TypedBytes("empty", b"")
     found.blobs.append(NewBlob(ns, channel, str(new), value))
@@ -222,12 +224,12 @@ def lift(found: EditedState, original: Checkpoint, body: Body, ns: str, new: Ver
         found.body[SEEN] = seen
 
 
-def lifted_channel(body: Body) -> str:
-    """Return the channel whose version `lift` raises: usually one that is already empty."""
+def raised_channel(body: Body) -> str:
+    """Return the channel that `raise_version` changes: usually one that is already empty."""
     return "__start__" if "__start__" in body.versions else min(body.versions)
 
 
-def greatest(bodies: Iterable[Body]) -> int:
+def greatest_version(bodies: Iterable[Body]) -> int:
     """Return the greatest version number in some bodies; 0 if there is none."""
     return max((_number(one) for body in bodies for one in body.versions.values()), default=0)
 

@@ -24,8 +24,8 @@ from ckpt_backends.codec.values import JSON_TYPES, TUPLE
 from ckpt_backends.errors import Unsupported, UsageError
 from ckpt_backends.model import Checkpoint, TypedBytes
 from ckpt_cli.core.forking.edit_state import value_type
-from ckpt_cli.core.replay.equality import same
 from ckpt_cli.core.state import Body
+from ckpt_cli.core.values.equality import same
 
 
 def objects_of(checkpoint: Checkpoint, body: Body) -> StoredObjects:

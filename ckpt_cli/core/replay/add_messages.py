@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ckpt_backends.codec.values import Tagged, Value
 from ckpt_cli.core.conversation.messages import Message, as_message
-from ckpt_cli.core.replay.equality import same
+from ckpt_cli.core.values.equality import same
 
 REMOVE_ALL = "__remove_all__"
 """Id of the `RemoveMessage` that empties the list."""

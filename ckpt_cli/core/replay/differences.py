@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 from ckpt_backends.codec.values import Cut, Value
 from ckpt_cli.core.diff.value_diff import Op, diff_values
+from ckpt_cli.core.redact import redact
 from ckpt_cli.core.replay import add_messages
 from ckpt_cli.core.replay.add_messages import Pending
 from ckpt_cli.core.replay.contribution import plain
 from ckpt_cli.core.replay.reducers import ABSENT, Held
 from ckpt_cli.core.values.clip import clip
-from ckpt_cli.core.values.redact import redact
 
 MOST = 3
 """Number of differing places that are named for one value."""

@@ -21,8 +21,8 @@ from typing import Final, TypeAlias, TypeGuard
 from ckpt_backends.codec.values import UNDEFINED, Tagged, Value
 from ckpt_cli.core.replay import add_messages
 from ckpt_cli.core.replay.add_messages import Pending
-from ckpt_cli.core.replay.equality import Numbers, is_set, same
 from ckpt_cli.core.replay.unknown_reducer import overwrite
+from ckpt_cli.core.values.equality import Numbers, is_set, same
 
 CUSTOM = "custom"
 """Reducer name that a user gives for a channel with a reducer that is not listed here."""

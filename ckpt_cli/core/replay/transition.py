@@ -35,7 +35,7 @@ Batches = tuple[tuple[TaskWrite, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class WriteOrder:
     """One way in which a child may have been made from its parent's state."""
 
     batches: Batches
@@ -44,10 +44,10 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class PossibleOrders:
     """What is known about how a child was made, for all its channels."""
 
-    ways: tuple[Way, ...]
+    ways: tuple[WriteOrder, ...]
     """The likeliest first. A way without batches left the state unchanged."""
     ordered: bool
     """Whether the order of the tasks is stored, or proven by their ids."""
@@ -58,7 +58,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class SortedWrites:
     """A checkpoint's writes by who made them, each group in the order in which it is applied."""
 
     null: tuple[TaskWrite, ...]
@@ -74,7 +74,9 @@ class Sorted:
         return not (self.null or self.tasks or self.updates or self.inputs)
 
 
-def sort_writes(checkpoint_id: str, placed: Iterable[TaskWrite], step: Step, body: Body) -> Sorted:
+def sort_writes(
+    checkpoint_id: str, placed: Iterable[TaskWrite], step: Step, body: Body
+) -> SortedWrites:
     """Group the writes of a checkpoint that its children may be made from."""
     null: list[TaskWrite] = []
     tasks: list[TaskWrite] = []
@@ -97,12 +99,12 @@ def sort_writes(checkpoint_id: str, placed: Iterable[TaskWrite], step: Step, bod
     if not _has_order(body) and not any(one.write.node for one in tasks):
         places = {run.id: place for place, run in enumerate(step.tasks)}
         tasks.sort(key=lambda one: (places.get(one.write.task_id, len(places)), one.write.idx))
-    return Sorted(tuple(null), tuple(tasks), tuple(updates), tuple(inputs))
+    return SortedWrites(tuple(null), tuple(tasks), tuple(updates), tuple(inputs))
 
 
-def how_made(
+def possible_orders(
     source: str | None,
-    writes: Sorted,
+    writes: SortedWrites,
     step: Step,
     body: Body,
     child: Body,
@@ -110,7 +112,7 @@ def how_made(
     again: bool,
     skipped: bool,
     takes_input: bool,
-) -> Made:
+) -> PossibleOrders:
     """Return how a child with this source, and with a body of its own, was made from a checkpoint.
 
     `again`: the checkpoint has another child with the same source. `skipped`: steps between the two
@@ -121,10 +123,12 @@ def how_made(
         case "input":
             ways = _ways((writes.null, writes.inputs), (writes.inputs,), ())
             lacking = "" if takes_input else "an input's writes to other channels are not stored"
-            return Made(ways, is_ordered, lacking, bumps=False)
+            return PossibleOrders(ways, is_ordered, lacking, bumps=False)
         case "fork":
             ways = _ways((writes.null,), ())
-            return Made(ways, is_ordered, "what a fork was given is not stored", bumps=False)
+            return PossibleOrders(
+                ways, is_ordered, "what a fork was given is not stored", bumps=False
+            )
         case "update":
             finished = writes.tasks
             if writes.updates:
@@ -136,12 +140,12 @@ def how_made(
             else:
                 ways = _ways((finished,), (writes.null, finished), ())
             lacking = "" if writes.updates else "the writes of update_state are not stored"
-            return Made(ways, is_ordered, lacking or (_AGAIN if again else ""))
+            return PossibleOrders(ways, is_ordered, lacking or (_AGAIN if again else ""))
     lacking = _AGAIN if again else _loop_lacks(writes, step, body, child, skipped=skipped)
-    return Made(_ways((writes.null, writes.tasks)), is_ordered, lacking)
+    return PossibleOrders(_ways((writes.null, writes.tasks)), is_ordered, lacking)
 
 
-def how_told(writes: Sorted) -> Made:
+def recorded_orders(writes: SortedWrites) -> PossibleOrders:
     """Return how a checkpoint was made, for layouts that store with it the writes it was made from.
 
     The writes of one task are applied after those of another, in order of time: tasks that ran one
@@ -149,7 +153,7 @@ def how_told(writes: Sorted) -> Made:
     """
     tasks = [tuple(some) for _, some in groupby(writes.tasks, lambda one: one.write.task_id)]
     times = {min(one.write.at or _NEVER for one in some) for some in tasks}
-    return Made(
+    return PossibleOrders(
         _ways((writes.null, *tasks)),
         ordered=len(times) == len(tasks),
         lacking="" if tasks else "none of the writes of its tasks are stored",
@@ -160,7 +164,7 @@ def how_told(writes: Sorted) -> Made:
 _AGAIN = "its parent ran more than once, and the runs share the rows of their writes"
 
 
-def _loop_lacks(writes: Sorted, step: Step, body: Body, child: Body, *, skipped: bool) -> str:
+def _loop_lacks(writes: SortedWrites, step: Step, body: Body, child: Body, *, skipped: bool) -> str:
     if skipped:
         return 'the steps before it are not stored, as with durability="exit"'
     # What a node has seen is recorded when its step ends. A node that seems ready but did not run
@@ -184,7 +188,7 @@ def _seen(body: Body, node: str | None) -> object:
     return body.seen.get(node or "")
 
 
-def orders(made: Made, channel: str) -> Iterator[Way]:
+def orders_of_channel(made: PossibleOrders, channel: str) -> Iterator[WriteOrder]:
     """Yield the ways to make one channel, with only its writes; in any order if none is stored.
 
     The first is the likeliest. Batches without a write to the channel are left out.
@@ -195,7 +199,7 @@ def orders(made: Made, channel: str) -> Iterator[Way]:
         batches = tuple(mine for batch in way.batches if (mine := _of(batch, channel)))
         if (key := _key(batches)) not in seen:
             seen.add(key)
-            yield Way(batches, several)
+            yield WriteOrder(batches, several)
     if made.ordered:
         return
     for way in made.ways:
@@ -203,10 +207,10 @@ def orders(made: Made, channel: str) -> Iterator[Way]:
         for shuffled in islice(product(*map(_permuted, batches)), _PERMUTED):
             if (key := _key(shuffled)) not in seen:
                 seen.add(key)
-                yield Way(shuffled, assumed=True)
+                yield WriteOrder(shuffled, assumed=True)
 
 
-def written(made: Made) -> set[str]:
+def written_channels(made: PossibleOrders) -> set[str]:
     """Return the channels that the child's writes go to."""
     return {one.write.channel for way in made.ways for batch in way.batches for one in batch}
 
@@ -224,13 +228,13 @@ def writes_in_metadata(metadata: Mapping[str, Value]) -> Counter[str]:
     return found
 
 
-def _ways(*found: Batches) -> tuple[Way, ...]:
+def _ways(*found: Batches) -> tuple[WriteOrder, ...]:
     """Return the ways without duplicates, and without empty batches."""
     kept: dict[tuple[tuple[int, ...], ...], Batches] = {}
     for batches in found:
         full = tuple(batch for batch in batches if batch)
         kept.setdefault(_key(full), full)
-    return tuple(Way(batches, assumed=len(kept) > 1) for batches in kept.values())
+    return tuple(WriteOrder(batches, assumed=len(kept) > 1) for batches in kept.values())
 
 
 def _key(batches: Batches) -> tuple[tuple[int, ...], ...]:
