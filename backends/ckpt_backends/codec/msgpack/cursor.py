@@ -189,14 +189,19 @@ class Cursor:
 
     def text(self, errors: str = "strict") -> str:
         """Read a text, such as the key of a map. `errors` is that of `bytes.decode`."""
-        kind, start, length = self._header()
+        # Reads the header itself: this runs for each key.
+        data = self.data
+        try:
+            kind, start, length = read_header(data, self.pos)
+        except IndexError:
+            raise ValueError(_CUT_OFF) from None
         if kind != STR:
             raise ValueError("a key is not text")
         end = start + length
-        if end > len(self.data):
+        if end > len(data):
             raise ValueError(_CUT_OFF)
         self.pos = end
-        return self.data[start:end].decode("utf-8", errors)
+        return data[start:end].decode("utf-8", errors)
 
     def skip(self) -> Span:
         """Measure the next value."""
@@ -210,6 +215,7 @@ class Cursor:
         return self.data[start : self.skip().end]
 
     def _header(self) -> tuple[int, int, int]:
-        if self.pos >= len(self.data):
-            raise ValueError(_CUT_OFF)
-        return read_header(self.data, self.pos)
+        try:
+            return read_header(self.data, self.pos)
+        except IndexError:
+            raise ValueError(_CUT_OFF) from None
