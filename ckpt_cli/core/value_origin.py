@@ -11,13 +11,11 @@ from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.conversation.messages import as_message
 from ckpt_cli.core.replay.unknown_reducer import overwrite
+from ckpt_cli.core.tasks.task_ids import UPDATE_PATH
 from ckpt_cli.core.tasks.writes import TaskWrite
 from ckpt_cli.core.values.equality import same
 from ckpt_cli.core.values.paths import Path, select
 from ckpt_cli.core.values.unwrap import unwrap
-
-_UPDATE = "~__interrupt__"
-"""Task path of the writes of `update_state`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def applied_writes(writes: Sequence[TaskWrite], source: str | None) -> list[Task
     if source == "input":
         return []
     updates = source == "update"
-    return [one for one in writes if one.path.startswith(_UPDATE) == updates]
+    return [one for one in writes if one.path.startswith(UPDATE_PATH) == updates]
 
 
 def is_caller(placed: TaskWrite) -> bool:

@@ -26,14 +26,16 @@ from ckpt_cli.core.forking.edit_state import (
     EditedState,
     check_editable,
     edit_copy,
-    greatest_version,
-    is_numbered,
-    next_version,
     raise_version,
-    raised_channel,
     schedule_after_nodes,
 )
 from ckpt_cli.core.forking.plan import TouchedCheckpoint
+from ckpt_cli.core.forking.versions import (
+    greatest_version,
+    is_numbered,
+    next_version,
+    raised_channel,
+)
 from ckpt_cli.core.state import Body, read_body, read_metadata
 from ckpt_cli.threads.thread import Moment, ThreadReader
 

@@ -12,8 +12,9 @@ from ckpt_backends.model import Capability, CheckpointKey, Status
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.diff.state_diff import diff_channels
 from ckpt_cli.core.forking.checkpoint_copy import REASON, WITH, first_tick
-from ckpt_cli.core.forking.edit_state import ChannelEdit, is_numbered
+from ckpt_cli.core.forking.edit_state import ChannelEdit
 from ckpt_cli.core.forking.plan import CheckpointPlan, ShownCheckpoint, TouchedCheckpoint
+from ckpt_cli.core.forking.versions import is_numbered
 from ckpt_cli.core.short_refs import short_refs
 from ckpt_cli.core.support_matrix import NO_HISTORY, ONE_STATE
 from ckpt_cli.core.tasks.step_nodes import NodePath, asked_by

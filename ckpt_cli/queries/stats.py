@@ -13,9 +13,8 @@ from ckpt_backends.model import NULL_TASK_ID, Checkpoint, Write
 from ckpt_backends.protocol import Store
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.diff.state_diff import json_size
-from ckpt_cli.core.replay.transition import UPDATE as UPDATE_PATH
 from ckpt_cli.core.state import read_body
-from ckpt_cli.core.tasks.task_ids import pulled_node
+from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
 from ckpt_cli.core.tasks.writes import task_writes
 from ckpt_cli.core.write_counts import CALLER, UNKNOWN, UPDATE, WriteCounts
 from ckpt_cli.threads.parallel import of_threads

@@ -19,7 +19,7 @@ from ckpt_cli.core.tasks.step_nodes import (
     ran,
     ran_here,
 )
-from ckpt_cli.core.tasks.task_ids import pulled_node
+from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, pulled_node
 from ckpt_cli.core.tasks.tasks import ERROR, INTERRUPT, Step
 from ckpt_cli.core.tree.branches import undecided
 from ckpt_cli.core.tree.layout import plan_tree
@@ -31,8 +31,6 @@ _SMALL = 300
 """A thread with at most this many checkpoints is read whole, so that folded steps name their
 nodes.
 """
-_UPDATE = "~__interrupt__"
-"""Task path of writes by `update_state`; the checkpoint that it made is a child of this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,7 @@ def _stored(reader: ThreadReader, index: Mapping[Key, Checkpoint]) -> dict[Key, 
         here = found.setdefault((write.key.checkpoint_ns, write.key.checkpoint_id), _Stored({}))
         if write.task_id not in here.tasks:
             here.tasks[write.task_id] = write.node or pulled_node(write.task_path)
-        by_hand = write.task_path.startswith(_UPDATE)
+        by_hand = write.task_path.startswith(UPDATE_PATH)
         here.marked = here.marked or by_hand or write.channel in {INTERRUPT, ERROR}
     return found
 

@@ -8,7 +8,6 @@ version, without the reducer.
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -24,6 +23,7 @@ from ckpt_backends.errors import NotFound, Refused, Unsupported, UsageError
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, CheckpointKey, TypedBytes, Write
 from ckpt_cli.core.channels import is_state
 from ckpt_cli.core.conversation.messages import as_message
+from ckpt_cli.core.forking.versions import raised_channel
 from ckpt_cli.core.state import Body, Version
 
 VALUES, VERSIONS, SEEN = "channel_values", "channel_versions", "versions_seen"
@@ -188,19 +188,6 @@ def schedule_after_nodes(
     found.body["updated_channels"] = Put(None)
 
 
-def next_version(body: Body, above: int = 0) -> Version:
-    """Return a version greater than all versions of a body and than `above`, as savers make it.
-
-    Source: `get_next_version` of the savers: a text of a number and a random fraction; in
-    LangGraph.js a number.
-    """
-    numbers = [_number(one) for one in body.versions.values()]
-    number = max(above, *numbers, 0) + 1
-    if body.versions and all(isinstance(one, int) for one in body.versions.values()):
-        return number
-    return f"{number:032}.{random.random():016}"  # noqa: S311
-
-
 def raise_version(
     found: EditedState, original: Checkpoint, body: Body, ns: str, new: Version
 ) -> None:
@@ -222,25 +209,6 @@ def raise_version(
     }
     if seen:
         found.body[SEEN] = seen
-
-
-def raised_channel(body: Body) -> str:
-    """Return the channel that `raise_version` changes: usually one that is already empty."""
-    return "__start__" if "__start__" in body.versions else min(body.versions)
-
-
-def greatest_version(bodies: Iterable[Body]) -> int:
-    """Return the greatest version number in some bodies; 0 if there is none."""
-    return max((_number(one) for body in bodies for one in body.versions.values()), default=0)
-
-
-def is_numbered(original: Checkpoint, body: Body) -> bool:
-    """Return whether values are stored apart under plain numbers, as LangGraph.js does."""
-    return (
-        original.blobs is not None
-        and bool(body.versions)
-        and all(isinstance(one, int) for one in body.versions.values())
-    )
 
 
 def value_type(original: Checkpoint, body: Body) -> str:
@@ -357,12 +325,6 @@ def _part(found: EditedState, name: str) -> dict[str, Edit]:
     if not isinstance(part, dict):
         raise TypeError(f"'{name}' is replaced as a whole")
     return part
-
-
-def _number(version: Version) -> int:
-    """Return the number at the start of a version; 0 if there is none."""
-    text = str(version).partition(".")[0]
-    return int(text) if text.isdecimal() else 0
 
 
 def _has_objects(value: Value) -> bool:

@@ -18,12 +18,10 @@ from uuid import UUID, uuid5
 from ckpt_backends.codec.values import Value
 from ckpt_backends.model import NULL_TASK_ID
 from ckpt_cli.core.state import Body
-from ckpt_cli.core.tasks.task_ids import PUSH
+from ckpt_cli.core.tasks.task_ids import PUSH, UPDATE_PATH
 from ckpt_cli.core.tasks.tasks import CONTROL, Step
 from ckpt_cli.core.tasks.writes import TaskWrite
 
-UPDATE = "~__interrupt__"
-"""Task path of writes by `update_state`."""
 NOT_APPLIED = CONTROL | {"__no_writes__", "__return__", "__pregel_push"}
 """Channels that no checkpoint has: they record what happened to a task."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -92,7 +90,7 @@ def sort_writes(
             tasks.append(one)
         elif one.write.task_id == input_id:
             inputs.append(one)
-        elif one.path.startswith(UPDATE):
+        elif one.path.startswith(UPDATE_PATH):
             updates.append(one)
         else:
             tasks.append(one)

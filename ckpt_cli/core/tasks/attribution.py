@@ -15,7 +15,7 @@ from ckpt_cli.core.state import Body, step_from
 from ckpt_cli.core.tasks import task_ids
 from ckpt_cli.core.tasks.triggers import NOT_NODES, START, Readers, learn, named_node
 
-HANDLED = "__error_source_node__"
+ERROR_SOURCE = "__error_source_node__"
 """Channel of the write that a failed task stores if it has an error handler (LangGraph 1.2)."""
 _UPDATES = 64
 """Number of consecutive updates that are recognised."""
@@ -251,7 +251,7 @@ class Attribution:
         return {
             task_id
             for task_id, writes in self._unclaimed.items()
-            if (not (path := _path_of(writes)) or path.startswith("~__interrupt__"))
+            if (not (path := _path_of(writes)) or path.startswith(task_ids.UPDATE_PATH))
             and task_id not in self._updates
         }
 
@@ -304,7 +304,7 @@ class Attribution:
         """
         found: dict[str, tuple[str, str]] = {}
         for run in (*self.sends, *self.nodes.values()) if self._unclaimed else ():
-            failed = {write.task_id for write in run.writes if write.channel == HANDLED}
+            failed = {write.task_id for write in run.writes if write.channel == ERROR_SOURCE}
             path = task_ids.handler_path(run.path)
             for name in (f"__error_handler__{run.node}", "__default_error_handler__"):
                 for task_id in failed:

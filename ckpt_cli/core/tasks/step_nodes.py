@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from ckpt_backends.model import Status
 from ckpt_cli.core.state import Version
 from ckpt_cli.core.tasks.status import conditions_of
-from ckpt_cli.core.tasks.task_ids import is_call
+from ckpt_cli.core.tasks.task_ids import UPDATE_PATH, is_call
 from ckpt_cli.core.tasks.tasks import Question, Step, Task
 from ckpt_cli.core.tasks.triggers import NOT_NODES
 
 RETRIED = "retried"
 HANDLED = "handled"
-_UPDATE = "~__interrupt__"
 _NO_RUN = {"input", "update", "fork"}
 
 NodePath = tuple[str, ...]
@@ -121,6 +120,10 @@ def finished(step: Step) -> tuple[str, ...]:
     """Return the nodes with stored output, one entry per task."""
     runs: Sequence[Task] = [
         *step.tasks,
-        *(run for run in step.others if not is_call(run.path) and not run.path.startswith(_UPDATE)),
+        *(
+            run
+            for run in step.others
+            if not is_call(run.path) and not run.path.startswith(UPDATE_PATH)
+        ),
     ]
     return tuple(run.node for run in runs if run.finished and run.node is not None)

@@ -16,6 +16,8 @@ from uuid import UUID, uuid5
 
 PULL = "__pregel_pull"
 PUSH = "__pregel_push"
+UPDATE_PATH = "~__interrupt__"
+"""Start of the task path of writes by `update_state`."""
 SEARCHED = 8
 """Maximum number of uncertain channels of which all subsets are tried as triggers of a node."""
 POSITIONS = 12
@@ -125,7 +127,7 @@ def update_ids(origin: TaskIdBase, count: int) -> dict[str, str]:
     found = {str(uuid5(origin.checkpoint_id, "__input__")): ""}
     for i in range(count):
         name = f"__interrupt__:{i}" if i else "__interrupt__"
-        found[str(uuid5(origin.checkpoint_id, name))] = f"~__interrupt__, {i:010d}"
+        found[str(uuid5(origin.checkpoint_id, name))] = f"{UPDATE_PATH}, {i:010d}"
     return found
 
 

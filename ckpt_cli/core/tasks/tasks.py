@@ -15,7 +15,7 @@ from ckpt_backends.codec import decode
 from ckpt_backends.codec.values import Cut, Tagged, Value, items_of
 from ckpt_backends.model import CheckpointKey, Write
 from ckpt_cli.core.state import Body, source_from
-from ckpt_cli.core.tasks.attribution import HANDLED, Attribution, Run
+from ckpt_cli.core.tasks.attribution import ERROR_SOURCE, Attribution, Run
 from ckpt_cli.core.tasks.sends import sent_nodes, written_by_caller
 from ckpt_cli.core.tasks.task_ids import call_of, interrupt_id
 from ckpt_cli.core.tasks.triggers import SENDS, START, Readers, find_ready
@@ -23,7 +23,7 @@ from ckpt_cli.core.values.unwrap import fields_of
 
 ERROR = "__error__"
 INTERRUPT = "__interrupt__"
-CONTROL = frozenset({INTERRUPT, "__resume__", ERROR, HANDLED, "__scheduled__"})
+CONTROL = frozenset({INTERRUPT, "__resume__", ERROR, ERROR_SOURCE, "__scheduled__"})
 """Channels that record what happened to a task; a write on any other channel is its output."""
 _UNREAD = 100
 """Maximum number of channels without a known reader that are examined; a real body has a few."""
@@ -213,7 +213,7 @@ def _task(run: Run) -> Task:
         path=run.path,
         finished=is_finished,
         error=None if error is None else _error_text(_value(error)),
-        handled=any(write.channel == HANDLED for write in run.writes),
+        handled=any(write.channel == ERROR_SOURCE for write in run.writes),
         questions=tuple(
             question
             for write in run.writes
