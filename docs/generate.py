@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import patch
 
-from ckpt_backends.layouts import LAYOUTS
+from ckpt_backends.discovery import layouts
 from ckpt_cli.app import COMMANDS
 from ckpt_cli.commands.memory import COMMANDS as MEMORY
 from ckpt_cli.commands.sessions import COMMANDS as SESSIONS
@@ -130,10 +130,10 @@ def _between(begin: str, made: str, text: str) -> str:
 def _matrix() -> str:
     """Commands by layouts; below it, the reasons of cells that are not `yes`."""
     reasons: dict[tuple[str, str], int] = {}
-    lines = [["command", *(f"`{name}`" for name in LAYOUTS)], ["---"] * (len(LAYOUTS) + 1)]
+    lines = [["command", *(f"`{name}`" for name in layouts())], ["---"] * (len(layouts()) + 1)]
     for command in LIMITS:
         cells = [f"`{command}`"]
-        for can in LAYOUTS.values():
+        for can in layouts().values():
             found = limit(command, can)
             if found is None:
                 cells.append("yes")

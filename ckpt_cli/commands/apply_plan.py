@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ckpt_backends.changes.change import Change
-from ckpt_backends.changes.removal import finish_removal
 from ckpt_backends.errors import Refused, UsageError
 from ckpt_backends.registry import open_writable
 from ckpt_backends.url import printable
@@ -83,7 +82,7 @@ def write(session: Session, change: Change, question: str, *, yes: bool) -> None
         for reading in (session.store, session.rows):
             reading.refresh()
         writable.apply(change)
-        if change.removed and (left := finish_removal(writable)):
+        if change.removed and (left := writable.finish_removal()):
             session.note(left)
 
 

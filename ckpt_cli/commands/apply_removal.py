@@ -14,7 +14,6 @@ from typing import Any
 from typer import Exit
 
 from ckpt_backends.changes.bundle import make_folder
-from ckpt_backends.changes.removal import finish_removal
 from ckpt_backends.changes.signatures import SigningKey
 from ckpt_backends.errors import CkptError, PartlyDone
 from ckpt_backends.registry import open_writable
@@ -181,7 +180,7 @@ def _remove(session: Session, plan: PlanFile, terms: Terms) -> PurgeReport:
             except CkptError as error:
                 # Reported after what was removed.
                 report.vacuum = error
-        if left := finish_removal(writable):
+        if left := writable.finish_removal():
             session.note(left)
     return report
 

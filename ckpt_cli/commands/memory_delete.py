@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from ckpt_backends.changes.bundle import make_folder
-from ckpt_backends.changes.removal import finish_removal
 from ckpt_backends.errors import PartlyDone, Refused, Unsupported, UsageError
 from ckpt_backends.memory.protocol import Item, MemoryInfo, MemoryStore
 from ckpt_backends.registry import open_memory, open_writable_memory
@@ -110,7 +109,7 @@ def delete(
     if items and not dry_run:
         with open_writable_memory(session.store_url) as writable:
             done = remove_items(writable, items)
-            if left := finish_removal(writable):
+            if left := writable.finish_removal():
                 session.note(left)
     _answer(session, shown, done, bundle, more=more, dry_run=dry_run)
     if done.stopped is not None:

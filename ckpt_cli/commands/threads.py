@@ -10,9 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ckpt_backends.errors import UsageError
-from ckpt_backends.expiry import expiring
 from ckpt_backends.model import Status
-from ckpt_backends.sizing import is_summed_up
 from ckpt_cli.commands.thread_memory import remembered
 from ckpt_cli.core.times import parse_time
 from ckpt_cli.diagnostics import progress
@@ -118,7 +116,7 @@ def list_(
         where=tuple(map(parse_where, where or ())),
     )
     details = long or not everything
-    sizes = long or sort == "bytes" or is_summed_up(session.store)
+    sizes = long or sort == "bytes" or session.store.sums_sizes
     rows = list_threads(
         session.store,
         wanted,
@@ -148,7 +146,7 @@ def list_(
         long=long,
         sizes=sizes,
         first_message=first_message,
-        expires=details and expiring(session.store) is not None,
+        expires=details and session.store.keys_expire,
     )
     session.output.records(records(), columns)  # type: ignore[arg-type]
     if not counted:

@@ -4,31 +4,57 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from tests.travel.places.place import Rows
+from ckpt_backends.testing.harness import Harness, StoredRows, TestServer
 
 
-class SqlitePlace:
-    """A file of the SQLite saver."""
+class SqliteHarness(Harness):
+    """langgraph-checkpoint-sqlite on a file."""
 
     TABLES = ("checkpoints", "writes")
+    name: ClassVar[str] = "sqlite"
 
-    def __init__(self, path: Path) -> None:
+    def create(self, folder: Path, server: TestServer | None) -> str:
+        return str(folder / "store.db")
+
+    @property
+    def path(self) -> Path:
+        """The file or folder of the store."""
+        return Path(self._url)
+
+    @cached_property
+    def connection(self) -> sqlite3.Connection:
+        """A connection of its own, open until the harness is closed."""
+        connection = sqlite3.connect(self.path, check_same_thread=False)
+        connection.execute("PRAGMA synchronous = OFF")
+        self.stack.callback(connection.close)
+        return connection
+
+    @cached_property
+    def kept_saver(self) -> Any:
         from langgraph.checkpoint.sqlite import SqliteSaver
 
-        self.url = str(path)
-        self.connection = sqlite3.connect(path, check_same_thread=False)
-        self.connection.execute("PRAGMA synchronous = OFF")
-        self._saver = SqliteSaver(self.connection)
-        self._saver.setup()
+        saver = SqliteSaver(self.connection)
+        saver.setup()
+        return saver
 
-    def saver(self) -> Any:
-        return self._saver
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.sqlite import SqliteSaver
 
-    def rows(self, thread_id: str) -> Rows:
+        with closing(sqlite3.connect(self.path, check_same_thread=False)) as connection:
+            saver = SqliteSaver(connection)
+            saver.setup()
+            yield saver
+
+    def fingerprint(self) -> object:
+        return self.path.read_bytes()
+
+    def rows(self, thread_id: str) -> StoredRows:
         return {
             table: self.connection.execute(
                 f"SELECT {', '.join(self._columns(table))} FROM {table} WHERE thread_id = ?"
@@ -61,18 +87,6 @@ class SqlitePlace:
             self.connection.execute(f"DELETE FROM {table} WHERE thread_id = ?", [thread_id])
         self.connection.commit()
 
-    def close(self) -> None:
-        self.connection.close()
-
     def _columns(self, table: str) -> Sequence[str]:
         found = self.connection.execute(f"SELECT name FROM pragma_table_info('{table}')")
         return [name for (name,) in found if name != "thread_id"]
-
-
-@contextmanager
-def sqlite_place(path: Path) -> Iterator[SqlitePlace]:
-    place = SqlitePlace(path)
-    try:
-        yield place
-    finally:
-        place.close()

@@ -1,27 +1,40 @@
-"""What a store must provide for the conformance suite."""
+"""The harness of a layout: a store that its official saver fills and that `ckpt` reads and changes.
+
+The conformance suite and the tests of time travel and removal run on every harness.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, TypeAlias
-
-from langgraph.checkpoint.base import empty_checkpoint
-
-from tests.servers import Server
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 Refusal: TypeAlias = type[Exception] | tuple[type[Exception], ...]
+StoredRows: TypeAlias = dict[str, list[tuple[Any, ...]]]
+"""The rows of a thread by table, or by kind of key, without the thread's id."""
+POINTERS = "checkpoint_latest"
+"""Keys in Redis that point to the heads, and change with them."""
 
 
-class Bench(Protocol):
-    """A place where an official saver can write and `ckpt` can read."""
+class TestServer(Protocol):
+    """A server that the tests started, or that they were given."""
+
+    url: str
+
+
+class Harness(ABC):
+    """One layout: its store, empty at first, and the official saver that fills it."""
 
     name: ClassVar[str]
-    server: ClassVar[str | None]
+    server: ClassVar[str | None] = None
     """The kind of server that it needs; None for files."""
+    modules: ClassVar[bool] = True
+    """Whether its server, a Redis, needs RediSearch and RedisJSON."""
     has_history: ClassVar[bool] = True
     """Whether the layout keeps more than the newest checkpoint of each namespace."""
     has_writes: ClassVar[bool] = True
@@ -63,24 +76,63 @@ class Bench(Protocol):
     fixture: ClassVar[str | None] = None
     """The fixture that fills the store, if its saver cannot be run from Python."""
 
-    def __init__(self, folder: Path, server: Server | None) -> None: ...
+    def __init__(self, folder: Path, server: TestServer | None) -> None:
+        self.stack = ExitStack()
+        """What is closed when the test run ends."""
+        self._url = self.create(folder, server)
+
+    @classmethod
+    def at(cls, url: str) -> Self:
+        """Return the harness of a store that exists; an empty file or database counts as one."""
+        made = cls.__new__(cls)
+        made.stack, made._url = ExitStack(), url
+        return made
 
     @property
     def url(self) -> str:
         """The URL for `ckpt -s`."""
-        ...
+        return self._url
 
+    @abstractmethod
+    def create(self, folder: Path, server: TestServer | None) -> str:
+        """Create an empty store, and return its URL."""
+
+    @abstractmethod
     def saver(self) -> AbstractContextManager[Any]:
         """Yield the official saver of the layout, ready to use."""
-        ...
+
+    @cached_property
+    def kept_saver(self) -> Any:
+        """The official saver, open until the harness is closed."""
+        return self.stack.enter_context(self.saver())
 
     def truthful(self, saver: Any) -> Any:
         """Return the saver for reading, with its known reading faults corrected."""
         return saver
 
-    def forget(self, saver: Any, thread_id: str) -> None:
-        """Remove a thread."""
-        ...
+    @abstractmethod
+    def forget(self, thread_id: str) -> None:
+        """Remove all rows of a thread."""
+
+    @abstractmethod
+    def fingerprint(self) -> object:
+        """Return a value that stays equal as long as nothing in the store changes."""
+
+    def rows(self, thread_id: str) -> StoredRows:
+        """Return all rows of a thread, as the engine returns them."""
+        raise NotImplementedError
+
+    def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
+        """Copy a thread's rows to a new id, up to a checkpoint in the order of ids.
+
+        Checkpoint ids, and so task ids, stay the same, so LangGraph resumes the copy like the
+        original.
+        """
+        raise NotImplementedError
+
+    def has_memory(self, thread_id: str) -> bool:
+        """Return whether a subgraph of the thread keeps its state between calls."""
+        raise NotImplementedError
 
     def restore(self) -> None:
         """Restore the fixture."""
@@ -90,31 +142,24 @@ class Bench(Protocol):
         """Return what the fixture's own library read from it, by thread, as in `truth.json`."""
         raise TypeError("it has no fixture")
 
-    def takes(self, thread_id: str) -> bool:
+    def takes(self, thread_id: str) -> bool:  # noqa: ARG002
         """Return whether the saver can store a thread with this id."""
         return True
 
     def add(self, thread_id: str) -> None:
         """Store a thread with one checkpoint, as another process would."""
+        from langgraph.checkpoint.base import empty_checkpoint
+
         config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
         with self.saver() as saver:
             saver.put(config, empty_checkpoint(), {"source": "input", "step": -1}, {})
-
-    def remove(self, thread_id: str) -> None:
-        """Remove what `add` stored."""
-        with self.saver() as saver:
-            self.forget(saver, thread_id)
-
-    def fingerprint(self) -> object:
-        """Return a value that stays equal as long as nothing in the store changes."""
-        ...
 
     @property
     def has_questions(self) -> bool:
         """Whether writes of unfinished tasks, such as questions, are stored."""
         return self.has_writes and not self.bare
 
-    def times(self, thread_id: str) -> tuple[datetime, datetime] | None:
+    def times(self, thread_id: str) -> tuple[datetime, datetime] | None:  # noqa: ARG002
         """Return the times of the first and the last checkpoint of a thread; None if its ids
         contain them.
         """
@@ -122,4 +167,10 @@ class Bench(Protocol):
 
     def close(self) -> None:
         """Remove what was created."""
-        ...
+        self.stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.conformance.benches.bench import Bench
+from ckpt_backends.testing.harness import Harness, TestServer
 from tests.servers import Server, mysql_database, postgres_database
 from tests.threetable import ThreeTableSaver, connected
 
 
-class ThreeTableBench(Bench):
+class ThreeTableHarness(Harness):
     """A hash and values for each checkpoint, on SQLite."""
 
     name: ClassVar[str] = "three-table"
-    server: ClassVar[str | None] = None
     bare: ClassVar[bool] = True
     options: ClassVar[Mapping[str, Any]] = {"durability": "sync"}
     """A checkpoint takes the writes that are stored when it is put, so none may come late."""
@@ -28,27 +28,22 @@ class ThreeTableBench(Bench):
         | {"delta-fork-often", "delta-fork-rarely", "delta-exit", "delta-exit-rarely"}
     )
 
-    def __init__(self, folder: Path, server: Server | None) -> None:
-        self._stack = ExitStack()
-        self._url = self._made(folder, server)
-        self._saver = ThreeTableSaver(self._url, latest=self.latest)
-
-    def _made(self, folder: Path, server: Server | None) -> str:
+    def create(self, folder: Path, server: TestServer | None) -> str:
         return str(folder / "store.db")
 
-    @property
-    def url(self) -> str:
-        return self._url
+    @cached_property
+    def _saver(self) -> ThreeTableSaver:
+        return ThreeTableSaver(self.url, latest=self.latest)
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
         yield self._saver
 
-    def forget(self, saver: Any, thread_id: str) -> None:
-        saver.delete_thread(thread_id)
+    def forget(self, thread_id: str) -> None:
+        self._saver.delete_thread(thread_id)
 
     def fingerprint(self) -> object:
-        with connected(self._url) as execute:
+        with connected(self.url) as execute:
             return [
                 sorted(map(repr, execute(f"SELECT * FROM {name}", []).fetchall()))
                 for name in ("checkpoints", "checkpoint_writes", "checkpoint_blobs")
@@ -58,11 +53,8 @@ class ThreeTableBench(Bench):
         found = self._saver.times[thread_id]
         return min(found), max(found)
 
-    def close(self) -> None:
-        self._stack.close()
 
-
-class LatestThreeTableBench(ThreeTableBench):
+class LatestThreeTableHarness(ThreeTableHarness):
     """The hash of the namespace is used, so each put replaces the values."""
 
     name: ClassVar[str] = "three-table-latest"
@@ -75,7 +67,7 @@ _SOME = frozenset(
 )
 
 
-class PostgresThreeTableBench(ThreeTableBench):
+class PostgresThreeTableHarness(ThreeTableHarness):
     """On PostgreSQL."""
 
     only: ClassVar[frozenset[str] | None] = _SOME
@@ -83,12 +75,12 @@ class PostgresThreeTableBench(ThreeTableBench):
     name: ClassVar[str] = "three-table on postgres"
     server: ClassVar[str | None] = "postgres"
 
-    def _made(self, folder: Path, server: Server | None) -> str:
-        assert server is not None
-        return self._stack.enter_context(postgres_database(server))
+    def create(self, folder: Path, server: TestServer | None) -> str:
+        assert isinstance(server, Server)
+        return self.stack.enter_context(postgres_database(server))
 
 
-class MySQLThreeTableBench(ThreeTableBench):
+class MySQLThreeTableHarness(ThreeTableHarness):
     """On MariaDB, with the hash as bytes; ids are compared by their code points."""
 
     only: ClassVar[frozenset[str] | None] = _SOME
@@ -96,6 +88,6 @@ class MySQLThreeTableBench(ThreeTableBench):
     name: ClassVar[str] = "three-table on mysql"
     server: ClassVar[str | None] = "mysql"
 
-    def _made(self, folder: Path, server: Server | None) -> str:
-        assert server is not None
-        return self._stack.enter_context(mysql_database(server, "COLLATE utf8mb4_nopad_bin"))
+    def create(self, folder: Path, server: TestServer | None) -> str:
+        assert isinstance(server, Server)
+        return self.stack.enter_context(mysql_database(server, "COLLATE utf8mb4_nopad_bin"))

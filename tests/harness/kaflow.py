@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from typing import Any, ClassVar
 
-from tests.conformance.benches.bench import Refusal
-from tests.conformance.benches.mongodb import MongoBench
+from ckpt_backends.testing.harness import Refusal
+from tests.harness.mongodb import MongoHarness
 from tests.kaflow import InTime, MongoDBCheckpointer
 
 
-class KaflowBench(MongoBench):
+class KaflowHarness(MongoHarness):
     """KaFlow's saver, which stores no writes and has no namespaces."""
 
     name: ClassVar[str] = "kaflow"
@@ -44,9 +45,13 @@ class KaflowBench(MongoBench):
 
     @contextmanager
     def saver(self) -> Iterator[Any]:
-        saver = MongoDBCheckpointer(self._url, self._name)
+        saver = MongoDBCheckpointer(self.url, self._name)
         yield saver
         saver.client.close()
+
+    @cached_property
+    def kept_saver(self) -> Any:
+        return self.stack.enter_context(self.saver())
 
     def truthful(self, saver: Any) -> Any:
         return InTime(saver)

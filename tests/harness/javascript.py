@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import pymongo
 import redis
 
-from tests.conformance.benches.bench import Bench
-from tests.conformance.benches.mongodb import MongoBench
-from tests.conformance.benches.redis import RedisBench
+from ckpt_backends.testing.harness import Harness
+from tests.harness.mongodb import MongoHarness
+from tests.harness.redis import RedisHarness
 from tests.restore import restore_javascript_documents, restore_javascript_keys
 from tests.support import FIXTURES
 
@@ -28,7 +28,7 @@ _LACKING = frozenset(
 )
 
 
-class JavaScriptBench(Bench):
+class JavaScriptHarness(Harness):
     """Common parts of the benches of LangGraph.js."""
 
     fixture: ClassVar[str | None]
@@ -54,7 +54,7 @@ def _floating(form: Any) -> Any:
     return form
 
 
-class JavaScriptRedisBench(JavaScriptBench, RedisBench):
+class JavaScriptRedisHarness(JavaScriptHarness, RedisHarness):
     """RedisSaver of LangGraph.js."""
 
     name: ClassVar[str] = "redis-js"
@@ -82,25 +82,25 @@ class JavaScriptRedisBench(JavaScriptBench, RedisBench):
                 client.copy(name, new)
                 client.execute_command("JSON.SET", new, "$.thread_id", json.dumps(thread_id))
 
-    def remove(self, thread_id: str) -> None:
+    def forget(self, thread_id: str) -> None:
         with redis.Redis.from_url(self.url) as client:
             client.delete(*client.scan_iter(f"checkpoint:{thread_id}:*"))
 
 
-class ShallowJavaScriptRedisBench(JavaScriptRedisBench):
+class ShallowJavaScriptRedisHarness(JavaScriptRedisHarness):
     """ShallowRedisSaver of LangGraph.js."""
 
     name: ClassVar[str] = "redis-js-shallow"
     fixture: ClassVar[str | None] = "redis-shallow"
     has_history: ClassVar[bool] = False
-    mangled: ClassVar[frozenset[str]] = JavaScriptRedisBench.mangled | frozenset(
+    mangled: ClassVar[frozenset[str]] = JavaScriptRedisHarness.mangled | frozenset(
         {"fork-invoke", "fork-update", "fork-update-open", "fork-copy", "fork-chat"}
         | {"fork-subgraph", "delta-fork-often", "delta-fork-rarely", "fork-asking"}
     )
     """There is no history to go back to."""
 
 
-class JavaScriptMongoBench(JavaScriptBench, MongoBench):
+class JavaScriptMongoHarness(JavaScriptHarness, MongoHarness):
     """MongoDBSaver of LangGraph.js."""
 
     name: ClassVar[str] = "mongodb-js"
@@ -117,6 +117,6 @@ class JavaScriptMongoBench(JavaScriptBench, MongoBench):
             assert found is not None
             checkpoints.insert_one({**found, "thread_id": thread_id})
 
-    def remove(self, thread_id: str) -> None:
+    def forget(self, thread_id: str) -> None:
         with pymongo.MongoClient[Any](self.url) as client:
             client.get_default_database().checkpoints.delete_many({"thread_id": thread_id})

@@ -5,30 +5,54 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
 
 import langgraph_checkpoint_plainredis
 import redis
 
-from tests.redis_savers import PlainRedisSaver, SeeingRedisSaver
-from tests.travel.places.place import POINTERS, Rows
+from ckpt_backends.testing.harness import POINTERS, Harness, Refusal, StoredRows, TestServer
+from tests.harness.postgres import ShallowPostgresHarness
+from tests.redis_savers import PlainRedisSaver, SeeingShallowRedisSaver, dump
 
 
-class RedisPlace:
-    """A server of the official saver for Redis."""
+class RedisHarness(Harness):
+    """langgraph-checkpoint-redis on a separate server."""
 
     KINDS = ("checkpoint", "checkpoint_write", "write_keys_zset", POINTERS)
+    name: ClassVar[str] = "redis"
+    server: ClassVar[str | None] = "redis"
+    refused: ClassVar[frozenset[str]] = frozenset({"zoo-time"})
+    """JSON has no times with a time zone."""
+    refusal: ClassVar[Refusal] = TypeError
+    mangled: ClassVar[frozenset[str]] = frozenset(
+        {"zoo-pydantic", "zoo-times", "zoo-uuid-decimal", "zoo-path-regex", "zoo-numpy"}
+    )
+    parsed: ClassVar[bool] = True
+    sparse: ClassVar[bool] = True
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.client: Any = redis.Redis.from_url(url, protocol=2)
-        self._saver = SeeingRedisSaver(redis_url=url)
-        self._saver.setup()
+    def create(self, folder: Path, server: TestServer | None) -> str:
+        assert server is not None
+        return server.url
 
-    def saver(self) -> Any:
-        return self._saver
+    @cached_property
+    def client(self) -> Any:
+        """A client of its own, open until the harness is closed."""
+        return self.stack.enter_context(redis.Redis.from_url(self.url, protocol=2))
 
-    def rows(self, thread_id: str) -> Rows:
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from tests.redis_savers import SeeingRedisSaver
+
+        with SeeingRedisSaver.from_conn_string(self.url) as saver:
+            saver.setup()
+            yield saver
+
+    def fingerprint(self) -> object:
+        return dump(self.url)
+
+    def rows(self, thread_id: str) -> StoredRows:
         return {kind: sorted(self._rows(kind, thread_id)) for kind in self.KINDS}
 
     def _rows(self, kind: str, thread_id: str) -> Iterator[tuple[Any, ...]]:
@@ -92,24 +116,54 @@ class RedisPlace:
             for name in self._names(kind, thread_id):
                 self.client.delete(name)
 
-    def close(self) -> None:
-        self.client.close()
+
+class ShallowRedisHarness(RedisHarness):
+    """The saver that keeps only the newest checkpoint of each namespace."""
+
+    name: ClassVar[str] = "redis-shallow"
+    has_history: ClassVar[bool] = False
+    refused: ClassVar[frozenset[str]] = ShallowPostgresHarness.refused | {"zoo-time"}
+    refusal: ClassVar[type[Exception]] = Exception
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from langgraph.checkpoint.redis.shallow import ShallowRedisSaver
+
+        with ShallowRedisSaver.from_conn_string(self.url) as saver:
+            saver.setup()
+            yield saver
+
+    def truthful(self, saver: Any) -> Any:
+        return SeeingShallowRedisSaver(redis_client=saver._redis)
 
 
-class PlainRedisPlace:
-    """A server of the plain saver."""
+class PlainRedisHarness(Harness):
+    """The saver of hashes, which needs no modules of Redis."""
 
     KINDS = ("checkpoint", "writes")
+    name: ClassVar[str] = "redis-hash"
+    server: ClassVar[str | None] = "redis"
+    modules: ClassVar[bool] = False
+    separator: ClassVar[str] = "$"
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.client: Any = redis.Redis.from_url(url, protocol=2)
-        self._saver = PlainRedisSaver(self.client)
+    def create(self, folder: Path, server: TestServer | None) -> str:
+        assert server is not None
+        return server.url
 
-    def saver(self) -> Any:
-        return self._saver
+    @cached_property
+    def client(self) -> Any:
+        """A client of its own, open until the harness is closed."""
+        return self.stack.enter_context(redis.Redis.from_url(self.url, protocol=2))
 
-    def rows(self, thread_id: str) -> Rows:
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        with redis.Redis.from_url(self.url) as client:
+            yield PlainRedisSaver(client, self.separator)
+
+    def fingerprint(self) -> object:
+        return dump(self.url)
+
+    def rows(self, thread_id: str) -> StoredRows:
         return {
             kind: sorted(
                 (name.removeprefix(f"{kind}${thread_id}$".encode()), *_fields(self.client, name))
@@ -142,27 +196,42 @@ class PlainRedisPlace:
             for name in self._names(kind, thread_id):
                 self.client.delete(name)
 
-    def close(self) -> None:
-        self.client.close()
 
+class PlainRedisSaverHarness(PlainRedisHarness):
+    """langgraph-checkpoint-plainredis on a separate server, without modules."""
 
-class PlainRedisSaverPlace:
-    """A server of langgraph-checkpoint-plainredis."""
+    name: ClassVar[str] = "redis-plain"
+    wrapped: ClassVar[bool] = True
+    damaged: ClassVar[frozenset[tuple[str, int, str]]] = frozenset(
+        {("fork-asking", 2, "items"), ("fork-update-open", 2, "items"), ("zoo-bytes", 3, "value")}
+        | {("fork-chat", step, "messages") for step in (1, 2, 3)}
+        | {("fork-update", step, "items") for step in (2, 3)}
+        | {
+            (f"delta-fork-{often}", step, "items_plain")
+            for often in ("often", "rarely")
+            for step in (3, 5, 6, 7)
+        }
+        | {(f"delta-fork-{often}", 6, "messages_plain") for often in ("often", "rarely")}
+        | {("delta-fork-often", 6, "messages")}
+    )
+    """The saver numbers versions per branch, so after LangGraph's time travel the values of one
+    branch overwrite those of the other. A bytearray in a write is read as bytes.
+    """
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.client: Any = redis.Redis.from_url(url, protocol=2)
-        self._saver = langgraph_checkpoint_plainredis.RedisSaver(self.client)
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        saver = langgraph_checkpoint_plainredis.RedisSaver(url=self.url)
+        try:
+            yield saver
+        finally:
+            saver.close()
 
-    def saver(self) -> Any:
-        return self._saver
-
-    def rows(self, thread_id: str) -> Rows:
-        found: Rows = {"checkpoints": [], "checkpoint_blobs": [], "writes": []}
+    def rows(self, thread_id: str) -> StoredRows:
+        found: StoredRows = {"checkpoints": [], "checkpoint_blobs": [], "writes": []}
         for ns in self._namespaces(thread_id):
             for own in self._ids(thread_id, ns):
                 raw = self.client.get(f"lg:cp:{thread_id}:{ns}:{own}")
-                stored, metadata, parent, _ = self._saver._parse_checkpoint_payload(raw)
+                stored, metadata, parent, _ = self.kept_saver._parse_checkpoint_payload(raw)
                 found["checkpoints"].append((ns, own, parent, repr(stored), "", repr(metadata)))
                 writes = self.client.hgetall(f"lg:wr:{thread_id}:{ns}:{own}")
                 found["writes"] += [(ns, own, *one) for one in sorted(writes.items())]
@@ -208,40 +277,10 @@ class PlainRedisSaverPlace:
         for ns in self._namespaces(thread_id):
             for name, _, _ in self._blobs(thread_id, ns):
                 self.client.delete(name)
-        self._saver.delete_thread(thread_id)
-
-    def close(self) -> None:
-        self.client.close()
+        self.kept_saver.delete_thread(thread_id)
 
 
 def _fields(client: Any, name: bytes) -> tuple[Any, ...]:
     fields = client.hgetall(name)
     metadata = fields.pop(b"metadata", b"")
     return tuple(sorted(fields.items())), "", "", "", metadata
-
-
-@contextmanager
-def redis_place(url: str) -> Iterator[RedisPlace]:
-    place = RedisPlace(url)
-    try:
-        yield place
-    finally:
-        place.close()
-
-
-@contextmanager
-def plain_redis_place(url: str) -> Iterator[PlainRedisPlace]:
-    place = PlainRedisPlace(url)
-    try:
-        yield place
-    finally:
-        place.close()
-
-
-@contextmanager
-def plain_redis_saver_place(url: str) -> Iterator[PlainRedisSaverPlace]:
-    place = PlainRedisSaverPlace(url)
-    try:
-        yield place
-    finally:
-        place.close()

@@ -5,31 +5,55 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from tests.dev import FollowingSaver
-from tests.travel.places.place import Rows
+from ckpt_backends.testing.harness import Harness, StoredRows, TestServer
+from tests.dev import FileSaver, FollowingSaver, stored
 
 
-class DevPlace:
-    """A folder with a server that is stopped before `ckpt` runs, and restarted afterwards."""
+class DevHarness(Harness):
+    """The in-memory saver, with its dicts in files."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._saver = FollowingSaver(folder)
+    name: ClassVar[str] = "langgraph-dev"
+
+    def create(self, folder: Path, server: TestServer | None) -> str:
+        return str(folder / ".langgraph_api")
+
+    @property
+    def path(self) -> Path:
+        """The file or folder of the store."""
+        return Path(self._url)
 
     @property
     def url(self) -> str:
-        self._saver.store()
-        return str(self._folder)
+        if "_following" in self.__dict__:
+            self._following.store()
+        return super().url
 
-    def saver(self) -> Any:
-        self._saver.follow()
-        return self._saver
+    @cached_property
+    def _following(self) -> FollowingSaver:
+        return FollowingSaver(self.path)
 
-    def rows(self, thread_id: str) -> Rows:
-        saver = self.saver()
+    @property
+    def kept_saver(self) -> Any:
+        """A server that is stopped before `ckpt` runs, and restarted afterwards."""
+        self._following.follow()
+        return self._following
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        # Do not store at each `put` during the first fill, which would take long.
+        saver = FileSaver(self.path, at_each_put=self.path.exists())
+        yield saver
+        saver.sync()
+
+    def fingerprint(self) -> object:
+        return stored(self.path)
+
+    def rows(self, thread_id: str) -> StoredRows:
+        saver = self.kept_saver
         return {
             "checkpoints": sorted(
                 (ns, one, parent, *body, *metadata)
@@ -48,7 +72,7 @@ class DevPlace:
         }
 
     def copy(self, thread_id: str, new_id: str, until: str = "~") -> None:
-        saver = self.saver()
+        saver = self.kept_saver
         saver.storage[new_id] = defaultdict(dict)
         for ns, rows in saver.storage[thread_id].items():
             kept = {one: row for one, row in rows.items() if one <= until}
@@ -61,12 +85,7 @@ class DevPlace:
                 saver.blobs[new_id, *key[1:]] = blob
 
     def has_memory(self, thread_id: str) -> bool:
-        return any(ns and ":" not in ns for ns in self.saver().storage[thread_id])
+        return any(ns and ":" not in ns for ns in self.kept_saver.storage[thread_id])
 
     def forget(self, thread_id: str) -> None:
-        self.saver().delete_thread(thread_id)
-
-
-@contextmanager
-def dev_place(folder: Path) -> Iterator[DevPlace]:
-    yield DevPlace(folder)
+        self.kept_saver.delete_thread(thread_id)
