@@ -43,9 +43,7 @@ def redact_values(values: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def redact_metadata(metadata: Mapping[str, Value]) -> dict[str, Value]:
-    """Hide a checkpoint's metadata, except `source`, `step` and `parents` if these are well-
-    formed.
-    """
+    """Hide metadata, except `source`, `step` and `parents` if these are well-formed."""
     return {
         name: value if _is_structure(name, value) else redact(value)
         for name, value in metadata.items()

@@ -16,9 +16,7 @@ Version = str | int | float
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The content of a checkpoint body. A part that is missing or has a wrong type is left
-    empty.
-    """
+    """The content of a checkpoint body. What is missing or has a wrong type is left empty."""
 
     v: int
     """Format of the body: 1 to 4; 0 if it is not known."""
@@ -47,9 +45,7 @@ class Body:
 
     @property
     def names_edges(self) -> bool:
-        """Whether only edges have channels besides the state; in older bodies each node has one
-        too.
-        """
+        """Whether only edges have channels besides the state; in older bodies nodes have too."""
         return self.v not in {1, 2, 3} or self.is_javascript
 
 

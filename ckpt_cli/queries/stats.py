@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from ckpt_backends.codec import channel_sizes
 from ckpt_backends.errors import NotFound
 from ckpt_backends.model import NULL_TASK_ID, Checkpoint, Write
 from ckpt_backends.protocol import Store
@@ -106,8 +107,6 @@ def _node_in_path(write: Write) -> str | None:
 
 
 def _count_values(reader: ThreadReader, ns: str, ids: set[str] | None, found: WriteCounts) -> None:
-    from ckpt_backends.codec.channel_sizes import channel_sizes  # loads ormsgpack
-
     seen: set[tuple[str, object]] = set()
     for one in reader.store.checkpoints(
         reader.thread_id, checkpoint_ns=ns, checkpoint_ids=ids, body=True

@@ -41,6 +41,7 @@ __all__ = [
     "Opaque",
     "Tagged",
     "Value",
+    "channel_sizes",
     "decode",
     "decode_checkpoint",
     "decode_lossless",
@@ -87,6 +88,25 @@ def decode_checkpoint(body: TypedBytes, limits: Limits = DEFAULT_LIMITS) -> Valu
         return value
     except Exception as error:
         return _opaque(body, error)
+
+
+def channel_sizes(body: TypedBytes) -> dict[str, int] | None:
+    """Bytes of a checkpoint body by channel; None if it cannot be read. Never raises.
+
+    The remaining bytes of the body are LangGraph's bookkeeping, such as `versions_seen`.
+    """
+    try:
+        if body.type == "msgpack":
+            from ckpt_backends.codec.msgpack.body import msgpack_channel_sizes
+
+            return msgpack_channel_sizes(body.data)
+        if body.type in JSON_TYPES:
+            from ckpt_backends.codec.json.body import json_channel_sizes
+
+            return json_channel_sizes(body.data)
+    except (ValueError, IndexError, KeyError, RecursionError):
+        pass
+    return None
 
 
 def _whole(typed: TypedBytes, limits: Limits) -> Value:

@@ -12,7 +12,7 @@ from ckpt_backends.codec.bson.set_keys import set_bson_keys
 from ckpt_backends.codec.edits import Edit
 from ckpt_backends.codec.json.set_keys import append_json, set_json_keys
 from ckpt_backends.codec.msgpack.set_keys import append_msgpack, set_msgpack_keys
-from ckpt_backends.codec.pickle.set_keys import set_pickle_keys
+from ckpt_backends.codec.pickle.append_opcodes import set_pickle_keys
 from ckpt_backends.codec.values import JSON_TYPES
 from ckpt_backends.errors import Unsupported
 from ckpt_backends.model import TypedBytes

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from ckpt_backends.codec.limits import PastLimit
 from ckpt_backends.codec.msgpack.cursor import ARRAY, MAP, Cursor
-from ckpt_backends.codec.pickle.split import split_pickle
+from ckpt_backends.codec.pickle.append_opcodes import split_pickle
 from ckpt_backends.codec.values import JSON_TYPES
 from ckpt_backends.model import TypedBytes
 

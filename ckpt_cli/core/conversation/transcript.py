@@ -82,9 +82,7 @@ class Statistics:
 
 
 def message_list(value: Value) -> list[Value] | None:
-    """Return the items of a channel with messages, or one message in a list; None for other
-    values.
-    """
+    """Return the items of a channel with messages, or one message in a list; else None."""
     if as_message(value) is not None:
         return [value]
     held = unwrap(value)

@@ -87,9 +87,7 @@ def form_of(body: Body, delta_writes: Iterable[str], *, sibling: bool) -> tuple[
 
 
 def check_body(key: CheckpointKey, body: Body) -> None:
-    """Raise `Unsupported` if a body cannot be copied: encrypted, unreadable, or of an unknown
-    format.
-    """
+    """Raise `Unsupported` if a body is encrypted, unreadable, or of an unknown format."""
     if body.problem is not None and is_encrypted_type(body.problem.type):
         raise Unsupported(
             f"cannot copy checkpoint '{key.checkpoint_id}': its body is encrypted",
@@ -196,9 +194,7 @@ def empty_checkpoint(
 
 
 def _ts(new_id: str, body: Body) -> str:
-    """Return the time of an id in the format of its library: Python's `isoformat`, or
-    JavaScript's.
-    """
+    """Return the time of an id in the format of Python's `isoformat`, or JavaScript's."""
     at = time_of(new_id)
     if at is None:
         raise ValueError(f"'{new_id}' holds no time")

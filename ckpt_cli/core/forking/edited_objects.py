@@ -103,9 +103,7 @@ class StoredObjects:
         return decode(TypedBytes(self._tag, encode_lossless(self._tag, node)))
 
     def _like(self, sample: Any, payload: Any) -> Iterator[Any]:
-        """Yield an object like the sample with another payload, in each form that the sample may
-        have.
-        """
+        """Yield an object like the sample with another payload, in each possible form."""
         if isinstance(sample, Ext):
             parts = _inside(sample)
             if isinstance(parts, list) and len(parts) > 2:

@@ -28,9 +28,7 @@ class Differences:
 
 
 def differences(expected: Held, stored: Held) -> Differences | None:
-    """Return how a stored value differs; None if they are equal, or if one side is missing or
-    cut.
-    """
+    """Return how a stored value differs; None if it does not, or if a side is missing or cut."""
     if expected is ABSENT or stored is ABSENT:
         return None
     if isinstance(expected, Cut) or isinstance(stored, Cut):

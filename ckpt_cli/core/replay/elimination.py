@@ -95,9 +95,7 @@ class Check:
     lacking: str = ""
     """Why the transition proves nothing if no reducer explains it; empty if it does."""
     lost: bool = False
-    """The layout stores values apart, and the value of the version that the checkpoint names is
-    missing.
-    """
+    """Values are stored apart, and that of the version that the checkpoint names is missing."""
     missing: int = 0
     """Number of writes that are not stored, though the checkpoint's versions or metadata name them.
     """
@@ -106,9 +104,7 @@ class Check:
     """
 
     def differs_from(self, mask: int) -> Differences | None:
-        """Return the differences from the result of the first reducer in the mask; None if
-        unknown.
-        """
+        """Return the differences from the result of the first reducer in the mask, if known."""
         places = self.differing or {}
         return next((found for place, found in places.items() if mask & 1 << place), None)
 
@@ -264,9 +260,7 @@ def judge(masks: Masks, chosen: str | None = None) -> Judgement:
 
 
 def judge_thread(masks: Masks, known: Masks, chosen: str | None = None) -> Judgement:
-    """Judge one thread by its own transitions (`masks`) and those it is judged together with
-    (`known`).
-    """
+    """Judge one thread by its own transitions (`masks`) and those of its group (`known`)."""
     found = judge(known, chosen)
     if chosen is not None or not found.survivors:
         return found

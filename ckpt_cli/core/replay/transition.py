@@ -214,9 +214,7 @@ def written_channels(made: PossibleOrders) -> set[str]:
 
 
 def writes_in_metadata(metadata: Mapping[str, Value]) -> Counter[str]:
-    """Count the writes to each channel that a checkpoint's metadata names (before LangGraph 0.5
-    only).
-    """
+    """Count the writes to each channel that metadata names (before LangGraph 0.5 only)."""
     wrote = metadata.get("writes")
     found: Counter[str] = Counter()
     for outputs in wrote.values() if isinstance(wrote, dict) else ():

@@ -129,9 +129,7 @@ def to_plan_line(one: PlannedRemoval) -> dict[str, Any]:
 
 
 def from_plan_line(record: Any) -> PlannedRemoval:
-    """Parse one line of a plan file. Raises `ValueError`, `KeyError` or `TypeError` if it is
-    invalid.
-    """
+    """Parse one line of a plan file. Raises `ValueError`, `KeyError` or `TypeError`."""
     expects, removes = record["expects"], record.get("removes")
     inside = None
     if removes is not None:

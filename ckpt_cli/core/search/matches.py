@@ -86,9 +86,7 @@ def search(value: Value, find: Finder, first: int = 0) -> Iterator[Match | None]
 
 
 def search_questions(value: Value, find: Finder) -> Iterator[Match | None]:
-    """Yield the matching lines of the questions in an `__interrupt__` write, without ids and
-    namespaces.
-    """
+    """Yield the matching lines of the questions in an `__interrupt__` write."""
     raised = value.kept if isinstance(value, Cut) else value
     items = items_of(raised)
     for number, item in enumerate([raised] if items is None else items):

@@ -40,9 +40,7 @@ def asked_by(question: Question) -> NodePath:
 
 
 def failed_at(task: Task) -> NodePath:
-    """Return the path of the node that caused the failure, relative to the checkpoint's
-    namespace.
-    """
+    """Return the path of the node that failed, relative to the checkpoint's namespace."""
     return task.failed_in or (task.node or "?",)
 
 

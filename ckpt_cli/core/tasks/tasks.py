@@ -68,9 +68,7 @@ class Step:
     """The superstep that comes after a checkpoint."""
 
     tasks: tuple[Task, ...]
-    """Sends in their order, then nodes by name, since the order of nodes in the graph is not
-    stored.
-    """
+    """Sends in their order, then nodes by name: the graph's order is not stored."""
     others: tuple[Task, ...]
     """Other writers: error handlers, `@task` calls, `update_state`, and unknown tasks."""
     next: tuple[str, ...] | None
@@ -244,9 +242,7 @@ def _questions(
 
 
 def _interrupt_id(fields: Mapping[Value, Value]) -> str | None:
-    """Return the id of an Interrupt. LangGraph before 0.6 stored `ns`; newer versions hash it to
-    the id.
-    """
+    """Return the id of an Interrupt. LangGraph before 0.6 stored `ns`, which is hashed to it."""
     identity = fields.get("id", fields.get("interrupt_id"))
     if isinstance(identity, str) and identity != "placeholder-id":
         return identity
@@ -257,9 +253,7 @@ def _interrupt_id(fields: Mapping[Value, Value]) -> str | None:
 
 
 def _error_text(value: Value) -> str:
-    """Return an error as text: Python savers store its `repr`, LangGraph.js its name and
-    message.
-    """
+    """Return an error as text: its `repr` from Python, name and message from LangGraph.js."""
     if isinstance(value, str):
         return value
     fields = fields_of(value)

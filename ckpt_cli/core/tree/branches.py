@@ -92,9 +92,7 @@ def _drawn_parent(item: Skeleton, items: Mapping[str, Skeleton]) -> str | None:
 
 
 def _cut_loops(parent: dict[str, str | None], order: Callable[[str], tuple[int, str]]) -> set[str]:
-    """Cut every loop of parents below its newest checkpoint; return those that lost their
-    parent.
-    """
+    """Cut every loop of parents below its newest checkpoint; return the orphans."""
     cut = set()
     done: set[str] = set()
     for start in parent:

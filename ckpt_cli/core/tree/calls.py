@@ -71,9 +71,7 @@ class SubgraphCalls:
 
 
 def is_call(ns: str) -> bool:
-    """Return whether a namespace belongs to one call of a subgraph; others keep state across
-    calls.
-    """
+    """Return whether a namespace is one call of a subgraph; others keep state across calls."""
     return namespace_parts(ns)[1] is not None
 
 

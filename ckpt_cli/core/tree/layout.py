@@ -103,9 +103,7 @@ class _Planner:
         )
 
     def _draw(self, ns: str, lanes: str, depth: int) -> None:
-        """Draw the trees of a namespace; not recursive, since threads are deeper than Python's
-        stack.
-        """
+        """Draw the trees of a namespace. Not recursive: threads are deeper than Python's stack."""
         work: list[_Place | _Call] = [*reversed(self._roots(ns, lanes, depth))]
         while work:
             item = work.pop()

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from ckpt_backends.codec.limits import DEFAULT_LIMITS
 
-
-@dataclass(frozen=True, slots=True)
-class _Style:
-    """The spelling of a JSON text: its separators, and whether non-ASCII text is escaped."""
-
-    separators: tuple[str, str]
-    escaped: bool
-
-    def spell(self, value: Any) -> bytes:
-        text = json.dumps(value, ensure_ascii=self.escaped, separators=self.separators)
-        return text.encode("utf-8", "surrogatepass")
-
-
-_STYLES = tuple(
-    _Style(separators, escaped)
-    for separators in ((", ", ": "), (",", ":"))
-    for escaped in (False, True)
-)
+_SPELLINGS = tuple(product(((", ", ": "), (",", ":")), (False, True)))
+"""The separators of a JSON text, and whether non-ASCII text is escaped."""
 
 
 def load_lossless(data: bytes) -> Any:
@@ -39,14 +23,13 @@ def load_lossless(data: bytes) -> Any:
 
 def dump_like(value: Any, like: bytes) -> bytes:
     """The JSON text of a value in the spelling of `like`. Raises TypeError and ValueError."""
-    return _style_of(like).spell(value)
-
-
-def _style_of(data: bytes) -> _Style:
-    if not data:
-        return _STYLES[0]
-    value = load_lossless(data)
-    for style in _STYLES:
-        if style.spell(value) == data:
-            return style
+    stored = load_lossless(like) if like else None
+    for spelling in _SPELLINGS:
+        if not like or _dump(stored, *spelling) == like:
+            return _dump(value, *spelling)
     raise ValueError("unknown number format")
+
+
+def _dump(value: Any, separators: tuple[str, str], escaped: bool) -> bytes:
+    text = json.dumps(value, ensure_ascii=escaped, separators=separators)
+    return text.encode("utf-8", "surrogatepass")

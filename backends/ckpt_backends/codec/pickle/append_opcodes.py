@@ -1,9 +1,9 @@
-"""Sets keys of a pickled dict by appending opcodes, so no stored byte changes except STOP.
+"""Sets keys of pickles and splits pickles by appending opcodes: no stored byte changes except STOP.
 
-A pickle ends with the dict on the stack and the opcode STOP. STOP is replaced by MARK, the new
-items, SETITEMS and STOP; items that are set later override earlier ones. MARK has the same length
-as STOP, so the length of the last frame stays correct. Stored objects and their classes stay as
-they are.
+A pickle ends with its value on the stack and the opcode STOP. To set keys, STOP is replaced by
+MARK, the new items, SETITEMS and STOP; items that are set later override earlier ones. To get one
+entry, it is replaced by POP, the entry and STOP. MARK and POP have the same length as STOP, so the
+length of the last frame stays correct. Stored objects and their classes stay as they are.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Mapping
 
 from ckpt_backends.codec.edits import Edit, Put
 from ckpt_backends.codec.limits import DEFAULT_LIMITS, PastLimit
-from ckpt_backends.codec.pickle.machine import Dict, Machine
+from ckpt_backends.codec.pickle.machine import Dict, Machine, Node
 
-_MARK, _SETITEMS, _STOP = b"(", b"u", b"."
+_MARK, _SETITEMS, _POP, _GET, _STOP = b"(", b"u", b"0", b"j", b"."
 _OPCODES = 16 * DEFAULT_LIMITS.nodes
 
 
@@ -38,6 +38,34 @@ def set_pickle_keys(data: bytes, edits: Mapping[str, Edit]) -> bytes:
     if len(after.pairs) != len(before.pairs) + len(items):
         raise ValueError("it does not end like a dict")
     return made
+
+
+def split_pickle(data: bytes) -> dict[str | int, bytes]:
+    """The entries by key or index. Raises ValueError if it is neither a dict nor a list.
+
+    Each entry is a copy of the whole pickle with a new end.
+    """
+    machine = Machine(_OPCODES)
+    try:
+        machine.run(data)
+    except AttributeError as error:
+        raise ValueError(f"not a pickle: {error}") from error
+    root = machine.root
+    if not isinstance(root, Dict | list | tuple):
+        raise ValueError("neither a map nor a list")
+    found: dict[str | int, bytes] = {}
+    for name, node in root.pairs if isinstance(root, Dict) else enumerate(root):
+        if isinstance(name, str | int):
+            place = machine.place_of(node)
+            fetch = _plain_node(node) if place is None else _GET + place.to_bytes(4, "little")
+            found[name] = data[: -len(_STOP)] + _POP + fetch + _STOP
+    return found
+
+
+def _plain_node(node: Node) -> bytes:
+    if isinstance(node, bytes):
+        return b"B" + len(node).to_bytes(4, "little") + node
+    return plain(node)
 
 
 def _root(data: bytes) -> Dict:
